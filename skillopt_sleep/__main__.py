@@ -1,0 +1,6 @@
+"""``python -m skillopt_sleep``: the same program as the console script."""
+
+from skillopt_sleep.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Running by itself, night after night."""

@@ -1,0 +1,70 @@
+"""What is sent to a model and what comes back, in values every backend shares."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.domain import Json
+
+__all__ = ["Health", "Prompt", "Reply", "Role", "Usage"]
+
+
+class Role(enum.StrEnum):
+    """Target: the model whose skill improves. Optimizer: the one that mines, judges and reflects."""
+
+    TARGET = "target"
+    OPTIMIZER = "optimizer"
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """One request. ``schema`` asks for a JSON object of that shape ("" text otherwise).
+
+    ``sample`` keeps repeated rollouts of one prompt apart in the ledger; a real model never sees it.
+    """
+
+    system: str
+    user: str
+    schema: dict[str, Json] | None = None
+    sample: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of what the model is sent (``sample`` is no part of it)."""
+        payload = msgspec.json.encode([self.system, self.user, self.schema])
+        return hashlib.sha256(payload).hexdigest()
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens of one call as the provider reports them; ``input_tokens`` includes cached ones.
+
+    ``estimated`` is True when the provider reports nothing and the figures are characters / 4.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    estimated: bool = False
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """One answer. ``cost_usd`` is None when the provider names no price. ``latency`` is in seconds."""
+
+    text: str
+    model: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    latency: float = 0.0
+    tools_called: tuple[str, ...] = ()
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """What a probe found out without a model call. ``detail`` says what to do when not ``ready``."""
+
+    ready: bool
+    version: str = ""
+    logged_in: bool | None = None
+    detail: str = ""

@@ -1,0 +1,166 @@
+"""Every error this program raises on purpose, in one tree; each class knows its exit code.
+
+::
+
+    SleepError                  1   a bug, when nothing more exact is known
+    ├── UsageError              2   wrong flags, files or names
+    │   └── SettingsError       2   a settings file, variable or key that cannot be used
+    ├── BackendError            4   a model or agent CLI could not be used
+    │   ├── FatalBackend        4   stop the night at once, keep what is paid for
+    │   │   ├── NotInstalled
+    │   │   ├── NotLoggedIn
+    │   │   ├── ModelRefused        the model does not exist or is not ours to use
+    │   │   ├── TooOld              the CLI must be upgraded
+    │   │   └── QuotaExhausted
+    │   └── TransientBackend    4   worth another try; then the rollout is unmeasured
+    │       ├── RateLimited         carries ``retry_after``
+    │       ├── Overloaded
+    │       ├── TimedOut
+    │       ├── EmptyReply
+    │       └── BadReply            the reply cannot be read as what was asked for
+    ├── BudgetSpent             5   the next call would overspend a cap
+    ├── NightRunning            6   another night holds the lock
+    ├── DiskError               7   our own files cannot be read or written
+    ├── Refused                 8   live file changed, guarded edit, nothing to adopt
+    └── Interrupted       130/143   Ctrl-C or SIGTERM; resumable
+
+A message names the value, what was expected and the fix, in one line.
+"""
+
+from __future__ import annotations
+
+import signal
+
+__all__ = [
+    "BackendError",
+    "BadReply",
+    "BudgetSpent",
+    "DiskError",
+    "EmptyReply",
+    "FatalBackend",
+    "Interrupted",
+    "ModelRefused",
+    "NightRunning",
+    "NotInstalled",
+    "NotLoggedIn",
+    "Overloaded",
+    "QuotaExhausted",
+    "RateLimited",
+    "Refused",
+    "SettingsError",
+    "SleepError",
+    "TimedOut",
+    "TooOld",
+    "TransientBackend",
+    "UsageError",
+]
+
+
+class SleepError(Exception):
+    """Root of the tree; ``exit_code`` is what the command line ends with."""
+
+    exit_code: int = 1
+
+
+class UsageError(SleepError):
+    """Flags, names or a file handed over by the user cannot be used as they are."""
+
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    """A settings file, environment variable or key cannot be used."""
+
+
+class BackendError(SleepError):
+    """A model, or the agent CLI in front of it, did not do what was asked."""
+
+    exit_code = 4
+
+
+class FatalBackend(BackendError):
+    """No later call can succeed: the night stops at once and keeps what is paid for."""
+
+
+class NotInstalled(FatalBackend):
+    """The agent CLI is not on this machine."""
+
+
+class NotLoggedIn(FatalBackend):
+    """The account is logged out, the key is missing or refused."""
+
+
+class ModelRefused(FatalBackend):
+    """The model does not exist, or this account may not use it."""
+
+
+class TooOld(FatalBackend):
+    """The agent CLI is older than the model demands."""
+
+
+class QuotaExhausted(FatalBackend):
+    """The account's quota or credit is spent."""
+
+
+class TransientBackend(BackendError):
+    """Transport lost this call; the next try may succeed."""
+
+
+class RateLimited(TransientBackend):
+    """Too many calls. ``retry_after`` is in seconds, None where the provider did not say."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Overloaded(TransientBackend):
+    """The provider is overloaded, or could not be reached."""
+
+
+class TimedOut(TransientBackend):
+    """No answer within our own deadline."""
+
+
+class EmptyReply(TransientBackend):
+    """The model's reply holds no text at all."""
+
+
+class BadReply(TransientBackend):
+    """The reply cannot be read as what was asked for."""
+
+
+class BudgetSpent(SleepError):
+    """The next call would overspend a cap; nothing was sent. ``cap`` names it."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, cap: str) -> None:
+        super().__init__(message)
+        self.cap = cap
+
+
+class NightRunning(SleepError):
+    """Another night holds the lock."""
+
+    exit_code = 6
+
+
+class DiskError(SleepError):
+    """Our own files cannot be read or written."""
+
+    exit_code = 7
+
+
+class Refused(SleepError):
+    """Done on purpose: a live file changed, an edit is guarded, there is nothing to adopt."""
+
+    exit_code = 8
+
+
+class Interrupted(SleepError):
+    """Stopped by a signal; the next ``run`` goes on with the same night."""
+
+    def __init__(self, message: str, *, signum: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signum

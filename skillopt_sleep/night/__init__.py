@@ -1,0 +1,1 @@
+"""The stages of a night, named in night.py."""

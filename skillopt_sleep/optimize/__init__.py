@@ -1,0 +1,1 @@
+"""One SkillOpt step: replay, reflect, select, gate; shared by a night and by training."""

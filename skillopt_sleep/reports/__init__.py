@@ -1,0 +1,1 @@
+"""Pure renderers: values in, text out."""

@@ -1,0 +1,1 @@
+"""The same step over a dataset."""
