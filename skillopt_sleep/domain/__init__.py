@@ -6,8 +6,11 @@ for the one codec library.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 __all__ = ["Json"]
 
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+if TYPE_CHECKING:
+    Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+else:
+    Json = __import__("typing").Any  # msgspec reads annotations at run time and knows no recursive alias
