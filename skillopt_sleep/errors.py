@@ -11,7 +11,8 @@
     │   │   ├── NotLoggedIn
     │   │   ├── ModelRefused        the model does not exist or is not ours to use
     │   │   ├── TooOld              the CLI must be upgraded
-    │   │   └── QuotaExhausted
+    │   │   ├── QuotaExhausted
+    │   │   └── BackendUnusable     call after call was lost in transport
     │   └── TransientBackend    4   worth another try; then the rollout is unmeasured
     │       ├── RateLimited         carries ``retry_after``
     │       ├── Overloaded
@@ -33,6 +34,7 @@ import signal
 
 __all__ = [
     "BackendError",
+    "BackendUnusable",
     "BadReply",
     "BudgetSpent",
     "DiskError",
@@ -100,6 +102,10 @@ class TooOld(FatalBackend):
 
 class QuotaExhausted(FatalBackend):
     """The account's quota or credit is spent."""
+
+
+class BackendUnusable(FatalBackend):
+    """Call after call was lost in transport: the service is down, not the task hard."""
 
 
 class TransientBackend(BackendError):

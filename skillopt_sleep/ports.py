@@ -1,17 +1,33 @@
-"""What the stages of a night need from outside: five protocols, each saying what it may raise and change."""
+"""What the stages of a night need from outside: protocols only, each saying what it may raise and change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
+from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.session import Session, SessionFile, Skip
+from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Skip
 from skillopt_sleep.domain.task import TaskRecord
 
-__all__ = ["Ask", "Backend", "Clock", "Judge", "Source"]
+__all__ = [
+    "Archive",
+    "Ask",
+    "Backend",
+    "Clock",
+    "Inbox",
+    "Judge",
+    "Ledger",
+    "Parallel",
+    "RejectedEdits",
+    "Source",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Clock(Protocol):
@@ -100,3 +116,71 @@ class Judge(Protocol):
         Raises what ``ask`` raises (the rollout is then unmeasured) and ``BadReply`` when a model's verdict cannot be
         read; a malformed reference has been refused long before.
         """
+
+
+class Parallel(Protocol):
+    """Independent work, done at once as far as the workers go."""
+
+    def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Apply ``work`` to every item; results in the order of the items. Raises what ``work`` raises."""
+
+
+class Ledger(Protocol):
+    """Store: the replies one night has paid for, and the account of every attempt."""
+
+    def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
+        """The committed reply to this prompt and sample, if there is one; it is counted as reused by ``reuse``."""
+
+    def reuse(self, phase: str) -> None:
+        """Count a reply that cost nothing because it had been paid for."""
+
+    def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply) -> None:
+        """Keep a reply for good. Raises ``DiskError``."""
+
+    def record(self, attempt: Attempt) -> None:
+        """Keep account of one attempt. Raises ``DiskError``."""
+
+
+class Inbox(Protocol):
+    """Store: sessions filed and not yet mined. Raises ``DiskError`` only."""
+
+    def unchanged(self, source: str, file: SessionFile) -> bool:
+        """Whether this file was filed with the same size and time before, so that it need not be opened."""
+
+    def filing(self) -> AbstractContextManager[object]:
+        """Everything filed inside is kept together, or not at all."""
+
+    def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
+        """Remember the file and file its session; the turns nobody had seen before, as a session, or None."""
+
+    def waiting(self) -> tuple[SessionKey, ...]:
+        """Every session with turns that wait to be mined, the newest first."""
+
+    def load(self, key: SessionKey) -> Session:
+        """The waiting turns of a session, with the few before them that they answer to."""
+
+
+class Archive(Protocol):
+    """Store: tasks mined so far, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""
+
+    def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
+        """Every task of the scope, fresh ones first, then the most recently seen."""
+
+    def fresh(self, scope: str) -> frozenset[str]:
+        """Ids of tasks that no concluded night has used."""
+
+    def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
+        """Enter tasks (by id; new or seen again = fresh) and take the sessions out of the inbox, in one step."""
+
+    def used(self, scope: str, task_ids: Sequence[str]) -> None:
+        """These tasks served a night that ended in accept, reject or undecided: they are fresh no more."""
+
+
+class RejectedEdits(Protocol):
+    """Store: edits that a gate turned down, shown to the next reflections. Raises ``DiskError`` only."""
+
+    def recall(self, project: str) -> tuple[AppliedEdit, ...]:
+        """The latest ones first, a few dozen at most."""
+
+    def remember(self, project: str, night: str, edits: Sequence[AppliedEdit]) -> None:
+        """Keep them, each once."""

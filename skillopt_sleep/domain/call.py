@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from skillopt_sleep.domain import Json
 
-__all__ = ["Health", "Prompt", "Reply", "Role", "Usage"]
+__all__ = ["Attempt", "Health", "Prompt", "Reply", "Role", "Usage"]
 
 
 class Role(enum.StrEnum):
@@ -68,3 +68,18 @@ class Health(Struct, frozen=True, kw_only=True):
     version: str = ""
     logged_in: bool | None = None
     detail: str = ""
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One request that was sent, for the account. ``error`` is the class of what went wrong, "" when it was answered.
+
+    ``number`` counts the tries for one reply from 1; ``seconds`` is wall time.
+    """
+
+    phase: str
+    role: Role
+    number: int = 1
+    error: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    seconds: float = 0.0

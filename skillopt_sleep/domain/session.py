@@ -6,7 +6,7 @@ import enum
 
 from msgspec import Struct
 
-__all__ = ["Command", "Feedback", "PromptKind", "Session", "SessionFile", "Skip", "Turn"]
+__all__ = ["Command", "Feedback", "PromptKind", "Session", "SessionFile", "SessionKey", "Skip", "Turn"]
 
 
 class Feedback(enum.StrEnum):
@@ -91,3 +91,14 @@ class Skip(Struct, frozen=True, kw_only=True):
     reason: str
     line: int = 0
     count: int = 1
+
+
+class SessionKey(Struct, frozen=True, kw_only=True):
+    """Where a waiting session lies in the archive, and which turns of it wait (ids of the first and the last)."""
+
+    source: str
+    path: str
+    first_turn: str
+    last_turn: str
+    cwd: str = ""
+    ended_at: str = ""

@@ -1,0 +1,93 @@
+"""Refuse the call that could overspend, before it is sent; one budget for all roles of a night."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from skillopt_sleep.calls.send import SendOnce
+from skillopt_sleep.domain.budget import Caps, Spend, blocking_cap
+from skillopt_sleep.domain.call import Prompt, Reply
+from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.ports import Clock
+
+__all__ = ["Budget", "Budgeted"]
+
+CHARS_PER_TOKEN = 4
+EXPECTED_OUTPUT_TOKENS = 600
+"""Until the night has answers of its own to go by."""
+
+
+class Budget:
+    """Caps, and what has been spent against them. Safe from several threads.
+
+    ``spent`` is what earlier processes of this sitting have paid for; the minutes are those of this process.
+    """
+
+    def __init__(self, caps: Caps, spent: Spend, clock: Clock) -> None:
+        self.caps = caps
+        self._clock = clock
+        self._started = clock.monotonic() - spent.seconds
+        self._spent = spent
+        self._in_flight = 0
+        self._lock = threading.Lock()
+
+    @property
+    def spent(self) -> Spend:
+        """What has been spent up to now, with the seconds on the clock."""
+        return Spend(
+            calls=self._spent.calls,
+            tokens=self._spent.tokens,
+            usd=self._spent.usd,
+            unpriced=self._spent.unpriced,
+            seconds=self._clock.monotonic() - self._started,
+        )
+
+    def reserve(self, prompt: Prompt) -> None:
+        """Make room for one call; raises ``BudgetSpent`` naming the cap and how to raise it."""
+        with self._lock:
+            spent = self.spent
+            tokens = (len(prompt.system) + len(prompt.user)) / CHARS_PER_TOKEN + EXPECTED_OUTPUT_TOKENS
+            priced = spent.calls - spent.unpriced
+            usd = spent.usd / priced if priced else 0.0
+            cap = blocking_cap(self.caps, spent, in_flight=self._in_flight, tokens_per_call=tokens, usd_per_call=usd)
+            if cap is not None:
+                raise BudgetSpent(
+                    f"the cap of {getattr(self.caps, cap):g} {cap} is reached"
+                    f" ({spent.calls} calls, {spent.tokens:,} tokens, {spent.usd:.2f} USD, {spent.seconds / 60:.1f} min"
+                    f" spent); run again to go on, or raise --max-{cap}",
+                    cap=cap,
+                )
+            self._in_flight += 1
+
+    def settle(self, reply: Reply | None) -> None:
+        """Book what became of a reserved call; ``None`` when it was lost: it still counts as a call."""
+        with self._lock:
+            self._in_flight -= 1
+            tokens = reply.usage.input_tokens + reply.usage.output_tokens if reply else 0
+            unpriced = reply is None or reply.cost_usd is None
+            self._spent = Spend(
+                calls=self._spent.calls + 1,
+                tokens=self._spent.tokens + tokens,
+                usd=self._spent.usd + ((reply.cost_usd or 0.0) if reply else 0.0),
+                unpriced=self._spent.unpriced + unpriced,
+                seconds=self._spent.seconds,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgeted:
+    """Reserve, send, settle."""
+
+    budget: Budget
+    send: SendOnce
+
+    def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
+        """Send once, within the caps."""
+        self.budget.reserve(prompt)
+        reply: Reply | None = None
+        try:
+            reply = self.send(prompt, phase=phase, number=number)
+            return reply
+        finally:
+            self.budget.settle(reply)

@@ -1,0 +1,77 @@
+"""Bound what is in flight, and slow down by itself when the provider says so."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from skillopt_sleep.calls.send import SendOnce
+from skillopt_sleep.domain.call import Prompt, Reply
+from skillopt_sleep.errors import Overloaded, RateLimited
+from skillopt_sleep.ports import Clock
+
+__all__ = ["Limited", "Limiter"]
+
+CALM = 10
+"""Answers in a row after which one more call may be in flight again."""
+
+
+class Limiter:
+    """Additive increase, multiplicative decrease of the calls in flight, between 1 and ``most``."""
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most = self._allowed = most
+        self._clock = clock
+        self._in_flight = 0
+        self._calm = 0
+        self._not_before = 0.0
+        self._changed = threading.Condition()
+
+    def enter(self) -> None:
+        """Wait for a slot, and for a provider's retry-after to pass."""
+        while True:
+            with self._changed:
+                wait = self._not_before - self._clock.monotonic()
+                if wait <= 0 and self._in_flight < self._allowed:
+                    self._in_flight += 1
+                    return
+                if wait <= 0:
+                    self._changed.wait(timeout=1.0)
+                    continue
+            self._clock.sleep(wait)
+
+    def leave(self, error: BaseException | None) -> None:
+        """Free the slot and learn from how the call ended."""
+        with self._changed:
+            self._in_flight -= 1
+            if isinstance(error, RateLimited | Overloaded):
+                self._allowed = max(1, self._allowed // 2)
+                self._calm = 0
+            elif error is None:
+                self._calm += 1
+                if self._calm >= CALM and self._allowed < self._most:
+                    self._allowed += 1
+                    self._calm = 0
+            if isinstance(error, RateLimited) and error.retry_after:
+                self._not_before = max(self._not_before, self._clock.monotonic() + error.retry_after)
+            self._changed.notify()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """Send while holding a slot."""
+
+    limiter: Limiter
+    send: SendOnce
+
+    def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
+        """Send once, when there is room."""
+        self.limiter.enter()
+        error: BaseException | None = None
+        try:
+            return self.send(prompt, phase=phase, number=number)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self.limiter.leave(error)

@@ -1,0 +1,54 @@
+"""Independent work in parallel: results in the order of the items, the first failure ends the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from skillopt_sleep.errors import FatalBackend
+
+__all__ = ["Pool"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Pool:
+    """``ports.Parallel`` over at most ``workers`` threads.
+
+    When one item raises, no further item is started, those under way are left to finish (their replies are paid for
+    and kept), and the error is raised: the most serious first, else the one of the earliest item. An interrupt of the
+    waiting thread calls ``on_interrupt``, which is to end what is under way, and goes on up.
+    """
+
+    def __init__(self, workers: int, *, on_interrupt: Callable[[], None] = lambda: None) -> None:
+        self._workers = workers
+        self._on_interrupt = on_interrupt
+
+    def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Apply ``work`` to every item."""
+        if not items:
+            return []
+        stop = threading.Event()
+
+        def guarded(item: T) -> R | None:
+            return None if stop.is_set() else work(item)
+
+        executor = ThreadPoolExecutor(max_workers=min(self._workers, len(items)), thread_name_prefix="night")
+        futures: list[Future[R | None]] = [executor.submit(guarded, item) for item in items]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            stop.set() if any(f.done() and not f.cancelled() and f.exception() for f in futures) else None
+            wait(futures)
+        except BaseException:
+            stop.set()
+            self._on_interrupt()
+            raise
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+        errors = [error for error in (future.exception() for future in futures) if error is not None]
+        if errors:
+            raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])
+        return [future.result() for future in futures]  # type: ignore[misc]  # None only after an error

@@ -1,0 +1,78 @@
+"""Try again what transport lost, waiting longer each time, until the backend is plainly gone.
+
+Retry sits outside budget and limiter: every attempt is counted and paid from the caps, and none holds a slot while it
+waits.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+
+from skillopt_sleep.calls.send import SendOnce
+from skillopt_sleep.domain.call import Prompt, Reply
+from skillopt_sleep.errors import BackendUnusable, RateLimited, TimedOut, TransientBackend
+from skillopt_sleep.ports import Clock
+
+__all__ = ["Breaker", "Retried"]
+
+ATTEMPTS = 4
+ATTEMPTS_AFTER_TIMEOUT = 2
+"""A call that hung once may be unlucky; a second whole deadline is all it is worth."""
+FIRST_WAIT = 1.0
+LONGEST_WAIT = 60.0
+
+
+class Breaker:
+    """Counts calls lost one after the other, over all threads; ``limit`` in a row without an answer end the night."""
+
+    def __init__(self, limit: int = 4) -> None:
+        self._limit = limit
+        self._lost = 0
+        self._lock = threading.Lock()
+
+    def answered(self) -> None:
+        """Forget the losses: the backend is alive."""
+        self._lost = 0
+
+    def lost(self, error: TransientBackend) -> None:
+        """Count a call that every attempt lost; raises ``BackendUnusable`` at the limit."""
+        with self._lock:
+            self._lost += 1
+            if self._lost >= self._limit:
+                raise BackendUnusable(
+                    f"{self._lost} calls in a row were lost ({type(error).__name__}: {error}); nothing is scored and"
+                    " nothing is forgotten: run again when the service is back"
+                ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """Up to ``ATTEMPTS`` tries with jittered exponential waits in seconds; a provider's retry-after is honoured."""
+
+    send: SendOnce
+    clock: Clock
+    breaker: Breaker = field(default_factory=Breaker)
+    first_wait: float = FIRST_WAIT
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Answer, or raise the last attempt's error."""
+        number = 1
+        while True:
+            try:
+                reply = self.send(prompt, phase=phase, number=number)
+            except TransientBackend as error:
+                if number >= (ATTEMPTS_AFTER_TIMEOUT if isinstance(error, TimedOut) else ATTEMPTS):
+                    self.breaker.lost(error)
+                    raise
+                self.clock.sleep(self._wait(number, error))
+                number += 1
+            else:
+                self.breaker.answered()
+                return reply
+
+    def _wait(self, number: int, error: TransientBackend) -> float:
+        backoff: float = self.first_wait * 2.0 ** (number - 1) * random.uniform(0.5, 1.5)  # noqa: S311  jitter, no secret
+        asked = error.retry_after if isinstance(error, RateLimited) else None
+        return min(LONGEST_WAIT, backoff if asked is None else max(asked, backoff))

@@ -1,0 +1,64 @@
+"""The seams between the wrappers, and the innermost one: one request, timed and put on the account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role
+from skillopt_sleep.errors import BackendError
+from skillopt_sleep.ports import Backend, Clock, Ledger
+
+__all__ = ["Recorded", "Send", "SendOnce"]
+
+
+class Send(Protocol):
+    """Answer a prompt, trying again where that helps."""
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Raise what ``ports.Ask`` raises."""
+
+
+class SendOnce(Protocol):
+    """Make one attempt, the ``number``-th for this prompt, counted from 1."""
+
+    def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
+        """Raise what ``ports.Ask`` raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One request to the backend; whatever becomes of it is recorded with its class, tokens, price and time."""
+
+    role: Role
+    backend: Backend
+    ledger: Ledger
+    clock: Clock
+
+    def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
+        """Send once."""
+        started = self.clock.monotonic()
+        try:
+            reply = self.backend.complete(prompt)
+        except BackendError as error:
+            self.ledger.record(
+                Attempt(
+                    phase=phase,
+                    role=self.role,
+                    number=number,
+                    error=type(error).__name__,
+                    seconds=self.clock.monotonic() - started,
+                )
+            )
+            raise
+        self.ledger.record(
+            Attempt(
+                phase=phase,
+                role=self.role,
+                number=number,
+                usage=reply.usage,
+                cost_usd=reply.cost_usd,
+                seconds=self.clock.monotonic() - started,
+            )
+        )
+        return reply

@@ -1,0 +1,203 @@
+"""Everything a night has to say, in one value: what ``diagnostics.json`` holds and every report is rendered from."""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct, field
+
+from skillopt_sleep.domain.budget import Caps, Spend
+from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.session import Skip
+from skillopt_sleep.domain.verdict import Decision, Verdict
+
+__all__ = [
+    "BackendHealth",
+    "Counts",
+    "DocumentChange",
+    "GateAction",
+    "HoldoutDetail",
+    "HoldoutRow",
+    "NightReport",
+    "NightState",
+    "PhaseTally",
+    "Refusal",
+    "StoppedBy",
+    "TrialReport",
+]
+
+SCHEMA_VERSION = 1
+
+
+class NightState(enum.StrEnum):
+    """Where a night stands. A ``running`` one without a process was killed, and the next run goes on with it."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class StoppedBy(enum.StrEnum):
+    """What ended a night before a verdict could be looked for."""
+
+    NO_SESSIONS = "no_sessions"
+    NO_TASKS = "no_tasks"
+    BACKEND = "backend"
+    BUDGET = "budget"
+    HANDOFF = "handoff"
+    INTERRUPTED = "interrupted"
+    CRASH = "crash"
+
+
+class GateAction(enum.StrEnum):
+    """What the gate did, in the words users of the reference know."""
+
+    ACCEPT_NEW_BEST = "accept_new_best"
+    ACCEPT = "accept"
+    REJECT = "reject"
+    GREEDY_APPLIED = "greedy_applied"
+    GREEDY_NOOP = "greedy_noop"
+    UNDECIDED = "undecided"
+    UNMEASURED = "unmeasured"
+
+
+class BackendHealth(Struct, frozen=True, kw_only=True):
+    """One role's way to a model, as probed at the start of the night."""
+
+    role: str
+    backend: str
+    model: str = ""
+    version: str = ""
+    ready: bool | None = None
+    logged_in: bool | None = None
+    detail: str = ""
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Something that was not made into a task or an edit, by name. ``subject`` is a session id, task id or edit."""
+
+    subject: str
+    words: str
+    why: str
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """How many of what. ``files_seen`` were listed, ``files_read`` opened; ``waiting`` sessions stay in the inbox."""
+
+    files_seen: int = 0
+    files_read: int = 0
+    sessions: int = 0
+    prompts: int = 0
+    corrections: int = 0
+    waiting: int = 0
+    out_of_scope: int = 0
+    mined: int = 0
+    refused: int = 0
+    tasks: int = 0
+    train: int = 0
+    val: int = 0
+    test: int = 0
+    left: int = 0
+
+
+class PhaseTally(Struct, frozen=True, kw_only=True):
+    """What one phase of the night cost. ``reused`` replies were already paid for in this night.
+
+    ``seconds`` adds up the time of the calls, which overlap; ``cost_usd`` is None when no call named a price.
+    """
+
+    phase: str
+    calls: int = 0
+    reused: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    seconds: float = 0.0
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+class HoldoutRow(Struct, frozen=True, kw_only=True):
+    """One val task in one arm. ``hard`` and ``soft`` are None when transport lost the rollout; ``why`` says how."""
+
+    id: str
+    reference_kind: str
+    hard: float | None
+    soft: float | None
+    response_len: int
+    response_head: str
+    why: str
+
+
+class HoldoutDetail(Struct, frozen=True, kw_only=True):
+    """The val tasks under both arms of the last trial."""
+
+    baseline: tuple[HoldoutRow, ...] = ()
+    candidate: tuple[HoldoutRow, ...] = ()
+
+
+class TrialReport(Struct, frozen=True, kw_only=True):
+    """One comparison of a document with and without tonight's edits."""
+
+    document: str
+    decision: Decision
+    improved: tuple[str, ...] = ()
+    worsened: tuple[str, ...] = ()
+
+
+class DocumentChange(Struct, frozen=True, kw_only=True):
+    """One live file the night proposes to change. ``diff`` is unified; ``tracked`` by git: the team will see it."""
+
+    kind: str
+    path: str
+    base_sha256: str | None
+    proposed_sha256: str
+    diff: str
+    tracked: bool = False
+
+
+class NightReport(Struct, frozen=True, kw_only=True):
+    """One night. Times are ISO 8601 in UTC; scores lie in [0, 1] and are None where nothing was measured.
+
+    ``baseline_score`` and ``candidate_score`` are val means under the gate metric; ``holdout_baseline`` and
+    ``holdout_candidate`` the same arms as plain pass rates (means of ``hard``). ``exit_code`` is what a run ends with.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    night: str
+    project: str
+    state: NightState = NightState.RUNNING
+    stage: str = "open"
+    started_at: str = ""
+    updated_at: str = ""
+    finished_at: str | None = None
+    resumed: int = 0
+    verdict: Verdict = Verdict.UNMEASURED
+    why: str = ""
+    stopped_by: StoppedBy | None = None
+    exit_code: int | None = None
+    accepted: bool = False
+    gate_action: GateAction = GateAction.UNMEASURED
+    gate_mode: str = ""
+    gate_metric: str = ""
+    baseline_score: float | None = None
+    candidate_score: float | None = None
+    holdout_baseline: float | None = None
+    holdout_candidate: float | None = None
+    applied_edits: tuple[AppliedEdit, ...] = ()
+    rejected_edits: tuple[AppliedEdit, ...] = ()
+    held_edits: tuple[AppliedEdit, ...] = ()
+    holdout_detail: HoldoutDetail = HoldoutDetail()
+    reflect_raw: tuple[str, ...] = ()
+    call_error: str = ""
+    backends: tuple[BackendHealth, ...] = ()
+    counts: Counts = Counts()
+    skipped: tuple[Skip, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    phases: tuple[PhaseTally, ...] = ()
+    trials: tuple[TrialReport, ...] = ()
+    documents: tuple[DocumentChange, ...] = ()
+    caps: Caps = Caps()
+    spend: Spend = Spend()
+    notes: tuple[str, ...] = ()
+    proposal: str | None = None

@@ -1,0 +1,89 @@
+"""Tasks mined so far, and the edits a gate turned down: what one night leaves for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.session import Session, SessionKey
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.stores.database import Database
+
+__all__ = ["RejectedEditStore", "TaskArchive"]
+
+RECALLED = 24
+"""Rejected edits shown to a reflection; more would crowd out the failures it is to learn from."""
+
+
+class TaskArchive:
+    """``ports.Archive`` over the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
+        """Fresh ones first, then the most recently seen."""
+        rows = self._database.rows(
+            "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
+        )
+        return tuple(msgspec.json.decode(row["data"], type=TaskRecord) for row in rows)
+
+    def fresh(self, scope: str) -> frozenset[str]:
+        """Ids of the tasks no concluded night has used."""
+        rows = self._database.rows("SELECT id FROM tasks WHERE scope = ? AND fresh", (scope,))
+        return frozenset(row["id"] for row in rows)
+
+    def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
+        """Enter tasks and take sessions out of the inbox in one transaction; repeating it changes nothing."""
+        with self._database.transaction() as connection:
+            for task in tasks:
+                data = msgspec.json.encode(task)
+                seen_at = max((origin.at for origin in task.origins), default="")
+                connection.execute(
+                    "INSERT INTO tasks VALUES (?, ?, 1, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET"
+                    " fresh = CASE WHEN data = excluded.data THEN fresh ELSE 1 END,"
+                    " seen_at = excluded.seen_at, data = excluded.data",
+                    (scope, task.id, seen_at, data),
+                )
+            for key in mined:
+                connection.execute(
+                    "UPDATE sessions SET waiting = ? WHERE source = ? AND path = ?",
+                    (self._turn_after(key), key.source, key.path),
+                )
+
+    def _turn_after(self, key: SessionKey) -> str:
+        """The first turn filed since the session was taken up for mining, "" when there is none."""
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
+        ids = [turn.id for turn in msgspec.json.decode(rows[0]["data"], type=Session).turns]
+        return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
+
+    def used(self, scope: str, task_ids: Sequence[str]) -> None:
+        """Mark tasks as used."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE tasks SET fresh = 0 WHERE scope = ? AND id = ?", [(scope, id_) for id_ in task_ids]
+            )
+
+
+class RejectedEditStore:
+    """``ports.RejectedEdits`` over the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def recall(self, project: str) -> tuple[AppliedEdit, ...]:
+        """The latest ``RECALLED``."""
+        rows = self._database.rows(
+            "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
+        )
+        return tuple(msgspec.json.decode(row["data"], type=AppliedEdit) for row in rows)
+
+    def remember(self, project: str, night: str, edits: Sequence[AppliedEdit]) -> None:
+        """Keep each edit once, with the latest reason."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
+                [(project, rejected.edit.id, night, msgspec.json.encode(rejected)) for rejected in edits],
+            )

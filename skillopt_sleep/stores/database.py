@@ -1,0 +1,129 @@
+"""One SQLite file for one user: opened late, migrated forward, written in short transactions from any thread."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillopt_sleep.errors import DiskError
+
+__all__ = ["Database"]
+
+VERSION = 1
+"""``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program."""
+
+SCHEMA = """
+CREATE TABLE files (
+    source TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+    PRIMARY KEY (source, path)
+) WITHOUT ROWID;
+CREATE TABLE sessions (
+    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, ended_at TEXT NOT NULL,
+    waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (source, path)
+);
+CREATE INDEX sessions_waiting ON sessions (waiting, ended_at) WHERE waiting != '';
+CREATE TABLE turns (
+    source TEXT NOT NULL, turn TEXT NOT NULL, path TEXT NOT NULL,
+    PRIMARY KEY (source, turn)
+) WITHOUT ROWID;
+CREATE TABLE tasks (
+    scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (scope, id)
+);
+CREATE TABLE nights (
+    id TEXT PRIMARY KEY, project TEXT NOT NULL, plan TEXT NOT NULL, seed INTEGER NOT NULL, state TEXT NOT NULL,
+    sitting INTEGER NOT NULL, started_at TEXT NOT NULL, report BLOB
+);
+CREATE TABLE stages (
+    night TEXT NOT NULL, name TEXT NOT NULL, outcome BLOB NOT NULL,
+    PRIMARY KEY (night, name)
+);
+CREATE TABLE replies (
+    night TEXT NOT NULL, role TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL, sample INTEGER NOT NULL,
+    reply BLOB NOT NULL,
+    PRIMARY KEY (night, role, digest, model, sample)
+);
+CREATE TABLE calls (
+    night TEXT NOT NULL, sitting INTEGER NOT NULL, phase TEXT NOT NULL, role TEXT NOT NULL, error TEXT NOT NULL,
+    attempt INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost_usd REAL,
+    seconds REAL NOT NULL
+);
+CREATE INDEX calls_night ON calls (night, sitting);
+CREATE TABLE rejected_edits (
+    project TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (project, edit)
+);
+"""
+
+
+class Database:
+    """The user's ``sleep.db``. Safe to use from several threads; each transaction holds it alone.
+
+    WAL with ``synchronous = NORMAL``: a committed transaction outlives ``kill -9`` of this process at any moment; a
+    power cut may cost the last ones, never the file. Raises ``DiskError`` naming the file for anything SQLite cannot
+    do.
+    """
+
+    def __init__(self, path: Path, *, extra_schema: str = "") -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._depth = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
+            self._connection.row_factory = sqlite3.Row
+            self._prepare(SCHEMA + extra_schema)
+        except (OSError, sqlite3.Error) as error:
+            raise DiskError(
+                f"cannot open {path}: {error}; check that the folder is writable and the disk not full"
+            ) from error
+
+    def _prepare(self, schema: str) -> None:
+        version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise DiskError(
+                f"{self.path} was written by a newer version (schema {version}, this program knows {VERSION})"
+            )
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        if version < VERSION:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{schema}PRAGMA user_version = {VERSION};COMMIT;")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; nests into the one already open in this thread."""
+        with self._lock:
+            outermost = self._depth == 0
+            self._depth += 1
+            try:
+                if outermost:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                if outermost:
+                    self._connection.execute("COMMIT")
+            except BaseException as error:
+                if outermost and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise DiskError(f"cannot write {self.path}: {error}") from error
+                raise
+            finally:
+                self._depth -= 1
+
+    def rows(self, query: str, parameters: tuple[object, ...] = ()) -> list[sqlite3.Row]:
+        """Run one reading query."""
+        with self._lock:
+            try:
+                return self._connection.execute(query, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise DiskError(f"cannot read {self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Close the file; what was committed stays."""
+        with self._lock:
+            self._connection.close()

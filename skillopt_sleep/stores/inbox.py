@@ -1,0 +1,118 @@
+"""Sessions filed and not yet mined; the archive of their redacted words outlives the agent's own clean-up."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Turn
+from skillopt_sleep.stores.database import Database
+
+__all__ = ["SessionInbox"]
+
+CONTEXT_TURNS = 2
+"""Turns shown before the first waiting one: a correction is worth little without what it corrects."""
+
+
+class SessionInbox:
+    """``ports.Inbox`` over the database.
+
+    A turn belongs to the first file that showed it: resumed, forked and copied sessions add only what is new. A file
+    that changed is read whole and compared turn by turn, so a rewritten or shortened file loses nothing that was
+    archived before.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def unchanged(self, source: str, file: SessionFile) -> bool:
+        """Compare with what was filed; one query a source, none a file."""
+        if source not in self._known:
+            rows = self._database.rows("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
+            self._known[source] = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows}
+        return self._known[source].get(file.path) == (file.size, file.mtime_ns)
+
+    def filing(self) -> AbstractContextManager[object]:
+        """One transaction."""
+        return self._database.transaction()
+
+    def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
+        """File the turns that no file has shown before."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (source, file.path, file.size, file.mtime_ns)
+            )
+            if session is None or not session.turns:
+                return None
+            new, archived = self._news(session)
+            merged = msgspec.structs.replace(session, turns=archived)
+            if not archived:
+                return None
+            connection.executemany(
+                "INSERT INTO turns (source, turn, path) VALUES (?, ?, ?)",
+                [(source, turn.id, session.path) for turn in new],
+            )
+            connection.execute(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, path) DO UPDATE SET"
+                " ended_at = excluded.ended_at, last_turn = excluded.last_turn, data = excluded.data,"
+                " waiting = CASE waiting WHEN '' THEN excluded.waiting ELSE waiting END",
+                (
+                    source,
+                    session.path,
+                    session.session_id,
+                    session.cwd,
+                    session.ended_at,
+                    new[0].id if new else "",
+                    archived[-1].id,
+                    msgspec.json.encode(merged),
+                ),
+            )
+            return msgspec.structs.replace(session, turns=new) if new else None
+
+    def _news(self, session: Session) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+        """The turns nobody had seen, and everything of this session that the archive is to hold."""
+        owners = {
+            row["turn"]: row["path"]
+            for row in self._database.rows(
+                "SELECT turn, path FROM turns WHERE source = ? AND turn IN (SELECT value FROM json_each(?))",
+                (session.source, msgspec.json.encode([turn.id for turn in session.turns]).decode()),
+            )
+        }
+        unique = {turn.id: turn for turn in session.turns}
+        new = tuple(turn for turn in unique.values() if turn.id not in owners)
+        kept = tuple(turn for turn in unique.values() if owners.get(turn.id, session.path) == session.path)
+        gone = tuple(turn for turn in self._archived(session.source, session.path) if turn.id not in unique)
+        return new, gone + kept
+
+    def _archived(self, source: str, path: str) -> tuple[Turn, ...]:
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (source, path))
+        return msgspec.json.decode(rows[0]["data"], type=Session).turns if rows else ()
+
+    def waiting(self) -> tuple[SessionKey, ...]:
+        """Sessions with turns that no committed mining has seen, the newest first."""
+        return tuple(
+            SessionKey(
+                source=row["source"],
+                path=row["path"],
+                first_turn=row["waiting"],
+                last_turn=row["last_turn"],
+                cwd=row["cwd"],
+                ended_at=row["ended_at"],
+            )
+            for row in self._database.rows("SELECT * FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path")
+        )
+
+    def load(self, key: SessionKey) -> Session:
+        """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
+        session = msgspec.json.decode(rows[0]["data"], type=Session)
+        at = {turn.id: index for index, turn in enumerate(session.turns)}
+        first, last = at[key.first_turn], at[key.last_turn]
+        return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
+
+    def everything(self) -> tuple[Session, ...]:
+        """All archived sessions, the oldest first."""
+        rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
+        return tuple(msgspec.json.decode(row["data"], type=Session) for row in rows)
