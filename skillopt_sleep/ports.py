@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
 from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.evidence import EvidenceRow
+from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Skip
 from skillopt_sleep.domain.task import TaskRecord
@@ -19,8 +21,11 @@ __all__ = [
     "Backend",
     "Clock",
     "Inbox",
+    "Journal",
     "Judge",
     "Ledger",
+    "OpenNight",
+    "Outcome",
     "Parallel",
     "RejectedEdits",
     "Source",
@@ -28,6 +33,7 @@ __all__ = [
 
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
 
 
 class Clock(Protocol):
@@ -184,3 +190,56 @@ class RejectedEdits(Protocol):
 
     def remember(self, project: str, night: str, edits: Sequence[AppliedEdit]) -> None:
         """Keep them, each once."""
+
+
+class Outcome(Protocol):
+    """What a stage returns: a value that can be stored, and that knows its part of the report."""
+
+    def add_to(self, report: NightReport) -> NightReport:
+        """The report with this stage in it. Pure."""
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+
+class OpenNight(Protocol):
+    """A night under way: the journal of its stages."""
+
+    @property
+    def id(self) -> str:
+        """The night's name, the same when it is resumed."""
+
+    @property
+    def seed(self) -> int:
+        """The night's own seed, the same when it is resumed."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where this night's replies are kept."""
+
+    def stage(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
+        """Do the work of a stage, keep its outcome, add it to the report and write ``diagnostics.json``.
+
+        A resumed night returns the kept outcome of a stage that was finished, without doing its work again. The type
+        of an outcome is read from the return annotation of ``work``. Raises what ``work`` raises, and ``DiskError``.
+        """
+
+    def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
+        """The same for what must be seen afresh each time: the outcome is reported, never kept."""
+
+    def evidence(self, rows: Sequence[EvidenceRow]) -> None:
+        """Write ``evidence.jsonl``. Raises ``DiskError``."""
+
+    def report(self) -> NightReport:
+        """The report as it stands."""
+
+
+class Journal(Protocol):
+    """Store: the nights."""
+
+    def open(self, report: NightReport, fingerprint: str) -> AbstractContextManager[OpenNight]:
+        """Begin a night, or go on with the last one of this project when it was cut short under the same fingerprint.
+
+        Leaving the context concludes the night: an expected end (``BackendError``, ``BudgetSpent``, ``Interrupted``,
+        Ctrl-C) is put into the report and goes no further; anything else is reported as a crash and raised again.
+        """

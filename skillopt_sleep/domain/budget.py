@@ -29,7 +29,9 @@ class Spend(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def blocking_cap(caps: Caps, spend: Spend, *, in_flight: int, tokens_per_call: float, usd_per_call: float) -> str | None:
+def blocking_cap(
+    caps: Caps, spend: Spend, *, in_flight: int, tokens_per_call: float, usd_per_call: float
+) -> str | None:
     """Name the cap that one more call could overspend, or None when it may be sent.
 
     Calls in flight are counted as if each came back at the expected size, so parallel work cannot jointly run over

@@ -45,6 +45,8 @@ class EditStatus(enum.StrEnum):
     """Its anchor was not found exactly once."""
     SKIPPED = "skipped"
     """It would change nothing, or the block would outgrow its cap."""
+    REJECTED = "rejected"
+    """It was applied to a candidate that the gate turned down; ``why`` has the scores."""
     GUARDED = "guarded"
     """A guard rule holds it back; shown, never applied by itself."""
 

@@ -17,7 +17,7 @@ from skillopt_sleep.domain.text import fold
 __all__ = ["Passage", "labelled", "last_line", "occurrences", "owner", "statements"]
 
 BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
-OWNER = re.compile(r"\b(?P<what>session|task)(?:[ _-]?id)?\W{1,4}(?P<id>\w[\w.:-]*)", re.IGNORECASE)
+OWNER = re.compile(r"\b(?P<what>session|task|request)(?:[ _-]?id)?\W{1,4}(?P<id>\w[\w.:-]*)", re.IGNORECASE)
 CHROME = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
 """A line that only delimits: a tag, a rule or fence, or nothing at all."""
 
@@ -52,12 +52,12 @@ def occurrences(phrase: str, text: str) -> Iterator[Passage]:
         yield Passage(start=match.start(), end=match.end(), words=match[0])
 
 
-def owner(text: str, position: int, what: str) -> str:
-    """The id that the nearest heading, tag or label before ``position`` gives to a session or task; "" without one.
+def owner(text: str, position: int, *kinds: str) -> str:
+    """The id that the nearest tag, heading or label before ``position`` gives to one of ``kinds``; "" without one.
 
     An id has a digit in it, which tells "task t-17" from "the task was".
     """
-    before = (match for match in OWNER.finditer(text, 0, position) if match["what"].casefold() == what)
+    before = (match for match in OWNER.finditer(text, 0, position) if match["what"].casefold() in kinds)
     ids = [match["id"] for match in before if any(character.isdigit() for character in match["id"])]
     return ids[-1] if ids else ""
 

@@ -23,10 +23,19 @@ __all__ = [
     "PhaseTally",
     "Refusal",
     "StoppedBy",
+    "TaskLabel",
     "TrialReport",
 ]
 
 SCHEMA_VERSION = 1
+
+ABOUT = (
+    "One night of SkillOpt-Sleep. Tasks from your own agent sessions were replayed with your skill and memory files as"
+    " they are, and with proposed edits. Read `verdict` and `why` first; `stopped_by` says what ended the night early"
+    " (null: nothing did). No live file changes before `skillopt-sleep adopt`. `null` always means not measured or not"
+    " known, never zero. `report.md` beside this file says the same in prose."
+)
+"""What a reader of ``diagnostics.json`` who knows nothing is told."""
 
 
 class NightState(enum.StrEnum):
@@ -156,6 +165,14 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
     tracked: bool = False
 
 
+class TaskLabel(Struct, frozen=True, kw_only=True):
+    """What stands behind a task id in a report: ``intent`` is what was asked, ``words`` the person's corrections."""
+
+    id: str
+    intent: str
+    words: tuple[str, ...] = ()
+
+
 class NightReport(Struct, frozen=True, kw_only=True):
     """One night. Times are ISO 8601 in UTC; scores lie in [0, 1] and are None where nothing was measured.
 
@@ -164,6 +181,7 @@ class NightReport(Struct, frozen=True, kw_only=True):
     """
 
     schema_version: int = SCHEMA_VERSION
+    about: str = ABOUT
     night: str
     project: str
     state: NightState = NightState.RUNNING
@@ -194,6 +212,7 @@ class NightReport(Struct, frozen=True, kw_only=True):
     counts: Counts = Counts()
     skipped: tuple[Skip, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    tasks: tuple[TaskLabel, ...] = ()
     phases: tuple[PhaseTally, ...] = ()
     trials: tuple[TrialReport, ...] = ()
     documents: tuple[DocumentChange, ...] = ()

@@ -6,7 +6,21 @@ import enum
 
 from msgspec import Struct
 
-__all__ = ["Command", "Feedback", "PromptKind", "Session", "SessionFile", "SessionKey", "Skip", "Turn"]
+__all__ = [
+    "OWN_RUN_MARKER",
+    "Command",
+    "Feedback",
+    "PromptKind",
+    "Session",
+    "SessionFile",
+    "SessionKey",
+    "Skip",
+    "Turn",
+    "is_own_run",
+]
+
+OWN_RUN_MARKER = "skillopt-sleep-replay"
+"""Stands in the working folder or the first words of every session that our own replays start."""
 
 
 class Feedback(enum.StrEnum):
@@ -28,6 +42,13 @@ class PromptKind(enum.StrEnum):
     """Said while refusing a tool call: the strongest correction there is."""
     ANSWER = "answer"
     """A choice made in a question dialogue: weak, grounds no rule by itself."""
+    HEADLESS = "headless"
+    """Given to an unattended run, by a person in a shell or by a program, nobody can tell: as weak as an answer."""
+
+    @property
+    def weak(self) -> bool:
+        """Whether such words ground no task and no rule by themselves."""
+        return self in (PromptKind.ANSWER, PromptKind.HEADLESS)
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -102,3 +123,8 @@ class SessionKey(Struct, frozen=True, kw_only=True):
     last_turn: str
     cwd: str = ""
     ended_at: str = ""
+
+
+def is_own_run(cwd: str, first_words: str) -> bool:
+    """Whether a session was started by one of our replays: such a session is never harvested."""
+    return OWN_RUN_MARKER in cwd or OWN_RUN_MARKER in first_words

@@ -7,7 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.task import Split, TaskRecord
 
 __all__ = ["Pools", "SplitPlan", "split_tasks"]
@@ -29,6 +31,11 @@ class Pools(Struct, frozen=True, kw_only=True):
     val: tuple[TaskRecord, ...] = ()
     test: tuple[TaskRecord, ...] = ()
     left: int = 0
+
+    def add_to(self, report: NightReport) -> NightReport:
+        """Contribute to the night's report."""
+        dealt = replace(report.counts, train=len(self.train), val=len(self.val), test=len(self.test), left=self.left)
+        return replace(report, counts=dealt)
 
 
 def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan) -> Pools:

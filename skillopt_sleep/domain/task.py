@@ -17,7 +17,7 @@ __all__ = [
     "Reference",
     "RubricReference",
     "Split",
-    "TaskRecord",
+    "TaskRecord", "reference_kind",
 ]
 
 
@@ -68,6 +68,11 @@ class ChecksReference(Struct, frozen=True, kw_only=True, tag="checks", tag_field
 
 
 Reference: TypeAlias = ExactReference | RubricReference | ChecksReference
+
+
+def reference_kind(reference: Reference) -> str:
+    """The tag a reference is stored under, which is also the name of the judge that scores it."""
+    return str(reference.__struct_config__.tag)
 
 
 class TaskRecord(Struct, frozen=True, kw_only=True):

@@ -16,14 +16,23 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from rapidfuzz import fuzz
 
-__all__ = ["TWINS", "contains_words", "excerpt", "fold", "group_near_duplicates", "similar", "terms"]
+from skillopt_sleep.domain.vocabulary import MATTER, PHRASES, STOPWORDS, WORK
+
+__all__ = ["SAME", "TWINS", "contains_words", "excerpt", "fold", "group_near_duplicates", "similar", "terms"]
 
 TWINS = 0.45
-"""Similarity from which two texts are taken for one intent. Chosen on a table of paraphrases (tests/domain/test_text.py):
-putting twins apart lets an answer leak over a split, putting strangers together only costs a pair, so it leans low."""
+"""Similarity from which two texts are twins: different wordings of what may be one intent.
+
+Chosen on a table of paraphrases (tests/domain/test_text.py), and low on purpose: putting twins apart lets an answer
+leak over a split, putting strangers together only costs a pair.
+"""
+
+SAME = 0.6
+"""Similarity from which two texts are one request made twice: here taking strangers for one would be the worse."""
 
 COHESION = 0.3
 """Mean similarity to the other members of a group that a new member must have."""
@@ -31,10 +40,13 @@ COHESION = 0.3
 SPOKESMEN = 8
 """Members that stand for their group in comparisons."""
 
+SHORT = 8
+"""Terms up to which a text is short enough for a slip of spelling to weigh."""
+
 READ = 4_000
 """Characters of a text that are looked at."""
 
-TERMS = 40
+TERMS = 24
 """Terms of a text that count, the first ones: what is asked comes early, pasted logs come after."""
 
 STEM = 3
@@ -43,95 +55,10 @@ STEM = 3
 LIGHT = 0.4
 """Weight of a word that says what to do but not with what ("fix", "write"), and of a number; other terms weigh 1."""
 
-STOPWORDS = frozenset(
-    """
-    a about again all also am an and any are as at be been being but by can cannot could did do does doing done dont don
-    down each else ever every everything everywhere for from further get gets getting give given go going got had has
-    have having he help her here hey hi him his how i if im in into is isnt it its just kindly know let lets like ll
-    look looks lot make makes making may maybe me might more most must my need needs no not now of off ok okay on once
-    one only or other our out over own perhaps please pls possible properly put quite re really right s same say see
-    shall she should so some something sort still such sure t take takes than thank thanks that the their them then
-    there these they thing things this those through to too try up us use used using ve very via want was way we well
-    were what when where whether which while who why will with wont would yes yet you your
-    http https www com org net io html github gitlab
-    aber alle als am an auch auf aus bei bin bitte da das dass dein dem den der des die dies diese doch du ein eine einem
-    einen einer es für gib hast hat ich ihr im in ist ja jetzt kann kannst können mach machen man mein meine mit mir muss
-    nach nicht noch nun nur oder ohne sich sie sind so soll und uns unser unsere vom von vor war was wenn wie wir wird wo
-    zu zum zur über
-    au aux avec ce ces cette dans de des du elle en est et il ils je la le les leur ma mais merci mes moi mon ne nos
-    notre nous on ou par pas peux pour qu que qui sa se ses son sont sur ta te tes ton tu un une vos votre vous
-    al como con cual de del el ella en es esta este esto favor hay la las lo los me mi mis no nos para pero por porque
-    puedes que se si sin su sus te tu tus un una uno y ya
-    """.split()  # noqa: SIM905 - a list of a few hundred quoted words is not more readable
-)
-
-WORK = """
-    fix repair resolve solve correct rectify
-    write draft compose author
-    add create implement introduce build generate produce prepare support insert append
-    update upgrade bump refresh renew modernise modernize
-    change modify edit adjust adapt alter replace swap
-    remove delete drop discard
-    check verify validate inspect
-    review audit
-    show display list
-    explain describe understand clarify walk
-    find search locate investigate debug diagnose analyse analyze
-    suggest propose recommend
-    run execute start launch
-    improve enhance optimise optimize tune
-    move relocate
-    convert turn transform port migrate
-    clean cleanup tidy
-    pull fetch
-    push upload
-"""
-"""Verbs of everyday work, one family a line: each is folded into the first of its line and weighs ``LIGHT``."""
-
-MATTER = """
-    fail broken break broke red error crash
-    pass green succeed
-    fast faster slow slower slowness speed performance quick quickly
-    small smaller big bigger huge large shrink slim size reduce trim
-    dependency dep deps
-    documentation doc docs document docstring
-    repository repo
-    configuration config configure setting
-    database db
-    authentication auth login logon signin
-    directory folder dir
-    application app
-    environment env
-    function fn func
-    regex regexp
-    latest newest recent
-    flaky intermittent intermittently unreliable stable stabilise stabilize reliable
-    summary summarise summarize summarisation summarization
-    theme mode
-    pr prs mr
-    typo typos misspelling
-    german deutsch
-    test tests testing spec
-    coverage cover
-"""
-"""Words for one matter, one family a line; they weigh as any other word."""
-
-PHRASES = {
-    "pull request": "pr",
-    "merge request": "pr",
-    "regular expression": "regex",
-    "log in": "login",
-    "sign in": "login",
-    "up to date": "updated",
-    "changelog": "release notes",
-    "unit test": "test",
-}
-"""Words said in another number of words."""
-
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
-_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Scripts written without spaces, or with long endings: cut into pairs of characters."""
+_WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
 _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
@@ -173,16 +100,17 @@ def similar(a: str, b: str) -> float:
     return _similarity(_Bag(a), _Bag(b))
 
 
-def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
+def group_near_duplicates(texts: Sequence[str], likeness: float = TWINS) -> tuple[int, ...]:
     """The group number of each text, counted from 0 by first appearance; texts of one group ask for one thing.
 
-    A text joins the groups in which it has a twin, if it also resembles their other members (``COHESION``): a chain
-    of small steps does not tie strangers together. Depends on the texts and their order alone.
+    Twins are texts at least ``likeness`` similar, in (0, 1]. A text joins the groups in which it has a twin if it
+    also resembles their other members (``COHESION``), so a chain of small steps does not tie strangers together.
+    Depends on the texts and their order alone.
     """
     bags = [_Bag(text) for text in texts]
     distinct = {bag.key: bag for bag in bags}
-    groups = _Groups(Counter(term for bag in distinct.values() for term in bag.weights))
-    for bag in sorted(distinct.values(), key=lambda bag: len(bag.weights)):  # the barest wording first, as the core
+    groups = _Groups(likeness, Counter(term for bag in distinct.values() for term in bag.weights))
+    for bag in sorted(distinct.values(), key=lambda bag: bag.mass):  # the barest wording first: it is the core
         groups.add(bag)
     numbers: dict[int, int] = {}
     return tuple(numbers.setdefault(groups.of(bag), len(numbers)) for bag in bags)
@@ -191,29 +119,35 @@ def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
 class _Bag:
     """A text as the set of its terms."""
 
-    __slots__ = ("key", "mass", "weights")
+    __slots__ = ("heavy", "key", "light", "mass", "weights")
 
     def __init__(self, text: str) -> None:
         self.weights = terms(text) or {fold(text[:READ]): 1.0}
-        self.mass = sum(self.weights.values())
+        self.light = frozenset(term for term, weight in self.weights.items() if weight < 1.0)
+        self.heavy = frozenset(self.weights.keys() - self.light)
+        self.mass = len(self.heavy) + LIGHT * len(self.light)
         self.key = " ".join(sorted(self.weights))
 
 
 def _similarity(a: _Bag, b: _Bag) -> float:
-    shared = sum(weight for term, weight in a.weights.items() if term in b.weights)
+    shared = len(a.heavy & b.heavy) + LIGHT * len(a.light & b.light)
     cosine = shared / math.sqrt(a.mass * b.mass)
+    if len(a.weights) > SHORT or len(b.weights) > SHORT:
+        return cosine
     spelling = fuzz.ratio(a.key, b.key, score_cutoff=75) / 50 - 1  # unrelated words have half their letters in common
-    return max(cosine, spelling, 0.0)
+    return max(cosine, spelling)
 
 
 class _Groups:
     """Groups in the making. A few members stand for each, so the work stays small however large a group grows.
 
-    Members are found by their rarest terms: two texts whose cosine reaches ``TWINS`` share at least ``TWINS`` squared
-    of the weight of either, so the commonest terms, up to that weight, need no index (prefix filtering).
+    Twins are looked for by their rarest terms (prefix filtering): the cosine of two texts reaches a likeness only if
+    they share that much of the weight of the lighter one, and its square of the heavier one's. So the commonest terms
+    up to that weight need not be looked at. Texts must come in order of their weight.
     """
 
-    def __init__(self, frequency: Counter[str]) -> None:
+    def __init__(self, likeness: float, frequency: Counter[str]) -> None:
+        self._likeness = likeness
         self._frequency = frequency
         self._postings: defaultdict[str, list[_Bag]] = defaultdict(list)
         self._group: dict[str, int] = {}
@@ -223,40 +157,46 @@ class _Groups:
         return self._group[bag.key]
 
     def add(self, bag: _Bag) -> None:
-        prefix = self._prefix(bag)
-        near = {self.of(other) for term in prefix for other in self._postings[term]}
-        homes = sorted(group for group in near if self._belongs(bag, self._members[group]))
+        """Put a text that is no lighter than those before into the group it belongs to, or into a new one."""
+        homes = sorted(group for group in self._near(bag) if self._resembles(bag, self._members[group]))
         home = homes[0] if homes else len(self._group)
         self._group[bag.key] = home
         members = self._members.setdefault(home, [])
         members.append(bag)
         if len(members) <= SPOKESMEN:
-            for term in prefix:
+            for term in self._rarest(bag, self._likeness):
                 self._postings[term].append(bag)
         for other in homes[1:]:
             self._unite(home, other)
 
+    def _near(self, bag: _Bag) -> set[int]:
+        """The groups in which the text has a twin."""
+        near: set[int] = set()
+        lightest = self._likeness**2 * bag.mass
+        for other in {other for term in self._rarest(bag, self._likeness**2) for other in self._postings[term]}:
+            if other.mass >= lightest and self.of(other) not in near and _similarity(bag, other) >= self._likeness:
+                near.add(self.of(other))
+        return near
+
     @staticmethod
-    def _belongs(bag: _Bag, members: Sequence[_Bag]) -> bool:
-        likeness = [_similarity(bag, member) for member in members[:SPOKESMEN]]
-        return max(likeness) >= TWINS and sum(likeness) / len(likeness) >= COHESION
+    def _resembles(bag: _Bag, members: Sequence[_Bag]) -> bool:
+        return fmean(_similarity(bag, member) for member in members[:SPOKESMEN]) >= COHESION
 
     def _unite(self, home: int, other: int) -> None:
         """Make two groups one that a new text belongs to both of, if they resemble each other."""
         pairs = itertools.product(self._members[home][:SPOKESMEN], self._members[other][:SPOKESMEN])
-        likeness = [_similarity(a, b) for a, b in pairs]
-        if sum(likeness) / len(likeness) >= COHESION:
+        if fmean(_similarity(a, b) for a, b in pairs) >= COHESION:
             moved = self._members.pop(other)
             self._members[home].extend(moved)
             self._group.update((bag.key, home) for bag in moved)
 
-    def _prefix(self, bag: _Bag) -> list[str]:
-        """The rarest terms of a text, of which a twin shares at least one."""
+    def _rarest(self, bag: _Bag, share: float) -> list[str]:
+        """The rarest terms of a text, as many as leave less than ``share`` of its weight."""
         ordered = sorted(bag.weights, key=lambda term: (self._frequency[term], term))
-        rest = bag.mass
+        left = bag.mass
         for count, term in enumerate(ordered, start=1):
-            rest -= bag.weights[term]
-            if rest < TWINS**2 * bag.mass:
+            left -= bag.weights[term]
+            if left < share * bag.mass:
                 return ordered[:count]
         return ordered
 
@@ -264,9 +204,9 @@ class _Groups:
 def _words(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", text).casefold()
     words: list[str] = []
-    for word in _WORD.findall(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
-        word = word.replace("-", "")
-        if _UNSPACED.match(word):
+    for found in _WORD.finditer(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
+        word = found[0].replace("-", "")
+        if found["unspaced"]:
             words.extend(word[i : i + 2] for i in range(max(len(word) - 1, 1)))
         elif not _HEX.fullmatch(word):
             words.append(word)

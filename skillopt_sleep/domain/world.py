@@ -14,9 +14,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from skillopt_sleep.domain.text import fold
 from skillopt_sleep.errors import UsageError
 
-__all__ = ["HarmfulRule", "Rule", "World", "WorldTask", "flaws", "fold", "read_world", "write_world"]
+__all__ = ["HarmfulRule", "Rule", "World", "WorldTask", "flaws", "read_world", "write_world"]
 
 SCHEMA_VERSION = 1
 
@@ -77,11 +78,6 @@ class World(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     useless: tuple[str, ...] = ()
     harmful: tuple[HarmfulRule, ...] = ()
     schema_version: int = SCHEMA_VERSION
-
-
-def fold(text: str) -> str:
-    """``text`` without case, and with every run of white space as one blank."""
-    return " ".join(text.casefold().split())
 
 
 def flaws(world: World) -> tuple[str, ...]:

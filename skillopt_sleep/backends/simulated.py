@@ -1,0 +1,204 @@
+"""The embedded simulated agent: a stand-in for a model that costs nothing and never leaves the machine.
+
+It is given what a real model is given, the prompt, and knows one world (``domain/world.py``), which is data. What it
+is asked for it takes from the JSON Schema of the request, as a real model would. Every reply, good or unlucky, is a
+pure function of the seed, the prompt and its sample number, so a night that is killed and resumed reads the same ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.domain.chance import uniform
+from skillopt_sleep.domain.conform import conform, properties
+from skillopt_sleep.domain.world import World, flaws, read_world
+from skillopt_sleep.domain.worldplay import Luck, Traits, do_task, judge_answer, mine_sessions, propose_edits
+from skillopt_sleep.errors import (
+    BadReply,
+    EmptyReply,
+    FatalBackend,
+    ModelRefused,
+    NotInstalled,
+    NotLoggedIn,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    SettingsError,
+    TimedOut,
+    TooOld,
+    TransientBackend,
+    UsageError,
+)
+
+__all__ = ["PLUGIN", "Faults", "SimulatedBackend"]
+
+DEMO_WORLD = "worlds/demo.json"
+CHARACTERS_PER_TOKEN = 4
+
+FATAL: Mapping[str, type[FatalBackend]] = {
+    "not_installed": NotInstalled,
+    "not_logged_in": NotLoggedIn,
+    "too_old": TooOld,
+    "model_refused": ModelRefused,
+    "quota_exhausted": QuotaExhausted,
+}
+SEEN_BY_PROBE = {"not_installed", "not_logged_in", "too_old"}
+"""What a CLI can tell without a model call; the others show at the first one."""
+
+TRANSIENT: Mapping[str, type[TransientBackend]] = {
+    "empty": EmptyReply,
+    "rate_limited": RateLimited,
+    "overloaded": Overloaded,
+    "timed_out": TimedOut,
+    "bad_reply": BadReply,
+}
+
+
+class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Shares of calls that transport loses, one for each way to lose them; at most 1 together."""
+
+    empty: float = 0.0
+    rate_limited: float = 0.0
+    overloaded: float = 0.0
+    timed_out: float = 0.0
+    bad_reply: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedBackend:
+    """A simulated model. Raises ``SettingsError`` or ``UsageError`` when built with options it cannot use.
+
+    ``world``: path of a world file ("" = the bundled demo world); ``worlds``: the world itself, instead of a file.
+    ``skill``, ``noise``, ``useless``, ``harmful``: see ``Traits``. ``latency``: seconds each call takes. ``faults``:
+    see ``Faults``; a retry of a call draws again. ``fatal``: the error every call raises, one of ``FATAL``.
+    """
+
+    world: str = ""
+    worlds: World | None = None
+    seed: int = 0
+    model: str = "simulated"
+    skill: float = 1.0
+    noise: float = 0.0
+    useless: float = 0.0
+    harmful: float = 0.0
+    latency: float = 0.0
+    faults: Faults = Faults()
+    fatal: str = ""
+    _closed: threading.Event = dataclasses.field(default_factory=threading.Event, init=False, repr=False, compare=False)
+    _attempts: Counter[tuple[str, int]] = dataclasses.field(
+        default_factory=Counter, init=False, repr=False, compare=False
+    )
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shares = {"skill": self.skill, "noise": self.noise, "useless": self.useless, "harmful": self.harmful}
+        shares |= {f"faults.{name}": share for name, share in msgspec.structs.asdict(self.faults).items()}
+        shares["useless + harmful"] = self.useless + self.harmful
+        shares["the sum of faults"] = sum(msgspec.structs.asdict(self.faults).values())
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise SettingsError(f"simulated backend: {name} is {share}, must lie between 0 and 1")
+        if self.latency < 0:
+            raise SettingsError(f"simulated backend: latency is {self.latency}, must be 0 or more seconds")
+        if self.fatal and self.fatal not in FATAL:
+            raise SettingsError(f"simulated backend: fatal is {self.fatal!r}, known are {', '.join(FATAL)}")
+        if self.worlds is not None and (found := flaws(self.worlds)):
+            raise UsageError(f"simulated backend: not a sound world: {'; '.join(found)}")
+        self._world()
+
+    @property
+    def name(self) -> str:
+        """The registry name."""
+        return "simulated"
+
+    def probe(self) -> Health:
+        """Ready, unless ``fatal`` names something that a CLI tells without a model call."""
+        if self.fatal in SEEN_BY_PROBE:
+            logged_in = False if self.fatal == "not_logged_in" else None
+            return Health(ready=False, logged_in=logged_in, detail=_fatal_message(self.fatal))
+        return Health(ready=True, version="embedded", logged_in=True)
+
+    def complete(self, prompt: Prompt) -> Reply:
+        """One answer, after ``latency`` seconds; see ``Backend.complete`` for what it raises."""
+        started = time.monotonic()
+        if self._closed.wait(self.latency):
+            raise TimedOut("the simulated agent was closed")
+        if self.fatal:
+            raise FATAL[self.fatal](_fatal_message(self.fatal))
+        self._draw_fault(prompt)
+        text = self._answer(prompt)
+        return Reply(
+            text=text,
+            model=self.model,
+            usage=Usage(input_tokens=_tokens(prompt.system + prompt.user), output_tokens=_tokens(text), estimated=True),
+            cost_usd=0.0,
+            latency=time.monotonic() - started,
+        )
+
+    def close(self) -> None:
+        """Wake every call that still waits; all of them, and later ones, raise ``TimedOut``."""
+        self._closed.set()
+
+    def _world(self) -> World:
+        return self.worlds or _load(self.world)
+
+    def _draw_fault(self, prompt: Prompt) -> None:
+        call = (prompt.digest, prompt.sample)
+        with self._lock:
+            attempt = self._attempts[call]
+            self._attempts[call] += 1
+        drawn = uniform(self.seed, *call, attempt, "fault")
+        for fault, share in msgspec.structs.asdict(self.faults).items():
+            if drawn < share:
+                raise TRANSIENT[fault](f"simulated fault {fault!r}, attempt {attempt + 1} of this call")
+            drawn -= share
+
+    def _answer(self, prompt: Prompt) -> str:
+        world, text = self._world(), f"{prompt.system}\n\n{prompt.user}"
+        traits = Traits(skill=self.skill, noise=self.noise, useless=self.useless, harmful=self.harmful)
+        luck: Luck = functools.partial(uniform, self.seed, prompt.digest, prompt.sample)
+        if prompt.schema is None:
+            return do_task(world, text, prompt.user, traits, luck)
+        asked = properties(prompt.schema)
+        value = None
+        if "edits" in asked:
+            value = propose_edits(world, text, traits, luck)
+        elif "tasks" in asked:
+            value = mine_sessions(world, text)
+        elif "score" in asked:
+            value = judge_answer(world, text, traits, luck)
+        return msgspec.json.encode(conform(value, prompt.schema)).decode()
+
+
+def _fatal_message(fatal: str) -> str:
+    return f"the simulated agent was told to fail with {fatal!r}; take `fatal` out of its options"
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+@functools.cache
+def _load(path: str) -> World:
+    """The world in a file, read once: a night asks for it at every call."""
+    if not path:
+        return read_world(resources.files(__package__).joinpath(DEMO_WORLD).read_bytes(), origin="the demo world")
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"world file {path!r} cannot be read: {error.strerror}") from error
+    return read_world(data, origin=f"world file {path!r}")
+
+
+PLUGIN = SimulatedBackend

@@ -1,0 +1,93 @@
+"""Words of everyday requests to an agent: those that say nothing, and those that say the same.
+
+What two people call one thing, a similarity of texts must call one thing as well; kept apart from it because a
+vocabulary grows by other rules than code.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MATTER", "PHRASES", "STOPWORDS", "WORK"]
+
+STOPWORDS = frozenset(
+    """
+    a about again all also am an and any are as at be been being but by can cannot could did do does doing done
+    dont don down each else ever every everything everywhere for from further get gets getting give given go
+    going got had has have having he help her here hey hi him his how i if im in into is isnt it its just kindly
+    know let lets like ll look looks lot make makes making may maybe me might more most must my need needs no
+    not now of off ok okay on once one only or other our out over own perhaps please pls possible properly put
+    quite re really right s same say see shall she should so some something sort still such sure t take takes
+    than thank thanks that the their them then there these they thing things this those through to too try up us
+    use used using ve very via want was way we well were what when where whether which while who why will with
+    wont would yes yet you your
+    http https www com org net io html github gitlab
+    aber alle als am an auch auf aus bei bin bitte da das dass dein dem den der des die dies diese doch du ein
+    eine einem einen einer es für gib hast hat ich ihr im in ist ja jetzt kann kannst können mach machen man
+    mein meine mit mir muss nach nicht noch nun nur oder ohne sich sie sind so soll und uns unser unsere vom von
+    vor war was wenn wie wir wird wo zu zum zur über
+    au aux avec ce ces cette dans de des du elle en est et il ils je la le les leur ma mais merci mes moi mon ne
+    nos notre nous on ou par pas peux pour qu que qui sa se ses son sont sur ta te tes ton tu un une vos votre
+    vous
+    al como con cual de del el ella en es esta este esto favor hay la las lo los me mi mis no nos para pero por
+    porque puedes que se si sin su sus te tu tus un una uno y ya
+    """.split()  # noqa: SIM905 - a list of a few hundred quoted words is not more readable
+)
+
+WORK = """
+    fix repair resolve solve correct rectify
+    write draft compose author
+    add create implement introduce build generate produce prepare support insert append
+    update upgrade bump refresh renew modernise modernize
+    change modify edit adjust adapt alter replace swap
+    remove delete drop discard
+    check verify validate inspect
+    review audit
+    show display list
+    explain describe understand clarify walk
+    find search locate investigate debug diagnose analyse analyze
+    suggest propose recommend
+    run execute start launch
+    improve enhance optimise optimize tune
+    move relocate
+    convert turn transform port migrate
+    clean cleanup tidy
+    pull fetch
+    push upload
+"""
+"""Verbs of everyday work, one family a line: each is folded into the first of its line and weighs ``LIGHT``."""
+
+MATTER = """
+    fail broken break broke red error crash
+    pass green succeed
+    fast faster slow slower slowness speed performance quick quickly
+    small smaller big bigger huge large shrink slim size reduce trim
+    dependency dep deps
+    documentation doc docs document docstring
+    repository repo
+    configuration config configure setting
+    database db
+    authentication auth login logon signin
+    directory folder dir
+    application app
+    environment env
+    function fn func
+    regex regexp
+    latest newest recent current
+    flaky intermittent intermittently unreliable stable stabilise stabilize reliable
+    summary summarise summarize summarisation summarization
+    pr prs mr
+    typo typos misspelling
+    test tests testing spec
+"""
+"""Words for one matter, one family a line; they weigh as any other word."""
+
+PHRASES = {
+    "pull request": "pr",
+    "merge request": "pr",
+    "regular expression": "regex",
+    "log in": "login",
+    "sign in": "login",
+    "up to date": "updated",
+    "changelog": "release notes",
+    "unit test": "test",
+}
+"""Words said in another number of words."""

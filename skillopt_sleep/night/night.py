@@ -1,0 +1,33 @@
+"""One night, from the person's sessions to a proposal on the table."""
+
+from __future__ import annotations
+
+from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.night.consolidate import consolidate
+from skillopt_sleep.night.harvest import harvest
+from skillopt_sleep.night.mine import mine
+from skillopt_sleep.night.outcome import evidence
+from skillopt_sleep.night.plan import Kit, NightPlan
+from skillopt_sleep.night.probe import probe
+from skillopt_sleep.night.stage import stage
+from skillopt_sleep.night.split import split
+
+__all__ = ["run_night"]
+
+
+def run_night(plan: NightPlan, kit: Kit) -> NightReport:
+    """Run or resume a night; the report is also on disk, after every stage and however the night ends.
+
+    Raises ``DiskError`` and what is a bug; every other end is in the report, with its exit code.
+    """
+    with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
+        connection = kit.connect(night.ledger)
+        sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact)
+        if sessions.sessions or kit.archive.fresh(plan.window.scope):
+            night.look("probe", probe, connection).require_ready()
+        tasks = night.stage("mine", mine, sessions, plan, kit, connection.models)
+        pools = night.stage("split", split, tasks, plan.split, night.seed)
+        outcome = night.stage("consolidate", consolidate, plan.baseline, pools, plan.step, connection.models)
+        night.evidence(evidence(night.id, outcome))
+        night.stage("stage", stage, night.id, outcome, plan, kit)
+    return night.report()

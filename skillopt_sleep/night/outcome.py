@@ -1,0 +1,174 @@
+"""From what a night did to what it reports: pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
+from skillopt_sleep.domain.evidence import Arm, EvidenceRow, evidence_row
+from skillopt_sleep.domain.report import (
+    GateAction,
+    HoldoutDetail,
+    HoldoutRow,
+    NightReport,
+    TrialReport,
+)
+from skillopt_sleep.domain.rollout import ReplayResult
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import Split, TaskRecord, reference_kind
+from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
+from skillopt_sleep.optimize.gate import Trial
+from skillopt_sleep.optimize.reflect import Reflection
+
+__all__ = ["Consolidated", "DocumentStep", "evidence"]
+
+HEAD = 240
+"""Characters of a response that a report shows."""
+
+
+class DocumentStep(Struct, frozen=True, kw_only=True):
+    """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off."""
+
+    kind: DocumentKind
+    train: tuple[ReplayResult, ...] = ()
+    reflection: Reflection = Reflection()
+    edits: tuple[AppliedEdit, ...] = ()
+    trial: Trial | None = None
+    decision: Decision
+
+
+class Consolidated(Struct, frozen=True, kw_only=True):
+    """The baseline, what the night would put in its place, and how each document came to it."""
+
+    baseline: Candidate
+    candidate: Candidate
+    pools: Pools
+    gate_mode: GateMode
+    steps: tuple[DocumentStep, ...] = ()
+
+    def add_to(self, report: NightReport) -> NightReport:
+        """Contribute the verdict, its numbers and its detail to the night's report."""
+        return _concluded(report, self)
+
+    @property
+    def edits(self) -> tuple[AppliedEdit, ...]:
+        """Every edit of the night with what became of it."""
+        return tuple(edit for step in self.steps for edit in step.edits)
+
+
+def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
+    pools, edits = outcome.pools, outcome.edits
+    verdict, why = _verdict(outcome.steps, pools)
+    trials = [step.trial for step in outcome.steps if step.trial is not None]
+    accepted = [step.trial for step in outcome.steps if step.trial and step.decision.verdict is Verdict.ACCEPT]
+    shown = (accepted or trials)[-1:]
+    results = [result for step in outcome.steps for result in _results(step)]
+    report = replace(
+        report,
+        verdict=verdict,
+        why=report.why if report.stopped_by else why,
+        accepted=verdict is Verdict.ACCEPT,
+        gate_action=_action(verdict, outcome.gate_mode),
+        applied_edits=_with(edits, EditStatus.APPLIED),
+        rejected_edits=_with(edits, EditStatus.REJECTED),
+        held_edits=_with(edits, EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED),
+        reflect_raw=tuple(raw for step in outcome.steps for raw in step.reflection.raw),
+        refused=(*report.refused, *(refusal for step in outcome.steps for refusal in step.reflection.refused)),
+        call_error=next((result.call_error for result in results if result.call_error), report.call_error),
+        trials=tuple(
+            TrialReport(
+                document=step.kind,
+                decision=step.decision,
+                improved=step.trial.improved if step.trial else (),
+                worsened=step.trial.worsened if step.trial else (),
+            )
+            for step in outcome.steps
+        ),
+    )
+    return _with_scores(report, trials[0], shown[0], pools.val) if shown else report
+
+
+def _with_scores(report: NightReport, first: Trial, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
+    return replace(
+        report,
+        baseline_score=first.decision.baseline,
+        candidate_score=shown.decision.candidate,
+        holdout_baseline=_pass_rate(first.baseline),
+        holdout_candidate=_pass_rate(shown.candidate),
+        holdout_detail=HoldoutDetail(baseline=_rows(val, first.baseline), candidate=_rows(val, shown.candidate)),
+    )
+
+
+def _verdict(steps: Sequence[DocumentStep], pools: Pools) -> tuple[Verdict, str]:
+    """One verdict for the night: an accepted document outweighs one turned down; lost calls outweigh silence."""
+    if not steps:
+        missing = "validation" if pools.train else "training"
+        return Verdict.UNDECIDED, f"there are no {missing} tasks yet, so no edit could be tried"
+    verdicts = [step.decision.verdict for step in steps]
+    verdict = next(
+        each for each in (Verdict.ACCEPT, Verdict.UNMEASURED, Verdict.REJECT, Verdict.UNDECIDED) if each in verdicts
+    )
+    return verdict, "; ".join(f"{step.kind}: {step.decision.why}" for step in steps)
+
+
+def _action(verdict: Verdict, mode: GateMode) -> GateAction:
+    if mode is GateMode.OFF and verdict in {Verdict.ACCEPT, Verdict.UNDECIDED}:
+        return GateAction.GREEDY_APPLIED if verdict is Verdict.ACCEPT else GateAction.GREEDY_NOOP
+    return {
+        Verdict.ACCEPT: GateAction.ACCEPT_NEW_BEST,
+        Verdict.REJECT: GateAction.REJECT,
+        Verdict.UNDECIDED: GateAction.UNDECIDED,
+        Verdict.UNMEASURED: GateAction.UNMEASURED,
+    }[verdict]
+
+
+def _with(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[AppliedEdit, ...]:
+    return tuple(edit for edit in edits if edit.status in statuses)
+
+
+def _results(step: DocumentStep) -> tuple[ReplayResult, ...]:
+    return (*step.train, *(step.trial.baseline if step.trial else ()), *(step.trial.candidate if step.trial else ()))
+
+
+def _pass_rate(results: Sequence[ReplayResult]) -> float | None:
+    measured = [result.score.hard for result in results if result.score is not None]
+    return statistics.fmean(measured) if measured else None
+
+
+def _rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:
+    return tuple(
+        HoldoutRow(
+            id=task.id,
+            reference_kind=reference_kind(task.reference),
+            hard=result.score.hard if result.score else None,
+            soft=result.score.soft if result.score else None,
+            response_len=len(result.response),
+            response_head=excerpt(result.response, HEAD),
+            why=result.score.rationale if result.score else result.call_error,
+        )
+        for task, result in zip(tasks, results, strict=True)
+    )
+
+
+def evidence(night: str, outcome: Consolidated) -> tuple[EvidenceRow, ...]:
+    """Every rollout of the night with what it stands on, for ``evidence.jsonl``; equal rollouts once."""
+    pools = outcome.pools
+    tasks = {task.id: (task, Split.TRAIN) for task in pools.train} | {task.id: (task, Split.VAL) for task in pools.val}
+    rows: dict[tuple[str, str, int], EvidenceRow] = {}
+    for step in outcome.steps:
+        arms = [(Arm.BASELINE, "train", step.train)]
+        if step.trial is not None:
+            arms += [(Arm.BASELINE, "val", step.trial.baseline), (Arm.CANDIDATE, "val", step.trial.candidate)]
+        for arm, phase, results in arms:
+            for result in results:
+                task, split = tasks[result.task_id]
+                row = evidence_row(task, result, night=night, phase=phase, split=split, arm=arm)
+                rows.setdefault((result.task_id, result.candidate, result.sample), row)
+    return tuple(rows.values())

@@ -1,0 +1,111 @@
+"""What a night is asked to do, and what it is given to do it with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.report import BackendHealth, DocumentChange, NightReport
+from skillopt_sleep.domain.session import Session
+from skillopt_sleep.domain.split import SplitPlan
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.night.consolidate import ConsolidatePlan
+from skillopt_sleep.night.harvest import Window
+from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.ports import Archive, Inbox, Journal, Ledger, RejectedEdits, Source
+
+__all__ = ["Connection", "Kit", "MiningPlan", "NightPlan", "Staging"]
+
+
+class MiningPlan(Struct, frozen=True, kw_only=True):
+    """How tasks are found. ``by_model`` asks the optimizer, else rules alone; ``target_skill`` keeps one skill's tasks.
+
+    ``given`` are the tasks of a task file: then nothing is harvested or mined.
+    """
+
+    by_model: bool = False
+    target_skill: str = ""
+    given: tuple[TaskRecord, ...] | None = None
+
+
+class NightPlan(Struct, frozen=True, kw_only=True):
+    """Everything decided before a night begins; two nights with equal fingerprints are the same work.
+
+    ``project`` is the absolute folder the night belongs to; ``roles`` name backend and model of each role.
+    """
+
+    project: str
+    baseline: Candidate
+    roles: tuple[BackendHealth, ...]
+    sources: tuple[str, ...] = ()
+    window: Window = Window()
+    mining: MiningPlan = MiningPlan()
+    split: SplitPlan = SplitPlan()
+    step: ConsolidatePlan = ConsolidatePlan()
+    caps: Caps = Caps()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all that a resumed night must share with its first sitting; caps may be raised in between."""
+        same = replace(self, caps=Caps(), notes=(), baseline=Candidate(documents=()))
+        return hashlib.sha256(msgspec.json.encode(same) + self.baseline.digest.encode()).hexdigest()[:32]
+
+    def blank_report(self) -> NightReport:
+        """The report of a night that has not begun."""
+        return NightReport(
+            night="",
+            project=self.project,
+            why="the night is under way; if nothing is running any more it was killed, and `run` goes on with it",
+            gate_mode=self.step.gate_mode,
+            gate_metric=self.step.gate_metric,
+            backends=self.roles,
+            caps=self.caps,
+            notes=self.notes,
+        )
+
+
+class Connection(Protocol):
+    """Both roles of one night, ready to be asked."""
+
+    @property
+    def models(self) -> Models:
+        """The models, judges and workers."""
+
+    def probe(self) -> tuple[BackendHealth, ...]:
+        """Look at every backend without a model call. Raises nothing."""
+
+
+class Staging(Protocol):
+    """Store: proposals beside the live files."""
+
+    def stage(
+        self, night: str, baseline: Candidate, candidate: Candidate, edits: Sequence[AppliedEdit]
+    ) -> tuple[str | None, tuple[DocumentChange, ...]]:
+        """Leave a proposal of every document that changed; the folder it lies in, None when nothing did.
+
+        Raises ``DiskError``, and ``Refused`` where a live path is not a plain file of the project's.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """The outside world of a night, each part behind its port."""
+
+    sources: Sequence[Source]
+    inbox: Inbox
+    archive: Archive
+    rejected: RejectedEdits
+    staging: Staging
+    journal: Journal
+    connect: Callable[[Ledger], Connection]
+    redact: Callable[[Session], Session]

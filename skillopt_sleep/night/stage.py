@@ -1,0 +1,40 @@
+"""Stage: lay the proposal beside the live files, and leave to the next night what this one learnt."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.edit import EditStatus
+from skillopt_sleep.domain.report import DocumentChange, NightReport
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.night.outcome import Consolidated
+from skillopt_sleep.night.plan import Kit, NightPlan
+
+__all__ = ["Staged", "stage"]
+
+
+class Staged(Struct, frozen=True, kw_only=True):
+    """Where the proposal lies (None when nothing changed), and the documents in it."""
+
+    proposal: str | None = None
+    documents: tuple[DocumentChange, ...] = ()
+
+    def add_to(self, report: NightReport) -> NightReport:
+        """Contribute to the night's report."""
+        return replace(report, proposal=self.proposal, documents=self.documents)
+
+
+def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:
+    """Stage what was accepted; remember what was rejected; mark the tasks of a concluded night as used.
+
+    Tasks of a night that could not measure enough stay fresh.
+    """
+    applied = [edit for edit in outcome.edits if edit.status is EditStatus.APPLIED]
+    proposal, documents = kit.staging.stage(night, outcome.baseline, outcome.candidate, applied)
+    rejected = [edit for edit in outcome.edits if edit.status is EditStatus.REJECTED]
+    kit.rejected.remember(plan.project, night, rejected)
+    if all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
+        pools = outcome.pools
+        kit.archive.used(plan.window.scope, [task.id for task in (*pools.train, *pools.val)])
+    return Staged(proposal=proposal, documents=documents)

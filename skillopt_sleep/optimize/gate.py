@@ -1,0 +1,63 @@
+"""Gate: run the trial of a candidate against its baseline on the val tasks, and let the pure rule decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.verdict import Decision, Pair, decide_strict
+from skillopt_sleep.optimize.replay import Attempt, Models, replay
+
+__all__ = ["Trial", "run_trial"]
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """Both arms of a comparison, task by task, and the decision."""
+
+    decision: Decision
+    baseline: tuple[ReplayResult, ...]
+    candidate: tuple[ReplayResult, ...]
+    improved: tuple[str, ...] = ()
+    worsened: tuple[str, ...] = ()
+
+
+def run_trial(
+    tasks: Sequence[TaskRecord],
+    baseline: Candidate,
+    candidate: Candidate,
+    models: Models,
+    *,
+    metric: GateMetric,
+    mixed_weight: float,
+    known: Sequence[ReplayResult] = (),
+) -> Trial:
+    """Replay the val tasks under both arms, interleaved, and decide.
+
+    ``known`` are rollouts of the same tasks under ``baseline``, when this night has them already. Raises
+    ``FatalBackend`` and ``BudgetSpent``.
+    """
+    arms = (candidate,) if known else (baseline, candidate)
+    results = replay([Attempt(task=task, candidate=arm) for task in tasks for arm in arms], models, phase="val")
+    before, after = tuple(known) or results[::2], results[len(arms) - 1 :: len(arms)]
+    pairs = [
+        Pair(task_id=task.id, baseline=_value(old, metric, mixed_weight), candidate=_value(new, metric, mixed_weight))
+        for task, old, new in zip(tasks, before, after, strict=True)
+    ]
+    measured = [
+        (p.task_id, p.baseline, p.candidate) for p in pairs if p.baseline is not None and p.candidate is not None
+    ]
+    return Trial(
+        decision=decide_strict(pairs),
+        baseline=before,
+        candidate=after,
+        improved=tuple(task_id for task_id, old, new in measured if new > old),
+        worsened=tuple(task_id for task_id, old, new in measured if new < old),
+    )
+
+
+def _value(result: ReplayResult, metric: GateMetric, mixed_weight: float) -> float | None:
+    return None if result.score is None else combine(result.score, metric, mixed_weight)

@@ -1,0 +1,73 @@
+"""Figures in words: counts with their nouns, scores, money, moments, and what went wrong with calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from skillopt_sleep.domain.budget import Caps, Spend
+from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.reports.plain import plain
+
+__all__ = ["errors", "money", "number", "score", "sentence", "spending", "when"]
+
+ERRORS = {
+    "BadReply": "reply that could not be read",
+    "BudgetSpent": "cap reached",
+    "EmptyReply": "empty reply",
+    "ModelRefused": "model not available",
+    "NotInstalled": "not installed",
+    "NotLoggedIn": "not logged in",
+    "Overloaded": "service overloaded or out of reach",
+    "QuotaExhausted": "quota used up",
+    "RateLimited": "too many calls at once",
+    "TimedOut": "no answer in time",
+    "TooOld": "agent too old",
+}
+
+
+def number(count: int, noun: str = "", plural: str = "") -> str:
+    """A count with its noun: ``1 task``, ``12,400 tokens``."""
+    if not noun:
+        return f"{count:,}"
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def score(value: float | None) -> str:
+    """A score to two decimals."""
+    return "not measured" if value is None else f"{value:.2f}"
+
+
+def money(spend: Spend) -> str:
+    """Dollars spent, and whether that is all of it: not every provider names a price."""
+    if spend.unpriced and not spend.usd:
+        return "no price known"
+    return f"at least ${spend.usd:,.2f}" if spend.unpriced else f"${spend.usd:,.2f}"
+
+
+def spending(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
+    """What was spent against each cap: (what, used, cap)."""
+    return (
+        ("model calls", number(spend.calls), number(caps.calls)),
+        ("tokens", number(spend.tokens), number(caps.tokens)),
+        ("money", money(spend), f"${caps.usd:,.2f}"),
+        ("minutes", f"{spend.seconds / 60:.1f}", f"{caps.minutes:g}"),
+    )
+
+
+def errors(report: NightReport) -> str:
+    """What went wrong with calls, the most frequent first; "" when nothing did."""
+    total: Counter[str] = Counter()
+    for phase in report.phases:
+        total.update(phase.errors)
+    return ", ".join(f"{count} x {ERRORS.get(name, plain(name))}" for name, count in total.most_common())
+
+
+def when(moment: str) -> str:
+    """An ISO 8601 moment in UTC, to the minute."""
+    return f"{moment[:10]} {moment[11:16]} UTC" if len(moment) > len("2026-01-01T00:00") else plain(moment)
+
+
+def sentence(text: str) -> str:
+    """``text`` as a sentence: a capital letter and a full stop; "" stays ""."""
+    line = plain(text)
+    return line and line[0].upper() + line[1:] + ("" if line[-1] in ".!?…" else ".")

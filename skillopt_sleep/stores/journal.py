@@ -1,0 +1,243 @@
+"""The journal of a night: each stage's outcome is kept, so a night cut short anywhere goes on where it was."""
+
+from __future__ import annotations
+
+import random
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.budget import Spend
+from skillopt_sleep.domain.evidence import EvidenceRow
+from skillopt_sleep.domain.report import NightReport, NightState, StoppedBy
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.errors import BackendError, BudgetSpent, Interrupted, SleepError
+from skillopt_sleep.ports import Clock, Ledger, Outcome
+from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.files import write_atomic
+from skillopt_sleep.stores.ledger import NightLedger
+
+__all__ = ["JournalledNight", "NightJournal", "night_folder"]
+
+P = ParamSpec("P")
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+TOO_LITTLE_MEASURED = 5
+"""Exit code of a night that had tasks and could not measure enough of them."""
+
+
+def night_folder(project: str, night: str) -> Path:
+    """Where a night leaves what a person reads."""
+    return Path(project) / ".skillopt-sleep" / "nights" / night
+
+
+class JournalledNight:
+    """``ports.OpenNight``: outcomes in the database, the report in the night's folder after every stage."""
+
+    def __init__(self, journal: NightJournal, report: NightReport, *, seed: int, sitting: int) -> None:
+        self._journal = journal
+        self._report = report
+        self._seed = seed
+        self._ledger = NightLedger(journal.database, night=report.night, sitting=sitting)
+        self._started = journal.clock.monotonic()
+
+    @property
+    def id(self) -> str:
+        """The night's name."""
+        return self._report.night
+
+    @property
+    def seed(self) -> int:
+        """The night's own seed."""
+        return self._seed
+
+    @property
+    def ledger(self) -> Ledger:
+        """This night's replies."""
+        return self._ledger
+
+    def spent(self) -> Spend:
+        """What this sitting of the night has spent."""
+        return replace(self._ledger.spent(), seconds=self._journal.clock.monotonic() - self._started)
+
+    def stage(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
+        """Return the kept outcome, or do the work and keep it."""
+        kept = self._journal.kept(self.id, name)
+        if kept is not None:
+            outcome: OutcomeT = msgspec.json.decode(kept, type=typing.get_type_hints(work)["return"])
+        else:
+            outcome = work(*args, **kwargs)
+            self._journal.keep(self.id, name, msgspec.json.encode(outcome))
+        return self._reported(name, outcome)
+
+    def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
+        """Do the work and report it; keep nothing."""
+        return self._reported(name, work(*args, **kwargs))
+
+    def _reported(self, name: str, outcome: OutcomeT) -> OutcomeT:
+        self._report = outcome.add_to(replace(self._report, stage=name))
+        self.write()
+        return outcome
+
+    def evidence(self, rows: Sequence[EvidenceRow]) -> None:
+        """Write ``evidence.jsonl``."""
+        self._journal.write(self._report, {"evidence.jsonl": self._journal.renderers.evidence(rows)})
+
+    def report(self) -> NightReport:
+        """The report, with the account as of now."""
+        return replace(
+            self._report,
+            phases=self._ledger.tallies(),
+            spend=self.spent(),
+            updated_at=self._journal.clock.now().isoformat(timespec="seconds"),
+        )
+
+    def write(self) -> None:
+        """Write ``diagnostics.json`` and ``report.md`` as things stand."""
+        self._report = self.report()
+        self._journal.save(self._report)
+
+    def end(self, error: BaseException | None) -> None:
+        """Conclude: every way a night can end gets its words, its state and its exit code."""
+        now = self._journal.clock.now().isoformat(timespec="seconds")
+        if error is not None:
+            self._report = _ended_by(self._report, error)
+        else:
+            unmeasured = self._report.verdict is Verdict.UNMEASURED
+            self._report = replace(
+                self._report,
+                state=NightState.STOPPED if unmeasured else NightState.FINISHED,
+                exit_code=TOO_LITTLE_MEASURED if unmeasured else 0,
+            )
+        self._report = replace(self._report, finished_at=now)
+        self.write()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renderers:
+    """How a report becomes files; handed in, because stores and reports do not know each other."""
+
+    diagnostics: Callable[[NightReport], bytes]
+    markdown: Callable[[NightReport], bytes]
+    evidence: Callable[[Sequence[EvidenceRow]], bytes]
+
+
+class NightJournal:
+    """``ports.Journal`` over the database and the project's ``.skillopt-sleep`` folder."""
+
+    def __init__(self, database: Database, clock: Clock, renderers: Renderers) -> None:
+        self.database = database
+        self.clock = clock
+        self.renderers = renderers
+
+    @contextmanager
+    def open(self, report: NightReport, fingerprint: str) -> Iterator[JournalledNight]:
+        """Begin or go on, and conclude."""
+        night = self._resume(report, fingerprint) or self._begin(report, fingerprint)
+        night.write()
+        try:
+            yield night
+        except (BackendError, BudgetSpent, Interrupted, KeyboardInterrupt) as error:
+            night.end(error)
+        except BaseException as error:
+            night.end(error)
+            raise
+        else:
+            night.end(None)
+
+    def _begin(self, report: NightReport, fingerprint: str) -> JournalledNight:
+        now = self.clock.now()
+        seed = random.SystemRandom().getrandbits(31)
+        night = f"{now:%Y%m%d-%H%M%S}-{seed & 0xFFFF:04x}"
+        started = now.isoformat(timespec="seconds")
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO nights VALUES (?, ?, ?, ?, ?, 1, ?, NULL)",
+                (night, report.project, fingerprint, seed, NightState.RUNNING, started),
+            )
+        return JournalledNight(self, replace(report, night=night, started_at=started), seed=seed, sitting=1)
+
+    def _resume(self, report: NightReport, fingerprint: str) -> JournalledNight | None:
+        """Go on with the last night of this project, when it was cut short and nothing of its plan has changed."""
+        rows = self.database.rows(
+            "SELECT * FROM nights WHERE project = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", (report.project,)
+        )
+        if not rows or rows[0]["plan"] != fingerprint or rows[0]["state"] == NightState.FINISHED:
+            return None
+        last = rows[0]
+        before = msgspec.json.decode(last["report"], type=NightReport) if last["report"] else None
+        fresh_allowance = before is not None and before.stopped_by is StoppedBy.BUDGET
+        sitting = last["sitting"] + fresh_allowance
+        with self.database.transaction() as connection:
+            connection.execute(
+                "UPDATE nights SET state = ?, sitting = ? WHERE id = ?", (NightState.RUNNING, sitting, last["id"])
+            )
+            if not self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (last["id"],)):
+                connection.execute("DELETE FROM stages WHERE night = ?", (last["id"],))  # nothing paid: see it afresh
+        report = replace(
+            report, night=last["id"], started_at=last["started_at"], resumed=before.resumed + 1 if before else 1
+        )
+        return JournalledNight(self, report, seed=last["seed"], sitting=sitting)
+
+    def kept(self, night: str, name: str) -> bytes | None:
+        """The outcome of a finished stage."""
+        rows = self.database.rows("SELECT outcome FROM stages WHERE night = ? AND name = ?", (night, name))
+        return bytes(rows[0]["outcome"]) if rows else None
+
+    def keep(self, night: str, name: str, outcome: bytes) -> None:
+        """Keep the outcome of a stage."""
+        with self.database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (night, name, outcome))
+
+    def save(self, report: NightReport) -> None:
+        """Keep a report, in the database and as files."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "UPDATE nights SET state = ?, report = ? WHERE id = ?",
+                (report.state, msgspec.json.encode(report), report.night),
+            )
+        self.write(report, {"diagnostics.json": self.renderers.diagnostics(report)})
+        if report.finished_at:
+            self.write(report, {"report.md": self.renderers.markdown(report)})
+
+    def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
+        """Write files into the night's folder, each atomically."""
+        folder = night_folder(report.project, report.night)
+        for name, data in files.items():
+            write_atomic(folder / name, data)
+
+    def reports(self, project: str) -> tuple[NightReport, ...]:
+        """Every night of a project, the latest first."""
+        rows = self.database.rows(
+            "SELECT report FROM nights WHERE project = ? AND report IS NOT NULL ORDER BY started_at DESC, rowid DESC",
+            (project,),
+        )
+        return tuple(msgspec.json.decode(row["report"], type=NightReport) for row in rows)
+
+
+def _ended_by(report: NightReport, error: BaseException) -> NightReport:
+    """Say what ended a night, in the words of the error."""
+    said = str(error) or type(error).__name__
+    stopped = {BackendError: StoppedBy.BACKEND, BudgetSpent: StoppedBy.BUDGET}
+    by = next((by for kind, by in stopped.items() if isinstance(error, kind)), StoppedBy.CRASH)
+    code = error.exit_code if isinstance(error, SleepError) else 1
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        by, code = StoppedBy.INTERRUPTED, getattr(error, "exit_code", 130)
+        said = "interrupted; run again to go on with this night"
+    return replace(
+        report,
+        state=NightState.STOPPED,
+        verdict=Verdict.UNMEASURED,
+        stopped_by=by,
+        why=said,
+        exit_code=code,
+        call_error=f"{type(error).__name__}: {said}"
+        if by in {StoppedBy.BACKEND, StoppedBy.CRASH}
+        else report.call_error,
+    )
