@@ -1,1 +1,335 @@
-"""Placeholder."""
+"""The composition root: from settings to adapters to a night; the only place that builds."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from skillopt_sleep.calls.budget import Budget, Budgeted
+from skillopt_sleep.calls.ledgered import Ledgered
+from skillopt_sleep.calls.limit import Limited, Limiter
+from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.retry import Breaker, Retried
+from skillopt_sleep.calls.send import Recorded
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.call import Role
+from skillopt_sleep.domain.redact import Redactor, redact_session
+from skillopt_sleep.domain.report import BackendHealth, NightReport
+from skillopt_sleep.domain.session import Session
+from skillopt_sleep.domain.split import SplitPlan
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.errors import Interrupted, SettingsError, UsageError
+from skillopt_sleep.night.consolidate import ConsolidatePlan
+from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions
+from skillopt_sleep.night.night import run_night
+from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
+from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.ports import Ask, Backend, Judge, Ledger, Progress, Source
+from skillopt_sleep.registry import Kind, find, names
+from skillopt_sleep.reports import diagnostics, evidence, markdown
+from skillopt_sleep.settings import Origins, Settings, agent_homes, secrets
+from skillopt_sleep.stores.archive import RejectedEditStore, TaskArchive
+from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.documents import Targets, read_baseline
+from skillopt_sleep.stores.inbox import SessionInbox
+from skillopt_sleep.stores.journal import NightJournal, Renderers
+from skillopt_sleep.stores.ledger import NightLedger
+from skillopt_sleep.stores.lock import one_night
+from skillopt_sleep.stores.staging import ProposalStaging
+
+__all__ = ["App", "SystemClock", "build"]
+
+SIMULATED = "simulated"
+"""The one backend that costs nothing: rules mine for it, and it may replay tasks nobody has reviewed."""
+
+
+class SystemClock:
+    """``ports.Clock``; once stopped, whoever sleeps wakes with ``Interrupted``."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def now(self) -> datetime:
+        """The present moment."""
+        return datetime.now(tz=UTC)
+
+    def monotonic(self) -> float:
+        """Seconds that only rise."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, or raise ``Interrupted``."""
+        if self._stopped.wait(seconds):
+            raise Interrupted("the night was stopped")
+
+    def stop(self) -> None:
+        """Wake every sleeper."""
+        self._stopped.set()
+
+
+def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
+    """Make the adapter of that name from its table of options.
+
+    ``given`` are the values only this program knows (environment, homes, model); an adapter takes those it has a field
+    for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
+    """
+    adapter = find(kind, name)
+    fields = {field.name for field in dataclasses.fields(adapter)}
+    for key in options:
+        if key not in fields:
+            nearest = difflib.get_close_matches(key, fields, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {', '.join(sorted(fields))}{hint}")
+    values = {key: value for key, value in given.items() if key in fields} | dict(options)
+    try:
+        return msgspec.convert(values, adapter, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"[{kind}.{name}]: {error}") from None
+
+
+class App:
+    """Everything one invocation may need, each part built when it is first asked for."""
+
+    def __init__(self, settings: Settings, origins: Origins, env: Mapping[str, str], project: Path) -> None:
+        self.settings = settings
+        self.origins = origins
+        self.env = env
+        self.project = project
+        self.clock = SystemClock()
+        self.progress: Progress | None = None
+        self.rehearsing = False
+
+    @cached_property
+    def data_dir(self) -> Path:
+        """Where this user's own data lies."""
+        if self.settings.data_dir:
+            return Path(self.settings.data_dir).expanduser().absolute()
+        import platformdirs  # noqa: PLC0415  half of what a command without it costs
+
+        return platformdirs.user_data_path("skillopt-sleep")
+
+    @cached_property
+    def database(self) -> Database:
+        """The user's database, opened (and made) now; while rehearsing, a copy of it in memory."""
+        make = Database.rehearsal if self.rehearsing else Database
+        return make(self.data_dir / "sleep.db", extra_schema=staging.SCHEMA)
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """The redactor, which knows the secrets of this environment."""
+        return Redactor(values=secrets(self.env))
+
+    def redact(self, session: Session) -> Session:
+        """Take the secrets out of a session."""
+        return redact_session(session, self.redactor)
+
+    @cached_property
+    def inbox(self) -> SessionInbox:
+        """Sessions not yet mined."""
+        return SessionInbox(self.database)
+
+    @cached_property
+    def archive(self) -> TaskArchive:
+        """Tasks mined so far."""
+        return TaskArchive(self.database)
+
+    @cached_property
+    def staging(self) -> ProposalStaging:
+        """Proposals and adoptions."""
+        return ProposalStaging(self.database, project=self.project, clock=self.clock)
+
+    @cached_property
+    def journal(self) -> NightJournal:
+        """The nights."""
+        redact = self.redactor.redact
+
+        def redacted(data: bytes) -> bytes:
+            return redact(data.decode("utf-8")).encode("utf-8")
+
+        renderers = Renderers(
+            diagnostics=lambda report: redacted(diagnostics.render(report)),
+            markdown=lambda report: redacted(markdown.render(report).encode("utf-8")),
+            evidence=lambda rows: redacted(evidence.render(rows)),
+        )
+        return NightJournal(self.database, self.clock, renderers)
+
+    @property
+    def scope(self) -> str:
+        """The folder whose work is looked at, "" for all of it."""
+        return "" if self.settings.scope == "all" else str(self.project)
+
+    def sources(self) -> tuple[Source, ...]:
+        """The sources asked for. Raises ``UsageError`` when one was named and its home is not there."""
+        homes = agent_homes(self.env)
+        wanted = names(Kind.SOURCE) if self.settings.source in {"auto", "all"} else (self.settings.source,)
+        found = []
+        for name in wanted:
+            options = self.settings.sources.get(name, {})
+            if not options and not homes.get(name):
+                if self.settings.source == name:
+                    raise UsageError(f"no {name} sessions found; name their home with --{name}-home DIR")
+                continue
+            here = homes.get(name, ())
+            found.append(cast("Source", build(Kind.SOURCE, name, options, homes=here, home=next(iter(here), ""))))
+        return tuple(found)
+
+    def file_sessions(self) -> Filed:
+        """Harvest into the inbox, outside of a night."""
+        return file_sessions(self.sources(), self.inbox, self.redact)
+
+    @property
+    def agent(self) -> str:
+        """Whose files are written: Claude Code's or Codex's."""
+        if self.settings.agent != "auto":
+            return self.settings.agent
+        return "codex" if "codex" in {self.settings.source, self.role(Role.TARGET)[0]} else "claude"
+
+    def role(self, role: Role) -> tuple[str, str]:
+        """Backend name and model asked for ("" = by default) of a role."""
+        settings = self.settings
+        if role is Role.TARGET:
+            return settings.target_backend or settings.backend, settings.target_model
+        return settings.optimizer_backend or settings.backend, settings.optimizer_model
+
+    def backend(self, role: Role, *, usual: Harvested | None = None) -> Backend:
+        """The backend of a role; its model, where none was asked for, is the one the sessions used."""
+        name, model = self.role(role)
+        options = dict(self.settings.backends.get(name, {}))
+        model = model or str(options.pop("model", "")) or (usual.usual_model(name) if usual else "")
+        given: dict[str, object] = {"env": self.env} | ({"model": model} if model else {})
+        return cast("Backend", build(Kind.BACKEND, name, options, **given))
+
+    def caps(self) -> Caps:
+        """The caps of one night."""
+        settings = self.settings
+        return Caps(
+            calls=settings.max_calls, tokens=settings.max_tokens, usd=settings.max_usd, minutes=settings.max_minutes
+        )
+
+    def plan(self, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
+        """Everything decided before a night begins; nothing is written.
+
+        Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated.
+        """
+        settings = self.settings
+        target, optimizer = self.role(Role.TARGET), self.role(Role.OPTIMIZER)
+        unreviewed = sum(not task.reviewed for task in tasks or ())
+        if unreviewed and target[0] != SIMULATED:
+            raise UsageError(
+                f'{unreviewed} of {len(tasks or ())} tasks are not reviewed: read the file, set "reviewed": true, or'
+                " try it with --backend simulated"
+            )
+        since = ""
+        if settings.lookback_days:
+            since = (self.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
+        return NightPlan(
+            project=str(self.project),
+            baseline=read_baseline(self.targets()),
+            roles=tuple(
+                BackendHealth(role=role, backend=name, model=model)
+                for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
+            ),
+            sources=(settings.source,),
+            window=Window(scope=self.scope, since=since[:10], max_sessions=settings.max_sessions),
+            mining=MiningPlan(
+                by_model=settings.miner == "model" or (settings.miner == "auto" and optimizer[0] != SIMULATED),
+                target_skill=Path(settings.target_skill).parent.name or settings.target_skill,
+                given=tasks,
+            ),
+            split=SplitPlan(max_train=settings.max_train, max_val=settings.max_val),
+            step=msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+            caps=self.caps(),
+        )
+
+    def targets(self) -> Targets:
+        """The files a night may change."""
+        return Targets(
+            agent=self.agent,
+            project=self.project,
+            user_home=next(iter(agent_homes(self.env).get(self.agent, ())), "") if self.settings.scope == "all" else "",
+            skill=self.settings.target_skill,
+        )
+
+    def run(self, plan: NightPlan) -> NightReport:
+        """Run or resume a night. Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report."""
+        with one_night(self.data_dir):
+            kit = Kit(
+                sources=() if plan.mining.given is not None else self.sources(),
+                inbox=self.inbox,
+                archive=self.archive,
+                rejected=RejectedEditStore(self.database),
+                staging=self.staging,
+                journal=self.journal,
+                connect=self.connect,
+                redact=self.redact,
+            )
+            return run_night(plan, kit)
+
+    def connect(self, ledger: Ledger, sessions: Harvested) -> Connected:
+        """Both roles of a night, over one budget, one limit and one breaker."""
+        return Connected(self, cast("NightLedger", ledger), sessions)
+
+
+class Connected:
+    """``night.plan.Connection``: two backends behind the wrappers every call passes."""
+
+    def __init__(self, app: App, ledger: NightLedger, sessions: Harvested) -> None:
+        self._backends = {role: app.backend(role, usual=sessions) for role in Role}
+        self._clock = app.clock
+        self._progress = app.progress
+        self._ledger = ledger
+        self._budget = Budget(app.caps(), ledger.spent(), app.clock)
+        self._limiter = Limiter(app.settings.workers, app.clock)
+        self._breaker = Breaker()
+        self.models = Models(
+            target=self._ask(Role.TARGET),
+            optimizer=self._ask(Role.OPTIMIZER),
+            judges={
+                name: cast("Judge", build(Kind.JUDGE, name, app.settings.judges.get(name, {})))
+                for name in names(Kind.JUDGE)
+            },
+            parallel=Pool(app.settings.workers, on_interrupt=self.close, progress=app.progress),
+        )
+
+    def _ask(self, role: Role) -> Ask:
+        backend = self._backends[role]
+        recorded = Recorded(role=role, backend=backend, ledger=self._ledger, clock=self._clock)
+        budgeted = Budgeted(
+            budget=self._budget, send=Limited(limiter=self._limiter, send=recorded), progress=self._progress
+        )
+        retried = Retried(send=budgeted, clock=self._clock, breaker=self._breaker)
+        return Ledgered(role=role, model=f"{backend.name}:{backend.model}", ledger=self._ledger, send=retried)
+
+    def probe(self) -> tuple[BackendHealth, ...]:
+        """Look at both backends."""
+        found = []
+        for role, backend in self._backends.items():
+            health = backend.probe()
+            found.append(
+                BackendHealth(
+                    role=role,
+                    backend=backend.name,
+                    model=backend.model,
+                    version=health.version,
+                    ready=health.ready,
+                    logged_in=health.logged_in,
+                    detail=health.detail,
+                )
+            )
+        return tuple(found)
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._clock.stop()
+        for backend in self._backends.values():
+            backend.close()

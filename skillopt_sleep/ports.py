@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ParamSpec, Protocol, TypeVar
 
+from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.evidence import EvidenceRow
@@ -27,6 +28,7 @@ __all__ = [
     "OpenNight",
     "Outcome",
     "Parallel",
+    "Progress",
     "RejectedEdits",
     "Source",
 ]
@@ -129,6 +131,19 @@ class Parallel(Protocol):
 
     def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply ``work`` to every item; results in the order of the items. Raises what ``work`` raises."""
+
+
+class Progress(Protocol):
+    """Whoever watches long work. Raises nothing; called from any thread."""
+
+    def begin(self, total: int) -> None:
+        """That many independent pieces of work begin."""
+
+    def step(self) -> None:
+        """One of them is done."""
+
+    def spent(self, phase: str, spend: Spend) -> None:
+        """A call of that phase has been settled; this is the account now."""
 
 
 class Ledger(Protocol):

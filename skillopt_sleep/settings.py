@@ -1,1 +1,187 @@
-"""Placeholder."""
+"""Settings: defaults < file < environment < flags, in one typed tree that knows where each value came from.
+
+The only module that reads the environment. PATH, homes and secrets to redact are handed down from here as values.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.rollout import GateMetric
+from skillopt_sleep.domain.verdict import GateMode
+from skillopt_sleep.errors import SettingsError
+
+__all__ = ["Origins", "Settings", "agent_homes", "environment", "load", "secrets", "settings_path"]
+
+PREFIX = "SKILLOPT_SLEEP_"
+NOT_SETTINGS = frozenset({"SKILLOPT_SLEEP_SETTINGS"})
+OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "gate_mode": {"on": "strict", "true": "strict", "none": "off", "false": "off", "greedy": "off"},
+}
+"""Values that users of the reference write, and what they mean here."""
+
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Table = dict[str, dict[str, Json]]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Every setting; the names are those of the file, of the flags (``--max-calls``) and of the variables
+    (``SKILLOPT_SLEEP_MAX_CALLS``).
+
+    ``[sources.x]``, ``[backends.x]`` and ``[judges.x]`` stay raw tables here: the adapter they name types them.
+    """  # noqa: D205
+
+    backend: str = "claude"
+    target_backend: str = ""
+    target_model: str = ""
+    optimizer_backend: str = ""
+    optimizer_model: str = ""
+    source: str = "auto"
+    scope: Literal["invoked", "all"] = "invoked"
+    agent: Literal["auto", "claude", "codex"] = "auto"
+    target_skill: str = ""
+    lookback_days: Annotated[int, Meta(ge=0)] = 0
+    max_sessions: Count = 40
+    max_train: Count = 24
+    max_val: Count = 12
+    miner: Literal["auto", "heuristic", "model"] = "auto"
+    edit_budget: Count = 4
+    rollouts_k: Count = 1
+    gate_mode: GateMode = GateMode.STRICT
+    gate_metric: GateMetric = GateMetric.MIXED
+    gate_mixed_weight: Share = 0.5
+    evolve_skill: bool = True
+    evolve_memory: bool = True
+    preferences: str = ""
+    block_cap: Count = 8000
+    max_calls: Count = 120
+    max_tokens: Count = 400_000
+    max_usd: Amount = 2.0
+    max_minutes: Amount = 60.0
+    workers: Count = 4
+    data_dir: str = ""
+    sources: Table = field(default_factory=dict)
+    backends: Table = field(default_factory=dict)
+    judges: Table = field(default_factory=dict)
+
+
+Origins = Mapping[str, str]
+"""For each setting, where its value came from: "default", the file, a variable, or "flag"."""
+
+_TYPES = typing.get_type_hints(Settings, include_extras=True)
+
+
+def environment() -> Mapping[str, str]:
+    """A copy of the process environment, to be handed down as a value."""
+    return dict(os.environ)
+
+
+def settings_path(env: Mapping[str, str]) -> Path:
+    """Where the settings file is looked for; ``SKILLOPT_SLEEP_SETTINGS`` names another one."""
+    named = env.get("SKILLOPT_SLEEP_SETTINGS")
+    if named:
+        return Path(named)
+    import platformdirs  # noqa: PLC0415  half of what `--version` would otherwise cost
+
+    return platformdirs.user_config_path("skillopt-sleep") / "settings.toml"
+
+
+def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, Origins]:
+    """Read all four layers. ``flags`` holds only what was given on the command line.
+
+    Raises ``SettingsError`` naming the key or value, where it stands, and what is expected there.
+    """
+    path = settings_path(env)
+    layers: list[tuple[str, Mapping[str, object]]] = [
+        (f"file {path}", _from_file(path, required="SKILLOPT_SLEEP_SETTINGS" in env)),
+        ("variable", _from_environment(env)),
+        ("flag", flags),
+    ]
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(Settings.__struct_fields__, "default")
+    for origin, layer in layers:
+        for key, value in layer.items():
+            where = f"variable {PREFIX}{key.upper()}" if origin == "variable" else origin
+            values[key] = _typed(key, value, where)
+            origins[key] = where
+    return msgspec.convert(values, Settings), origins
+
+
+def _typed(key: str, value: object, where: str) -> object:
+    """One value in the type of its setting."""
+    if key not in _TYPES:
+        nearest = difflib.get_close_matches(key, _TYPES, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")
+    canonical = OLD_SPELLINGS.get(key, {}).get(str(value).lower(), value)
+    try:
+        return msgspec.convert(canonical, _TYPES[key], strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {error}") from None
+
+
+def _from_file(path: Path, *, required: bool) -> dict[str, object]:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        if required:
+            raise SettingsError(f"there is no settings file {path}, which SKILLOPT_SLEEP_SETTINGS names") from None
+        return {}
+    except OSError as error:
+        raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
+    try:
+        return msgspec.toml.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {path} is not valid TOML: {error}; nothing was changed") from error
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in env.items()
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS
+    }
+
+
+def agent_homes(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Where each agent keeps its sessions, by source; only folders that exist.
+
+    ``CLAUDE_CONFIG_DIR`` may be a comma list; ``~/.config/claude`` also occurs. ``CODEX_HOME`` is one folder.
+    """
+    home = Path(env.get("HOME") or Path.home())
+    claude = [part for part in env.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip()]
+    candidates = {
+        "claude": claude or [str(home / ".claude"), str(home / ".config" / "claude")],
+        "codex": [env.get("CODEX_HOME") or str(home / ".codex")],
+    }
+    return {
+        source: tuple(folder for folder in folders if Path(folder).is_dir()) for source, folders in candidates.items()
+    }
+
+
+SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL")
+SHORTEST_SECRET = 8
+
+
+def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Values of variables whose name says secret, for redaction; not words, numbers or paths, which are no secrets."""
+    return tuple(
+        value
+        for name, value in env.items()
+        if any(word in name.upper() for word in SECRET_WORDS)
+        and len(value) >= SHORTEST_SECRET
+        and not value.isalpha()
+        and not value.isdigit()
+        and not value.startswith(("/", "./", "~"))
+    )

@@ -41,7 +41,7 @@ from skillopt_sleep.errors import (
     UsageError,
 )
 
-__all__ = ["PLUGIN", "Faults", "SimulatedBackend"]
+__all__ = ["PLUGIN", "Faults", "SimulatedBackend", "load_world"]
 
 DEMO_WORLD = "worlds/demo.json"
 CHARACTERS_PER_TOKEN = 4
@@ -93,7 +93,7 @@ class SimulatedBackend:
     useless: float = 0.0
     harmful: float = 0.0
     latency: float = 0.0
-    faults: Faults = Faults()
+    faults: Faults = dataclasses.field(default_factory=Faults)
     fatal: str = ""
     _closed: threading.Event = dataclasses.field(default_factory=threading.Event, init=False, repr=False, compare=False)
     _attempts: Counter[tuple[str, int]] = dataclasses.field(
@@ -151,7 +151,7 @@ class SimulatedBackend:
         self._closed.set()
 
     def _world(self) -> World:
-        return self.worlds or _load(self.world)
+        return self.worlds or load_world(self.world)
 
     def _draw_fault(self, prompt: Prompt) -> None:
         call = (prompt.digest, prompt.sample)
@@ -190,8 +190,11 @@ def _tokens(text: str) -> int:
 
 
 @functools.cache
-def _load(path: str) -> World:
-    """The world in a file, read once: a night asks for it at every call."""
+def load_world(path: str = "") -> World:
+    """The world in a file ("" = the bundled demo world), read once: a night asks for it at every call.
+
+    Raises ``UsageError`` when the file cannot be read or holds no sound world.
+    """
     if not path:
         return read_world(resources.files(__package__).joinpath(DEMO_WORLD).read_bytes(), origin="the demo world")
     try:

@@ -9,7 +9,7 @@ from skillopt_sleep.calls.send import SendOnce
 from skillopt_sleep.domain.budget import Caps, Spend, blocking_cap
 from skillopt_sleep.domain.call import Prompt, Reply
 from skillopt_sleep.errors import BudgetSpent
-from skillopt_sleep.ports import Clock
+from skillopt_sleep.ports import Clock, Progress
 
 __all__ = ["Budget", "Budgeted"]
 
@@ -81,6 +81,7 @@ class Budgeted:
 
     budget: Budget
     send: SendOnce
+    progress: Progress | None = None
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once, within the caps."""
@@ -91,3 +92,5 @@ class Budgeted:
             return reply
         finally:
             self.budget.settle(reply)
+            if self.progress is not None:
+                self.progress.spent(phase, self.budget.spent)

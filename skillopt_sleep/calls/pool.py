@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from skillopt_sleep.errors import FatalBackend
+from skillopt_sleep.ports import Progress
 
 __all__ = ["Pool"]
 
@@ -23,8 +24,11 @@ class Pool:
     waiting thread calls ``on_interrupt``, which is to end what is under way, and goes on up.
     """
 
-    def __init__(self, workers: int, *, on_interrupt: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, workers: int, *, on_interrupt: Callable[[], None] = lambda: None, progress: Progress | None = None
+    ) -> None:
         self._workers = workers
+        self._progress = progress
         self._on_interrupt = on_interrupt
 
     def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -34,13 +38,21 @@ class Pool:
         stop = threading.Event()
 
         def guarded(item: T) -> R | None:
-            return None if stop.is_set() else work(item)
+            if stop.is_set():
+                return None
+            result = work(item)
+            if self._progress is not None:
+                self._progress.step()
+            return result
 
+        if self._progress is not None:
+            self._progress.begin(len(items))
         executor = ThreadPoolExecutor(max_workers=min(self._workers, len(items)), thread_name_prefix="night")
         futures: list[Future[R | None]] = [executor.submit(guarded, item) for item in items]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
-            stop.set() if any(f.done() and not f.cancelled() and f.exception() for f in futures) else None
+            if any(future.done() and future.exception() for future in futures):
+                stop.set()
             wait(futures)
         except BaseException:
             stop.set()

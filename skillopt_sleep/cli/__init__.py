@@ -1,8 +1,95 @@
-"""The command line: one module per command; the only place that prints and exits."""
+"""The command line: one module per command, imported when it is called; the only place that prints and exits."""
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
 
-def main() -> None:
-    """Run the console script."""
-    raise SystemExit(0)
+import click
+
+from skillopt_sleep import __version__
+from skillopt_sleep.errors import SleepError
+
+__all__ = ["main", "program"]
+
+COMMANDS: Mapping[str, str] = {
+    "insights": "What your sessions already tell: no model call, nothing written.",
+    "doctor": "What a night would do and cost, and whether it could; spends nothing.",
+    "run": "Run one night now, or go on with the one that was cut short.",
+    "status": "The last nights, and what waits for you.",
+    "show": "The whole report of a night (the last one).",
+    "adopt": "Put a night's proposal live.",
+    "revert": "Undo an adopted night, or one edit of it, byte for byte.",
+    "harvest": "Read new sessions into the inbox; print or export what was found.",
+    "settings": "Every setting, its value, and where the value came from.",
+    "demo": "A whole night on bundled sample sessions, with a simulated agent.",
+}
+"""Every command with its one line of help, so that the list is printed without importing any."""
+
+
+class Program(click.Group):
+    """A group whose commands are modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's module."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"skillopt_sleep.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of that name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib  # noqa: PLC0415
+
+            nearest = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            ctx.fail(f"There is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="skillopt-sleep")
+def program() -> None:
+    """Your coding agent gets better while you sleep, and you can believe it.
+
+    A night reads your own Claude Code and Codex sessions, finds what you correct again and again, tries a few small
+    edits of the agent's skill and memory files on held-out tasks, and leaves a proposal with its proof. Nothing live
+    changes before you `adopt` it, and `revert` undoes it byte for byte.
+
+    \b
+    Start with:  skillopt-sleep insights      what your sessions already tell
+                 skillopt-sleep doctor        what a night would do and cost
+                 skillopt-sleep run           one night, now
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program and exit with its code: one line on stderr for everything that is the user's to mend."""
+    try:
+        code = program.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except SleepError as error:
+        click.echo(f"skillopt-sleep: {error}", err=True)
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("skillopt-sleep: interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away; Python would complain about the flush at exit
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

@@ -37,6 +37,7 @@ _MARKER = re.compile(r"^\ufeff?(?P<line>[ \t]*<!-- skillopt-sleep:(?P<edge>begin
 _NOTE_LINE = re.compile(rf"{re.escape(NOTE)}[ \t\r]*\n")
 _FRONTMATTER = re.compile(r"\ufeff?(?P<fenced>---[ \t]*\r?\n(?:.*\n)*?---[ \t]*(?=\r?\n|\Z))?")
 _FENCE = re.compile(r"\ufeff?---[ \t]*\r?\n")
+_BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _LINE_END = re.compile(r"\r\n?|\n")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
@@ -79,9 +80,10 @@ def region(document: Document) -> str:
 def with_region(document: Document, text: str) -> Document:
     """The document with another region, and not a byte moved outside it.
 
-    ``with_region(with_region(d, text), region(d)) == d`` for every text, with three exceptions. A block that was
-    there and empty goes: a blank text takes the block out with all that came with it. A whole memory file of no bytes,
+    ``with_region(with_region(d, text), region(d)) == d`` for every text, with three exceptions. A blank text takes the
+    block out with all that came with it, also one that was there and empty before. A whole memory file of no bytes,
     and a skill of nothing but the frontmatter we would give it, count as absent: what is left empty is no document.
+    And a whole document whose line ends are mixed, or shown by its body alone, may get them all alike.
 
     A missing block is put at the end of the file; a missing skill gets its frontmatter. Raises ``Refused`` as
     ``region`` does, and when the text itself holds a marker of our block.
@@ -91,7 +93,9 @@ def with_region(document: Document, text: str) -> Document:
     if text == parts.region:
         return document
     changed = _with_body(document, parts, text) if document.whole else _with_block(document, parts, text)
-    content = None if changed is None else changed.replace("\n", parts.newline).encode("utf-8", "surrogateescape")
+    if changed is not None and parts.newline != "\n":
+        changed = _BARE_NEWLINE.sub(parts.newline, changed)
+    content = None if changed is None else changed.encode("utf-8", "surrogateescape")
     return Document(kind=document.kind, path=document.path, whole=document.whole, content=content)
 
 
@@ -138,7 +142,8 @@ class _Parts(NamedTuple):
 
 def _parse(document: Document) -> _Parts:
     raw = _fresh(document) if document.content is None else document.content.decode("utf-8", "surrogateescape")
-    newline = "\r\n" if 0 < raw.count("\n") == raw.count("\r\n") else "\n"  # mixed line ends are left as they are
+    windows = 0 < raw.count("\n") == raw.count("\r\n") and "\r\r\n" not in raw  # mixed line ends stay as they are
+    newline = "\r\n" if windows else "\n"
     text = raw.replace(newline, "\n")
     if document.whole:
         head = _FRONTMATTER.match(text)

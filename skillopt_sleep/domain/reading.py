@@ -1,7 +1,7 @@
 """How the simulated agent reads: a prompt is text, and all it may use is what stands there.
 
-It knows no template. It looks for statements, for words it knows, for what is delimited as an answer, and for the
-name of the task or session that a passage belongs to, as these are written in any sensible prompt.
+It knows no template. It looks for statements, for words it knows, for what stands between tags of a telling name, and
+for the id of the session or task that a passage belongs to, as these are written in any sensible prompt.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.text import fold
 
-__all__ = ["Passage", "labelled", "last_line", "occurrences", "owner", "statements"]
+__all__ = ["Passage", "last_line", "occurrences", "owner", "statements", "tagged"]
 
 BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
-OWNER = re.compile(r"\b(?P<what>session|task|request)(?:[ _-]?id)?\W{1,4}(?P<id>\w[\w.:-]*)", re.IGNORECASE)
-CHROME = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
-"""A line that only delimits: a tag, a rule or fence, or nothing at all."""
+DELIMITER = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
+"""A line that says nothing: a tag, a rule, a fence, or empty."""
 
 
 class Passage(Struct, frozen=True, kw_only=True):
@@ -48,42 +47,49 @@ def statements(text: str) -> tuple[str, ...]:
 
 def occurrences(phrase: str, text: str) -> Iterator[Passage]:
     """Every place where the words of ``phrase`` stand in ``text``, whatever the case and white space."""
-    for match in _pattern(phrase).finditer(text):
+    for match in _words(phrase).finditer(text):
         yield Passage(start=match.start(), end=match.end(), words=match[0])
 
 
+def tagged(text: str, *names: str) -> Iterator[Passage]:
+    """What stands between a pair of tags whose name holds one of ``names``."""
+    for match in _between(names).finditer(text):
+        yield Passage(start=match.start("words"), end=match.end("words"), words=match["words"].strip())
+
+
 def owner(text: str, position: int, *kinds: str) -> str:
-    """The id that the nearest tag, heading or label before ``position`` gives to one of ``kinds``; "" without one.
+    """The id that the nearest tag before ``position`` gives to one of ``kinds``, or without tags a label; else "".
 
     An id has a digit in it, which tells "task t-17" from "the task was".
     """
-    before = (match for match in OWNER.finditer(text, 0, position) if match["what"].casefold() in kinds)
-    ids = [match["id"] for match in before if any(character.isdigit() for character in match["id"])]
-    return ids[-1] if ids else ""
-
-
-def labelled(text: str, *names: str) -> Iterator[Passage]:
-    """What stands between tags, or after a label on its line, whose name holds one of ``names``."""
-    for match in _label(names).finditer(text):
-        group = "tagged" if match["tagged"] is not None else "line"
-        if words := match[group].strip():
-            start = match.start(group)
-            yield Passage(start=start, end=match.end(group), words=words)
+    for pattern in _owners(kinds):
+        ids = [match["id"] for match in pattern.finditer(text, 0, position)]
+        if named := [each for each in ids if any(character.isdigit() for character in each)]:
+            return named[-1]
+    return ""
 
 
 def last_line(text: str) -> str:
     """The last line that says something: in a prompt of one request, the request or its end."""
-    return next((line.strip() for line in reversed(text.splitlines()) if not CHROME.fullmatch(line)), "")
+    return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
 
 
 @functools.lru_cache(maxsize=4096)
-def _pattern(phrase: str) -> re.Pattern[str]:
+def _words(phrase: str) -> re.Pattern[str]:
     return re.compile(r"\s+".join(map(re.escape, phrase.split())) or r"(?!)", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=64)
-def _label(names: tuple[str, ...]) -> re.Pattern[str]:
+def _between(names: tuple[str, ...]) -> re.Pattern[str]:
     name = "|".join(map(re.escape, names))
-    tag = rf"<(?P<tag>[\w-]*(?:{name})[\w-]*)[^<>]*>(?P<tagged>.*)</(?P=tag)[^<>]*>"
-    line = rf"^[^\S\n]*[-*#]*[^\S\n]*[\w ]*(?:{name})[\w ]*:[^\S\n]*(?P<line>[^\n]+)$"
-    return re.compile(f"{tag}|{line}", re.IGNORECASE | re.DOTALL | re.MULTILINE)
+    return re.compile(
+        rf"<(?P<tag>[\w-]*(?:{name})[\w-]*)[^<>]*>(?P<words>.*?)</(?P=tag)[^<>]*>", re.IGNORECASE | re.DOTALL
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _owners(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    kind = "|".join(map(re.escape, kinds))
+    tag = rf"""<(?:{kind})\b[^<>]*?\bid\s*=\s*["']?(?P<id>[^"'<>\s]+)"""
+    label = rf"""\b(?:{kind})(?:[ _-]?id)?\W{{1,4}}(?P<id>\w[\w.:-]*)"""
+    return re.compile(tag, re.IGNORECASE), re.compile(label, re.IGNORECASE)

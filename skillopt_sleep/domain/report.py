@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.session import Skip
 from skillopt_sleep.domain.verdict import Decision, Verdict
 
@@ -80,14 +81,6 @@ class BackendHealth(Struct, frozen=True, kw_only=True):
     ready: bool | None = None
     logged_in: bool | None = None
     detail: str = ""
-
-
-class Refusal(Struct, frozen=True, kw_only=True):
-    """Something that was not made into a task or an edit, by name. ``subject`` is a session id, task id or edit."""
-
-    subject: str
-    words: str
-    why: str
 
 
 class Counts(Struct, frozen=True, kw_only=True):

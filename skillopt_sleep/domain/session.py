@@ -123,6 +123,7 @@ class SessionKey(Struct, frozen=True, kw_only=True):
     last_turn: str
     cwd: str = ""
     ended_at: str = ""
+    model: str = ""
 
 
 def is_own_run(cwd: str, first_words: str) -> bool:

@@ -17,7 +17,8 @@ __all__ = [
     "Reference",
     "RubricReference",
     "Split",
-    "TaskRecord", "reference_kind",
+    "TaskRecord",
+    "reference_kind",
 ]
 
 

@@ -15,8 +15,8 @@ from msgspec import Struct
 from rapidfuzz import fuzz
 
 from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.reading import Passage, labelled, last_line, occurrences, owner, statements
-from skillopt_sleep.domain.text import fold
+from skillopt_sleep.domain.reading import Passage, last_line, occurrences, owner, statements, tagged
+from skillopt_sleep.domain.text import excerpt, fold
 from skillopt_sleep.domain.world import Rule, World, WorldTask
 
 __all__ = ["Luck", "Traits", "do_task", "judge_answer", "mine_sessions", "propose_edits"]
@@ -26,6 +26,9 @@ REWORDED = 85
 
 OVERLAP_WORTH = 0.4
 """The best an answer nobody knows can score, for having the words that its rubric quotes: a fail with some credit."""
+
+QUOTE = 200
+"""Characters of a person's words that a rule made of them quotes."""
 
 QUOTED = re.compile(r"[\"“]([^\"“”\n]+)[\"”]")
 WORD = re.compile(r"\w+")
@@ -76,7 +79,7 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
 
 def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
     """The verdict on the answer that ``text`` delimits: pass when it is nearer to a good reply than to a bad one."""
-    answer = next((passage.words for passage in labelled(text, "answer", "response", "reply")), text)
+    answer = next((passage.words for passage in tagged(text, "answer", "response", "reply")), text)
     asked = [task for task in world.tasks if any(True for ask in task.asks for _ in occurrences(ask, text))]
     likeness = [(_likeness(task.good, answer), _likeness(task.bad, answer)) for task in asked or world.tasks]
     good, bad = max(likeness, key=max, default=(0.0, 0.0))
@@ -198,8 +201,8 @@ def _evidence(world: World, rule: Rule, text: str) -> list[Passage]:
 
 def _quoted_feedback(text: str) -> Mapping[str, list[Passage]]:
     """A rule for each complaint nobody in this world makes, in the person's own words: all that can be learnt."""
-    said = labelled(text, "feedback", "correction", "said")
-    return {f"When asked for similar work: {' '.join(each.words.split())}": [each] for each in said}
+    said = tagged(text, "feedback", "correction", "said")
+    return {f"When asked for similar work: {excerpt(each.words, QUOTE)}": [each] for each in said}
 
 
 def _swapped(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import PurePath
@@ -47,6 +48,11 @@ class Harvested(Struct, frozen=True, kw_only=True):
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute to the night's report."""
         return replace(report, counts=self.counts, skipped=self.skipped)
+
+    def usual_model(self, source: str) -> str:
+        """The model most of these sessions of a source used, "" when none is recorded."""
+        models = Counter(key.model for key in self.sessions if key.source == source and key.model)
+        return next((model for model, _ in models.most_common(1)), "")
 
 
 def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Callable[[Session], Session]) -> Harvested:

@@ -9,8 +9,8 @@ from skillopt_sleep.night.mine import mine
 from skillopt_sleep.night.outcome import evidence
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.probe import probe
-from skillopt_sleep.night.stage import stage
 from skillopt_sleep.night.split import split
+from skillopt_sleep.night.stage import stage
 
 __all__ = ["run_night"]
 
@@ -21,8 +21,8 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
     Raises ``DiskError`` and what is a bug; every other end is in the report, with its exit code.
     """
     with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
-        connection = kit.connect(night.ledger)
         sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact)
+        connection = kit.connect(night.ledger, sessions)
         if sessions.sessions or kit.archive.fresh(plan.window.scope):
             night.look("probe", probe, connection).require_ready()
         tasks = night.stage("mine", mine, sessions, plan, kit, connection.models)

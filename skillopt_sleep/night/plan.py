@@ -19,7 +19,7 @@ from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.night.consolidate import ConsolidatePlan
-from skillopt_sleep.night.harvest import Window
+from skillopt_sleep.night.harvest import Harvested, Window
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.ports import Archive, Inbox, Journal, Ledger, RejectedEdits, Source
 
@@ -107,5 +107,5 @@ class Kit:
     rejected: RejectedEdits
     staging: Staging
     journal: Journal
-    connect: Callable[[Ledger], Connection]
+    connect: Callable[[Ledger, Harvested], Connection]
     redact: Callable[[Session], Session]

@@ -11,9 +11,9 @@ from msgspec import Struct
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.reports.rows import Outcome, task_rows
 from skillopt_sleep.reports.phrases import errors, number, score, sentence
 from skillopt_sleep.reports.plain import plain
+from skillopt_sleep.reports.rows import Outcome, task_rows
 
 __all__ = ["Ending", "Step", "Word", "ending"]
 
@@ -54,7 +54,7 @@ _WORK_ON = "Go on working, and say it to your agent when it gets something wrong
 
 _DOCTOR = Step(command="skillopt-sleep doctor", effect="checks your agent and spends nothing")
 _INSIGHTS = Step(command="skillopt-sleep insights", effect="shows what your sessions tell so far")
-_RUN = Step(command="skillopt-sleep run", effect="goes on with what is paid for")
+_RUN = Step(command="skillopt-sleep run", effect="goes on; nothing is paid for twice")
 
 
 def ending(report: NightReport) -> Ending:
@@ -72,8 +72,8 @@ def _running(report: NightReport) -> Ending:
     return Ending(
         word=Word.RUNNING,
         title="not finished",
-        says=f"The night is in its stage {plain(report.stage)!r}. If nothing runs any more, it was killed.",
-        now="Wait for it; or, if it was killed, start it again: it goes on where it was.",
+        says=f"The night is at its stage “{plain(report.stage)}”. If nothing runs any more, it was killed.",
+        now="Wait for it. If it was killed, start it again: it goes on where it was.",
         steps=(_RUN,),
     )
 
@@ -82,7 +82,7 @@ def _accepted(report: NightReport) -> Ending:
     return Ending(
         word=Word.ACCEPTED,
         title="a change is ready",
-        says=f"A change to what your agent reads helped, and waits for your word. {_trial(report)}".rstrip(),
+        says=_text("A change to what your agent reads helped, and waits for your word.", _trial(report)),
         now="Nothing of yours has been touched yet. Look at the change, then adopt it if you want it.",
         steps=_adoption(report),
     )
@@ -90,12 +90,8 @@ def _accepted(report: NightReport) -> Ending:
 
 def _greedy(report: NightReport) -> Ending:
     if report.gate_action is GateAction.GREEDY_NOOP:
-        return Ending(
-            word=Word.UNDECIDED,
-            title="nothing was proposed",
-            says=f"There is no change tonight. {sentence(report.why)}".rstrip(),
-            now=_GOES_ON,
-        )
+        says = _text("No change was proposed tonight.", sentence(report.why))
+        return Ending(word=Word.UNDECIDED, title="nothing was proposed", says=says, now=_GOES_ON)
     return Ending(
         word=Word.UNTESTED,
         title="an untested change is ready",
@@ -110,7 +106,7 @@ def _adoption(report: NightReport) -> tuple[Step, ...]:
     return (
         Step(command=f"skillopt-sleep show {night}", effect="shows the exact change"),
         Step(command=f"skillopt-sleep adopt {night}", effect="puts it live"),
-        Step(command=f"skillopt-sleep revert {night}", effect="undoes it later, byte for byte"),
+        Step(command=f"skillopt-sleep revert {night}", effect="undoes that later, byte for byte"),
     )
 
 
@@ -118,7 +114,7 @@ def _rejected(report: NightReport) -> Ending:
     return Ending(
         word=Word.REJECTED,
         title="nothing changes",
-        says=f"What was proposed tonight did not help, so it was dropped. {_trial(report)}".rstrip(),
+        says=_text("What was proposed tonight did not help, so it was dropped.", _trial(report)),
         now="Nothing to do. What was dropped is remembered, so that the next night tries something else.",
     )
 
@@ -126,21 +122,20 @@ def _rejected(report: NightReport) -> Ending:
 def _undecided(report: NightReport) -> Ending:
     counts = report.counts
     if not (counts.train and counts.val):
+        lacking = "to test it on" if counts.train else "to learn from"
         return Ending(
             word=Word.UNDECIDED,
             title="too few different tasks",
-            says=(
-                f"Your sessions gave {number(counts.tasks, 'task')}. A change is written from some tasks and tested on"
-                f" others of a different kind, and tonight there were none {'to test on' if counts.train else 'to learn from'}."
-            ),
-            now=f"{_WORK_ON} The command below says how many more tasks it takes.",
+            says=f"Your sessions gave {number(counts.tasks, 'task')}. A change is written from some tasks and tested on"
+            f" others that ask for something else, and tonight there was none {lacking}.",
+            now=f"{_WORK_ON} The command says how many more it takes.",
             steps=(_INSIGHTS,),
         )
-    if not task_rows(report):
-        says = f"No change was tried tonight. {sentence(report.why)}".rstrip()
-        return Ending(word=Word.UNDECIDED, title="nothing was tried", says=sentence, now=_GOES_ON)
-    sentence = f"Whether the change helps could not be decided. {_trial(report)} {sentence(report.why)}".rstrip()
-    return Ending(word=Word.UNDECIDED, title="no decision yet", says=sentence, now=_GOES_ON)
+    if trial := _trial(report):
+        says = _text("Whether the change helps could not be decided.", trial, sentence(report.why))
+        return Ending(word=Word.UNDECIDED, title="no decision yet", says=says, now=_GOES_ON)
+    says = _text("No change was tried tonight.", sentence(report.why))
+    return Ending(word=Word.UNDECIDED, title="nothing was tried", says=says, now=_GOES_ON)
 
 
 def _unmeasured(report: NightReport) -> Ending:
@@ -148,9 +143,12 @@ def _unmeasured(report: NightReport) -> Ending:
     return Ending(
         word=Word.UNMEASURED,
         title="too little could be measured",
-        says=f"Too many answers of the model never arrived. {sentence(report.why)}"
-        + (f" What went wrong: {lost}." if lost else ""),
-        now="A lost answer is never counted as a bad one. Check the connection to your agent, then run again.",
+        says=_text(
+            "Too many answers of the model never arrived.",
+            sentence(report.why),
+            f"What went wrong: {lost}." if lost else "",
+        ),
+        now="A lost answer is never counted as a bad one. See whether your agent can be reached, then run again.",
         steps=(_DOCTOR, _RUN),
     )
 
@@ -158,19 +156,23 @@ def _unmeasured(report: NightReport) -> Ending:
 def _no_sessions(report: NightReport) -> Ending:
     counts = report.counts
     if counts.out_of_scope:
-        says = f"Nothing new in this project; {number(counts.out_of_scope, 'session')} belong to other projects."
-        steps = (Step(command="skillopt-sleep run --scope all", effect="learns from all of them"),)
-        return Ending(word=Word.NOTHING_NEW, title="nothing new", says=sentence, now=_NEXT_TIME, steps=steps)
+        return Ending(
+            word=Word.NOTHING_NEW,
+            title="nothing new in this project",
+            says=f"No new session in this project; {number(counts.out_of_scope, 'session')} of other projects wait.",
+            now=_NEXT_TIME,
+            steps=(Step(command="skillopt-sleep run --scope all", effect="learns from all projects, for all of them"),),
+        )
     if not counts.files_seen:
         return Ending(
             word=Word.NOTHING_NEW,
             title="no sessions found",
-            says="Not one session of your agent was found on this machine.",
+            says="No session of any agent was found on this machine.",
             now="See where they were looked for.",
             steps=(Step(command="skillopt-sleep doctor", effect="shows the agents and folders that were found"),),
         )
-    sentence = "There is no session since the last night that could be learnt from."
-    return Ending(word=Word.NOTHING_NEW, title="nothing new", says=sentence, now=_NEXT_TIME)
+    says = "There is no new session to learn from since the last night."
+    return Ending(word=Word.NOTHING_NEW, title="nothing new", says=says, now=_NEXT_TIME)
 
 
 def _no_tasks(report: NightReport) -> Ending:
@@ -178,7 +180,7 @@ def _no_tasks(report: NightReport) -> Ending:
     return Ending(
         word=Word.NOTHING_NEW,
         title="no tasks found",
-        says=f"{sessions} read, and nothing in them could be replayed and judged.",
+        says=f"{sessions} read, and nothing was found that could be replayed and judged.",
         now=_WORK_ON,
         steps=(_INSIGHTS,),
     )
@@ -188,7 +190,7 @@ def _backend(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
         title="your agent could not be used",
-        says=f"The night stopped, and nothing was judged. {sentence(report.why)}",
+        says=_text("The night stopped before it judged anything.", sentence(report.why)),
         now="Put that right, then run again. Nothing is lost: sessions and tasks wait for the next night.",
         steps=(_DOCTOR, _RUN),
     )
@@ -199,12 +201,9 @@ def _budget(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
         title=f"the cap on {cap} was reached",
-        says=f"The night stopped before it could decide anything. {sentence(report.why)}",
+        says=_text("The night stopped at a cap before it could decide anything.", sentence(report.why)),
         now="Run again with a higher cap, or just again: either way it goes on where it stopped.",
-        steps=(
-            Step(command=f"skillopt-sleep run {flag}", effect="goes on with twice the cap"),
-            _RUN,
-        ),
+        steps=(Step(command=f"skillopt-sleep run {flag}", effect="goes on with twice the cap"), _RUN),
     )
 
 
@@ -212,7 +211,7 @@ def _handoff(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
         title="waiting for answers",
-        says=f"The questions of this night are written down and wait to be answered. {sentence(report.why)}".rstrip(),
+        says=_text("The questions of this night are written down and wait for answers.", sentence(report.why)),
         now="Let your agent answer them, then run again.",
         steps=(_RUN,),
     )
@@ -221,8 +220,8 @@ def _handoff(report: NightReport) -> Ending:
 def _interrupted(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
-        title="you stopped it",
-        says=f"The night was stopped from outside in its stage {plain(report.stage)!r}; nothing is lost.",
+        title="stopped from outside",
+        says=f"The night was interrupted at its stage “{plain(report.stage)}”. What is paid for is kept.",
         now="Run again whenever you like.",
         steps=(_RUN,),
     )
@@ -232,8 +231,8 @@ def _crash(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
         title="it failed",
-        says=f"The night failed in its stage {plain(report.stage)!r}. {sentence(report.why)}",
-        now="Run again. If it fails in the same way, report it with the diagnostics.json beside this report.",
+        says=_text(f"The night failed at its stage “{plain(report.stage)}”.", sentence(report.why)),
+        now="Run again. If it fails in the same way, report it, with the diagnostics.json beside this report.",
         steps=(_RUN,),
     )
 
@@ -248,10 +247,8 @@ def _trial(report: NightReport) -> str:
     if not outcomes:
         return ""
     counted = ", ".join(f"{outcomes[each]} {each}" for each in Outcome if outcomes[each])
-    return (
-        f"Your own tasks were replayed with and without it: the mean score went from {score(report.baseline_score)} to"
-        f" {score(report.candidate_score)} (1 is perfect), {counted}."
-    )
+    went = f"the mean score went from {score(report.baseline_score)} to {score(report.candidate_score)} (1 is perfect)"
+    return f"Your own tasks were replayed with and without it: {went}; {counted}."
 
 
 def _nearest_cap(caps: Caps, spend: Spend) -> tuple[str, str]:

@@ -8,7 +8,10 @@ from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["errors", "money", "number", "score", "sentence", "spending", "when"]
+__all__ = ["DOCUMENTS", "ERRORS", "errors", "money", "number", "score", "sentence", "spending", "when"]
+
+DOCUMENTS = {"skill": "skill", "memory": "memory file"}
+"""What the kinds of documents are called."""
 
 ERRORS = {
     "BadReply": "reply that could not be read",
@@ -23,6 +26,7 @@ ERRORS = {
     "TimedOut": "no answer in time",
     "TooOld": "agent too old",
 }
+"""What the error classes of calls mean."""
 
 
 def number(count: int, noun: str = "", plural: str = "") -> str:

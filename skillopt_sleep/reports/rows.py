@@ -6,15 +6,16 @@ Strings here are ready to be shown (``plain``), and not yet escaped for any mark
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from pathlib import PurePath
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord
+from skillopt_sleep.domain.edit import AppliedEdit, EditOp
 from skillopt_sleep.domain.report import HoldoutRow, NightReport
+from skillopt_sleep.reports.phrases import DOCUMENTS
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["Outcome", "RuleRow", "TaskRow", "rule_row", "task_rows"]
+__all__ = ["Outcome", "RuleRow", "TaskRow", "rule_row", "task_rows", "within"]
 
 QUOTED = 160
 """Characters of a person's words that are quoted."""
@@ -42,11 +43,16 @@ class TaskRow(Struct, frozen=True, kw_only=True):
 
 
 class RuleRow(Struct, frozen=True, kw_only=True):
-    """One edit as a reader meets it: its text, what it does to which document, and what it stands on."""
+    """One edit as a reader meets it.
+
+    ``does`` says what happens to the document at ``path`` ("" where nothing is staged for it), ``instead_of`` is the
+    rule that gives way, ``words`` are the person's corrections it stands on, ``why`` says what became of it.
+    """
 
     text: str
     does: str
     path: str
+    instead_of: str
     reason: str
     words: tuple[str, ...]
     why: str
@@ -72,17 +78,29 @@ def task_rows(report: NightReport) -> tuple[TaskRow, ...]:
 def rule_row(applied: AppliedEdit, report: NightReport) -> RuleRow:
     """One edit of the night in words."""
     edit = applied.edit
-    paths = {change.kind: change.path for change in report.documents}
+    paths = {change.kind: within(change.path, report.project) for change in report.documents}
     labels = {label.id: label for label in report.tasks}
     words = (quote for task in edit.task_ids if task in labels for quote in labels[task].words)
     return RuleRow(
-        text=plain(edit.text or f"Remove: {edit.anchor}"),
-        does=_DOES[edit.op](edit),
-        path=plain(paths.get(edit.document, "")),
+        text=_bare(edit.text if edit.op is not EditOp.DELETE else edit.anchor),
+        does=f"{_DOES[edit.op]} the {DOCUMENTS[edit.document]}",
+        path=paths.get(edit.document, ""),
+        instead_of=_bare(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason),
         words=tuple(dict.fromkeys(plain(quote, QUOTED) for quote in words))[:WORDS],
         why=plain(applied.why),
     )
+
+
+def within(path: str, project: str) -> str:
+    """A path as seen from the project where it lies inside, else as it is."""
+    whole = PurePath(path)
+    return plain(str(whole.relative_to(project)) if project and whole.is_relative_to(project) else path)
+
+
+def _bare(rule: str) -> str:
+    """A rule without its bullet."""
+    return plain(rule).removeprefix("- ")
 
 
 def _value(row: HoldoutRow, metric: str) -> float | None:
@@ -98,9 +116,9 @@ def _outcome(before: float | None, after: float | None) -> Outcome:
     return Outcome.SAME if after == before else Outcome.BETTER if after > before else Outcome.WORSE
 
 
-_DOES: Mapping[EditOp, Callable[[EditRecord], str]] = {
-    EditOp.APPEND: lambda edit: f"new in the {edit.document}",
-    EditOp.INSERT_AFTER: lambda edit: f"new in the {edit.document}, after “{plain(edit.anchor, QUOTED)}”",
-    EditOp.REPLACE: lambda edit: f"in the {edit.document}, instead of “{plain(edit.anchor, QUOTED)}”",
-    EditOp.DELETE: lambda edit: f"taken out of the {edit.document}",
+_DOES = {
+    EditOp.APPEND: "new in",
+    EditOp.INSERT_AFTER: "new in",
+    EditOp.REPLACE: "changed in",
+    EditOp.DELETE: "taken out of",
 }

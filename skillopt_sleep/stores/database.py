@@ -21,8 +21,8 @@ CREATE TABLE files (
     PRIMARY KEY (source, path)
 ) WITHOUT ROWID;
 CREATE TABLE sessions (
-    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, ended_at TEXT NOT NULL,
-    waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
+    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, model TEXT NOT NULL,
+    ended_at TEXT NOT NULL, waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (source, path)
 );
 CREATE INDEX sessions_waiting ON sessions (waiting, ended_at) WHERE waiting != '';
@@ -75,13 +75,32 @@ class Database:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch(mode=0o600)
-            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
-            self._connection.row_factory = sqlite3.Row
+            self._connect(str(path))
             self._prepare(SCHEMA + extra_schema)
         except (OSError, sqlite3.Error) as error:
             raise DiskError(
                 f"cannot open {path}: {error}; check that the folder is writable and the disk not full"
             ) from error
+
+    @classmethod
+    def rehearsal(cls, path: Path, *, extra_schema: str = "") -> Database:
+        """A copy in memory: everything can be tried on it, and nothing of it stays. Touches no file."""
+        copy = cls.__new__(cls)
+        copy.path, copy._lock, copy._depth = path, threading.RLock(), 0
+        try:
+            original = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) if path.exists() else None
+            copy._connect(":memory:")
+            if original is not None:
+                original.backup(copy._connection)
+                original.close()
+            copy._prepare(SCHEMA + extra_schema)
+        except (OSError, sqlite3.Error) as error:
+            raise DiskError(f"cannot read {path}: {error}") from error
+        return copy
+
+    def _connect(self, name: str) -> None:
+        self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
+        self._connection.row_factory = sqlite3.Row
 
     def _prepare(self, schema: str) -> None:
         version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]

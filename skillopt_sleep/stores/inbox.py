@@ -55,7 +55,7 @@ class SessionInbox:
                 [(source, turn.id, session.path) for turn in new],
             )
             connection.execute(
-                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, path) DO UPDATE SET"
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, path) DO UPDATE SET"
                 " ended_at = excluded.ended_at, last_turn = excluded.last_turn, data = excluded.data,"
                 " waiting = CASE waiting WHEN '' THEN excluded.waiting ELSE waiting END",
                 (
@@ -63,6 +63,7 @@ class SessionInbox:
                     session.path,
                     session.session_id,
                     session.cwd,
+                    session.model,
                     session.ended_at,
                     new[0].id if new else "",
                     archived[-1].id,
@@ -100,6 +101,7 @@ class SessionInbox:
                 last_turn=row["last_turn"],
                 cwd=row["cwd"],
                 ended_at=row["ended_at"],
+                model=row["model"],
             )
             for row in self._database.rows("SELECT * FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path")
         )

@@ -79,6 +79,18 @@ class TurnLog:
         self.current.runs.append(run)
         self._runs[call] = (self.current, run)
 
+    def ran(self, line: str, status: int | None) -> None:
+        """A command that ended, told without the id of its call: the one that is known to run, or one more."""
+        for run in self.current.runs:
+            if run.line == line and run.status in {None, status}:
+                run.status = status
+                return
+        self.current.runs.append(Run(line, status))
+
+    def is_running(self, call: str) -> bool:
+        """Whether a call is a command of this session whose result may still come."""
+        return call in self._runs
+
     def ended(self, call: str, status: int | None) -> None:
         """A command ended with an exit status, None when it is not recorded."""
         if call in self._runs:

@@ -1,0 +1,112 @@
+"""``harvest``: read new sessions into the inbox; print or export what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.session import Session
+
+__all__ = ["command"]
+
+
+@click.command("harvest")
+@click.option("--sessions", is_flag=True, help="Print the sessions with words not seen before.")
+@click.option("--all", "everything", is_flag=True, help="With --sessions: print the whole archive.")
+@click.option(
+    "--tasks-out", type=click.Path(dir_okay=False, path_type=Path), help="Mine by rules; write tasks to review there."
+)
+@place_options
+@as_json
+def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: bool, **flags: Json | Path) -> None:
+    """Read new sessions into the inbox, secrets taken out, and say what was found.
+
+    With --sessions --json: one JSON object a line for each file with words not seen before. With --tasks-out: the
+    tasks that rules alone find in the waiting sessions, as a file to review by hand and `run --tasks`; nothing
+    leaves the inbox.
+    """
+    app = make_app(flags)
+    filed = app.file_sessions()
+    if tasks_out is not None:
+        _export(app, tasks_out)
+    shown = app.in_scope(app.inbox.everything() if everything else filed.new)
+    if sessions:
+        for session in shown:
+            click.echo(msgspec.json.encode(_row(session)).decode() if as_json else _text(session))
+    else:
+        prompts = sum(len(session.turns) for session in shown)
+        counts = {
+            "files": filed.seen,
+            "files_read": filed.read,
+            "sessions": len(shown),
+            "prompts": prompts,
+            "waiting": len(app.waiting()),
+        }
+        if as_json:
+            click.echo(msgspec.json.encode(counts | {"skipped": msgspec.to_builtins(filed.skipped)}).decode())
+        else:
+            click.echo(
+                f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
+                f" {counts['waiting']} sessions wait to be mined."
+            )
+    for skip in filed.skipped:
+        where = f"{skip.path}:{skip.line}" if skip.line else skip.path
+        times = f" ({skip.count} times)" if skip.count > 1 else ""
+        click.echo(f"skipped {where}: {skip.reason}{times}", err=True)
+
+
+def _export(app: App, path: Path) -> None:
+    from skillopt_sleep.domain.taskfile import encode_tasks
+    from skillopt_sleep.stores.files import write_atomic
+
+    mined = app.mine_waiting()
+    write_atomic(path.absolute(), encode_tasks(mined.tasks))
+    click.echo(
+        f"{len(mined.tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True
+    )
+
+
+def _row(session: Session) -> dict[str, Json]:
+    """One session as users of the harvest read it: words in order, each with its answer and what it says of the last."""
+    from skillopt_sleep.domain.session import Feedback, PromptKind
+
+    typed = [turn for turn in session.turns if turn.kind is not PromptKind.ANSWER]
+    return {
+        "source": session.source,
+        "path": session.path,
+        "session_id": session.session_id,
+        "cwd": session.cwd,
+        "branch": session.branch,
+        "commit": session.commit,
+        "model": session.model,
+        "prompts": [turn.prompt for turn in typed],
+        "finals": [turn.final for turn in typed],
+        "tools": sorted({tool for turn in session.turns for tool in turn.tools}),
+        "skills": sorted({skill for turn in session.turns for skill in turn.skills}),
+        "commands": [
+            {"line": run.line, "exit_status": run.exit_status} for turn in session.turns for run in turn.commands
+        ],
+        "files": sorted({file for turn in session.turns for file in turn.files}),
+        "feedback": [
+            {"prompt_index": index, "label": turn.feedback.value, "words": turn.prompt}
+            for index, turn in enumerate(typed)
+            if turn.feedback is not Feedback.NEITHER
+        ],
+        "answers": [turn.prompt for turn in session.turns if turn.kind is PromptKind.ANSWER],
+    }
+
+
+def _text(session: Session) -> str:
+    from skillopt_sleep.reports.plain import plain
+
+    lines = [f"{session.ended_at[:10] or 'undated'}  {session.source}  {session.session_id}  {session.cwd}"]
+    lines += [f"  {turn.feedback.value[:10]:<10}  {plain(turn.prompt)[:100]}" for turn in session.turns]
+    return "\n".join(lines)

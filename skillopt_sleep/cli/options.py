@@ -1,0 +1,112 @@
+"""Options that several commands share, and the App they make."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import UsageError
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+
+__all__ = ["as_json", "make_app", "night_options", "place_options"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+NOT_SETTINGS = ("project", "claude_home", "codex_home", "assignments")
+
+
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, listed in `--help` in the order given."""
+    return lambda command: functools.reduce(lambda done, option: option(done), reversed(options), command)
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+place_options = _all(
+    click.option(
+        "--project", type=click.Path(file_okay=False, path_type=Path), help="Project folder  [default: here]."
+    ),
+    click.option("--scope", type=click.Choice(["invoked", "all"]), help="Sessions of this project, or all of yours."),
+    click.option("--source", help="Which agent's sessions: claude, codex, auto.  [default: auto]"),
+    click.option("--claude-home", help="Claude Code's folder, instead of ~/.claude."),
+    click.option("--codex-home", help="Codex's folder, instead of ~/.codex."),
+    click.option("--data-dir", help="Where this program keeps its own data."),
+    click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
+)
+night_options = _all(
+    click.option("--backend", help="Who answers: claude, codex, openai, simulated.  [default: claude]"),
+    click.option("--target-backend", help="Backend of the model whose skill improves."),
+    click.option("--target-model", help="Its model.  [default: the one your sessions used]"),
+    click.option("--optimizer-backend", help="Backend of the model that mines, judges and reflects."),
+    click.option("--optimizer-model", help="Its model."),
+    click.option("--agent", help="Whose files are written: claude or codex."),
+    click.option("--target-skill", help="A SKILL.md, or the name of a skill, to improve instead of the learnt one."),
+    click.option("--miner", help="How tasks are found: heuristic, model, auto."),
+    click.option("--gate-mode", help="strict or off."),
+    click.option("--gate-metric", help="hard, soft or mixed."),
+    click.option("--edit-budget", type=int, help="At most this many edits of a document a night."),
+    click.option("--rollouts-k", type=int, help="Attempts at each training task."),
+    click.option("--workers", type=int, help="Calls in flight at most."),
+    click.option("--max-calls", type=int, help="Cap on model calls a night."),
+    click.option("--max-tokens", type=int, help="Cap on tokens a night."),
+    click.option("--max-usd", type=float, help="Cap on dollars a night."),
+    click.option("--max-minutes", type=float, help="Cap on minutes a night."),
+)
+
+
+def make_app(flags: dict[str, Json | Path]) -> App:
+    """Build the App from whatever shared options a command was given."""
+    from skillopt_sleep.app import App
+    from skillopt_sleep.settings import environment, load
+
+    env = environment()
+    given: dict[str, Json] = {}
+    for assignment in flags.get("assignments") or ():  # type: ignore[union-attr]
+        _assign(given, str(assignment))
+    for key, value in flags.items():
+        if key not in NOT_SETTINGS and value is not None:
+            given[key] = value  # type: ignore[assignment]
+    homes = {"claude": flags.get("claude_home"), "codex": flags.get("codex_home")}
+    for source, home in homes.items():
+        if home is not None:
+            if not Path(str(home)).is_dir():
+                raise UsageError(f"--{source}-home {home}: there is no such folder")
+            table = given.setdefault("sources", {})
+            option = {"claude": {"homes": [str(home)]}, "codex": {"home": str(home)}}[source]
+            table[source] = option  # type: ignore[index,call-overload]
+    settings, origins = load(env, given)
+    project = flags.get("project")
+    folder = Path(str(project)) if project else _project_of(Path.cwd())
+    if not folder.is_dir():
+        raise UsageError(f"--project {folder}: there is no such folder")
+    return App(settings, origins, env, folder.resolve())
+
+
+def _assign(given: dict[str, Json], assignment: str) -> None:
+    """Put one ``a.b.c=value`` into the tree; the value is read as TOML, else as a plain string."""
+    import msgspec
+
+    path, equals, text = assignment.partition("=")
+    if not equals or not path:
+        raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
+    try:
+        value: Json = msgspec.toml.decode(f"v = {text}", type=dict[str, Json])["v"]
+    except msgspec.DecodeError:
+        value = text
+    *tables, key = path.split(".")
+    node = given
+    for table in tables:
+        node = node.setdefault(table, {})  # type: ignore[assignment]
+    node[key] = value
+
+
+def _project_of(folder: Path) -> Path:
+    """The folder itself or the nearest one above it that git works in."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)

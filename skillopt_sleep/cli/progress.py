@@ -1,0 +1,70 @@
+"""Long work, watched: a bar with counts, time left and spend on a terminal, nothing where nobody looks."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from skillopt_sleep.domain.budget import Spend
+from skillopt_sleep.errors import Interrupted
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from skillopt_sleep.app import App
+
+__all__ = ["watched"]
+
+
+class _Bar:
+    """``ports.Progress`` as one line on stderr."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None, spend="")
+
+    def begin(self, total: int) -> None:
+        """Start the bar anew."""
+        self._progress.reset(self._task, total=total)
+
+    def step(self) -> None:
+        """Move the bar."""
+        self._progress.advance(self._task)
+
+    def spent(self, phase: str, spend: Spend) -> None:
+        """Show the phase and the account."""
+        usd = f" · {spend.usd:.2f} USD" if spend.usd else ""
+        self._progress.update(self._task, description=phase, spend=f"{spend.calls} calls{usd}")
+
+
+@contextmanager
+def watched(app: App) -> Iterator[None]:
+    """Show the progress of an app's night on stderr, and turn SIGTERM into an orderly end."""
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description:<16}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[spend]}"),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            app.progress = _Bar(progress)
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminated(signum: int, _frame: FrameType | None) -> None:
+    raise Interrupted("terminated", signum=signum)

@@ -1,0 +1,82 @@
+"""``run``: one night, now."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
+from skillopt_sleep.domain import Json
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.report import NightReport
+    from skillopt_sleep.domain.task import TaskRecord
+
+__all__ = ["command", "print_report"]
+
+
+@click.command("run")
+@click.option("--dry-run", is_flag=True, help="Harvest, mine by rules, split and price in memory: no call, no write.")
+@click.option(
+    "--tasks", "task_file", type=click.Path(path_type=Path), help="Run these reviewed tasks; harvest nothing."
+)
+@night_options
+@place_options
+@as_json
+def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Run one night, or go on with the one that was cut short.
+
+    A night is a proposal: it changes no live file. Its folder holds report.md, diagnostics.json and evidence.jsonl.
+
+    \b
+    Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be used · 5 too little could be
+    measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to go on.
+    """
+    app = make_app(flags)
+    tasks = _read(task_file) if task_file else None
+    if dry_run:
+        from skillopt_sleep.cli.rehearsal import print_rehearsal
+
+        print_rehearsal(app, tasks, as_json=as_json)
+        return
+    from skillopt_sleep.cli.progress import watched
+
+    with watched(app):
+        report = app.run(app.plan(tasks))
+    print_report(app, report, as_json=as_json)
+    sys.exit(report.exit_code or 0)
+
+
+def _read(path: Path) -> tuple[TaskRecord, ...]:
+    from skillopt_sleep.domain.taskfile import decode_tasks
+    from skillopt_sleep.errors import UsageError
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the task file {path}: {error.strerror}") from error
+    return decode_tasks(data, str(path))
+
+
+def print_report(app: App, report: NightReport, *, as_json: bool) -> None:
+    """Print what a night came to: the report on stdout, why it stopped on stderr."""
+    from skillopt_sleep.reports import diagnostics, terminal
+    from skillopt_sleep.stores.journal import night_folder
+
+    if as_json:
+        click.echo(diagnostics.render(report).decode(), nl=False)
+    else:
+        click.echo(terminal.render(report, width=click.get_text_stream("stdout").isatty() and _width() or 100))
+        click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
+    if report.exit_code:
+        click.echo(f"skillopt-sleep: {report.why}", err=True)
+
+
+def _width() -> int:
+    import shutil
+
+    return min(110, shutil.get_terminal_size().columns)

@@ -1,0 +1,23 @@
+"""``show``: the whole report of a night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+from skillopt_sleep.reports import diagnostics, markdown
+
+__all__ = ["command"]
+
+
+@click.command("show")
+@click.argument("night", required=False)
+@place_options
+@as_json
+def command(night: str | None, as_json: bool, **flags: Json | Path) -> None:
+    """Print the report of NIGHT, or of the last one: what was learnt, the proof, the cost, what was left out."""
+    report = make_app(flags).report(night)
+    click.echo(diagnostics.render(report).decode() if as_json else markdown.render(report), nl=False)

@@ -1,0 +1,31 @@
+"""``status``: the last nights, and what waits for the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+
+__all__ = ["command"]
+
+MOST_NIGHTS = 10
+
+
+@click.command("status")
+@place_options
+@as_json
+def command(as_json: bool, **flags: Json | Path) -> None:
+    """Show the last nights of this project and what waits for you: proposals, sessions, a night cut short."""
+    app = make_app(flags)
+    status = app.status()
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(status).decode())
+        return
+    from skillopt_sleep.reports import status as page
+
+    click.echo(page.render(status, most=MOST_NIGHTS))

@@ -1,0 +1,63 @@
+"""What a night is expected to cost, before a single call is made."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+
+__all__ = ["Expected", "Rehearsal", "expected_calls"]
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """Calls of one phase, at least and at most, when every call is answered at once."""
+
+    phase: str
+    least: int
+    most: int
+
+
+class Rehearsal(Struct, frozen=True, kw_only=True):
+    """A night as it would begin now."""
+
+    project: str
+    sessions: int
+    waiting: int
+    out_of_scope: int
+    pools: Pools
+    expected: tuple[Expected, ...]
+    cap: int
+    refused: int = 0
+
+    @property
+    def most_calls(self) -> int:
+        """Calls the night would make without its cap."""
+        return sum(each.most for each in self.expected)
+
+
+def expected_calls(
+    pools: Pools, *, samples: int, documents: int, gated: bool, mining_batches: int
+) -> tuple[Expected, ...]:
+    """Count the calls of a night by phase.
+
+    A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
+    nothing; the most accepts the first document, so that train is rolled out anew under it.
+    """
+    train = sum(_calls(task) for task in pools.train) * samples
+    val = sum(_calls(task) for task in pools.val)
+    worthwhile = bool(pools.train) and (bool(pools.val) or not gated)
+    contrasts = 2 if samples > 1 else 1
+    phases = [Expected(phase="mine", least=mining_batches, most=mining_batches)]
+    if worthwhile:
+        phases += [
+            Expected(phase="train", least=train, most=train * documents),
+            Expected(phase="reflect", least=0, most=contrasts * documents),
+        ]
+    if worthwhile and gated:
+        phases.append(Expected(phase="val", least=0, most=val * (documents + 1)))
+    return tuple(phases)
+
+
+def _calls(task: TaskRecord) -> int:
+    return 2 if isinstance(task.reference, RubricReference) else 1

@@ -1,0 +1,25 @@
+"""How things stand for a project between two nights."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.report import NightReport
+
+__all__ = ["Status"]
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """The nights of a project, the latest first, and what waits.
+
+    ``proposals`` are the nights whose proposal can still be adopted; ``adopted`` those that are live and can be
+    reverted; ``waiting`` counts sessions in the inbox, ``fresh`` tasks no concluded night has used.
+    """
+
+    project: str
+    nights: tuple[NightReport, ...] = ()
+    proposals: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    waiting: int = 0
+    fresh: int = 0
+    running: bool = False

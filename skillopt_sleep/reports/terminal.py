@@ -1,0 +1,129 @@
+"""The same night in a screen of plain lines: what is printed when a run ends, and by ``show``.
+
+Nothing is coloured here, so that a pipe, a log and a test read what a person reads; the command line colours the first
+word, which is ``ending.Word``.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.reports.ending import Ending, ending
+from skillopt_sleep.reports.phrases import money, number
+from skillopt_sleep.reports.plain import plain
+from skillopt_sleep.reports.rows import Outcome, RuleRow, rule_row, task_rows
+
+__all__ = ["render"]
+
+LABEL = 12
+"""Columns of the labels on the left."""
+
+LEAST = 40
+"""A narrower window is written for as if it had this many columns."""
+
+MOST = 6
+"""Rules shown of each kind, and tasks of each outcome; the report has all of them."""
+
+
+def render(report: NightReport, *, width: int) -> str:
+    """The lines, none longer than ``width`` columns unless a single word is, ended by a newline."""
+    told = ending(report)
+    room = max(width, LEAST)
+    sections = [
+        _entry(told.word, told.says, room),
+        [*_entry("Now", told.now, room), *_steps(told, room)],
+        list(_rules("Learnt" if report.accepted else "Tried", report.applied_edits, report, room)),
+        list(_rules("Dropped", report.rejected_edits, report, room)),
+        list(_rules("Held back", report.held_edits, report, room)),
+        list(_tasks(report, room)),
+        [
+            *_entry("Read", _read(report), room),
+            *_entry("Left out", _left_out(report), room),
+            *_entry("Spent", _spent(report), room),
+        ],
+        [line for note in report.notes for line in _entry("Note", plain(note), room)],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _entry(label: str, text: str, room: int, *, hang: int = 0) -> list[str]:
+    """A text beside its label, wrapped, its later lines ``hang`` columns further in; nothing for no text."""
+    return textwrap.wrap(
+        text,
+        room,
+        initial_indent=f"{label:<{LABEL}}",
+        subsequent_indent=" " * (LABEL + hang),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _steps(told: Ending, room: int) -> Iterator[str]:
+    indent = " " * LABEL
+    longest = max((len(step.command) for step in told.steps), default=0)
+    for step in told.steps:
+        beside = f"{indent}{step.command:<{longest}}  {step.effect}"
+        yield from [beside] if len(beside) <= room else [f"{indent}{step.command}", f"{indent}  {step.effect}"]
+
+
+def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, room: int) -> Iterator[str]:
+    for count, applied in enumerate(edits[:MOST], start=1):
+        row = rule_row(applied, report)
+        yield from _entry(label if count == 1 else "", f"{count}. {row.text}", room, hang=3)
+        yield from (line for about in _about(row) for line in _entry("", f"   {about}", room, hang=3))
+    if len(edits) > MOST:
+        yield from _entry("", f"and {len(edits) - MOST} more", room)
+
+
+def _about(row: RuleRow) -> Iterator[str]:
+    if row.why:
+        yield row.why
+        return
+    yield f"{row.does} {row.path}".rstrip()
+    yield from (f"you said: “{words}”" for words in row.words[:1])
+
+
+def _tasks(report: NightReport, room: int) -> Iterator[str]:
+    """The tasks on which the change made a difference, one line each."""
+    rows = task_rows(report)
+    for outcome in (Outcome.BETTER, Outcome.WORSE):
+        tasks = [row.task for row in rows if row.outcome is outcome]
+        for count, task in enumerate(tasks[:MOST]):
+            yield from _entry(outcome.capitalize() if count == 0 else "", plain(task, room - LABEL), room)
+        if len(tasks) > MOST:
+            yield from _entry("", f"and {len(tasks) - MOST} more", room)
+
+
+def _read(report: NightReport) -> str:
+    counts = report.counts
+    if not (counts.sessions or counts.prompts):
+        return "nothing new"
+    read = f"{number(counts.sessions, 'session')}, {number(counts.prompts, 'new prompt')}"
+    gave = f" -> {number(counts.tasks, 'task')}: {counts.train} to learn from, {counts.val} to test on"
+    return f"{read}, {number(counts.corrections, 'correction')}{gave if counts.tasks else ''}"
+
+
+def _left_out(report: NightReport) -> str:
+    counts = report.counts
+    left = (
+        (sum(skip.count for skip in report.skipped), "line or file", "lines or files", "that cannot be read"),
+        (len(report.refused), "task or rule", "tasks or rules", "refused"),
+        (counts.waiting, "session", "", "kept for the next night"),
+        (counts.left, "task", "", "kept for the next night"),
+        (counts.out_of_scope, "session", "", "of other projects"),
+    )
+    return "; ".join(f"{number(count, noun, plural)} {what}" for count, noun, plural, what in left if count)
+
+
+def _spent(report: NightReport) -> str:
+    caps, spend = report.caps, report.spend
+    if not spend.calls:
+        return "nothing, no model was called"
+    used = ((spend.calls, caps.calls, "calls"), (spend.tokens, caps.tokens, "tokens"))
+    parts = [f"{number(done)} of {number(cap)} {what}" for done, cap, what in used]
+    return ", ".join(
+        (*parts, f"{money(spend)} (cap ${caps.usd:,.2f})", f"{spend.seconds / 60:.1f} of {caps.minutes:g} minutes")
+    )

@@ -1,0 +1,122 @@
+"""Files read and written so that no link is followed and no half of a file is ever seen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from skillopt_sleep.errors import DiskError, Refused
+
+__all__ = ["make_folders", "missing_folders", "mode_of", "read_regular", "refuse_links", "remove", "write_atomic"]
+
+_NO_SURPRISE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Open no link, do not wait for the writer of a FIFO, translate no line ends; what the platform has of it."""
+
+
+def read_regular(path: Path) -> bytes | None:
+    """The bytes of a file, None when there is none.
+
+    Raises ``Refused`` for a link, a folder, a FIFO or a device, and ``DiskError`` for what cannot be read.
+    """
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{path} is {_kind(status.st_mode)}, no regular file; name the file itself")
+        with open(os.open(path, os.O_RDONLY | _NO_SURPRISE), "rb") as file:  # noqa: PTH123  flags that Path has not
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DiskError(f"cannot read {path}: {error.strerror}") from error
+
+
+def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Put a file in place whole, with exactly these permissions: after a crash it is the old one or the new one.
+
+    Its folder must be there. Raises ``DiskError`` and leaves what was there.
+    """
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with open(handle, "wb") as file:  # noqa: PTH123  a descriptor, no path
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise DiskError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):  # what went wrong has been said; a renamed file is not there any more
+                Path(temporary).unlink()
+
+
+def remove(path: Path, *, folders: int = 0) -> None:
+    """Remove a file, and up to that many of its parents as long as they are empty. Raises ``DiskError``."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DiskError(f"cannot remove {path}: {error.strerror}") from error
+    with contextlib.suppress(OSError):  # a folder that somebody else has put something into stays
+        for folder in path.parents[:folders]:
+            folder.rmdir()
+
+
+def make_folders(folder: Path, *, within: Path, mode: int = 0o755) -> None:
+    """Make a folder and its missing parents, each with ``mode`` as far as the umask lets it.
+
+    Raises ``Refused`` for a link below ``within``, and ``DiskError``.
+    """
+    refuse_links(folder, within=within)
+    try:
+        for parent in reversed([folder, *folder.parents][: missing_folders(folder / "file")]):
+            parent.mkdir(mode=mode, exist_ok=True)
+    except OSError as error:
+        raise DiskError(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
+def missing_folders(path: Path) -> int:
+    """How many parents of a file would have to be made."""
+    return next((count for count, parent in enumerate(path.parents) if parent.exists()), len(path.parents))
+
+
+def mode_of(path: Path) -> int | None:
+    """The permission bits of a file, None when there is none."""
+    try:
+        return stat.S_IMODE(path.lstat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def refuse_links(path: Path, *, within: Path) -> None:
+    """Raise ``Refused`` when the path leads through a link anywhere below ``within``.
+
+    A cloned project may hold links that lead anywhere. Where the path lies elsewhere, its folders are the user's own
+    business, and only its last part is looked at.
+    """
+    inside = path.is_relative_to(within)
+    for part in [path, *path.parents] if inside else [path]:
+        if part == within:
+            return
+        if part.is_symlink():
+            raise Refused(f"{part} is a link to {os.readlink(part)}, and links are not followed; name the file itself")  # noqa: PTH115  shown as it stands
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}
+    return kinds.get(stat.S_IFMT(mode), "a device or socket")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename outlive a power cut, where folders can be opened at all."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

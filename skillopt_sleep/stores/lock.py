@@ -1,0 +1,27 @@
+"""One night at a time: a lock that dies with its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from skillopt_sleep.errors import DiskError, NightRunning
+
+__all__ = ["one_night"]
+
+
+@contextmanager
+def one_night(folder: Path) -> Iterator[None]:
+    """Hold the lock of a data folder; raises ``NightRunning`` at once when another process holds it."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415  only a night needs it
+
+    path = folder / "night.lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with FileLock(path, timeout=0):
+            yield
+    except Timeout:
+        raise NightRunning(f"another night is running (it holds {path}); wait for it, or stop it first") from None
+    except PermissionError as error:
+        raise DiskError(f"cannot lock {path}: {error.strerror}") from error

@@ -1,0 +1,221 @@
+"""What happens to a model call on its way out and back."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from skillopt_sleep.calls.budget import Budget, Budgeted
+from skillopt_sleep.calls.ledgered import Ledgered
+from skillopt_sleep.calls.limit import Limited, Limiter
+from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.retry import ATTEMPTS, Breaker, Retried
+from skillopt_sleep.calls.send import Recorded
+from skillopt_sleep.domain.budget import Caps, Spend
+from skillopt_sleep.domain.call import Prompt, Role
+from skillopt_sleep.errors import (
+    BackendUnusable,
+    BudgetSpent,
+    EmptyReply,
+    NotLoggedIn,
+    Overloaded,
+    RateLimited,
+    TimedOut,
+)
+from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.ledger import NightLedger
+from tests.fakes.backend import ScriptedBackend
+from tests.fakes.clock import FakeClock
+
+PROMPT = Prompt(system="be brief", user="say hello")
+
+
+class Line:
+    """Every wrapper in its place around one scripted backend."""
+
+    def __init__(self, backend, tmp_path, *, caps=Caps(), night="n1", workers=4):
+        self.clock = FakeClock()
+        self.backend = backend
+        self.ledger = NightLedger(Database(tmp_path / "sleep.db"), night=night, sitting=1)
+        self.budget = Budget(caps, self.ledger.spent(), self.clock)
+        recorded = Recorded(role=Role.TARGET, backend=backend, ledger=self.ledger, clock=self.clock)
+        limited = Limited(limiter=Limiter(workers, self.clock), send=recorded)
+        budgeted = Budgeted(budget=self.budget, send=limited)
+        retried = Retried(send=budgeted, clock=self.clock, breaker=Breaker())
+        self.ask = Ledgered(role=Role.TARGET, model="m", ledger=self.ledger, send=retried)
+
+
+def test_reply_already_paid_for_costs_nothing(tmp_path):
+    """The same prompt and sample is sent once a night, in this process and in the next."""
+    first = Line(ScriptedBackend("hello"), tmp_path)
+    assert first.ask(PROMPT, phase="train").text == "hello"
+    again = Line(ScriptedBackend("something else"), tmp_path)
+    assert again.ask(PROMPT, phase="train").text == "hello"
+    assert again.backend.prompts == []
+    assert again.ledger.tallies()[0].reused == 1
+
+
+def test_another_sample_or_night_is_another_call(tmp_path):
+    """Samples and nights are kept apart in the ledger."""
+    backend = ScriptedBackend("hello")
+    line = Line(backend, tmp_path)
+    line.ask(PROMPT, phase="train")
+    line.ask(Prompt(system="be brief", user="say hello", sample=1), phase="train")
+    Line(backend, tmp_path, night="n2").ask(PROMPT, phase="train")
+    assert len(backend.prompts) == 3
+
+
+def test_equal_prompts_at_once_share_one_call(tmp_path):
+    """Eight threads that ask the same thing pay for it once."""
+    line = Line(ScriptedBackend("hello"), tmp_path)
+    Pool(8)(lambda _: line.ask(PROMPT, phase="train"), list(range(8)))
+    assert len(line.backend.prompts) == 1
+
+
+def test_transient_empty_reply_is_retried(tmp_path):
+    """An empty reply is no answer: the next try is, and the account shows both."""
+    line = Line(ScriptedBackend(EmptyReply("nothing"), "hello"), tmp_path)
+    assert line.ask(PROMPT, phase="train").text == "hello"
+    tally = line.ledger.tallies()[0]
+    assert (tally.calls, tally.retries, tally.errors) == (2, 1, {"EmptyReply": 1})
+
+
+def test_retry_after_is_honoured(tmp_path):
+    """The wait is at least what the provider asked for."""
+    line = Line(ScriptedBackend(RateLimited("slow down", retry_after=17.0), "hello"), tmp_path)
+    line.ask(PROMPT, phase="train")
+    assert sum(line.clock.slept) >= 17.0
+
+
+def test_hung_call_gets_one_more_deadline(tmp_path):
+    """A call that timed out is tried once more, not four times."""
+    line = Line(ScriptedBackend(TimedOut("no answer")), tmp_path)
+    with pytest.raises(TimedOut):
+        line.ask(PROMPT, phase="train")
+    assert len(line.backend.prompts) == 2
+
+
+def test_fatal_error_is_not_retried(tmp_path):
+    """Logged out is logged out: one attempt, at once."""
+    line = Line(ScriptedBackend(NotLoggedIn("run claude /login")), tmp_path)
+    with pytest.raises(NotLoggedIn):
+        line.ask(PROMPT, phase="train")
+    assert len(line.backend.prompts) == 1
+    assert line.clock.slept == []
+
+
+def test_backend_that_stays_down_ends_the_night(tmp_path):
+    """Call after call lost without an answer in between is the service, not the tasks."""
+    line = Line(ScriptedBackend(Overloaded("529")), tmp_path)
+    for number in range(3):
+        with pytest.raises(Overloaded):
+            line.ask(Prompt(system="", user=str(number)), phase="train")
+    with pytest.raises(BackendUnusable, match="run again"):
+        line.ask(Prompt(system="", user="last"), phase="train")
+
+
+@pytest.mark.parametrize(
+    ("caps", "cap"),
+    [
+        pytest.param(Caps(calls=2), "calls", id="calls"),
+        pytest.param(Caps(tokens=640), "tokens", id="tokens"),
+        pytest.param(Caps(usd=0.02), "usd", id="usd"),
+    ],
+)
+def test_cap_refuses_before_it_is_overspent(tmp_path, caps, cap):
+    """The call that could overspend is never sent, and the message says how to raise the cap."""
+    line = Line(ScriptedBackend("hello"), tmp_path, caps=caps)
+    with pytest.raises(BudgetSpent, match=f"--max-{cap}") as refusal:
+        for number in range(10):
+            line.ask(Prompt(system="", user=str(number)), phase="train")
+    assert refusal.value.cap == cap
+    assert len(line.backend.prompts) <= 4
+    assert line.ledger.spent().usd <= caps.usd
+
+
+def test_retries_are_paid_from_the_caps(tmp_path):
+    """Every attempt counts as a call: a cap of two allows two attempts, not two replies."""
+    line = Line(ScriptedBackend(Overloaded("529")), tmp_path, caps=Caps(calls=2))
+    with pytest.raises(BudgetSpent):
+        line.ask(PROMPT, phase="train")
+    assert len(line.backend.prompts) == 2 < ATTEMPTS
+
+
+def test_parallel_calls_do_not_jointly_overspend(tmp_path):
+    """Calls in flight are counted, so eight workers stop at the same cap as one."""
+    line = Line(ScriptedBackend("hello"), tmp_path, caps=Caps(calls=5), workers=8)
+    with pytest.raises(BudgetSpent):
+        Pool(8)(lambda n: line.ask(Prompt(system="", user=str(n)), phase="train"), list(range(20)))
+    assert len(line.backend.prompts) == 5
+
+
+def test_budget_goes_on_from_what_was_spent():
+    """A resumed sitting starts with what its killed process had paid."""
+    budget = Budget(Caps(calls=10), Spend(calls=10), FakeClock())
+    with pytest.raises(BudgetSpent):
+        budget.reserve(PROMPT)
+
+
+def test_limiter_halves_on_overload_and_recovers():
+    """Fewer in flight after an overload, one more after a run of answers."""
+    clock = FakeClock()
+    limiter = Limiter(4, clock)
+    limiter.enter()
+    limiter.leave(Overloaded("529"))
+    seen, lock = [], threading.Lock()
+
+    def hold(_):
+        limiter.enter()
+        with lock:
+            seen.append(threading.active_count())
+        time.sleep(0.01)
+        limiter.leave(None)
+
+    most = 0
+    running = 0
+
+    def count(_):
+        nonlocal most, running
+        limiter.enter()
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+        limiter.leave(None)
+
+    Pool(4)(count, list(range(8)))
+    assert most == 2
+    Pool(4)(hold, list(range(30)))
+    most = 0
+    Pool(4)(count, list(range(12)))
+    assert most > 2
+
+
+def test_pool_keeps_order_and_raises_the_fatal_error():
+    """Results come in the order of the items; of several errors the fatal one is raised."""
+    assert Pool(3)(lambda n: n * n, [3, 1, 2]) == [9, 1, 4]
+
+    def fail(number):
+        raise NotLoggedIn("out") if number == 2 else EmptyReply("empty")
+
+    with pytest.raises((NotLoggedIn, EmptyReply)):
+        Pool(1)(fail, [1, 2])
+
+
+def test_pool_starts_nothing_after_a_failure():
+    """What has not begun when an item fails is never begun."""
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        if number == 0:
+            raise NotLoggedIn("out")
+        time.sleep(0.05)
+
+    with pytest.raises(NotLoggedIn):
+        Pool(2)(work, list(range(50)))
+    assert len(begun) < 10

@@ -1,0 +1,211 @@
+"""Secrets of every kind in the table are found where people paste them, and nothing else is."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_sleep.domain.redact import KINDS, Redactor, redact_session
+from skillopt_sleep.domain.session import Command, Session, Turn
+
+MADE = (
+    "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9"  # nobody's; pieces are joined so that no scanner takes them for real
+)
+LINES = "\n".join(f"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ{n:04d}" for n in range(5))
+WHOLE_KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{LINES}\nabc=\n-----END RSA PRIVATE KEY-----"
+SECRETS = {
+    "aws": "AKIA" + "Q3EGUYZ5X2PLMN4W",
+    "github": "ghp_" + MADE[:36],
+    "github app": "ghs_" + MADE[:36],
+    "github fine": "github_pat_" + MADE[:22] + "_" + MADE,
+    "gitlab": "glpat-" + MADE[:20],
+    "npm": "npm_" + MADE[:36],
+    "pypi": "pypi-" + "AgEIcHlwaS5vcmc" + MADE,
+    "slack": "xoxb-" + "123456789012-" + MADE[:24],
+    "slack app": "xapp-" + "1-A0123-" + MADE[:20],
+    "stripe": "sk_live_" + MADE[:24],
+    "stripe hook": "whsec_" + MADE[:32],
+    "google": "AIza" + MADE[:35],
+    "google oauth": "ya29." + MADE,
+    "openai": "sk-proj-" + MADE,
+    "openai old": "sk-" + MADE,
+    "anthropic": "sk-ant-api03-" + MADE,
+    "hugging-face": "hf_" + MADE[:34],
+    "jwt": "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0In0." + MADE,
+    "pem": WHOLE_KEY,
+}
+SETTINGS = {
+    "{}": "as prose, {} and on",
+    "quoted": 'client = Client("{}")',
+    "header": "curl -H 'X-Key: {}' https://example.org/",
+    "line": "one\n{}\ntwo",
+}
+CONTEXTS = {
+    "bearer header": ("Authorization: Bearer {}", MADE),
+    "basic header": ("authorization: Basic {}", "dXNlcjpwYXNzd29yZDEyMw=="),
+    "bearer in prose": ("send it as bearer {}", MADE),
+    "url": ("postgres://app:{}@db.example.org:5432/app", "hunter2"),
+    "url without user": ("redis://:{}@cache:6379/0", "s3cr3t-word"),
+    "env line": ("DB_PASSWORD={}", "correct-horse"),
+    "export": ("export AWS_SECRET_ACCESS_KEY={}", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY"[:38] + "Zz"),
+    "env quoted": ('MY_API_KEY="{}"', "abcd-efgh-1234"),
+    "json": ('{{"password": "{}"}}', "hunter2-and-more"),
+    "json in a string": ('\\"client_secret\\": \\"{}\\"', "q8w7e6r5"),
+    "yaml": ("  api_key: {}", "q8w7e6r5t4"),
+    "python": ("token = '{}'", "q8w7e6r5t4"),
+    "flag": ("deploy --registry-token {} --force", "q8w7e6r5t4"),
+    "after a word that is none": ("token: secret: {}", "q8w7e6r5t4"),
+    "after a letter with two small ones": ("İİİİ DB_PASSWORD={} İİ", "q8w7e6r5t4"),
+    "key cut off behind": ("-----BEGIN PRIVATE KEY-----\n{}", LINES),
+    "key cut off in front": ("{}\n-----END PRIVATE KEY-----", LINES),
+    "key in json": ("-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----\\n", LINES.replace("\n", "\\n")),
+}
+INNOCENT = (
+    "fixed in 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+    "id 123e4567-e89b-12d3-a456-426614174000",
+    "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "the token expires after 3600 seconds, so the password: it must be typed again",
+    "max_tokens: 4096, token_count=12345678, tokenizer=bert-base-v2",
+    "token_url = 'https://example.org/oauth2/token'",
+    "password = os.environ['PASSWORD1']",
+    "secret = settings.secret; token = get_token2(user)",
+    "TOKEN=$GITHUB_TOKEN API_KEY=<your-key-1> PASSWORD=******** PWD=/home/ada/src2",
+    "git clone https://github.com/acme/rockets.git && open http://localhost:8080/a@b",
+    "ssh git@example.org:acme/rockets.git",
+    "postgres://user:${DB_PASSWORD}@host/db",
+    "sk-learn is a nick name; task-oriented-programming-with-python",
+    "bearer authentication and basic authorization are explained below",
+    "grep -- '-----BEGIN RSA PRIVATE KEY-----' *.pem",
+    'if (token === "identifier") return {type: "string"};',
+    "secretName: my-app-tls",
+    "src/credentials.go:12: found; GH_TOKEN=ghp_xxx",
+    "İ wrote: token, then secret: and password:",
+)
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_a_secret_with_a_known_form(secret: str, setting: str) -> None:
+    """It is replaced wherever it stands, and what stands around it is not."""
+    text = setting.format(secret)
+    redacted = Redactor().redact(text)
+    assert re.fullmatch(re.escape(setting).replace(r"\{\}", r"\[redacted:[a-z-]+:[0-9a-f]{6}\]"), redacted)
+
+
+@pytest.mark.parametrize(("context", "secret"), CONTEXTS.values(), ids=CONTEXTS)
+def test_a_secret_that_only_its_surroundings_give_away(context: str, secret: str) -> None:
+    """The secret goes; the name or header that gives it away stays readable."""
+    redacted = Redactor().redact(context.format(secret))
+    assert not any(line in redacted for line in re.split(r"\\n|\n", secret))
+    assert "[redacted:" in redacted
+
+
+@pytest.mark.parametrize("text", INNOCENT, ids=[text[:20] for text in INNOCENT])
+def test_hashes_references_and_prose(text: str) -> None:
+    """They are left exactly as they are."""
+    assert Redactor().redact(text) == text
+
+
+def test_one_secret_in_two_places() -> None:
+    """It gets one placeholder, another secret of the kind another one."""
+    one, other = "ghp_" + MADE[:36], "ghp_" + MADE[1:37]
+    first, second, third = Redactor().redact(f"{one} {other} {one}").split()
+    assert first == third != second
+
+
+def test_literal_values_of_the_environment() -> None:
+    """They go wherever they stand; short values, plain words, numbers and paths would be found everywhere and stay."""
+    redactor = Redactor(values=("kite-42-blue", "kite-42-blue-long", "short1", "swordfish", "20240101", "/home/ada/x1"))
+    text = "xkite-42-bluex kite-42-blue-long short1 swordfish 20240101 /home/ada/x1"
+    redacted = redactor.redact(text)
+    assert "kite" not in redacted
+    assert "-long" not in redacted
+    assert redacted.endswith("short1 swordfish 20240101 /home/ada/x1")
+
+
+secretive = st.lists(
+    st.one_of(
+        st.sampled_from([*SECRETS.values(), *(c.format(s) for c, s in CONTEXTS.values()), *INNOCENT]),
+        st.text(alphabet="aA1 :=\"'\\\n/@-_[].", max_size=8),
+        st.sampled_from(["password", "token=", "Bearer ", "://", "[redacted:github:", "redacted"]),
+    ),
+    max_size=8,
+).map("".join)
+
+
+@given(secretive)
+def test_redacting_twice(text: str) -> None:
+    """It changes nothing more."""
+    redactor = Redactor(values=("redacted:github", "a-redacted-1"))
+    once = redactor.redact(text)
+    assert redactor.redact(once) == once
+
+
+@given(st.text())
+def test_any_text_at_all(text: str) -> None:
+    """Nothing raises, lone surrogates included."""
+    Redactor().redact(text + "\ud800 token='\ud800aaaa1111'")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "The quick brown fox asks for a token. ",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "eyJ",
+        "eyJaaaaaaaaaaaa.",
+        "password=",
+        "token:token:",
+        "://a:",
+        "sk-",
+        'secret="',
+        "TOKEN_A",
+        "--token ",
+        f"{'A' * 64}\n",
+        "-----END PRIVATE KEY-----" + "A" * 20,
+        "authorization: ",
+        "a",
+    ],
+    ids=lambda piece: piece[:20].strip(),
+)
+def test_texts_made_to_be_slow(piece: str) -> None:
+    """A megabyte takes well under a second and time grows with length, not faster."""
+    text = piece * (1_000_000 // len(piece))
+    Redactor().redact(text[:100])
+    started = time.process_time()
+    Redactor().redact(text)
+    assert time.process_time() - started < 1.0
+
+
+def test_a_session_with_a_secret_in_every_field() -> None:
+    """None of them is left; what it is found by again stays."""
+    key = "ghp_" + MADE[:36]
+    turn = Turn(
+        id="t1",
+        prompt=f"use {key}",
+        final=f"used {key}",
+        tools=(f"mcp__{key}",),
+        skills=(key,),
+        commands=(Command(line=f"curl -H 'Authorization: token {key}'", exit_status=0),),
+        files=(f"/tmp/{key}",),
+    )
+    session = Session(source="claude", path="/p", session_id="s", cwd=f"/{key}", branch=key, turns=(turn,))
+    redacted = redact_session(session, Redactor())
+    assert key not in repr(redacted)
+    assert (redacted.path, redacted.session_id, redacted.turns[0].id) == ("/p", "s", "t1")
+    assert redacted.turns[0].commands[0].exit_status == 0
+
+
+def test_a_session_without_secrets() -> None:
+    """It comes back as the very same value."""
+    session = Session(source="codex", path="/p", session_id="s", turns=(Turn(id="1", prompt="hello there"),))
+    assert redact_session(session, Redactor()) is session
+
+
+def test_the_hints_of_each_kind() -> None:
+    """They are lower case and none is empty, or its kind would never be looked for, or always."""
+    assert all(kind.hints and all(hint and hint == hint.lower() for hint in kind.hints) for kind in KINDS)

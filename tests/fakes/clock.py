@@ -1,0 +1,24 @@
+"""A clock that only moves when it is told to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+
+class FakeClock:
+    """``ports.Clock``: sleeping moves it, and is remembered."""
+
+    def __init__(self, start=datetime(2026, 3, 1, 3, 0, tzinfo=UTC)):
+        self._start = start
+        self.seconds = 0.0
+        self.slept = []
+
+    def now(self):
+        return self._start + timedelta(seconds=self.seconds)
+
+    def monotonic(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.seconds += seconds
