@@ -144,4 +144,4 @@ _VALUES: Mapping[CheckKind, Callable[[CheckKind, Json], Json]] = {
 
 def _nearest(name: str, known: list[str]) -> str:
     nearest = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else f"; known are {', '.join(known)}"
+    return f"; did you mean '{nearest[0]}'?" if nearest else f"; known are {', '.join(known)}"

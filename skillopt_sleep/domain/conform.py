@@ -46,7 +46,7 @@ def _resolve(schema: Schema, root: Schema) -> Schema:
     while isinstance(reference := schema.get("$ref"), str):
         target: Json = dict(root)
         for part in reference.removeprefix("#/").split("/"):
-            target = target[part] if isinstance(target, dict) else {}
+            target = target.get(part, {}) if isinstance(target, dict) else {}
         schema = target if isinstance(target, dict) else {}
     return schema
 

@@ -29,7 +29,9 @@ SKILL = "/home/ada/shop/.claude/skills/house-rules/SKILL.md"
 MEMORY = "/home/ada/shop/CLAUDE.md"
 
 TASKS = (
-    TaskLabel(id="t-01", intent="write the commit message for the parcel label change", words=("No, ticket key first.",)),
+    TaskLabel(
+        id="t-01", intent="write the commit message for the parcel label change", words=("No, ticket key first.",)
+    ),
     TaskLabel(
         id="t-02",
         intent="commit what we have",
@@ -133,7 +135,9 @@ RUNNING = NightReport(
     gate_mode="strict",
     gate_metric="mixed",
     backends=(
-        BackendHealth(role="target", backend="claude", model="sonnet-4.5", version="2.1.197", ready=True, logged_in=True),
+        BackendHealth(
+            role="target", backend="claude", model="sonnet-4.5", version="2.1.197", ready=True, logged_in=True
+        ),
         BackendHealth(role="optimizer", backend="claude", model="", version="2.1.197", ready=True, logged_in=True),
     ),
     counts=Counts(files_seen=231, files_read=14, sessions=12, prompts=41, corrections=9, waiting=4, out_of_scope=37),
@@ -191,7 +195,9 @@ ACCEPTED = replace(
             errors={"Overloaded": 2},
         ),
         PhaseTally(phase="reflect skill", calls=1, input_tokens=8_200, output_tokens=640, cost_usd=0.05, seconds=9.3),
-        PhaseTally(phase="val", calls=28, reused=3, input_tokens=71_500, output_tokens=9_100, cost_usd=0.33, seconds=118),
+        PhaseTally(
+            phase="val", calls=28, reused=3, input_tokens=71_500, output_tokens=9_100, cost_usd=0.33, seconds=118
+        ),
     ),
     trials=(
         TrialReport(
@@ -319,7 +325,7 @@ UNMEASURED = replace(
         ),
     ),
     trials=(),
-    call_error="Overloaded: 529 {\"error\": \"`overloaded`\"}",
+    call_error='Overloaded: 529 {"error": "`overloaded`"}',
 )
 
 LOGGED_OUT = replace(
@@ -388,7 +394,9 @@ SAMPLES = {
     "no-sessions": NO_SESSIONS,
     "no-sessions-here": replace(NO_SESSIONS, counts=Counts(files_seen=231, out_of_scope=3)),
     "no-agent": replace(NO_SESSIONS, counts=Counts()),
-    "no-tasks": replace(NO_SESSIONS, stage="mine", stopped_by=StoppedBy.NO_TASKS, counts=Counts(files_seen=9, sessions=1)),
+    "no-tasks": replace(
+        NO_SESSIONS, stage="mine", stopped_by=StoppedBy.NO_TASKS, counts=Counts(files_seen=9, sessions=1)
+    ),
     "interrupted": replace(BUDGET, stopped_by=StoppedBy.INTERRUPTED, exit_code=130, why="stopped by SIGINT"),
     "handoff": replace(BUDGET, stopped_by=StoppedBy.HANDOFF, exit_code=3, why="12 prompts wait in prompts.jsonl"),
     "crash": replace(BUDGET, stopped_by=StoppedBy.CRASH, exit_code=1, why="KeyError: 'kind'"),

@@ -1,0 +1,194 @@
+"""Words by which people correct and approve, of a few large languages; tables only, ``feedback`` says what they mean.
+
+A line holds the phrases of one language, parted by ``;``. None belongs to a trade. Apostrophes may be left out, as
+people do.
+"""
+# ruff: noqa: RUF001 - other languages have letters that look like Latin ones
+
+from __future__ import annotations
+
+import itertools
+import re
+
+__all__ = [
+    "ABOUT_ANSWER",
+    "ACCEPTS",
+    "AGREES",
+    "ASKS",
+    "FAILED",
+    "FILLERS",
+    "GOES_ELSEWHERE",
+    "GOES_ON",
+    "INVITES",
+    "JOINS_IN",
+    "ORDERS",
+    "REFUSES",
+    "RESTATES",
+    "TAKES_BACK",
+    "opens_with",
+    "says",
+]
+
+
+def opens_with(table: str) -> re.Pattern[str]:
+    """What matches a text that begins with a phrase of the table."""
+    return re.compile(_alternatives(table))
+
+
+def says(table: str) -> re.Pattern[str]:
+    """What finds a phrase of the table anywhere in a text."""
+    return re.compile(_alternatives(table, inside=True))
+
+
+def _alternatives(table: str, *, inside: bool = False) -> str:
+    """Any phrase; words must be whole in scripts that part words."""
+    phrases = [phrase.strip() for phrase in table.replace("\n", ";").split(";")]
+    known = dict.fromkeys(itertools.chain.from_iterable((phrase, phrase.replace("'", "")) for phrase in phrases))
+    parted = [re.escape(phrase) for phrase in known if phrase and phrase[-1] < "\u2e80"]
+    unparted = [re.escape(phrase) for phrase in known if phrase and phrase[-1] >= "\u2e80"]
+    words = rf"{r'(?<!\w)' if inside else ''}(?:{'|'.join(parted)})(?!\w)" if parted else ""
+    return "|".join(filter(None, [words, *unparted]))
+
+
+def _each(first: str, second: str) -> str:
+    """Every phrase made of one of ``first`` and one of ``second``."""
+    return ";".join(f"{a.strip()} {b.strip()}" for a in first.split(";") for b in second.split(";"))
+
+
+_YOU_FAILED = _each(
+    "you; u", "forgot; missed; broke; misunderstood; misread; deleted; removed; didn't; haven't; still; shouldn't"
+)
+_WHY_YOU = _each("why did; why are; why do; why would; why didn't; why have", "you; u")
+
+REFUSES = f"""
+no; nope; nah; na; wrong; stop; wait; actually; instead; rather; as i said; as i asked; as i wrote
+not the; not this; not that; not these; not those; not what; not like; not quite; not really; not exactly; not it
+ignore the; ignore that; ignore my; forget the; forget that; that's not; that's wrong; that is not; that is wrong
+i said; i meant; i asked; i told; we said; we meant; you should not; you were supposed; {_YOU_FAILED}; {_WHY_YOU}
+nein; falsch; nicht so; nicht das; nicht die; nicht der; stopp; doch nicht; das ist falsch; das stimmt nicht
+non; faux; ce n'est pas; c'est faux; c'est pas; pas ça; pas comme
+eso no; no es; está mal; incorrecto; así no
+não; errado; está errado; isso não
+sbagliato; non è
+нет; неверно; неправильно; не то; не так; стоп
+不对; 不是; 错了; 不要; 別; 违反; 違う; 違います; ちがう; そうじゃ; やめて; 아니; 틀렸; 잘못
+"""
+"""A clause that begins so refuses what was done; ``NO_REFUSAL`` is what only looks like it."""
+
+TAKES_BACK = """
+undo; undo that; roll back; roll it back; roll that back; rolling back; revert it; revert that; revert this; revert the
+revert your; revert to; put it back; put that back; put them back; change it back; change that back; move it back
+switch it back; switch back; set it back; bring it back; bring back; go back to; back to the old; back to the previous
+back to the original; back to how; back to what; change of plan; change of plans; change in plan; change in plans
+rückgängig; wieder zurück
+annule; reviens à; remets
+deshaz; revierte; vuelve a poner
+desfaça; desfaz; reverta
+annulla; ripristina
+верни; отмени
+改回; 撤销; 恢复原; 元に戻; 戻して; 되돌
+"""
+"""Undoing what was done, wherever it is said."""
+
+RESTATES = """
+should have; should be; should not; should only; should still; shouldn't; instead; rather than; supposed to
+idea was; plan was; goal was; point was; intention was; i meant; what i meant; what i want; what i wanted
+too much; too many; too verbose; too complicated; too generic; too vague
+stattdessen; sollte; anstatt; gemeint war
+plutôt; au lieu; devrait
+en vez de; en lugar de; debería; más bien
+em vez; deveria
+invece; dovrebbe
+вместо; должен; должна; должно
+应该; 應該; 而不是; べき; ではなく; 대신; 해야
+"""
+"""What was wanted, said again."""
+
+_NOT = "doesn't; don't; didn't; does not; do not; did not; won't; can't; isn't; aren't; is not; are not; wasn't"
+_HOLD = "work; show; make sense; match; compile; build; run; pass; appear; load; look right; seem right; help; fix"
+_STATE = "working; right; correct; showing; passing; fixed; there; what i"
+_STILL = "fail; fails; failing; broken; wrong; not; the same; get; getting; see; seeing; doesn't; isn't; have; has"
+
+FAILED = f"""
+wrong; incorrect; inaccurate; not right; not correct; not working; not true; not great; not what
+{_each(_NOT, _HOLD)}; {_each(_NOT, _STATE)}; {_each("still", _STILL)}
+funktioniert nicht; geht nicht; klappt nicht; stimmt nicht; immer noch
+ne marche pas; ne fonctionne pas; marche pas; toujours pas
+no funciona; sigue sin; todavía no
+não funciona; ainda não
+non funziona; ancora non
+не работает; всё ещё; все еще
+不行; 没用; 不工作; 不正确; 还是不; 動かない; 動きません; おかしい; まだ; 안돼; 안 돼; 안되
+"""
+"""Something does not hold."""
+
+ABOUT_ANSWER = """
+it; it's; its; that; that's; this; these; those; they; you; your; still; now; again; one
+das; es; immer noch; ça; cela; eso; esto; isso; isto; questo; это; оно
+这; 那; 还是; これ; それ; まだ; 이거; 그거; 아직
+"""
+"""What points at the answer before."""
+
+ORDERS = _each(
+    ";please;can you;could you;can we;now;also;next;then",
+    "fix; add; implement; create; write; make; find; investigate; debug; check; look; review; update; refactor; "
+    "explain; help; figure; handle",
+)
+"""Giving an order tells of work to do, whatever is wrong there."""
+
+ACCEPTS = """
+yes; yep; yeah; yup; sure; of course; absolutely; definitely; go ahead; go for it; ship it; merge it; make it so; proceed
+do it; do that; do this; do so; do both; do all; sounds good; sounds great; sounds right; sounds fine; agreed; approved
+looks good; looks great; looks right; looks fine; looks perfect; look good; that's perfect; that's great; that's good
+that's fine; that's right; that's correct; that's better; that works; this works; it works; works now; works great
+this is great; this is perfect; this is good; this is really; much better; lgtm; perfect; excellent; awesome; amazing
+great; nice; good job; good work; good idea; good point; good catch; good call; well done; brilliant; exactly; correct
+thanks; thank you; thx; ty; cool; no problem; no worries; right
+ja; jawohl; genau; perfekt; danke; super; passt; sehr gut; einverstanden; mach das; gut so; klar
+oui; parfait; merci; d'accord; très bien; vas-y; génial; exactement
+sí; perfecto; gracias; vale; de acuerdo; muy bien; adelante; genial; exacto; hazlo
+sim; perfeito; obrigado; obrigada; valeu; ótimo; pode fazer; pode seguir; isso mesmo; exato
+sì; perfetto; grazie; va bene; ottimo; esatto
+да; отлично; спасибо; хорошо; супер; давай; верно; идеально
+好的; 可以; 谢谢; 謝謝; 完美; 没问题; 不错; 很好; 对的; 是的; はい; ありがとう; いいね; 完璧; お願いします; 了解
+네; 좋아; 감사; 고마워; 완벽
+"""
+"""A clause that begins so accepts what was done or proposed."""
+
+AGREES = "ok; okay; oki; oki doki; okey; k; kk; alright; fine"
+"""An okay accepts, unless it only turns to something else (``GOES_ELSEWHERE``)."""
+
+GOES_ELSEWHERE = """
+we; i; i'm; i'd; so; and; but; now; next; one; some; another; maybe; perhaps; what; why; how; where; when; who; which
+is; are; was; does; did; can; could; would; should; will; the; this; that; these; there; it; it's; my; our; your; you
+if; for; in; on; with; after; question; not; don't; different; new; same
+"""
+
+JOINS_IN = _each(
+    "let's; then let's; so let's; lets",
+    "do; implement; go; use; try; add; make; apply; build; fix; take; move; ship; merge; commit; keep; start with",
+)
+"""Joining in accepts a proposal, where there was one (``INVITES``)."""
+
+INVITES = """
+want me to; shall i; should i; would you like; let me know; if you like; if you'd like; if you want; which do you
+recommend; recommendation; suggest; suggestion; option; options; propose; proposal; plan; i'd go; i'd do; i would
+soll ich; möchtest du; souhaites-tu; veux-tu; quieres que; quer que; vuoi che; хочешь; 要我; 需要我; しましょうか; 할까요
+"""
+
+GOES_ON = """
+continue; go on; carry on; keep going; resume; proceed; sorry
+weiter; mach weiter; continue; continua; continúa; sigue; продолжай; 继续; 続け; 계속
+"""
+
+ASKS = _each(
+    "when; where; what; why; how; who; which", "is; are; was; were; do; does; did; will; would; should; can; could"
+) + """
+what; why; how; who; which; is; are; was; does; did; do you; do we; can you; can we; could you; would you; should we
+was ist; warum; wie; wieso; pourquoi; comment; qué; por qué; cómo; por que; como; perché; come; что; почему; как
+为什么; 怎么; 什么; なぜ; どう; 왜; 어떻게
+"""
+"""A clause that begins so asks, with or without a question mark."""
+
+FILLERS = "ok; okay; but; and; so; well; hm; hmm; hmmm; oh; ah; ugh; please; hey; sorry; also"
+"""What people begin with before they say anything."""

@@ -1,0 +1,92 @@
+"""How a night ended, told in a word, a sentence and the next step."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.report import NightState, StoppedBy
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.reports.ending import ending
+from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, RUNNING, SAMPLES, UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "command"),
+    [
+        ("accepted", "ACCEPTED", "skillopt-sleep show 2026-07-03-a1c4"),
+        ("rejected", "REJECTED", None),
+        ("undecided", "UNDECIDED", "skillopt-sleep insights"),
+        ("unmeasured", "UNMEASURED", "skillopt-sleep doctor"),
+        ("logged-out", "STOPPED", "skillopt-sleep doctor"),
+        ("budget", "STOPPED", "skillopt-sleep run --max-calls 40"),
+        ("no-sessions", "NOTHING NEW", None),
+        ("no-sessions-here", "NOTHING NEW", "skillopt-sleep run --scope all"),
+        ("no-agent", "NOTHING NEW", "skillopt-sleep doctor"),
+        ("no-tasks", "NOTHING NEW", "skillopt-sleep insights"),
+        ("interrupted", "STOPPED", "skillopt-sleep run"),
+        ("handoff", "STOPPED", "skillopt-sleep run"),
+        ("crash", "STOPPED", "skillopt-sleep run"),
+        ("running", "RUNNING", "skillopt-sleep run"),
+        ("untested", "UNTESTED", "skillopt-sleep show 2026-07-03-a1c4"),
+        ("nothing-proposed", "UNDECIDED", None),
+    ],
+)
+def test_ending_is_named_with_what_to_do_first(name, word, command):
+    """Each ending has its word, and the command that helps first, if any does."""
+    told = ending(SAMPLES[name])
+    assert told.word == word
+    assert (told.steps[0].command if told.steps else None) == command
+
+
+@pytest.mark.parametrize("stopped_by", StoppedBy)
+@pytest.mark.parametrize("verdict", Verdict)
+def test_night_that_was_stopped_without_a_proposal_says_so(stopped_by, verdict):
+    """Whatever the verdict so far, a stop is told as what it is, for every way to stop."""
+    told = ending(replace(BUDGET, stopped_by=stopped_by, verdict=verdict))
+    assert told.word in {"STOPPED", "NOTHING NEW"}
+
+
+def test_proposal_outlives_a_later_stop():
+    """What is staged waits for the user, although the night was stopped after it."""
+    assert ending(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).word == "ACCEPTED"
+
+
+def test_undecided_night_without_test_tasks_says_what_is_missing():
+    """Too few tasks is no verdict on an edit, and the reader is told which kind is missing."""
+    assert "tonight there was none to test it on" in ending(UNDECIDED).says
+    without_train = replace(UNDECIDED, counts=replace(UNDECIDED.counts, train=0, val=3))
+    assert "tonight there was none to learn from" in ending(without_train).says
+
+
+def test_undecided_trial_shows_its_numbers():
+    """A comparison that decided nothing is still shown."""
+    told = ending(replace(ACCEPTED, verdict=Verdict.UNDECIDED, gate_action="undecided", proposal=None))
+    assert told.title == "no decision yet"
+    assert "from 0.44 to 0.86 (1 is perfect); 5 better, 1 worse, 1 the same" in told.says
+
+
+def test_fatal_backend_repeats_what_to_do():
+    """The reason reaches the first lines as a sentence."""
+    assert "Claude is not logged in: run `claude` and type /login." in ending(LOGGED_OUT).says
+
+
+def test_night_still_running_is_not_judged():
+    """A verdict that is not final is not told."""
+    assert ending(replace(ACCEPTED, state=NightState.RUNNING)).word == ending(RUNNING).word == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("spend", "flag"),
+    [
+        ({"calls": 20}, "--max-calls 40"),
+        ({"calls": 3, "tokens": 399_000}, "--max-tokens 800000"),
+        ({"calls": 3, "usd": 1.99}, "--max-usd 4"),
+        ({"calls": 3, "seconds": 3600.0}, "--max-minutes 120"),
+    ],
+    ids=["calls", "tokens", "money", "minutes"],
+)
+def test_spent_budget_names_the_flag_of_the_cap_in_the_way(spend, flag):
+    """The command offered raises the cap that was reached, not another one."""
+    told = ending(replace(BUDGET, spend=replace(BUDGET.spend, **spend)))
+    assert told.steps[0].command == f"skillopt-sleep run {flag}"

@@ -1,0 +1,48 @@
+"""Text of others, before it is shown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_sleep.reports.plain import plain, plain_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("\x1b[31mred\x1b[0m", "red", id="colour"),
+        pytest.param("\x9b2Jgone", "gone", id="one-byte-escape"),
+        pytest.param("\x1b]0;title\x07here", "]0;titlehere", id="window-title"),
+        pytest.param("a\nb\t c\r\n", "a b c", id="lines"),
+        pytest.param("user\u202etxt.exe", "usertxt.exe", id="bidirectional"),
+        pytest.param("pass\u200bword\ufeff", "password", id="zero-width"),
+        pytest.param("nul\x00 bell\x07", "nul bell", id="control"),
+        pytest.param("lone \udce9 surrogate", "lone surrogate", id="surrogate"),
+        pytest.param("می‌خواهم", "می‌خواهم", id="persian-joiner-stays"),
+        pytest.param("Grüße, 日本語 👍", "Grüße, 日本語 👍", id="languages-stay"),
+    ],
+)
+def test_what_cannot_be_seen_is_taken_out(text, shown):
+    """Escapes and invisible characters go, words of any language stay."""
+    assert plain(text) == shown
+
+
+@given(st.text())
+def test_any_text_becomes_one_printable_line(text):
+    """Nothing that a terminal acts on, or that is not UTF-8, is left; doing it twice changes nothing."""
+    line = plain(text)
+    assert all(c.isprintable() or c in "\u200c\u200d" for c in line)
+    assert plain(line) == line
+    assert line.encode()
+
+
+def test_long_text_is_cut_between_words():
+    """A limit leaves whole words and an ellipsis."""
+    assert plain("one two three four", 10) == "one two…"
+
+
+def test_lines_keep_their_indentation():
+    """A diff is still a diff."""
+    assert plain_lines("+\tadded\x07\n  kept \n") == ["+   added", "  kept"]
