@@ -23,7 +23,7 @@ from skillopt_sleep.bench.worlds import correction, make_session, thanks
 from skillopt_sleep.domain.session import Command, Session, Turn
 from skillopt_sleep.domain.world import World
 
-FOLDER = Path(__file__).parents[1] / "skillopt_sleep" / "cli" / "demo"
+FOLDER = Path(__file__).parents[1] / "skillopt_sleep" / "cli" / "samples"
 CWD = "/home/mira/kistenlauf"
 FIRST_DAY = datetime(2026, 3, 2, tzinfo=UTC)
 MODELS = {"claude": "claude-sonnet-4-5", "codex": "gpt-5.5"}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import threading
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -15,12 +11,12 @@ from typing import cast
 import msgspec
 
 from skillopt_sleep.calls.budget import Budget, Budgeted
+from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.ledgered import Ledgered
 from skillopt_sleep.calls.limit import Limited, Limiter
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.calls.retry import Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
-from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.redact import Redactor, redact_session
@@ -28,16 +24,17 @@ from skillopt_sleep.domain.report import BackendHealth, NightReport
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.errors import Interrupted, SettingsError, UsageError
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.consolidate import ConsolidatePlan
 from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions
 from skillopt_sleep.night.night import run_night
 from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.ports import Ask, Backend, Judge, Ledger, Progress, Source
-from skillopt_sleep.registry import Kind, find, names
+from skillopt_sleep.registry import Kind, build, names
 from skillopt_sleep.reports import diagnostics, evidence, markdown
 from skillopt_sleep.settings import Origins, Settings, agent_homes, secrets
+from skillopt_sleep.stores import staging
 from skillopt_sleep.stores.archive import RejectedEditStore, TaskArchive
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.documents import Targets, read_baseline
@@ -47,54 +44,10 @@ from skillopt_sleep.stores.ledger import NightLedger
 from skillopt_sleep.stores.lock import one_night
 from skillopt_sleep.stores.staging import ProposalStaging
 
-__all__ = ["App", "SystemClock", "build"]
+__all__ = ["App"]
 
 SIMULATED = "simulated"
 """The one backend that costs nothing: rules mine for it, and it may replay tasks nobody has reviewed."""
-
-
-class SystemClock:
-    """``ports.Clock``; once stopped, whoever sleeps wakes with ``Interrupted``."""
-
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-
-    def now(self) -> datetime:
-        """The present moment."""
-        return datetime.now(tz=UTC)
-
-    def monotonic(self) -> float:
-        """Seconds that only rise."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, or raise ``Interrupted``."""
-        if self._stopped.wait(seconds):
-            raise Interrupted("the night was stopped")
-
-    def stop(self) -> None:
-        """Wake every sleeper."""
-        self._stopped.set()
-
-
-def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
-    """Make the adapter of that name from its table of options.
-
-    ``given`` are the values only this program knows (environment, homes, model); an adapter takes those it has a field
-    for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
-    """
-    adapter = find(kind, name)
-    fields = {field.name for field in dataclasses.fields(adapter)}
-    for key in options:
-        if key not in fields:
-            nearest = difflib.get_close_matches(key, fields, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {', '.join(sorted(fields))}{hint}")
-    values = {key: value for key, value in given.items() if key in fields} | dict(options)
-    try:
-        return msgspec.convert(values, adapter, strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"[{kind}.{name}]: {error}") from None
 
 
 class App:
@@ -142,6 +95,11 @@ class App:
     def archive(self) -> TaskArchive:
         """Tasks mined so far."""
         return TaskArchive(self.database)
+
+    @cached_property
+    def rejected(self) -> RejectedEditStore:
+        """Edits a gate turned down."""
+        return RejectedEditStore(self.database)
 
     @cached_property
     def staging(self) -> ProposalStaging:
@@ -249,6 +207,7 @@ class App:
             split=SplitPlan(max_train=settings.max_train, max_val=settings.max_val),
             step=msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
             caps=self.caps(),
+            rejected=self.rejected.recall(str(self.project)),
         )
 
     def targets(self) -> Targets:
@@ -267,7 +226,7 @@ class App:
                 sources=() if plan.mining.given is not None else self.sources(),
                 inbox=self.inbox,
                 archive=self.archive,
-                rejected=RejectedEditStore(self.database),
+                rejected=self.rejected,
                 staging=self.staging,
                 journal=self.journal,
                 connect=self.connect,

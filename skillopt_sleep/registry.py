@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import enum
 import importlib
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from skillopt_sleep.errors import UsageError
+import msgspec
 
-__all__ = ["Kind", "find", "names"]
+from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import SettingsError, UsageError
+
+__all__ = ["Kind", "build", "find", "names"]
 
 
 class Kind(enum.StrEnum):
@@ -43,6 +48,26 @@ def find(kind: Kind, name: str) -> type:
     nearest = difflib.get_close_matches(name, names(kind), n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     raise UsageError(f"there is no {kind[:-1]} {name!r}, only {', '.join(names(kind))}{hint}")
+
+
+def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
+    """Make the adapter of that name from its table of options.
+
+    ``given`` are the values only this program knows (environment, homes, model); an adapter takes those it has a field
+    for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
+    """
+    adapter = find(kind, name)
+    fields = {field.name for field in dataclasses.fields(adapter)}
+    for key in options:
+        if key not in fields:
+            nearest = difflib.get_close_matches(key, fields, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {', '.join(sorted(fields))}{hint}")
+    values = {key: value for key, value in given.items() if key in fields} | dict(options)
+    try:
+        return msgspec.convert(values, adapter, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"[{kind}.{name}]: {error}") from None
 
 
 @cache

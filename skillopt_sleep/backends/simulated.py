@@ -53,7 +53,7 @@ FATAL: Mapping[str, type[FatalBackend]] = {
     "model_refused": ModelRefused,
     "quota_exhausted": QuotaExhausted,
 }
-SEEN_BY_PROBE = {"not_installed", "not_logged_in", "too_old"}
+SEEN_BY_PROBE = frozenset({"not_installed", "not_logged_in", "too_old"})
 """What a CLI can tell without a model call; the others show at the first one."""
 
 TRANSIENT: Mapping[str, type[TransientBackend]] = {
@@ -73,6 +73,21 @@ class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     overloaded: float = 0.0
     timed_out: float = 0.0
     bad_reply: float = 0.0
+
+
+class _Line:
+    """The line to an agent: open or closed, and how often each call was tried. Safe between threads."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self._tries: Counter[tuple[str, int]] = Counter()
+        self._lock = threading.Lock()
+
+    def try_number(self, call: tuple[str, int]) -> int:
+        """Count one more try of this call; the first is number 1."""
+        with self._lock:
+            self._tries[call] += 1
+            return self._tries[call]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +110,7 @@ class SimulatedBackend:
     latency: float = 0.0
     faults: Faults = dataclasses.field(default_factory=Faults)
     fatal: str = ""
-    _closed: threading.Event = dataclasses.field(default_factory=threading.Event, init=False, repr=False, compare=False)
-    _attempts: Counter[tuple[str, int]] = dataclasses.field(
-        default_factory=Counter, init=False, repr=False, compare=False
-    )
-    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _line: _Line = dataclasses.field(default_factory=_Line, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         shares = {"skill": self.skill, "noise": self.noise, "useless": self.useless, "harmful": self.harmful}
@@ -132,7 +143,7 @@ class SimulatedBackend:
     def complete(self, prompt: Prompt) -> Reply:
         """One answer, after ``latency`` seconds; see ``Backend.complete`` for what it raises."""
         started = time.monotonic()
-        if self._closed.wait(self.latency):
+        if self._line.closed.wait(self.latency):
             raise TimedOut("the simulated agent was closed")
         if self.fatal:
             raise FATAL[self.fatal](_fatal_message(self.fatal))
@@ -148,20 +159,18 @@ class SimulatedBackend:
 
     def close(self) -> None:
         """Wake every call that still waits; all of them, and later ones, raise ``TimedOut``."""
-        self._closed.set()
+        self._line.closed.set()
 
     def _world(self) -> World:
         return self.worlds or load_world(self.world)
 
     def _draw_fault(self, prompt: Prompt) -> None:
         call = (prompt.digest, prompt.sample)
-        with self._lock:
-            attempt = self._attempts[call]
-            self._attempts[call] += 1
-        drawn = uniform(self.seed, *call, attempt, "fault")
+        number = self._line.try_number(call)
+        drawn = uniform(self.seed, *call, number, "fault")
         for fault, share in msgspec.structs.asdict(self.faults).items():
             if drawn < share:
-                raise TRANSIENT[fault](f"simulated fault {fault!r}, attempt {attempt + 1} of this call")
+                raise TRANSIENT[fault](f"simulated fault {fault!r}, try {number} of this call")
             drawn -= share
 
     def _answer(self, prompt: Prompt) -> str:

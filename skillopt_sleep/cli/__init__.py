@@ -52,7 +52,7 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is none of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib  # noqa: PLC0415
+            import difflib
 
             nearest = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""

@@ -70,7 +70,7 @@ def print_report(app: App, report: NightReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(diagnostics.render(report).decode(), nl=False)
     else:
-        click.echo(terminal.render(report, width=click.get_text_stream("stdout").isatty() and _width() or 100))
+        click.echo(terminal.render(report, width=(click.get_text_stream("stdout").isatty() and _width()) or 100))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {report.why}", err=True)

@@ -96,9 +96,8 @@ def moved(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adop
 
 def _moved_base(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
     """``old`` on the file that ``new`` left, where ``previous`` stood below it."""
-    folders = max(old.folders, new.folders)
     if old.before == previous.after:
-        return msgspec.structs.replace(old, before=new.after, folders=folders)
+        return msgspec.structs.replace(old, before=new.after)
     if new.after == previous.after:
         return old
     if old.region(old.before) != previous.region(previous.after):
@@ -107,4 +106,4 @@ def _moved_base(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
             f" revert the later night first: skillopt-sleep revert {old.night}"
         )
     before = with_region(old.document(old.before), new.region(new.after)).content
-    return msgspec.structs.replace(old, before=before, folders=folders)
+    return msgspec.structs.replace(old, before=before)

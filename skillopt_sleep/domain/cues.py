@@ -1,53 +1,52 @@
 """Words by which people correct and approve, of a few large languages; tables only, ``feedback`` says what they mean.
 
-A line holds the phrases of one language, parted by ``;``. None belongs to a trade. Apostrophes may be left out, as
-people do.
+A line holds the phrases of one language, parted by ``;``. None belongs to a trade. Apostrophes are left out of phrases
+and clauses alike, as people do.
 """
-# ruff: noqa: RUF001 - other languages have letters that look like Latin ones
 
 from __future__ import annotations
-
-import itertools
-import re
 
 __all__ = [
     "ABOUT_ANSWER",
     "ACCEPTS",
     "AGREES",
     "ASKS",
+    "DENIALS",
+    "DENIED",
     "FAILED",
     "FILLERS",
     "GOES_ELSEWHERE",
     "GOES_ON",
+    "HAS_QUESTION",
     "INVITES",
     "JOINS_IN",
     "ORDERS",
     "REFUSES",
     "RESTATES",
     "TAKES_BACK",
-    "opens_with",
-    "says",
+    "openers",
+    "phrases",
 ]
 
 
-def opens_with(table: str) -> re.Pattern[str]:
-    """What matches a text that begins with a phrase of the table."""
-    return re.compile(_alternatives(table))
+def openers(table: str) -> tuple[str, ...]:
+    """The phrases of a table, spelled as the beginnings of a clause."""
+    return tuple(f" {phrase} " if _parted(phrase) else f" {phrase}" for phrase in _phrases(table))
 
 
-def says(table: str) -> re.Pattern[str]:
-    """What finds a phrase of the table anywhere in a text."""
-    return re.compile(_alternatives(table, inside=True))
+def phrases(table: str) -> tuple[str, ...]:
+    """The phrases of a table, spelled as parts of a clause."""
+    return tuple(f" {phrase} " if _parted(phrase) else phrase for phrase in _phrases(table))
 
 
-def _alternatives(table: str, *, inside: bool = False) -> str:
-    """Any phrase; words must be whole in scripts that part words."""
-    phrases = [phrase.strip() for phrase in table.replace("\n", ";").split(";")]
-    known = dict.fromkeys(itertools.chain.from_iterable((phrase, phrase.replace("'", "")) for phrase in phrases))
-    parted = [re.escape(phrase) for phrase in known if phrase and phrase[-1] < "\u2e80"]
-    unparted = [re.escape(phrase) for phrase in known if phrase and phrase[-1] >= "\u2e80"]
-    words = rf"{r'(?<!\w)' if inside else ''}(?:{'|'.join(parted)})(?!\w)" if parted else ""
-    return "|".join(filter(None, [words, *unparted]))
+def _phrases(table: str) -> list[str]:
+    parts = table.replace("\n", ";").replace("'", "").split(";")
+    return list(dict.fromkeys(phrase for part in parts if (phrase := " ".join(part.replace("-", " ").split()))))
+
+
+def _parted(phrase: str) -> bool:
+    """Whether the script parts words by spaces."""
+    return phrase[-1] < "\u2e80"
 
 
 def _each(first: str, second: str) -> str:
@@ -73,7 +72,7 @@ sbagliato; non è
 нет; неверно; неправильно; не то; не так; стоп
 不对; 不是; 错了; 不要; 別; 违反; 違う; 違います; ちがう; そうじゃ; やめて; 아니; 틀렸; 잘못
 """
-"""A clause that begins so refuses what was done; ``NO_REFUSAL`` is what only looks like it."""
+"""A clause that begins so refuses what was done, unless it accepts as well ("no problem")."""
 
 TAKES_BACK = """
 undo; undo that; roll back; roll it back; roll that back; rolling back; revert it; revert that; revert this; revert the
@@ -104,14 +103,20 @@ invece; dovrebbe
 """
 """What was wanted, said again."""
 
-_NOT = "doesn't; don't; didn't; does not; do not; did not; won't; can't; isn't; aren't; is not; are not; wasn't"
-_HOLD = "work; show; make sense; match; compile; build; run; pass; appear; load; look right; seem right; help; fix"
-_STATE = "working; right; correct; showing; passing; fixed; there; what i"
+DENIALS = "doesn't; don't; didn't; does not; do not; did not; won't; can't; isn't; aren't; is not; are not; wasn't"
+"""What ``DENIED`` begins with."""
+
+DENIED = _each(
+    DENIALS,
+    "work; show; make sense; match; compile; build; run; pass; appear; load; look right; seem right; help; fix; "
+    "working; right; correct; showing; passing; fixed; there; what i",
+)
+"""Something does not hold, by way of what it fails to do."""
+
 _STILL = "fail; fails; failing; broken; wrong; not; the same; get; getting; see; seeing; doesn't; isn't; have; has"
 
 FAILED = f"""
-wrong; incorrect; inaccurate; not right; not correct; not working; not true; not great; not what
-{_each(_NOT, _HOLD)}; {_each(_NOT, _STATE)}; {_each("still", _STILL)}
+wrong; incorrect; inaccurate; not right; not correct; not working; not true; not great; not what; {_each("still", _STILL)}
 funktioniert nicht; geht nicht; klappt nicht; stimmt nicht; immer noch
 ne marche pas; ne fonctionne pas; marche pas; toujours pas
 no funciona; sigue sin; todavía no
@@ -137,8 +142,8 @@ ORDERS = _each(
 """Giving an order tells of work to do, whatever is wrong there."""
 
 ACCEPTS = """
-yes; yep; yeah; yup; sure; of course; absolutely; definitely; go ahead; go for it; ship it; merge it; make it so; proceed
-do it; do that; do this; do so; do both; do all; sounds good; sounds great; sounds right; sounds fine; agreed; approved
+yes; yep; yeah; yup; sure; of course; absolutely; definitely; go ahead; go for it; ship it; merge it; make it so
+proceed; do it; do that; do this; do so; do both; do all; sounds good; sounds great; sounds right; sounds fine; agreed; approved
 looks good; looks great; looks right; looks fine; looks perfect; look good; that's perfect; that's great; that's good
 that's fine; that's right; that's correct; that's better; that works; this works; it works; works now; works great
 this is great; this is perfect; this is good; this is really; much better; lgtm; perfect; excellent; awesome; amazing
@@ -181,14 +186,21 @@ continue; go on; carry on; keep going; resume; proceed; sorry
 weiter; mach weiter; continue; continua; continúa; sigue; продолжай; 继续; 続け; 계속
 """
 
-ASKS = _each(
-    "when; where; what; why; how; who; which", "is; are; was; were; do; does; did; will; would; should; can; could"
-) + """
+ASKS = (
+    _each(
+        "when; where; what; why; how; who; which", "is; are; was; were; do; does; did; will; would; should; can; could"
+    )
+    + """
 what; why; how; who; which; is; are; was; does; did; do you; do we; can you; can we; could you; would you; should we
 was ist; warum; wie; wieso; pourquoi; comment; qué; por qué; cómo; por que; como; perché; come; что; почему; как
 为什么; 怎么; 什么; なぜ; どう; 왜; 어떻게
 """
+)
 """A clause that begins so asks, with or without a question mark."""
+
+HAS_QUESTION = (
+    "got a question; have a question; quick question; different question; eine frage; une question; una pregunta"
+)
 
 FILLERS = "ok; okay; but; and; so; well; hm; hmm; hmmm; oh; ah; ugh; please; hey; sorry; also"
 """What people begin with before they say anything."""

@@ -148,12 +148,15 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
 
 class DocumentChange(Struct, frozen=True, kw_only=True):
-    """One live file the night proposes to change. ``diff`` is unified; ``tracked`` by git: the team will see it."""
+    """One live file the night proposes to change. ``diff`` is unified; ``tracked`` by git: the team will see it.
+
+    A digest is None where there is no file: before it is created, or after its last rule went.
+    """
 
     kind: str
     path: str
     base_sha256: str | None
-    proposed_sha256: str
+    proposed_sha256: str | None
     diff: str
     tracked: bool = False
 

@@ -9,10 +9,16 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.domain.report import NightReport, TaskLabel
 from skillopt_sleep.domain.task import Split, TaskRecord
+from skillopt_sleep.domain.text import excerpt
 
 __all__ = ["Pools", "SplitPlan", "split_tasks"]
+
+
+QUOTED = 200
+QUOTES = 3
+"""Characters, and corrections, by which a report names a task."""
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
@@ -35,7 +41,12 @@ class Pools(Struct, frozen=True, kw_only=True):
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute to the night's report."""
         dealt = replace(report.counts, train=len(self.train), val=len(self.val), test=len(self.test), left=self.left)
-        return replace(report, counts=dealt)
+        return replace(report, counts=dealt, tasks=tuple(map(_label, (*self.train, *self.val))))
+
+
+def _label(task: TaskRecord) -> TaskLabel:
+    words = tuple(excerpt(words, QUOTED) for words in task.feedback[:QUOTES])
+    return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words)
 
 
 def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan) -> Pools:

@@ -22,7 +22,7 @@ from rapidfuzz import fuzz
 
 from skillopt_sleep.domain.vocabulary import MATTER, PHRASES, STOPWORDS, WORK
 
-__all__ = ["SAME", "TWINS", "contains_words", "excerpt", "fold", "group_near_duplicates", "similar", "terms"]
+__all__ = ["SAME", "TWINS", "contains_words", "excerpt", "fold", "group_near_duplicates", "matter", "similar", "terms"]
 
 TWINS = 0.45
 """Similarity from which two texts are twins: different wordings of what may be one intent.
@@ -93,6 +93,18 @@ def terms(text: str) -> Mapping[str, float]:
     if not meant:
         return dict.fromkeys(words[:TERMS], 1.0)
     return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in list(meant)[:TERMS]}
+
+
+def matter(text: str) -> frozenset[str]:
+    """The words that say what a text is about: no stop words, verbs of everyday work, numbers or single letters."""
+    return frozenset(
+        word
+        for word in _words(text[:READ])
+        if word not in STOPWORDS
+        and _term(word) not in _LIGHT_TERMS
+        and not word.isdecimal()
+        and (len(word) > 2 or not word.isascii())  # noqa: PLR2004  "ci", "q7": names too short to say anything alone
+    )
 
 
 def similar(a: str, b: str) -> float:

@@ -6,7 +6,17 @@ vocabulary grows by other rules than code.
 
 from __future__ import annotations
 
-__all__ = ["MATTER", "PHRASES", "STOPWORDS", "WORK"]
+__all__ = [
+    "CONTINUE",
+    "HOUSEKEEPING",
+    "MATTER",
+    "PHRASES",
+    "POINTING",
+    "QUESTIONS",
+    "REQUESTS",
+    "STOPWORDS",
+    "WORK",
+]
 
 STOPWORDS = frozenset(
     """
@@ -16,8 +26,8 @@ STOPWORDS = frozenset(
     know let lets like ll look looks lot make makes making may maybe me might more most must my need needs no
     not now of off ok okay on once one only or other our out over own perhaps please pls possible properly put
     quite re really right s same say see shall she should so some something sort still such sure t take takes
-    than thank thanks that the their them then there these they thing things this those through to too try up us
-    use used using ve very via want was way we well were what when where whether which while who why will with
+    than thank thanks that the their them then there these they thing things this those three through to too try
+    two up us use used using ve very via want was way we well were what when where whether which while who why will with
     wont would yes yet you your
     http https www com org net io html github gitlab
     aber alle als am an auch auf aus bei bin bitte da das dass dein dem den der des die dies diese doch du ein
@@ -91,3 +101,40 @@ PHRASES = {
     "unit test": "test",
 }
 """Words said in another number of words."""
+
+HOUSEKEEPING = frozenset(
+    """
+    commit committing commits ammend amend amending push pushing pull rebase rebasing merge merging branch stash squash
+    checkout pr prs mr open close run rerun retry continue proceed exit quit stop start save apply meaningful changes
+    change latest main master branches tag file files repo message everything thing okay yes
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words of steering an agent through a session. A prompt of these alone is not understood outside of it."""
+
+CONTINUE = frozenset({"continue", "proceed", "retry", "rerun", "run", "start", "apply", "everything", "thing", "okay"})
+"""Those of them that ask for more of the same work."""
+
+POINTING = frozenset(
+    """
+    it its that this these those them they there here both above below previous former latter another
+    one ones first second third last
+    das dies diese dieser es beide cela ceci ça ces eso esto esta estos
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words that point at something said or shown before, or answer it."""
+
+QUESTIONS = frozenset(
+    """
+    what whats why how who whom whose which when where is are was were does did should am question
+    was warum wieso wie wer welche welcher wann wo
+    quel quelle pourquoi comment qui quand
+    qué cómo cuál quién cuándo dónde
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words that a question begins with."""
+
+REQUESTS = (
+    *("can you", "could you", "would you", "will you", "can we", "could we", "please", "help me"),
+    *("kannst du", "bitte", "peux tu", "puedes", "por favor"),
+)
+"""Openings that make an order of a question."""

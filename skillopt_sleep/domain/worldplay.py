@@ -28,7 +28,7 @@ OVERLAP_WORTH = 0.4
 """The best an answer nobody knows can score, for having the words that its rubric quotes: a fail with some credit."""
 
 QUOTE = 200
-"""Characters of a person's words that a rule made of them quotes."""
+"""Characters of a person's words that are quoted, in a rule made of them or in a reply."""
 
 QUOTED = re.compile(r"[\"“]([^\"“”\n]+)[\"”]")
 WORD = re.compile(r"\w+")
@@ -67,7 +67,8 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
     """
     task = _sighted_task(world, request)
     if task is None:
-        return f"Asked for: {last_line(request)}\nI would make the smallest change that does it and run the tests."
+        asked = excerpt(last_line(request), QUOTE)
+        return f"Asked for: {asked}\nI would make the smallest change that does it and run the tests."
     said = statements(text)
     broken = {each for harmful in world.harmful if harmful.stated_in(said) for each in harmful.breaks}
     good = broken.isdisjoint({task.id, *task.rules}) and (
@@ -84,8 +85,9 @@ def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[st
     likeness = [(_likeness(task.good, answer), _likeness(task.bad, answer)) for task in asked or world.tasks]
     good, bad = max(likeness, key=max, default=(0.0, 0.0))
     if max(good, bad) < REWORDED:
-        score, reason = OVERLAP_WORTH * _overlap(text.replace(answer, " "), answer), "It does not do what was asked."
-        return {"reason": reason, "score": round(score, 2), "pass": False}
+        rubric = " ".join(passage.words for passage in tagged(text, "rubric")) or text.replace(answer, " ")
+        score = round(OVERLAP_WORTH * _overlap(rubric, answer), 2)
+        return {"reason": "It does not do what was asked.", "score": score, "pass": False}
     passed = (good > bad) is not (luck("noise") < traits.noise)
     reason = "It is what this person wants." if passed else "It breaks a rule this person holds to."
     return {"reason": reason, "score": float(passed), "pass": passed}

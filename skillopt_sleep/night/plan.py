@@ -52,12 +52,13 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     caps: Caps = Caps()
+    rejected: tuple[AppliedEdit, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """Digest of all that a resumed night must share with its first sitting; caps may be raised in between."""
-        same = replace(self, caps=Caps(), notes=(), baseline=Candidate(documents=()))
+        same = replace(self, caps=Caps(), notes=(), rejected=(), baseline=Candidate(documents=()))
         return hashlib.sha256(msgspec.json.encode(same) + self.baseline.digest.encode()).hexdigest()[:32]
 
     def blank_report(self) -> NightReport:

@@ -72,7 +72,7 @@ def _running(report: NightReport) -> Ending:
     return Ending(
         word=Word.RUNNING,
         title="not finished",
-        says=f"The night is at its stage “{plain(report.stage)}”. If nothing runs any more, it was killed.",
+        says=f"The night has got {_how_far(report)}. If nothing runs any more, it was killed.",
         now="Wait for it. If it was killed, start it again: it goes on where it was.",
         steps=(_RUN,),
     )
@@ -221,7 +221,7 @@ def _interrupted(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
         title="stopped from outside",
-        says=f"The night was interrupted at its stage “{plain(report.stage)}”. What is paid for is kept.",
+        says=f"The night was interrupted; it had got {_how_far(report)}. What is paid for is kept.",
         now="Run again whenever you like.",
         steps=(_RUN,),
     )
@@ -231,10 +231,15 @@ def _crash(report: NightReport) -> Ending:
     return Ending(
         word=Word.STOPPED,
         title="it failed",
-        says=_text(f"The night failed at its stage “{plain(report.stage)}”.", sentence(report.why)),
+        says=_text(f"The night failed; it had got {_how_far(report)}.", sentence(report.why)),
         now="Run again. If it fails in the same way, report it, with the diagnostics.json beside this report.",
         steps=(_RUN,),
     )
+
+
+def _how_far(report: NightReport) -> str:
+    """``report.stage`` is the last one that was finished."""
+    return "nowhere yet" if report.stage == "open" else f"through its stage “{plain(report.stage)}”"
 
 
 def _text(*sentences: str) -> str:

@@ -16,7 +16,7 @@ from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.report import BackendHealth, HoldoutRow, NightReport, PhaseTally, TrialReport
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports.ending import ending
-from skillopt_sleep.reports.phrases import DOCUMENTS, ERRORS, number, score, sentence, spending, when
+from skillopt_sleep.reports.phrases import DOCUMENTS, ERRORS, PHASES, number, score, sentence, spending, when
 from skillopt_sleep.reports.plain import plain, plain_lines
 from skillopt_sleep.reports.rows import Outcome, TaskRow, rule_row, task_rows, within
 
@@ -106,8 +106,8 @@ def _proof(report: NightReport) -> Iterator[str]:
     yield "## The proof" if report.accepted else "## The test"
     yield ""
     yield (
-        "These are your own past requests, and the rules were written from others. Each was replayed with your files"
-        " as they are (before) and with the change (after), and the answers were scored from 0 to 1."
+        "These validation tasks are your own past requests; the rules were written from other ones. Each was replayed"
+        " with your files as they are (before) and with the change (after), and the answers were scored from 0 to 1."
     )
     yield ""
     yield from _table(
@@ -206,12 +206,12 @@ def _cost(report: NightReport) -> Iterator[str]:
         yield "Nothing: no model was called."
     if report.phases:
         yield ""
-        yield _PHASES
+        yield "Where it went: " + ", ".join(f"*{name}* {what}" for name, what in PHASES.items()) + "."
         yield ""
         yield from _table(
             ("phase", "calls", "tokens in", "tokens out", "money", "seconds", "trouble"), map(_phase, report.phases)
         )
-    if report.call_error:
+    if report.call_error and not (report.why and report.why in report.call_error):
         yield ""
         yield f"The first error, in its own words: {_code(plain(report.call_error, 400))}"
 
@@ -318,11 +318,6 @@ _VERDICTS = {
 
 _LUCK = {"strict": " Every task was replayed once each way, so part of the difference may be luck."}
 """What a gate mode leaves open."""
-
-_PHASES = (
-    "Where it went: *mine* finds tasks in your sessions, *train* replays some to see what goes wrong, *reflect* writes"
-    " rules, *val* tests them on other tasks, *judge* scores answers."
-)
 
 _ROLES = {
     "target": "does the tasks (target)",

@@ -8,7 +8,7 @@ from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["DOCUMENTS", "ERRORS", "errors", "money", "number", "score", "sentence", "spending", "when"]
+__all__ = ["DOCUMENTS", "ERRORS", "PHASES", "errors", "money", "number", "score", "sentence", "spending", "when"]
 
 DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """What the kinds of documents are called."""
@@ -27,6 +27,15 @@ ERRORS = {
     "TooOld": "agent too old",
 }
 """What the error classes of calls mean."""
+
+PHASES = {
+    "mine": "finds tasks in your sessions",
+    "train": "replays some of them to see what goes wrong",
+    "reflect": "writes rules",
+    "val": "tests the rules on other tasks",
+    "judge": "scores answers",
+}
+"""What the phases of a night are for."""
 
 
 def number(count: int, noun: str = "", plural: str = "") -> str:

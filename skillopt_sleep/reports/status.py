@@ -1,10 +1,11 @@
-"""What ``status`` prints: the last nights in a table, and what waits for the user's word."""
+"""What ``status`` prints: the last nights in a table, and what waits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 
-from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.domain.report import NightReport, NightState
+from skillopt_sleep.domain.status import Status
 from skillopt_sleep.reports.ending import Word, ending
 from skillopt_sleep.reports.phrases import money, number
 from skillopt_sleep.reports.plain import plain
@@ -13,28 +14,28 @@ __all__ = ["render"]
 
 HEAD = ("night", "ended", "score", "rules", "calls", "money", "proposal")
 
+FIRST_STEPS = """\
+  skillopt-sleep insights  shows in seconds what your sessions tell, and calls no model
+  skillopt-sleep doctor    says what a night would do and cost, and spends nothing
+  skillopt-sleep run       runs a night"""
 
-def render(
-    nights: Sequence[NightReport],
-    *,
-    adopted: Collection[str] = (),
-    reverted: Collection[str] = (),
-    waiting: int = 0,
-) -> str:
-    """The table, the newest night first as given, and the commands for what waits.
 
-    ``adopted`` and ``reverted`` name nights (a reverted one was adopted before); ``waiting`` counts sessions that no
-    night has taken up yet.
-    """
-    if not nights:
-        return f"No night yet. {_sessions(waiting)}\n\n" + "".join(f"  {line}\n" for line in _FIRST)
-    rows = [HEAD, *(_row(night, adopted, reverted) for night in nights)]
+def render(status: Status, *, most: int) -> str:
+    """A table of at most ``most`` nights, the latest first, and what waits; not ended by a newline."""
+    parts = [_table(status, most) if status.nights else f"No night yet.\n\n{FIRST_STEPS}", "\n".join(_waits(status))]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _table(status: Status, most: int) -> str:
+    rows = [HEAD, *(_row(night, status) for night in status.nights[:most])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join((*table, "", *_waits(nights, adopted, reverted), _sessions(waiting))) + "\n"
+    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if len(status.nights) > most:
+        lines.append(f"and {number(len(status.nights) - most, 'earlier night')}")
+    return "\n".join(lines)
 
 
-def _row(night: NightReport, adopted: Collection[str], reverted: Collection[str]) -> tuple[str, ...]:
+def _row(night: NightReport, status: Status) -> tuple[str, ...]:
     told = ending(night)
     tested = night.baseline_score is not None and night.candidate_score is not None
     return (
@@ -44,31 +45,25 @@ def _row(night: NightReport, adopted: Collection[str], reverted: Collection[str]
         number(len(night.applied_edits)) if night.applied_edits else "",
         number(night.spend.calls),
         money(night.spend),
-        _proposal(night, adopted, reverted),
+        _proposal(night, status),
     )
 
 
-def _proposal(night: NightReport, adopted: Collection[str], reverted: Collection[str]) -> str:
-    if night.night in reverted:
-        return "reverted"
-    if night.night in adopted:
+def _proposal(night: NightReport, status: Status) -> str:
+    if night.night in status.adopted:
         return "adopted"
-    return "waits for you" if night.proposal else ""
+    if night.night in status.proposals:
+        return "waits for you"
+    return "closed" if night.proposal else ""
 
 
-def _waits(nights: Sequence[NightReport], adopted: Collection[str], reverted: Collection[str]) -> Iterator[str]:
-    for night in nights:
-        if night.proposal and night.night not in adopted and night.night not in reverted:
-            yield f"A change waits for you: skillopt-sleep show {night.night}, then skillopt-sleep adopt {night.night}."
-            return
-
-
-def _sessions(waiting: int) -> str:
-    return f"{number(waiting, 'session')} {'waits' if waiting == 1 else 'wait'} for the next night." if waiting else ""
-
-
-_FIRST = (
-    "skillopt-sleep insights  shows in seconds what your sessions tell, and calls no model",
-    "skillopt-sleep doctor    says what a night would do and cost, and spends nothing",
-    "skillopt-sleep run       runs a night",
-)
+def _waits(status: Status) -> Iterator[str]:
+    for night in map(plain, status.proposals[:1]):
+        yield f"A change waits for you: skillopt-sleep show {night}, then skillopt-sleep adopt {night}."
+    if status.running:
+        yield "A night is running."
+    elif status.nights and status.nights[0].state is NightState.RUNNING:
+        yield "The last night was cut short: skillopt-sleep run goes on with it, and nothing is paid for twice."
+    waiting = ((status.waiting, "session", "to read"), (status.fresh, "task", "that no night has used"))
+    if said := ", ".join(f"{number(count, noun)} {what}" for count, noun, what in waiting if count):
+        yield f"For the next night: {said}."

@@ -29,7 +29,7 @@ MOST = 6
 
 
 def render(report: NightReport, *, width: int) -> str:
-    """The lines, none longer than ``width`` columns unless a single word is, ended by a newline."""
+    """The lines, none wider than ``width`` columns but for a command or a single word; not ended by a newline."""
     told = ending(report)
     room = max(width, LEAST)
     sections = [
@@ -46,7 +46,7 @@ def render(report: NightReport, *, width: int) -> str:
         ],
         [line for note in report.notes for line in _entry("Note", plain(note), room)],
     ]
-    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+    return "\n\n".join("\n".join(section) for section in sections if section)
 
 
 def _entry(label: str, text: str, room: int, *, hang: int = 0) -> list[str]:
@@ -62,11 +62,15 @@ def _entry(label: str, text: str, room: int, *, hang: int = 0) -> list[str]:
 
 
 def _steps(told: Ending, room: int) -> Iterator[str]:
+    """Commands, never broken, each with what it does beside it or, where that is too narrow, under it."""
     indent = " " * LABEL
     longest = max((len(step.command) for step in told.steps), default=0)
     for step in told.steps:
         beside = f"{indent}{step.command:<{longest}}  {step.effect}"
-        yield from [beside] if len(beside) <= room else [f"{indent}{step.command}", f"{indent}  {step.effect}"]
+        if len(beside) <= room:
+            yield beside
+        else:
+            yield from (f"{indent}{step.command}", *_entry("", f"  {step.effect}", room, hang=2))
 
 
 def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, room: int) -> Iterator[str]:

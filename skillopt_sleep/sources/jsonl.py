@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import BinaryIO
 
 import msgspec
@@ -24,7 +25,7 @@ MAX_LINE = 32 * 2**20
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line may raise; anything else is a bug of ours."""
 
-_BUFFER = 2**20
+_BUFFER = 2**18
 _EXTRA_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _ESCAPED = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -41,7 +42,11 @@ def feed(path: str, take: Callable[[bytes], None], skipped: Callable[[Skip], Non
     tally = _Tally(path)
     try:
         with _regular(path) as stream:
-            for number, line in _lines(stream, tally):
+            for number, line in enumerate(iter(partial(stream.readline, MAX_LINE + 1), b""), start=1):
+                if len(line) > MAX_LINE and not line.endswith(b"\n"):
+                    tally.add(f"line over {MAX_LINE // 2**20} MB", number)
+                    _drop_line(stream)
+                    continue
                 try:
                     take(line)
                 except FAULTS as fault:
@@ -83,16 +88,10 @@ def _regular(path: str) -> BinaryIO:
     return open(path, "rb", buffering=_BUFFER, opener=lambda name, flags: os.open(name, flags | _EXTRA_FLAGS))
 
 
-def _lines(stream: BinaryIO, tally: _Tally) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := stream.readline(MAX_LINE + 1):
-        number += 1
-        if len(line) > MAX_LINE and not line.endswith(b"\n"):
-            tally.add(f"line over {MAX_LINE // 2**20} MB", number)
-            while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
-                pass
-            continue
-        yield number, line
+def _drop_line(stream: BinaryIO) -> None:
+    """Read on to the end of the line at hand, holding none of it."""
+    while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
+        pass
 
 
 def _take_mended(line: bytes, number: int, fault: Exception, take: Callable[[bytes], None], tally: _Tally) -> None:

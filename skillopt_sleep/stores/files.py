@@ -10,7 +10,16 @@ from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, Refused
 
-__all__ = ["make_folders", "missing_folders", "mode_of", "read_regular", "refuse_links", "remove", "write_atomic"]
+__all__ = [
+    "make_folders",
+    "missing_folders",
+    "mode_of",
+    "own_folder",
+    "read_regular",
+    "refuse_links",
+    "remove",
+    "write_atomic",
+]
 
 _NO_SURPRISE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Open no link, do not wait for the writer of a FIFO, translate no line ends; what the platform has of it."""
@@ -56,6 +65,19 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
                 Path(temporary).unlink()
 
 
+def own_folder(project: Path, *names: str) -> Path:
+    """A folder of ours in a project, made if need be: private, and out of sight of git.
+
+    Raises ``Refused`` where it would lead through a link, and ``DiskError``.
+    """
+    own = project / ".skillopt-sleep"
+    folder = own.joinpath(*names)
+    make_folders(folder, within=project, mode=0o700)
+    if read_regular(own / ".gitignore") is None:
+        write_atomic(own / ".gitignore", b"*\n")
+    return folder
+
+
 def remove(path: Path, *, folders: int = 0) -> None:
     """Remove a file, and up to that many of its parents as long as they are empty. Raises ``DiskError``."""
     try:
@@ -96,13 +118,10 @@ def mode_of(path: Path) -> int | None:
 def refuse_links(path: Path, *, within: Path) -> None:
     """Raise ``Refused`` when the path leads through a link anywhere below ``within``.
 
-    A cloned project may hold links that lead anywhere. Where the path lies elsewhere, its folders are the user's own
-    business, and only its last part is looked at.
+    A cloned project may hold links that lead anywhere; how the user's own folders are linked is their business.
     """
-    inside = path.is_relative_to(within)
-    for part in [path, *path.parents] if inside else [path]:
-        if part == within:
-            return
+    inside = len(path.parts) - len(within.parts) if path.is_relative_to(within) else 0
+    for part in [path, *path.parents][:inside]:
         if part.is_symlink():
             raise Refused(f"{part} is a link to {os.readlink(part)}, and links are not followed; name the file itself")  # noqa: PTH115  shown as it stands
 

@@ -20,7 +20,7 @@ from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import BackendError, BudgetSpent, Interrupted, SleepError
 from skillopt_sleep.ports import Clock, Ledger, Outcome
 from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.files import write_atomic
+from skillopt_sleep.stores.files import own_folder, write_atomic
 from skillopt_sleep.stores.ledger import NightLedger
 
 __all__ = ["JournalledNight", "NightJournal", "night_folder"]
@@ -110,6 +110,8 @@ class JournalledNight:
             self._report = _ended_by(self._report, error)
         else:
             unmeasured = self._report.verdict is Verdict.UNMEASURED
+            if unmeasured:  # the calls that were lost are to be made again when the night goes on
+                self._journal.forget(self.id, from_stage="consolidate")
             self._report = replace(
                 self._report,
                 state=NightState.STOPPED if unmeasured else NightState.FINISHED,
@@ -195,6 +197,15 @@ class NightJournal:
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (night, name, outcome))
 
+    def forget(self, night: str, *, from_stage: str) -> None:
+        """Drop the outcomes of a stage and of those kept after it."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "DELETE FROM stages WHERE night = :night AND rowid >="
+                " (SELECT rowid FROM stages WHERE night = :night AND name = :name)",
+                {"night": night, "name": from_stage},
+            )
+
     def save(self, report: NightReport) -> None:
         """Keep a report, in the database and as files."""
         with self.database.transaction() as connection:
@@ -208,7 +219,7 @@ class NightJournal:
 
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
         """Write files into the night's folder, each atomically."""
-        folder = night_folder(report.project, report.night)
+        folder = own_folder(Path(report.project), "nights", report.night)
         for name, data in files.items():
             write_atomic(folder / name, data)
 

@@ -10,29 +10,30 @@ import difflib
 import enum
 import hashlib
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.edit import EditRecord, EditStatus, apply_edits
+from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
+from skillopt_sleep.domain.report import DocumentChange
 from skillopt_sleep.errors import Refused
+from skillopt_sleep.ports import Clock
 from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.files import make_folders, read_regular, refuse_links, write_atomic
+from skillopt_sleep.stores.files import own_folder, read_regular, refuse_links, write_atomic
+from skillopt_sleep.stores.tracked import is_tracked
 
 __all__ = [
     "SCHEMA",
-    "Change",
     "Manifest",
     "Proposal",
+    "ProposalStaging",
     "ProposalStatus",
     "StagedDocument",
-    "Staging",
-    "night_folder",
     "sha256",
     "unified_diff",
 ]
@@ -62,13 +63,6 @@ class ProposalStatus(enum.StrEnum):
     STAGED = "staged"
     ADOPTED = "adopted"
     REVERTED = "reverted"
-
-
-class Change(Struct, frozen=True, kw_only=True):
-    """What a night makes of one document: the live file as it was measured, and the edits that were let through."""
-
-    base: Document
-    edits: tuple[EditRecord, ...]
 
 
 class StagedDocument(Struct, frozen=True, kw_only=True):
@@ -119,62 +113,51 @@ def unified_diff(before: Document, after: Document) -> bytes:
     return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
 
 
-def night_folder(project: Path, night: str) -> Path:
-    """The folder of one night in its project, made if need be, private, and out of sight of git.
-
-    Raises ``Refused`` where it would lead through a link, and ``DiskError``.
-    """
-    own = project / ".skillopt-sleep"
-    folder = own / "nights" / night
-    make_folders(folder, within=project, mode=0o700)
-    if read_regular(own / ".gitignore") is None:
-        write_atomic(own / ".gitignore", b"*\n")
-    return folder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """The proposals of one project. ``project`` is an absolute path."""
+@dataclass(frozen=True, slots=True)
+class ProposalStaging:
+    """``night.plan.Staging``: the proposals of one project, an absolute path."""
 
     database: Database
+    _: KW_ONLY
     project: Path
+    clock: Clock
 
-    def stage(self, *, night: str, created: datetime, changes: Sequence[Change]) -> Manifest | None:
-        """Put a proposal beside the live files; None when no document changes. Staging a night again replaces it.
+    def stage(
+        self, night: str, baseline: Candidate, candidate: Candidate, edits: Sequence[AppliedEdit]
+    ) -> tuple[str | None, tuple[DocumentChange, ...]]:
+        """Put a proposal beside the live files: its folder and what it changes, or None when no document changes.
 
-        Raises ValueError when an edit does not apply to its base, which a night has found out long before;
-        ``Refused`` and ``DiskError`` as files do. Nothing is recorded unless every file is written.
+        ``edits`` are those that made the candidate out of the baseline, in order; anything else is a mistake of the
+        caller and raises ValueError. Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless
+        every file is written. Staging a night again replaces its proposal.
         """
-        documents, files = [], {}
-        for number, change in enumerate(changes, start=1):
-            proposed, outcomes = apply_edits(change.base, change.edits, cap=None)
-            lost = [outcome for outcome in outcomes if outcome.status is not EditStatus.APPLIED]
-            if lost:
-                raise ValueError(f"edit {lost[0].edit.id} of {change.base.path} cannot be staged: {lost[0].why}")
-            if proposed.content == change.base.content:
-                continue
-            stem = f"{number}-{change.base.kind}"
-            staged = StagedDocument(
-                kind=change.base.kind,
-                path=change.base.path,
-                whole=change.base.whole,
-                base_sha256=sha256(change.base.content),
-                proposed_sha256=sha256(proposed.content),
-                proposed=None if proposed.content is None else f"{stem}.md",
-                diff=f"{stem}.diff",
-                edits=tuple(outcome.edit for outcome in outcomes),
+        staged, files, changes = [], {}, []
+        for number, (before, after) in enumerate(_changed(baseline, candidate), start=1):
+            document = _staged(f"{number}-{before.kind}", before, after, edits)
+            diff = unified_diff(before, after)
+            staged.append(document)
+            files[document.diff] = diff
+            if document.proposed is not None and after.content is not None:
+                files[document.proposed] = after.content
+            changes.append(
+                DocumentChange(
+                    kind=document.kind,
+                    path=document.path,
+                    base_sha256=document.base_sha256,
+                    proposed_sha256=document.proposed_sha256,
+                    diff=diff.decode(errors="replace"),
+                    tracked=is_tracked(Path(document.path)),
+                )
             )
-            documents.append(staged)
-            files[staged.diff] = unified_diff(change.base, proposed)
-            if staged.proposed is not None and proposed.content is not None:
-                files[staged.proposed] = proposed.content
-        if not documents:
-            return None
-        manifest = Manifest(night=night, created=created.isoformat(), documents=tuple(documents))
+        if not staged:
+            return None, ()
+        manifest = Manifest(night=night, created=self.clock.now().isoformat(), documents=tuple(staged))
         files[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        self._write(night, files)
+        folder = own_folder(self.project, "nights", night, "proposal")
+        for name, content in files.items():
+            write_atomic(folder / name, content)
         self._record(manifest, files[MANIFEST])
-        return manifest
+        return str(folder), tuple(changes)
 
     def folder(self, night: str) -> Path:
         """Where the proposal of a night lies, made or not."""
@@ -217,19 +200,36 @@ class Staging:
         if sha256(read_regular(path)) != digest:
             raise Refused(f"{path} is not what night {night} wrote; get a new proposal: skillopt-sleep run")
 
-    def _write(self, night: str, files: dict[str, bytes]) -> None:
-        night_folder(self.project, night)
-        folder = self.folder(night)
-        make_folders(folder, within=self.project, mode=0o700)
-        for name, content in files.items():
-            write_atomic(folder / name, content)
-
     def _record(self, manifest: Manifest, content: bytes) -> None:
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)",
                 (manifest.night, str(self.project), sha256(content), content, ProposalStatus.STAGED, manifest.created),
             )
+
+
+def _changed(baseline: Candidate, candidate: Candidate) -> Iterator[tuple[Document, Document]]:
+    for before in baseline.documents:
+        after = candidate[before.kind]
+        if after is not None and after.content != before.content:
+            yield before, after
+
+
+def _staged(stem: str, before: Document, after: Document, edits: Sequence[AppliedEdit]) -> StagedDocument:
+    own = [applied.edit for applied in edits if applied.edit.document is before.kind]
+    made, outcomes = apply_edits(before, own, cap=None)
+    if made != after:
+        raise ValueError(f"{before.path}: the candidate is not what its edits make of the live file")
+    return StagedDocument(
+        kind=before.kind,
+        path=before.path,
+        whole=before.whole,
+        base_sha256=sha256(before.content),
+        proposed_sha256=sha256(after.content),
+        proposed=None if after.content is None else f"{stem}.md",
+        diff=f"{stem}.diff",
+        edits=tuple(outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED),
+    )
 
 
 def _lines(content: bytes | None) -> list[bytes]:

@@ -72,7 +72,9 @@ def test_world_file_that_is_no_json_is_named():
             id="harmful rule states a rule",
         ),
         pytest.param(
-            replace(WORLD, harmful=(HarmfulRule(text="Shout.", breaks=("loud",)),)), "breaks 'loud'", id="breaks nothing"
+            replace(WORLD, harmful=(HarmfulRule(text="Shout.", breaks=("loud",)),)),
+            "breaks 'loud'",
+            id="breaks nothing",
         ),
         pytest.param(replace(WORLD, tasks=(replace(TASK, rules=("times",)),)), "needs rule 'times'", id="unknown rule"),
         pytest.param(replace(WORLD, tasks=(replace(TASK, rules=()),)), "at least one rule", id="no rule"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.budget import Caps, Spend
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.domain.report import (
     BackendHealth,
     Counts,
@@ -52,7 +52,8 @@ COMMIT_RULE = AppliedEdit(
         id="e-1",
         op=EditOp.APPEND,
         document=DocumentKind.SKILL,
-        text="Start commit subjects and pull request titles with the ticket key and an imperative verb, like `KL-7: Add labels`.",
+        text="Start commit subjects and pull request titles with the ticket key and an imperative verb,"
+        " like `KL-7: Add labels`.",
         reason="Two commit messages were sent back because the ticket key was missing or came last.",
         task_ids=("t-01", "t-02"),
         support=2,
@@ -375,6 +376,7 @@ BUDGET = replace(
 
 NO_SESSIONS = replace(
     RUNNING,
+    night="2026-07-06-1d10",
     state=NightState.FINISHED,
     stage="harvest",
     stopped_by=StoppedBy.NO_SESSIONS,

@@ -112,7 +112,7 @@ def test_file_name_that_is_not_utf8_is_written_with_question_marks():
 )
 def test_file_that_cannot_be_read_is_named(data, says):
     """A broken or newer file is an error that names it."""
-    with pytest.raises(DiskError, match="old/diagnostics.json") as raised:
+    with pytest.raises(DiskError, match=r"old/diagnostics\.json") as raised:
         diagnostics.parse(data, path="old/diagnostics.json")
     assert says in str(raised.value)
 

@@ -10,7 +10,17 @@ from msgspec import Raw, Struct
 
 from skillopt_sleep.sources.formats.codex_records import strings_of, text_of
 
-__all__ = ["Ended", "Shell", "command_line", "commands_in_script", "outcome", "patched_files", "shell_call", "stdin_of"]
+__all__ = [
+    "Ended",
+    "Shell",
+    "command_line",
+    "command_of",
+    "commands_in_script",
+    "outcome",
+    "patched_files",
+    "shell_call",
+    "stdin_of",
+]
 
 SHELL_TOOLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command", "unified_exec"})
 """The names Codex's shell tool has had."""
@@ -20,7 +30,7 @@ _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
 _STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)\s*$", re.MULTILINE)
 _STILL_RUNS = re.compile(r"^Process running with session ID (\d+)", re.MULTILINE)
 _OUTPUT = re.compile(r"^Output:", re.MULTILINE)
-_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 
 
@@ -64,12 +74,14 @@ def shell_call(arguments: Raw) -> Shell:
         return Shell()
 
 
-def command_line(*candidates: Raw) -> str:
-    """The command as a person would write it, without the shell that Codex wraps it in."""
-    for candidate in candidates:
-        if words := strings_of(candidate):
-            return _unwrapped(words)
-    return ""
+def command_line(call: Shell) -> str:
+    """The command of a shell call as a person would write it."""
+    return command_of(call.cmd) or command_of(call.command)
+
+
+def command_of(raw: Raw) -> str:
+    """A command, which may be a list of words, without the shell that Codex wraps it in."""
+    return _unwrapped(strings_of(raw))
 
 
 def stdin_of(arguments: Raw) -> str:
@@ -102,7 +114,7 @@ def outcome(output: Raw) -> Ended:
 
 def patched_files(patch: str) -> list[str]:
     """The paths a patch adds, updates, deletes or moves to."""
-    return _PATCHED.findall(patch) if "*** Begin Patch" in patch else []
+    return [path.strip() for path in _PATCHED.findall(patch)] if "*** Begin Patch" in patch else []
 
 
 def _unwrapped(words: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from skillopt_sleep.domain.session import PromptKind, Session, is_own_run
 from skillopt_sleep.sources.formats.codex_calls import (
     SHELL_TOOLS,
     command_line,
+    command_of,
     commands_in_script,
     outcome,
     patched_files,
@@ -139,7 +140,7 @@ class CodexSession:
             case "UserMessage":
                 self._told_by(item.type, text_of(item.content))
             case "CommandExecution":
-                self._log.ran(command_line(item.command), item.exit_code)
+                self._log.ran(command_of(item.command), item.exit_code)
             case "FileChange":
                 self._log.current.files.update(dict.fromkeys(item.changes or ()))
 
@@ -182,7 +183,7 @@ class CodexSession:
         words = typed_words(text)
         if not words:
             return
-        known = "\0".join((self._id(), self._at, words))
+        known = f"{self._id()}\0{self._at}\0{words}"
         self._ids[known] += 1  # two equal prompts of one moment are two
         digest = hashlib.sha256(f"{known}\0{self._ids[known]}".encode()).hexdigest()[:32]
         self._log.begin(words, id=digest, kind=self._kind, at=self._at)
@@ -191,13 +192,12 @@ class CodexSession:
         turn = self._log.current
         turn.tools[name] = None
         call = item.call_id or ""
-        written = text_of(item.input)
+        written = text_of(item.input) if item.type == "custom_tool_call" else ""
         if name in SHELL_TOOLS or item.type == "local_shell_call":
-            shell = shell_call(item.action if item.type == "local_shell_call" else item.arguments)
-            line = command_line(shell.cmd, shell.command)
-            if line:
+            given = {"local_shell_call": item.action, "custom_tool_call": item.input}.get(item.type, item.arguments)
+            if line := command_line(shell_call(given)):
                 self._log.run(call, line)
-            written = written or line
+            written = line
         elif name == "write_stdin" and (process := stdin_of(item.arguments)) in self._processes:
             self._processes[call] = self._processes[process]
         elif name == "exec":

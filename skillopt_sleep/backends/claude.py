@@ -1,0 +1,224 @@
+"""Claude Code as a model: one headless call, without tools and without anything of the user's but the login.
+
+``--safe-mode`` leaves out memory, skills, hooks, plugins and MCP servers and keeps every kind of login: OAuth, a key in
+the environment, a key or helper in the settings. ``--bare`` would be faster, but never reads OAuth, and
+``--setting-sources=`` loses keys that stand in the settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.backends.outcome import Agent, error_for, raise_if_ended_early, reply_for, telling_line
+from skillopt_sleep.backends.process import Children, Ended, find_command, throwaway
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.errors import BackendError, BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooOld
+
+__all__ = ["PLUGIN", "ClaudeBackend", "read_reply"]
+
+CLAUDE = Agent(
+    name="claude",
+    cannot={
+        NotLoggedIn: "run `claude` and /login, or `claude auth login`",
+        ModelRefused: "name another one, with --target-model or --optimizer-model",
+        TooOld: "run `claude update`",
+        QuotaExhausted: "wait for the reset that /usage shows, or add credit",
+    },
+)
+INSTALL = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
+OLDEST = (2, 1, 169)
+"""The first version with ``--safe-mode`` (its release notes, June 2026)."""
+PROBE_SECONDS = 10.0
+"""For each of two commands that take a third of a second on an idle machine."""
+
+ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence")
+QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    # an `@path` in a prompt would put that file of this machine into the request, without any tool
+    "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+    # one, not none: an OAuth token that another process has renewed meanwhile is read again by that retry
+    "CLAUDE_CODE_MAX_RETRIES": "1",
+}
+PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
+"""What a Claude Code that started this program left in the environment: the child is no part of its session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaudeBackend:
+    """The ``claude`` command line.
+
+    ``command``: the program, a name on PATH or a path. ``model``: "" = the CLI's default. ``timeout``: seconds one
+    call may take. ``env``: the environment the CLI sees.
+    """
+
+    command: str = "claude"
+    model: str = ""
+    timeout: float = 180.0
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The registry name."""
+        return "claude"
+
+    def probe(self) -> Health:
+        """Installed, new enough, logged in; asked of the CLI, offline."""
+        version = ""
+        try:
+            version = _version(self._run("--version", seconds=PROBE_SECONDS).stdout)
+            if too_old := _too_old(version):
+                return Health(ready=False, version=version, detail=too_old)
+            status = self._run("auth", "status", seconds=PROBE_SECONDS)
+        except BackendError as error:
+            return Health(ready=False, version=version, detail=str(error))
+        logged_in = _logged_in(status.stdout)
+        detail = "" if logged_in is not False else f"claude is not logged in: {CLAUDE.cannot[NotLoggedIn]}"
+        return Health(ready=logged_in is not False, version=version, logged_in=logged_in, detail=detail)
+
+    def complete(self, prompt: Prompt) -> Reply:
+        """One answer; see ``Backend.complete``. Raises ``DiskError`` too."""
+        options = ["--model", self.model] if self.model else []
+        if prompt.schema is not None:
+            options += ["--json-schema", msgspec.json.encode(prompt.schema).decode()]
+        # a first line that begins with a slash would be run as a command of the CLI
+        user = f"\n{prompt.user}" if prompt.user.startswith("/") else prompt.user
+        ended = self._run(
+            "-p",
+            *ISOLATION,
+            "--output-format",
+            "json",
+            *options,
+            seconds=self.timeout,
+            system=prompt.system,
+            stdin=user,
+        )
+        return read_reply(ended, prompt, model=self.model, deadline=self.timeout)
+
+    def close(self) -> None:
+        """End every child; see ``Backend.close``."""
+        self._children.close()
+
+    def _run(self, *arguments: str, seconds: float, system: str | None = None, stdin: str = "") -> Ended:
+        command = find_command(self.command, self.env, install=INSTALL)
+        env = {name: value for name, value in self.env.items() if name not in PARENT} | QUIET
+        env["API_TIMEOUT_MS"] = str(int(seconds * 1000))
+        with throwaway() as folder:
+            workspace = folder / "workspace"
+            workspace.mkdir()
+            options = [] if system is None else ["--system-prompt-file", str(_write(folder / "system.md", system))]
+            return self._children.run(
+                [command, *arguments, *options], env=env, cwd=workspace, seconds=seconds, stdin=stdin
+            )
+
+
+class _Usage(Struct, frozen=True, kw_only=True):
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def total(self) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens,
+            output_tokens=self.output_tokens,
+            cached_tokens=self.cache_read_input_tokens,
+        )
+
+
+class _Result(Struct, frozen=True, kw_only=True):
+    """The one line that ``--output-format json`` prints. ``subtype`` says "success" of failures too, so is not read."""
+
+    type: str
+    is_error: bool = False
+    api_error_status: int | None = None
+    result: str | None = None
+    errors: tuple[str, ...] = ()
+    stop_reason: str | None = None
+    num_turns: int = 1
+    structured_output: Json = None
+    total_cost_usd: float | None = None
+    usage: _Usage | None = None
+    model_usage: dict[str, Json] = msgspec.field(name="modelUsage", default_factory=dict)
+
+
+def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
+    """The reply in what the CLI printed; pure.
+
+    A refusal is what the model said, so it is a reply. Raises the ``BackendError`` that anything else means.
+    """
+    raise_if_ended_early(CLAUDE, ended, deadline=deadline)
+    result = _result(ended.stdout)
+    if result is None:
+        if not ended.stdout.strip() and ended.status == 0:
+            raise EmptyReply("claude ended well and printed nothing")
+        raise error_for(CLAUDE, telling_line(ended.stderr) or ended.stdout or f"it ended with status {ended.status}")
+    said = result.result or "; ".join(result.errors)
+    if (result.is_error or ended.status) and result.stop_reason != "refusal":
+        raise error_for(CLAUDE, said or f"it ended with status {ended.status}", status=result.api_error_status)
+    if result.num_turns == 0:
+        raise BadReply(f"claude took the prompt for a command of its own and asked no model: {said[:200]!r}")
+    if result.structured_output is not None:
+        said = msgspec.json.encode(result.structured_output).decode()
+    return reply_for(
+        CLAUDE,
+        prompt,
+        said,
+        model=next(iter(result.model_usage), model),
+        latency=ended.seconds,
+        usage=result.usage.total() if result.usage else None,
+        cost_usd=result.total_cost_usd,
+    )
+
+
+def _result(stdout: str) -> _Result | None:
+    """The result line among what was printed, the last one that is one."""
+    for line in reversed(stdout.splitlines()):
+        try:
+            result = msgspec.json.decode(line, type=_Result)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            continue
+        if result.type == "result":
+            return result
+    return None
+
+
+def _version(stdout: str) -> str:
+    found = re.search(r"\d+\.\d+\.\d+", stdout)
+    return found[0] if found else ""
+
+
+def _too_old(version: str) -> str:
+    """What to do about a version without the flags we need, "" when it has them or does not say."""
+    if not version or tuple(int(part) for part in version.split(".")) >= OLDEST:
+        return ""
+    oldest = ".".join(str(part) for part in OLDEST)
+    return f"claude {version} is too old, {oldest} is needed: {CLAUDE.cannot[TooOld]}"
+
+
+def _logged_in(stdout: str) -> bool | None:
+    """What ``claude auth status`` says; None when it says nothing that can be read."""
+    try:
+        status = msgspec.json.decode(stdout, type=dict[str, Json])
+    except msgspec.DecodeError:
+        return None
+    logged_in = status.get("loggedIn")
+    return logged_in if isinstance(logged_in, bool) else None
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", errors="replace")
+    return path
+
+
+PLUGIN = ClaudeBackend

@@ -1,0 +1,74 @@
+"""A home for Codex that holds the user's login and nothing else of the user's.
+
+No flag keeps Codex from reading ``AGENTS.md`` of its home, or from unfolding a skill there whose ``$name`` occurs in a
+prompt, so it gets a home without them. The login is linked, never copied: Codex renews its tokens through the link,
+and a renewed token makes every copy of the old one worthless, and may log the user out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from skillopt_sleep.domain.session import OWN_RUN_MARKER
+from skillopt_sleep.errors import DiskError
+
+__all__ = ["CodexHome", "users_codex_home"]
+
+LOGIN = "auth.json"
+
+
+def users_codex_home(env: Mapping[str, str]) -> Path:
+    """Where the user's Codex lives."""
+    return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".codex")
+
+
+class CodexHome:
+    """One throwaway home, made when it is first asked for and shared by all calls. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folder: TemporaryDirectory[str] | None = None
+        self._login = Path()
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """``env`` with this home in the place of the user's. Raises ``DiskError``."""
+        try:
+            with self._lock:
+                if self._folder is None:
+                    self._folder = TemporaryDirectory(prefix=f"{OWN_RUN_MARKER}-home-", ignore_cleanup_errors=True)
+                    self._login = (users_codex_home(env) / LOGIN).resolve()
+                home = Path(self._folder.name)
+                self._link_login(home / ".codex" / LOGIN)
+        except OSError as error:
+            raise DiskError(
+                f"no home for codex can be made: {error}; `use_user_config = true` in [backends.codex] does without"
+            ) from error
+        return dict(env) | {"HOME": str(home), "CODEX_HOME": str(home / ".codex")}
+
+    def close(self) -> None:
+        """Remove the home. Idempotent."""
+        with self._lock:
+            if self._folder is not None:
+                self._keep_renewed(Path(self._folder.name) / ".codex" / LOGIN)
+                self._folder.cleanup()
+                self._folder = None
+
+    def _link_login(self, link: Path) -> None:
+        link.parent.mkdir(exist_ok=True)
+        self._keep_renewed(link)
+        if self._login.exists() and not link.is_symlink():
+            link.symlink_to(self._login)
+
+    def _keep_renewed(self, link: Path) -> None:
+        """Should a Codex have replaced the link by a file, the login in it is the only valid one: give it back."""
+        if link.is_symlink() or not link.exists():
+            return
+        fresh = self._login.with_name(f"{LOGIN}.renewed")
+        fresh.touch(mode=0o600)
+        shutil.copyfile(link, fresh)
+        fresh.replace(self._login)
+        link.unlink()

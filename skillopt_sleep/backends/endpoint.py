@@ -1,0 +1,106 @@
+"""One HTTP endpoint, asked through the ``openai`` library; a request can be given up in the middle.
+
+Requests are coroutines on a loop in a thread of its own, because only so one can be cancelled: at the deadline, which
+covers the whole answer and not each read of it, and when the night is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import Overloaded, TimedOut
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+__all__ = ["Answer", "Endpoint"]
+
+SECONDS_TO_CLOSE = 0.8
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What came back, good or bad. ``retry_after`` is the header as sent, "" where there is none."""
+
+    status: int
+    content: bytes
+    retry_after: str = ""
+
+
+class Endpoint:
+    """A connection that is made when it is first used and shared by all calls. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: AsyncOpenAI | None = None
+
+    def post(self, body: Mapping[str, Json], *, base_url: str, api_key: str, seconds: float) -> Answer:
+        """Send one chat completion; the answer, whatever its status.
+
+        Raises ``TimedOut`` at the deadline and once closed, ``Overloaded`` when there is no connection.
+        """
+        with self._lock:
+            if self._closed:
+                raise TimedOut("nothing was sent: this backend has been closed")
+            if self._loop is None or self._client is None:
+                from openai import AsyncOpenAI  # noqa: PLC0415  half a second that only who calls it should wait
+
+                self._client = AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=seconds, max_retries=0)
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="endpoint", daemon=True)
+                self._thread.start()
+            request = asyncio.wait_for(_post(self._client, body), seconds)
+            future = asyncio.run_coroutine_threadsafe(request, self._loop)
+        try:
+            return future.result()
+        except TimeoutError:
+            raise TimedOut(f"{base_url} gave no answer within {seconds:g} s") from None
+        except concurrent.futures.CancelledError:
+            raise TimedOut(f"a request to {base_url} was given up: this backend has been closed") from None
+
+    def close(self) -> None:
+        """Give up every request within a second; later ones raise ``TimedOut``. Idempotent."""
+        with self._lock:
+            was_closed, self._closed = self._closed, True
+        if was_closed or self._loop is None or self._thread is None:
+            return
+        ending = asyncio.run_coroutine_threadsafe(self._give_up(), self._loop)
+        with contextlib.suppress(TimeoutError):
+            ending.result(SECONDS_TO_CLOSE)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(SECONDS_TO_CLOSE)
+        self._loop.close()
+
+    async def _give_up(self) -> None:
+        requests = asyncio.all_tasks() - {asyncio.current_task()}
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+
+async def _post(client: AsyncOpenAI, body: Mapping[str, Json]) -> Answer:
+    import openai  # noqa: PLC0415  imported by now
+
+    try:
+        return Answer(status=200, content=await client.post("/chat/completions", cast_to=bytes, body=body))
+    except openai.APIStatusError as error:
+        answer = error.response
+        return Answer(
+            status=answer.status_code, content=answer.content, retry_after=answer.headers.get("retry-after", "")
+        )
+    except openai.APITimeoutError as error:
+        raise TimedOut(f"{client.base_url} gave no answer in time") from error
+    except openai.APIConnectionError as error:
+        raise Overloaded(f"{client.base_url} cannot be reached: {error.__cause__ or error}") from error

@@ -1,0 +1,210 @@
+"""Run an agent CLI as a child that outlives neither its deadline nor this program, nor leaves anything behind.
+
+Agent CLIs start processes of their own, and some never return when the network hangs. So every child leads a session
+of its own and is ended with all it started. It reads its prompt from a file and writes into files: a pipe would keep
+us waiting for any grandchild that holds it open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.session import OWN_RUN_MARKER
+from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
+
+if TYPE_CHECKING:
+    import psutil
+
+__all__ = ["Children", "Ended", "find_command", "throwaway"]
+
+OUTPUT_LIMIT = 16 * 2**20
+"""Bytes of output after which a child is ended: hundreds of times the longest answer of a model."""
+GRACE = 0.4
+"""Seconds between the polite signal and the one that cannot be ignored; twice this is still within a second."""
+TICK = 0.25
+"""Seconds between two looks at how much a child has written."""
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a child ended. ``status`` is its exit status, or minus the signal that killed it.
+
+    ``timed_out`` and ``flooded`` say that we ended it, at the deadline or for writing more than ``OUTPUT_LIMIT``.
+    ``seconds`` is wall time.
+    """
+
+    status: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+    flooded: bool = False
+
+
+class Children:
+    """The children of one backend. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._live: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def run(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, seconds: float, stdin: str = "") -> Ended:
+        """Run a command to its end, or to its deadline ``seconds`` from now, and end whatever it leaves running.
+
+        Raises ``NotInstalled`` when the command cannot be executed, ``Overloaded`` when this machine cannot start
+        another process, and ``TimedOut`` when the children are or were closed.
+        """
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin.encode("utf-8", "replace"))
+            given.seek(0)
+            started = time.monotonic()
+            child = self._start(argv, given, out, err, env=env, cwd=cwd)
+            try:
+                timed_out, flooded = _watch(child, started + seconds, (out, err))
+            finally:  # also when Ctrl-C comes in between
+                _end((child,))
+                with self._lock:
+                    self._live.discard(child)
+            if self._closed:
+                raise TimedOut(f"{argv[0]} was ended: this backend has been closed")
+            return Ended(
+                status=child.returncode,
+                stdout=_read(out),
+                stderr=_read(err),
+                seconds=time.monotonic() - started,
+                timed_out=timed_out,
+                flooded=flooded,
+            )
+
+    def close(self) -> None:
+        """End every child within a second; calls under way and later ones raise ``TimedOut``. Idempotent."""
+        with self._lock:
+            self._closed = True
+            live = tuple(self._live)
+        _end(live)
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        given: IO[bytes],
+        out: IO[bytes],
+        err: IO[bytes],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+    ) -> subprocess.Popen[bytes]:
+        with self._lock:  # or a child could start after ``close`` has looked
+            if self._closed:
+                raise TimedOut(f"{argv[0]} was not started: this backend has been closed")
+            try:
+                child = subprocess.Popen(
+                    argv, stdin=given, stdout=out, stderr=err, env=dict(env), cwd=cwd, start_new_session=True
+                )
+            except OSError as error:
+                if error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}:
+                    raise NotInstalled(f"{argv[0]} cannot be executed: {error.strerror}") from error
+                raise Overloaded(f"{argv[0]} cannot be started now: {error.strerror}") from error
+            self._live.add(child)
+            return child
+
+
+def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
+    """The path of a command on the PATH of ``env``. Raises ``NotInstalled``; ``install`` says how to get it."""
+    path = shutil.which(command, path=env.get("PATH", ""))
+    if path is None:
+        raise NotInstalled(f"{command} is not installed, or not on PATH: {install}")
+    return path
+
+
+@contextlib.contextmanager
+def throwaway() -> Iterator[Path]:
+    """An empty folder, removed afterwards; its name tells every harvest that a session in it is our own.
+
+    Raises ``DiskError`` for whatever cannot be written there.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{OWN_RUN_MARKER}-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise DiskError(f"a throwaway folder cannot be used: {error}") from error
+
+
+def _watch(child: subprocess.Popen[bytes], deadline: float, outputs: Collection[IO[bytes]]) -> tuple[bool, bool]:
+    """Wait for the end of a child; whether the deadline came first, and whether it wrote too much."""
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            child.wait(min(left, TICK))
+        except subprocess.TimeoutExpired:
+            if any(_written(output) > OUTPUT_LIMIT for output in outputs):
+                return False, True
+        else:
+            return False, any(_written(output) > OUTPUT_LIMIT for output in outputs)
+    return True, False
+
+
+def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
+    """End children and all they started, politely first; nothing of a child that ended by itself is left either."""
+    alive = [child for child in children if child.poll() is None]
+    family = [process for child in alive for process in _descendants(child.pid)]
+    for child in alive:
+        _signal_session(child, force=False)
+    deadline = time.monotonic() + GRACE
+    for child in alive:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, deadline - time.monotonic()))
+    for child in children:
+        _signal_session(child, force=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE)
+    _kill(family)
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    import psutil  # noqa: PLC0415  only when something must be ended
+
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    """Kill those that lead a session of their own; one that has ended is recognised, whoever has its number now."""
+    if processes:
+        import psutil  # noqa: PLC0415  only when something must be ended
+
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def _signal_session(child: subprocess.Popen[bytes], *, force: bool) -> None:
+    """Signal every process of the session the child leads, also after the child itself has ended."""
+    if sys.platform == "win32":
+        child.terminate()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL if force else signal.SIGTERM)
+
+
+def _written(output: IO[bytes]) -> int:
+    return os.fstat(output.fileno()).st_size
+
+
+def _read(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read(OUTPUT_LIMIT).decode("utf-8", "replace")

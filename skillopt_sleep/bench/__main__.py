@@ -1,0 +1,26 @@
+"""``python -m skillopt_sleep.bench NAME``: find a benchmark by its module's name and run it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+BENCHMARKS = {
+    "harvest": "reading session files, beside plain JSON decoding and plain reading of the same bytes",
+    "night": "calls by phase, and wall time beside the ideal for N workers and a given latency",
+    "startup": "how long the commands take to start, beside a bare interpreter",
+}
+
+
+def main() -> int:
+    """Run the benchmark named by the first argument; the rest are its own."""
+    if len(sys.argv) < 2 or sys.argv[1] not in BENCHMARKS:  # noqa: PLR2004
+        print("usage: python -m skillopt_sleep.bench NAME [options]\n")
+        print("\n".join(f"  {name:<10} {what}" for name, what in BENCHMARKS.items()))
+        return 2
+    code: int = importlib.import_module(f"skillopt_sleep.bench.{sys.argv[1]}").main(sys.argv[2:])
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

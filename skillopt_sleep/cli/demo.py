@@ -1,0 +1,78 @@
+"""``demo``: a whole night on bundled sample sessions, with a simulated agent, in a cache folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app
+from skillopt_sleep.errors import Refused
+
+__all__ = ["command"]
+
+RECORDED_IN = "/home/mira/kistenlauf"
+"""The project the sample sessions say they were recorded in; the demo's own folder takes its place."""
+MARKER = ".skillopt-sleep-demo"
+
+
+@click.command("demo")
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Where to play it  [default: a cache folder]."
+)
+@click.option("--world", default="", help="A world file for the simulated agent, instead of the bundled one.")
+@as_json
+def command(folder: Path | None, world: str, as_json: bool) -> None:
+    """Run one whole night on the sample sessions of Mira, who keeps a small web shop.
+
+    No key, no account, no model: the agent is simulated, everything stays on this machine, and your own sessions,
+    settings and files are not touched.
+    """
+    from skillopt_sleep.cli.progress import watched
+    from skillopt_sleep.cli.run import print_report
+
+    home = _prepare(folder)
+    click.echo(f"A night over the bundled sample sessions, in {home}. The agent is simulated.\n", err=True)
+    options = {"backends.simulated.world": world} if world else {}
+    app = make_app(
+        {
+            "project": home / "project",
+            "claude_home": str(home / "claude"),
+            "codex_home": str(home / "codex"),
+            "data_dir": str(home / "data"),
+            "backend": "simulated",
+            "source": "all",
+            "assignments": [f'{key}="{value}"' for key, value in options.items()],
+        }
+    )
+    with watched(app):
+        report = app.run(app.plan())
+    print_report(app, report, as_json=as_json)
+    if not as_json:
+        here = f"--project {app.project} --data-dir {app.data_dir}"
+        click.echo(
+            f"\nTry it on this night: skillopt-sleep show {here}\n                      skillopt-sleep adopt {here}"
+        )
+    sys.exit(report.exit_code or 0)
+
+
+def _prepare(folder: Path | None) -> Path:
+    """A fresh folder with the sample sessions; only one that an earlier demo made is ever emptied."""
+    import platformdirs
+
+    home = (folder or platformdirs.user_cache_path("skillopt-sleep") / "demo").absolute()
+    if home.exists() and any(home.iterdir()):
+        if not (home / MARKER).exists():
+            raise Refused(f"{home} is not empty and was not made by the demo; name another --folder")
+        shutil.rmtree(home)
+    (home / "project").mkdir(parents=True)
+    (home / MARKER).touch()
+    samples = Path(__file__).parent / "samples"
+    for sample in samples.rglob("*.jsonl"):
+        target = home / sample.relative_to(samples)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = sample.read_text(encoding="utf-8")
+        target.write_text(text.replace(RECORDED_IN, str(home / "project")), encoding="utf-8")
+    return home

@@ -1,0 +1,105 @@
+"""Asks a model whether an answer does what a rubric demands.
+
+The answer was written by another model, perhaps out of hostile text, so it is quoted as data: inside a tag that ends
+in a digest of what it encloses, which the enclosed text cannot name beforehand, and with nothing in it that looks like
+such a tag. What the answer says about its own score is then words of the answer like any others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.domain.replies import extract_json
+from skillopt_sleep.domain.rollout import ReplayResult, Score
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.errors import BadReply, UsageError
+from skillopt_sleep.ports import Ask
+from skillopt_sleep.prompts import render
+
+__all__ = ["PLUGIN", "RubricJudge", "rubric_prompt"]
+
+LONGEST = 24_000
+"""Characters of an answer that are judged; of a longer one the middle is left out, and the judge is told so."""
+
+SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["reason", "score", "pass"],
+    "properties": {
+        "reason": {"type": "string"},
+        "score": {"type": "number", "minimum": 0, "maximum": 1},
+        "pass": {"type": "boolean"},
+    },
+}
+
+_TAG = re.compile(r"<(?=\s*/?\s*(?:request|rubric|answer)\b)", re.IGNORECASE)
+
+
+class _Verdict(Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    score: Annotated[float, Meta(ge=0, le=1)]
+    passed: bool = field(name="pass")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricJudge:
+    """Hard: the model's pass or fail. Soft: its graded score.
+
+    An unreadable verdict is asked for ``tries`` times in all before it is a ``BadReply``.
+    """
+
+    tries: int = 2
+
+    @property
+    def name(self) -> str:
+        """The kind of reference it scores."""
+        return "rubric"
+
+    def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
+        """Score a response by ``RubricReference.rubric``; equal answers are judged by one call."""
+        prompt = rubric_prompt(task, rollout.response)
+        problem = ""
+        for sample in range(self.tries):
+            reply = ask(replace(prompt, sample=sample), phase="judge")
+            try:
+                verdict = msgspec.convert(extract_json(reply.text), _Verdict)
+            except ValueError as error:  # msgspec.ValidationError is one
+                problem = str(error)
+            else:
+                return Score(hard=float(verdict.passed), soft=verdict.score, rationale=verdict.reason)
+        raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
+
+
+def rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
+    """What the judge is sent; the answer stands in it once, quoted."""
+    if not isinstance(task.reference, RubricReference):
+        raise UsageError(f"task {task.id}: the judge rubric needs a rubric")
+    request = _quoted("\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip()))
+    rubric, quoted = _quoted(task.reference.rubric), _quoted(_shortened(answer))
+    seal = hashlib.sha256(f"{request}\0{rubric}\0{quoted}".encode("utf-8", "replace")).hexdigest()[:16]
+    system, user = render("judge_rubric", seal=seal, request=request, rubric=rubric, answer=quoted)
+    return Prompt(system=system, user=user, schema=SCHEMA)
+
+
+def _quoted(text: str) -> str:
+    """The text with nothing in it that could be taken for one of our tags."""
+    return _TAG.sub("\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", text)
+
+
+def _shortened(answer: str) -> str:
+    if len(answer) <= LONGEST:
+        return answer
+    half = LONGEST // 2
+    return f"{answer[:half]}\n[{len(answer) - 2 * half} characters left out here]\n{answer[-half:]}"
+
+
+PLUGIN = RubricJudge

@@ -1,0 +1,65 @@
+"""Gather: mine the sessions this night took up, keep what was found, and choose tonight's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.refusal import Refusal
+from skillopt_sleep.domain.report import NightReport, StoppedBy
+from skillopt_sleep.domain.split import SplitPlan
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.night.harvest import Harvested
+from skillopt_sleep.night.plan import Kit, NightPlan
+from skillopt_sleep.optimize.replay import Models
+
+__all__ = ["Gathered", "choose", "gather"]
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    """Tonight's tasks. ``mined`` counts those found in this night's sessions, ``known`` all of the archive."""
+
+    tasks: tuple[TaskRecord, ...] = ()
+    sessions: int = 0
+    mined: int = 0
+    known: int = 0
+    refused: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def add_to(self, report: NightReport) -> NightReport:
+        """Contribute to the night's report."""
+        counts = replace(report.counts, mined=self.mined, refused=len(self.refused), tasks=len(self.tasks))
+        report = replace(
+            report,
+            counts=counts,
+            refused=(*report.refused, *self.refused),
+            notes=(*report.notes, *self.notes),
+        )
+        if self.tasks:
+            return report
+        if self.sessions:
+            return replace(report, stopped_by=StoppedBy.NO_TASKS, why="the new sessions hold no task to learn from")
+        where = "there are no new sessions of this project"
+        if report.counts.out_of_scope:
+            where += f"; {report.counts.out_of_scope} of other projects wait (--scope all takes them up)"
+        return replace(report, stopped_by=StoppedBy.NO_SESSIONS, why=where)
+
+
+def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> Gathered:
+    """Mine, keep, choose. Sessions leave the inbox in the step that keeps their tasks.
+
+    Raises ``FatalBackend`` and ``BudgetSpent``, with every session still in the inbox.
+    """
+    if plan.mining.given is not None:
+        return Gathered(tasks=plan.mining.given, sessions=1, mined=len(plan.mining.given))
+    raise NotImplementedError
+
+
+def choose(tasks: Sequence[TaskRecord], fresh: frozenset[str], plan: SplitPlan) -> tuple[TaskRecord, ...]:
+    """Tonight's tasks: the fresh ones first, filled up with older ones; none at all when nothing is fresh."""
+    if not any(task.id in fresh for task in tasks):
+        return ()
+    ordered = sorted(tasks, key=lambda task: task.id not in fresh)
+    return tuple(ordered[: plan.max_train + plan.max_val])

@@ -1,0 +1,100 @@
+"""Recurrences: tasks that ask for one thing become one task, and near-duplicates one group.
+
+Two measures of likeness are at work. ``SAME`` is strict, for it decides that words said about one task hold for
+another; ``TWINS`` is lenient, for it decides what must not stand on both sides of a split.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.episode import own_words
+from skillopt_sleep.domain.task import Origin, Outcome, TaskRecord
+from skillopt_sleep.domain.text import SAME, TWINS, fold, group_near_duplicates
+
+__all__ = ["merge", "task_id"]
+
+FEEDBACK = 8
+"""Words about wrong answers that a task keeps; the first ones."""
+
+
+def task_id(intent: str, origin: Origin) -> str:
+    """The name of a task: a digest of what was asked and of where it was asked first."""
+    return hashlib.sha256(f"{origin.source}\0{origin.session_id}\0{intent}".encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def merge(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    """The tasks that are new or no longer as they were known, each with its group.
+
+    A new task that asks for what a known one does adds its origins and words to it; the known id stays. A group that
+    a new task ties to another takes the name of the older one.
+    """
+    before = {task.id: task for task in known}
+    together = [*known, *new]
+    same = group_near_duplicates([_key(task) for task in together], SAME)
+    tasks: dict[str, TaskRecord] = dict(before)
+    homes: dict[int, str] = {}
+    for number, task in zip(same, together, strict=True):
+        if number not in homes:
+            tasks[task.id] = task
+        elif task.id not in before:
+            tasks[homes[number]] = _absorb(tasks[homes[number]], task)
+        homes.setdefault(number, task.id)
+    return tuple(task for task in _grouped(list(tasks.values())) if before.get(task.id) != task)
+
+
+def _absorb(task: TaskRecord, again: TaskRecord) -> TaskRecord:
+    """One task of two that ask for the same: what teaches more sets what is asked and how it is judged."""
+    if task.reviewed or _worth(task) >= _worth(again):
+        best, other = task, again
+    else:
+        best, other = again, task
+    feedback = tuple(dict.fromkeys((*best.feedback, *other.feedback)))[:FEEDBACK]
+    origins = {(each.source, each.session_id, fold(each.words)): each for each in (*again.origins, *task.origins)}
+    return replace(
+        best,
+        id=task.id,
+        feedback=feedback,
+        origins=tuple(sorted(origins.values(), key=lambda origin: (origin.at, origin.session_id))),
+        outcome=_both(task.outcome, again.outcome),
+        skill_hint=best.skill_hint or other.skill_hint,
+        project=best.project or other.project,
+        group=task.group,
+        split=task.split,
+        reviewed=task.reviewed,
+    )
+
+
+def _worth(task: TaskRecord) -> tuple[bool, bool, bool]:
+    """How much a task teaches: words about a wrong answer before an approved one before any at all."""
+    return bool(task.feedback), task.outcome in {Outcome.SUCCESS, Outcome.MIXED}, bool(task.accepted)
+
+
+def _both(one: Outcome, other: Outcome) -> Outcome:
+    outcomes = {one, other} - {Outcome.UNKNOWN}
+    return Outcome.MIXED if len(outcomes) > 1 else outcomes.pop() if outcomes else Outcome.UNKNOWN
+
+
+def _grouped(tasks: list[TaskRecord]) -> list[TaskRecord]:
+    """The tasks with groups: those they have, joined where a text ties them, and new ones named after their first."""
+    numbers = group_near_duplicates([_key(task) for task in tasks], TWINS)
+    names: dict[str, str] = {}
+    first: dict[int, str] = {}
+    for number, task in zip(numbers, tasks, strict=True):
+        name = _resolve(names, task.group or task.id)
+        older = _resolve(names, first.setdefault(number, name))
+        names[name] = older
+    return [replace(task, group=_resolve(names, task.group or task.id)) for task in tasks]
+
+
+def _resolve(names: dict[str, str], name: str) -> str:
+    while names.get(name, name) != name:
+        name = names[name]
+    return name
+
+
+def _key(task: TaskRecord) -> str:
+    return own_words(task.intent) or task.intent

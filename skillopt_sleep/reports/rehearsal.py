@@ -1,0 +1,64 @@
+"""What ``run --dry-run`` prints: the tasks a night would use now, and the model calls it would make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skillopt_sleep.domain.expect import Rehearsal
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.reports.phrases import PHASES, number
+from skillopt_sleep.reports.plain import plain
+
+__all__ = ["render"]
+
+INTENT = 90
+"""Characters of a task."""
+
+MOST = 8
+"""Tasks shown of each kind."""
+
+
+def render(rehearsal: Rehearsal) -> str:
+    """The lines, not ended by a newline."""
+    pools = rehearsal.pools
+    sections = [
+        list(_read(rehearsal)),
+        list(_tasks("To learn from", pools.train)),
+        list(_tasks("To test on", pools.val)),
+        list(_calls(rehearsal)),
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def _read(rehearsal: Rehearsal) -> Iterator[str]:
+    pools = rehearsal.pools
+    yield "This is what a night would do now. No model was called, and nothing was written."
+    yield ""
+    found = len(pools.train) + len(pools.val) + len(pools.test) + pools.left
+    yield f"It would take up {number(rehearsal.sessions, 'session')}, with {number(found, 'task')} from them or before."
+    left = (
+        (rehearsal.waiting, "session", "kept for a later night"),
+        (rehearsal.out_of_scope, "session", "of other projects"),
+        (rehearsal.refused, "task", "refused"),
+        (pools.left, "task", "kept for a later night"),
+    )
+    if said := "; ".join(f"{number(count, noun)} {what}" for count, noun, what in left if count):
+        yield f"Left out: {said}."
+
+
+def _tasks(heading: str, tasks: Sequence[TaskRecord]) -> Iterator[str]:
+    yield f"{heading}: {len(tasks) or 'none'}"
+    yield from (f"  {plain(task.intent, INTENT)}" for task in tasks[:MOST])
+    if len(tasks) > MOST:
+        yield f"  and {len(tasks) - MOST} more"
+
+
+def _calls(rehearsal: Rehearsal) -> Iterator[str]:
+    least, most = sum(each.least for each in rehearsal.expected), rehearsal.most_calls
+    yield f"Model calls: {_range(least, most)}, and never more than {number(rehearsal.cap)}"
+    for each in rehearsal.expected:
+        yield f"  {_range(each.least, each.most):<10}  {each.phase:<7}  {PHASES.get(each.phase, '')}".rstrip()
+
+
+def _range(least: int, most: int) -> str:
+    return number(most) if least == most else f"{number(least)} to {number(most)}"

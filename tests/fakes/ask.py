@@ -1,0 +1,38 @@
+"""A role's way to a model that plays a script."""
+
+from __future__ import annotations
+
+import threading
+
+from skillopt_sleep.domain.call import Reply
+
+
+class ScriptedAsk:
+    """``ports.Ask``: each call takes the next line; an exception is raised, a string answered, the last one repeats.
+
+    A line may be a function of the prompt. ``prompts`` and ``phases`` hold what was asked, in order.
+    """
+
+    model = "script-1"
+
+    def __init__(self, *lines):
+        self._lines = list(lines)
+        self._lock = threading.Lock()
+        self.prompts = []
+        self.phases = []
+
+    def __call__(self, prompt, *, phase):
+        """Take the next line."""
+        with self._lock:
+            self.prompts.append(prompt)
+            self.phases.append(phase)
+            line = self._lines.pop(0) if len(self._lines) > 1 else self._lines[0]
+        line = line(prompt) if callable(line) and not isinstance(line, type) else line
+        if isinstance(line, BaseException):
+            raise line
+        return Reply(text=line, model=self.model)
+
+
+def nobody(prompt, *, phase):
+    """An ``Ask`` for those who must not ask."""
+    raise AssertionError(f"asked in {phase}: {prompt.user[:200]}")

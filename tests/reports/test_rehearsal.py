@@ -1,0 +1,42 @@
+"""What a night would do."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.expect import Expected, Rehearsal
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.reports import rehearsal
+from tests.reports.samples import TASKS
+
+RECORDS = tuple(
+    TaskRecord(id=label.id, intent=label.intent, reference=RubricReference(rubric="it is right")) for label in TASKS
+)
+REHEARSAL = Rehearsal(
+    project="/home/ada/shop",
+    sessions=12,
+    waiting=4,
+    out_of_scope=37,
+    pools=Pools(train=RECORDS[:3], val=RECORDS[3:5], left=2),
+    expected=(
+        Expected(phase="mine", least=2, most=2),
+        Expected(phase="train", least=6, most=12),
+        Expected(phase="reflect", least=0, most=2),
+        Expected(phase="val", least=0, most=12),
+    ),
+    cap=120,
+    refused=1,
+)
+
+
+def test_rehearsal_reads_as_the_snapshot(snapshot):
+    """Tasks, calls and cap on one screen."""
+    snapshot("rehearsal.txt", f"{rehearsal.render(REHEARSAL)}\n".encode())
+
+
+def test_rehearsal_of_many_tasks_stays_short():
+    """Eight tasks of a kind are named, the others counted."""
+    many = replace(REHEARSAL, pools=Pools(train=RECORDS, val=()))
+    assert "  and 2 more" in rehearsal.render(many)
+    assert "To test on: none" in rehearsal.render(many)

@@ -1,0 +1,54 @@
+"""The last nights at a glance."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.status import Status
+from skillopt_sleep.reports import status
+from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, NO_SESSIONS, REJECTED, RUNNING, UNDECIDED
+
+ADOPTED = replace(ACCEPTED, night="2026-07-02-51be")
+CLOSED = replace(ACCEPTED, night="2026-07-01-c9a0")
+NIGHTS = (BUDGET, LOGGED_OUT, NO_SESSIONS, UNDECIDED, REJECTED, ACCEPTED, ADOPTED, CLOSED)
+STATUS = Status(
+    project="/home/ada/shop",
+    nights=NIGHTS,
+    proposals=(ACCEPTED.night,),
+    adopted=(ADOPTED.night,),
+    waiting=4,
+    fresh=12,
+)
+
+
+def test_status_reads_as_the_snapshot(snapshot):
+    """The last nights with what became of their proposals, and what waits."""
+    snapshot("status.txt", f"{status.render(STATUS, most=10)}\n".encode())
+
+
+def test_status_before_the_first_night_says_how_to_begin(snapshot):
+    """Somebody who has just installed the program is told three commands."""
+    snapshot("status-first.txt", f"{status.render(Status(project='p', waiting=1), most=10)}\n".encode())
+
+
+def test_status_of_many_nights_counts_those_it_leaves_out():
+    """A table stays short, and says so."""
+    shown = status.render(STATUS, most=3)
+    assert LOGGED_OUT.night in shown
+    assert UNDECIDED.night not in shown.partition("\n\n")[0]
+    assert "and 5 earlier nights" in shown
+
+
+def test_status_offers_only_a_proposal_that_can_be_adopted():
+    """An adopted or closed proposal is not offered again."""
+    assert "skillopt-sleep adopt 2026-07-03-a1c4" in status.render(STATUS, most=10)
+    assert "skillopt-sleep adopt" not in status.render(replace(STATUS, proposals=()), most=10)
+
+
+def test_status_tells_a_night_at_work_from_one_cut_short():
+    """A running report without a running night was killed, and the way on is named."""
+    cut_short = replace(STATUS, nights=(RUNNING, *NIGHTS))
+    assert "The last night was cut short: skillopt-sleep run goes on with it" in status.render(cut_short, most=10)
+    at_work = status.render(replace(cut_short, running=True), most=10)
+    assert "A night is running." in at_work
+    assert "cut short" not in at_work
