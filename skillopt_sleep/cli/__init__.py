@@ -63,7 +63,7 @@ class Program(click.Group):
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="skillopt-sleep")
 def program() -> None:
-    """Your coding agent gets better while you sleep, and you can believe it.
+    r"""Your coding agent gets better while you sleep, and you can believe it.
 
     A night reads your own Claude Code and Codex sessions, finds what you correct again and again, tries a few small
     edits of the agent's skill and memory files on held-out tasks, and leaves a proposal with its proof. Nothing live

@@ -49,7 +49,7 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
     )
     with watched(app):
         report = app.run(app.plan())
-    print_report(app, report, as_json=as_json)
+    print_report(report, as_json=as_json)
     if not as_json:
         here = f"--project {app.project} --data-dir {app.data_dir}"
         click.echo(

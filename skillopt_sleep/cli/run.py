@@ -12,7 +12,6 @@ from skillopt_sleep.cli.options import as_json, make_app, night_options, place_o
 from skillopt_sleep.domain import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
     from skillopt_sleep.domain.report import NightReport
     from skillopt_sleep.domain.task import TaskRecord
 
@@ -28,7 +27,7 @@ __all__ = ["command", "print_report"]
 @place_options
 @as_json
 def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
-    """Run one night, or go on with the one that was cut short.
+    r"""Run one night, or go on with the one that was cut short.
 
     A night is a proposal: it changes no live file. Its folder holds report.md, diagnostics.json and evidence.jsonl.
 
@@ -47,7 +46,7 @@ def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json 
 
     with watched(app):
         report = app.run(app.plan(tasks))
-    print_report(app, report, as_json=as_json)
+    print_report(report, as_json=as_json)
     sys.exit(report.exit_code or 0)
 
 
@@ -62,9 +61,10 @@ def _read(path: Path) -> tuple[TaskRecord, ...]:
     return decode_tasks(data, str(path))
 
 
-def print_report(app: App, report: NightReport, *, as_json: bool) -> None:
+def print_report(report: NightReport, *, as_json: bool) -> None:
     """Print what a night came to: the report on stdout, why it stopped on stderr."""
     from skillopt_sleep.reports import diagnostics, terminal
+    from skillopt_sleep.reports.plain import plain
     from skillopt_sleep.stores.journal import night_folder
 
     if as_json:
@@ -73,7 +73,7 @@ def print_report(app: App, report: NightReport, *, as_json: bool) -> None:
         click.echo(terminal.render(report, width=(click.get_text_stream("stdout").isatty() and _width()) or 100))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
-        click.echo(f"skillopt-sleep: {report.why}", err=True)
+        click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)
 
 
 def _width() -> int:

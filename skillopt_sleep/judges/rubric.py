@@ -7,8 +7,6 @@ such a tag. What the answer says about its own score is then words of the answer
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +16,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.domain.quoting import disarm, seal
 from skillopt_sleep.domain.replies import extract_json
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
@@ -41,7 +40,7 @@ SCHEMA: dict[str, Json] = {
     },
 }
 
-_TAG = re.compile(r"<(?=\s*/?\s*(?:request|rubric|answer)\b)", re.IGNORECASE)
+TAGS = ("request", "rubric", "answer")
 
 
 class _Verdict(Struct, frozen=True, kw_only=True):
@@ -83,16 +82,12 @@ def rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
     """What the judge is sent; the answer stands in it once, quoted."""
     if not isinstance(task.reference, RubricReference):
         raise UsageError(f"task {task.id}: the judge rubric needs a rubric")
-    request = _quoted("\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip()))
-    rubric, quoted = _quoted(task.reference.rubric), _quoted(_shortened(answer))
-    seal = hashlib.sha256(f"{request}\0{rubric}\0{quoted}".encode("utf-8", "replace")).hexdigest()[:16]
-    system, user = render("judge_rubric", seal=seal, request=request, rubric=rubric, answer=quoted)
+    request = disarm("\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip()), *TAGS)
+    rubric, quoted = disarm(task.reference.rubric, *TAGS), disarm(_shortened(answer), *TAGS)
+    system, user = render(
+        "judge_rubric", seal=seal(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
+    )
     return Prompt(system=system, user=user, schema=SCHEMA)
-
-
-def _quoted(text: str) -> str:
-    """The text with nothing in it that could be taken for one of our tags."""
-    return _TAG.sub("\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", text)
 
 
 def _shortened(answer: str) -> str:

@@ -15,7 +15,7 @@ from skillopt_sleep.domain.episode import own_words
 from skillopt_sleep.domain.task import Origin, Outcome, TaskRecord
 from skillopt_sleep.domain.text import SAME, TWINS, fold, group_near_duplicates
 
-__all__ = ["merge", "task_id"]
+__all__ = ["grouped", "merge", "task_id"]
 
 FEEDBACK = 8
 """Words about wrong answers that a task keeps; the first ones."""
@@ -33,17 +33,26 @@ def merge(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskR
     a new task ties to another takes the name of the older one.
     """
     before = {task.id: task for task in known}
-    together = [*known, *new]
-    same = group_near_duplicates([_key(task) for task in together], SAME)
-    tasks: dict[str, TaskRecord] = dict(before)
+    tasks = dict(before)
     homes: dict[int, str] = {}
-    for number, task in zip(same, together, strict=True):
-        if number not in homes:
-            tasks[task.id] = task
-        elif task.id not in before:
-            tasks[homes[number]] = _absorb(tasks[homes[number]], task)
+    same = group_near_duplicates([_key(task) for task in (*known, *new)], SAME)
+    for number, task in zip(same, known, strict=False):
         homes.setdefault(number, task.id)
-    return tuple(task for task in _grouped(list(tasks.values())) if before.get(task.id) != task)
+    for number, task in zip(same[len(known) :], new, strict=True):
+        home = homes.setdefault(number, task.id)
+        tasks[home] = _absorb(tasks[home], task) if home in tasks else task
+    return tuple(task for task in grouped(tuple(tasks.values())) if before.get(task.id) != task)
+
+
+def grouped(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    """The tasks with their groups: those they have, joined where a text ties them; a new one is named after its first."""
+    numbers = group_near_duplicates([_key(task) for task in tasks], TWINS)
+    names: dict[str, str] = {}
+    first: dict[int, str] = {}
+    for number, task in zip(numbers, tasks, strict=True):
+        name = _resolve(names, task.group or task.id)
+        names[name] = _resolve(names, first.setdefault(number, name))
+    return tuple(replace(task, group=_resolve(names, task.group or task.id)) for task in tasks)
 
 
 def _absorb(task: TaskRecord, again: TaskRecord) -> TaskRecord:
@@ -76,18 +85,6 @@ def _worth(task: TaskRecord) -> tuple[bool, bool, bool]:
 def _both(one: Outcome, other: Outcome) -> Outcome:
     outcomes = {one, other} - {Outcome.UNKNOWN}
     return Outcome.MIXED if len(outcomes) > 1 else outcomes.pop() if outcomes else Outcome.UNKNOWN
-
-
-def _grouped(tasks: list[TaskRecord]) -> list[TaskRecord]:
-    """The tasks with groups: those they have, joined where a text ties them, and new ones named after their first."""
-    numbers = group_near_duplicates([_key(task) for task in tasks], TWINS)
-    names: dict[str, str] = {}
-    first: dict[int, str] = {}
-    for number, task in zip(numbers, tasks, strict=True):
-        name = _resolve(names, task.group or task.id)
-        older = _resolve(names, first.setdefault(number, name))
-        names[name] = older
-    return [replace(task, group=_resolve(names, task.group or task.id)) for task in tasks]
 
 
 def _resolve(names: dict[str, str], name: str) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.evidence import EvidenceRow
-from skillopt_sleep.domain.report import NightReport, NightState, StoppedBy
+from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import BackendError, BudgetSpent, Interrupted, SleepError
 from skillopt_sleep.ports import Clock, Ledger, Outcome
@@ -245,6 +245,8 @@ def _ended_by(report: NightReport, error: BaseException) -> NightReport:
         report,
         state=NightState.STOPPED,
         verdict=Verdict.UNMEASURED,
+        accepted=False,
+        gate_action=GateAction.UNMEASURED,
         stopped_by=by,
         why=said,
         exit_code=code,

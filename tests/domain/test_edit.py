@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skillopt_sleep.domain.document import BEGIN, Document, DocumentKind, bullets, region, with_region
 from skillopt_sleep.domain.edit import EditOp, EditRecord, EditStatus, apply_edits, edit_id, parse_edits
 
-LIVE = "- Use tabs.\n- Sort the\n  imports.\n- Use tabs in tables too.\n"
+LIVE = "- Use tabs.\n- Sort the\n  imports.\n- Use tabs. In tables too.\n"
 
 
 def document(text: str = LIVE) -> Document:
@@ -36,21 +36,21 @@ def read(*items, known=("t1", "t2")):
             edit("append", "- New,\nin two lines."), LIVE + "- New,\n  in two lines.\n", id="append-two-lines"
         ),
         pytest.param(
-            edit("delete", anchor="- Use tabs."), "- Sort the\n  imports.\n- Use tabs in tables too.\n", id="delete"
+            edit("delete", anchor="- Use tabs."), "- Sort the\n  imports.\n- Use tabs. In tables too.\n", id="delete"
         ),
         pytest.param(
             edit("replace", "Sort imports.", "Sort   the imports."),
-            "- Use tabs.\n- Sort imports.\n- Use tabs in tables too.\n",
+            "- Use tabs.\n- Sort imports.\n- Use tabs. In tables too.\n",
             id="replace-white-space-folded",
         ),
         pytest.param(
             edit("insert_after", "New.", "imports"),
-            "- Use tabs.\n- Sort the\n  imports.\n- New.\n- Use tabs in tables too.\n",
+            "- Use tabs.\n- Sort the\n  imports.\n- New.\n- Use tabs. In tables too.\n",
             id="insert-after-part-of-one-rule",
         ),
         pytest.param(
             edit("delete", anchor="Use tabs."),
-            "- Sort the\n  imports.\n- Use tabs in tables too.\n",
+            "- Sort the\n  imports.\n- Use tabs. In tables too.\n",
             id="whole-rule-before-part-of-another",
         ),
     ],

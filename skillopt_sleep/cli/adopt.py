@@ -1,0 +1,63 @@
+"""``adopt``: put a night's proposal live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skillopt_sleep.app import App
+    from skillopt_sleep.stores.adoption import LiveChange
+
+__all__ = ["command", "print_changes"]
+
+
+@click.command("adopt")
+@click.argument("night", required=False)
+@click.option("--edit", "edits", multiple=True, metavar="ID", help="Only this edit of the proposal; may be repeated.")
+@place_options
+@as_json
+def command(night: str | None, edits: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
+    """Make the proposal of NIGHT (the latest that waits) live, all of it or single edits.
+
+    Refused (exit 8), with nothing changed, when a live file is not what it was when the night measured it.
+    """
+    from skillopt_sleep.stores.adoption import adopt
+
+    app = make_app(flags)
+    night = night or _waiting(app)
+    changes = adopt(app.staging, night, only=edits or None)
+    print_changes(changes, as_json=as_json)
+    if not as_json:
+        click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")
+
+
+def _waiting(app: App) -> str:
+    proposals = app.status().proposals
+    if not proposals:
+        raise Refused("no proposal waits to be adopted; `skillopt-sleep status` shows the last nights")
+    return proposals[0]
+
+
+def print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
+    """Print what happened to each live file."""
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(changes).decode())
+        return
+    from skillopt_sleep.reports.plain import plain
+
+    for change in changes:
+        done = "changed" if change.existed and change.exists else "made" if change.exists else "removed"
+        click.echo(f"{done} {change.path}")
+        for edit in change.edits:
+            click.echo(f"  {edit.id}  {edit.op.value}: {plain(edit.text or edit.anchor)}")
