@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -19,16 +19,22 @@ from skillopt_sleep.calls.retry import Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.call import Role
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.expect import Rehearsal
+from skillopt_sleep.domain.insights import Insights, insights
 from skillopt_sleep.domain.redact import Redactor, redact_session
 from skillopt_sleep.domain.report import BackendHealth, NightReport
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
+from skillopt_sleep.domain.status import Status
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.consolidate import ConsolidatePlan
-from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions
+from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions, in_scope
+from skillopt_sleep.night.mine_heuristic import mine_heuristic
 from skillopt_sleep.night.night import run_night
 from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
+from skillopt_sleep.night.rehearse import rehearse
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.ports import Ask, Backend, Judge, Ledger, Progress, Source
 from skillopt_sleep.registry import Kind, build, names
@@ -41,8 +47,8 @@ from skillopt_sleep.stores.documents import Targets, read_baseline
 from skillopt_sleep.stores.inbox import SessionInbox
 from skillopt_sleep.stores.journal import NightJournal, Renderers
 from skillopt_sleep.stores.ledger import NightLedger
-from skillopt_sleep.stores.lock import one_night
-from skillopt_sleep.stores.staging import ProposalStaging
+from skillopt_sleep.stores.lock import is_locked, one_night
+from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus
 
 __all__ = ["App"]
 
@@ -192,7 +198,7 @@ class App:
             since = (self.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
         return NightPlan(
             project=str(self.project),
-            baseline=read_baseline(self.targets()),
+            baseline=self.baseline(),
             roles=tuple(
                 BackendHealth(role=role, backend=name, model=model)
                 for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
@@ -210,29 +216,87 @@ class App:
             rejected=self.rejected.recall(str(self.project)),
         )
 
-    def targets(self) -> Targets:
-        """The files a night may change."""
-        return Targets(
-            agent=self.agent,
-            project=self.project,
-            user_home=next(iter(agent_homes(self.env).get(self.agent, ())), "") if self.settings.scope == "all" else "",
-            skill=self.settings.target_skill,
+    def baseline(self) -> Candidate:
+        """The live files a night may propose to change, as they are. Raises ``Refused`` and ``DiskError``."""
+        everywhere = self.settings.scope == "all"
+        homes = self.settings.sources.get(self.agent, {})
+        named = [*cast("list[str]", homes.get("homes", [])), *([str(homes["home"])] if "home" in homes else [])]
+        home = next(iter((*named, *agent_homes(self.env).get(self.agent, ()))), "")
+        return read_baseline(
+            Targets(
+                agent=self.agent,
+                project=self.project,
+                user_home=home if everywhere else "",
+                skill=self.settings.target_skill,
+            )
+        )
+
+    @property
+    def kit(self) -> Kit:
+        """The outside world of a night."""
+        return Kit(
+            sources=self.sources(),
+            inbox=self.inbox,
+            archive=self.archive,
+            rejected=self.rejected,
+            staging=self.staging,
+            journal=self.journal,
+            connect=self.connect,
+            redact=self.redact,
         )
 
     def run(self, plan: NightPlan) -> NightReport:
         """Run or resume a night. Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report."""
         with one_night(self.data_dir):
-            kit = Kit(
-                sources=() if plan.mining.given is not None else self.sources(),
-                inbox=self.inbox,
-                archive=self.archive,
-                rejected=self.rejected,
-                staging=self.staging,
-                journal=self.journal,
-                connect=self.connect,
-                redact=self.redact,
-            )
-            return run_night(plan, kit)
+            return run_night(plan, self.kit)
+
+    def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
+        """A night up to the first call, on a copy in memory."""
+        self.rehearsing = True
+        return rehearse(self.plan(tasks), self.kit)
+
+    def in_scope(self, sessions: Iterable[Session]) -> tuple[Session, ...]:
+        """Those sessions that are of the work asked for."""
+        return tuple(session for session in sessions if in_scope(session.cwd, self.scope))
+
+    def waiting(self) -> tuple[Session, ...]:
+        """The sessions of that work that no night has mined."""
+        return tuple(self.inbox.load(key) for key in self.inbox.waiting() if in_scope(key.cwd, self.scope))
+
+    def insights(self) -> Insights:
+        """What the sessions already tell, on a copy in memory."""
+        self.rehearsing = True
+        self.file_sessions()
+        sessions = self.in_scope(self.inbox.everything())
+        return insights(sessions, mine_heuristic(sessions).tasks)
+
+    def status(self) -> Status:
+        """How things stand for the project; writes nothing, so a project that never ran has none."""
+        self.rehearsing = not (self.data_dir / "sleep.db").exists()
+        nights = self.journal.reports(str(self.project))
+        proposals = self.staging.proposals()
+        return Status(
+            project=str(self.project),
+            nights=nights,
+            proposals=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.STAGED),
+            adopted=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.ADOPTED),
+            waiting=sum(in_scope(key.cwd, self.scope) for key in self.inbox.waiting()),
+            fresh=len(self.archive.fresh(self.scope)),
+            running=is_locked(self.data_dir),
+        )
+
+    def report(self, night: str | None) -> NightReport:
+        """The report of a night of this project, or of the last one. Raises ``UsageError``."""
+        nights = self.status().nights
+        found = next((report for report in nights if night in {None, report.night}), None)
+        if found is None:
+            known = ", ".join(report.night for report in nights[:5]) or "none yet"
+            raise UsageError(f"there is no night {night or ''} of {self.project}; the last ones: {known}")
+        return found
+
+    def probe(self) -> tuple[BackendHealth, ...]:
+        """Look at the backends of both roles, outside of a night."""
+        return probe_backends({role: self.backend(role) for role in Role})
 
     def connect(self, ledger: Ledger, sessions: Harvested) -> Connected:
         """Both roles of a night, over one budget, one limit and one breaker."""
@@ -271,24 +335,29 @@ class Connected:
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at both backends."""
-        found = []
-        for role, backend in self._backends.items():
-            health = backend.probe()
-            found.append(
-                BackendHealth(
-                    role=role,
-                    backend=backend.name,
-                    model=backend.model,
-                    version=health.version,
-                    ready=health.ready,
-                    logged_in=health.logged_in,
-                    detail=health.detail,
-                )
-            )
-        return tuple(found)
+        return probe_backends(self._backends)
 
     def close(self) -> None:
         """End what is under way."""
         self._clock.stop()
         for backend in self._backends.values():
             backend.close()
+
+
+def probe_backends(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
+    """Look at backends without a model call."""
+    found = []
+    for role, backend in backends.items():
+        health = backend.probe()
+        found.append(
+            BackendHealth(
+                role=role,
+                backend=backend.name,
+                model=backend.model,
+                version=health.version,
+                ready=health.ready,
+                logged_in=health.logged_in,
+                detail=health.detail,
+            )
+        )
+    return tuple(found)

@@ -73,7 +73,8 @@ class Material:
 
     def request(self) -> str:
         """A short prompt that has not been made before, unless by chance."""
-        return f"please {self._word(VERBS)} the {self._word(NOUNS)} of case {self.random.randrange(10**9)} {self._word(PLACES)}"
+        case = self.random.randrange(10**9)
+        return f"please {self._word(VERBS)} the {self._word(NOUNS)} of case {case} {self._word(PLACES)}"
 
     def path(self) -> str:
         """A path of a source file."""

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import platform
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from skillopt_sleep import __version__
 from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
 from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import BackendError
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.report import BackendHealth
+    from skillopt_sleep.domain.survey import DoctorReport, SourceFound, TargetFile
+    from skillopt_sleep.ports import Source
 
 __all__ = ["command"]
 
@@ -24,7 +35,7 @@ def command(as_json: bool, **flags: Json | Path) -> None:
     Nothing is spent and nothing is written. Ends with 4 when the backend cannot be used. The last block is what
     `insights` prints.
     """
-    report = make_app(flags).examine()
+    report = examine(make_app(flags))
     if as_json:
         import msgspec
 
@@ -35,3 +46,63 @@ def command(as_json: bool, **flags: Json | Path) -> None:
         click.echo(page.render(report))
     if any(health.ready is False for health in report.backends):
         sys.exit(BackendError.exit_code)
+
+
+def examine(app: App) -> DoctorReport:
+    """Look at everything a night needs."""
+    from skillopt_sleep.domain.survey import DoctorReport
+    from skillopt_sleep.registry import Kind, find
+
+    rehearsal = app.rehearse(None)
+    backends = app.probe()
+    sources = tuple(_found(source) for source in app.sources())
+    names = dict.fromkeys(health.backend for health in backends)
+    return DoctorReport(
+        version=__version__,
+        python=platform.python_version(),
+        data_dir=str(app.data_dir),
+        project=str(app.project),
+        scope=app.settings.scope,
+        sources=sources,
+        targets=tuple(_targets(app)),
+        backends=backends,
+        sees={name: str(getattr(find(Kind.BACKEND, name), "SEES", "whoever it talks to")) for name in names},
+        caps=app.caps(),
+        rehearsal=rehearsal,
+        insights=app.insights(),
+        problems=tuple(_problems(backends, sources)),
+    )
+
+
+def _problems(backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...]) -> Iterator[str]:
+    yield from dict.fromkeys(
+        health.detail or f"{health.backend} is not ready" for health in backends if not health.ready
+    )
+    if not sources:
+        yield "no agent sessions were found; name their home with --claude-home or --codex-home"
+
+
+def _found(source: Source) -> SourceFound:
+    from skillopt_sleep.domain.survey import SourceFound
+
+    files = list(source.files(lambda _: None))
+    oldest = min((file.mtime_ns for file in files), default=None)
+    return SourceFound(
+        source=source.name,
+        files=len(files),
+        size=sum(file.size for file in files),
+        oldest="" if oldest is None else f"{datetime.fromtimestamp(oldest / 1e9, tz=UTC):%Y-%m-%d}",
+    )
+
+
+def _targets(app: App) -> Iterator[TargetFile]:
+    from skillopt_sleep.domain.survey import TargetFile
+    from skillopt_sleep.stores.tracked import is_tracked
+
+    for document in app.baseline().documents:
+        yield TargetFile(
+            kind=document.kind,
+            path=document.path,
+            exists=document.content is not None,
+            tracked=is_tracked(Path(document.path)),
+        )

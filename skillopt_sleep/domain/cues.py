@@ -1,18 +1,19 @@
-"""Words by which people correct and approve, of a few large languages; tables only, ``feedback`` says what they mean.
+"""Words by which people correct and approve, of a few large languages; what they amount to is said in ``feedback``.
 
-A line holds the phrases of one language, parted by ``;``. None belongs to a trade. Apostrophes are left out of phrases
-and clauses alike, as people do.
+In the tables a line holds phrases of one language, parted by ``;``. None belongs to a trade. Apostrophes are left out
+of phrases and clauses alike, as people do.
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Set as AbstractSet
 
 __all__ = [
     "ABOUT_ANSWER",
     "ACCEPTS",
     "AGREES",
     "ASKS",
-    "DENIALS",
-    "DENIED",
     "FAILED",
     "FILLERS",
     "GOES_ELSEWHERE",
@@ -24,34 +25,51 @@ __all__ = [
     "REFUSES",
     "RESTATES",
     "TAKES_BACK",
-    "openers",
-    "phrases",
+    "Cues",
 ]
 
 
-def openers(table: str) -> tuple[str, ...]:
-    """The phrases of a table, spelled as the beginnings of a clause."""
-    return tuple(f" {phrase} " if _parted(phrase) else f" {phrase}" for phrase in _phrases(table))
+class Cues:
+    """A table of phrases, found by their first words.
+
+    A clause is given as its words with a space around each. Scripts that do not part words are looked through.
+    """
+
+    def __init__(self, table: str) -> None:
+        plain = table.replace("\n", ";").replace("'", "").replace("-", " ")
+        phrases = [" ".join(phrase.split()) for phrase in plain.split(";") if not phrase.isspace()]
+        by_first: defaultdict[str, list[str]] = defaultdict(list)
+        for phrase in filter(_is_parted, filter(None, phrases)):
+            by_first[phrase.partition(" ")[0]].append(f" {phrase} ")
+        self._by_first = dict(by_first)
+        self._unparted = tuple(phrase for phrase in phrases if phrase and not _is_parted(phrase))
+
+    def opening(self, clause: str) -> str:
+        """The phrase that the clause begins with, "" when none does."""
+        first = clause[1 : clause.find(" ", 1)]
+        for phrase in self._by_first.get(first, ()):
+            if clause.startswith(phrase):
+                return phrase
+        if clause.isascii():
+            return ""
+        return next((f" {phrase}" for phrase in self._unparted if clause.startswith(phrase, 1)), "")
+
+    def stand_in(self, clause: str, words: AbstractSet[str]) -> bool:
+        """Whether one of the phrases stands anywhere in the clause, whose words are ``words``."""
+        for word in words & self._by_first.keys():
+            if any(phrase in clause for phrase in self._by_first[word]):
+                return True
+        return not clause.isascii() and any(phrase in clause for phrase in self._unparted)
 
 
-def phrases(table: str) -> tuple[str, ...]:
-    """The phrases of a table, spelled as parts of a clause."""
-    return tuple(f" {phrase} " if _parted(phrase) else phrase for phrase in _phrases(table))
-
-
-def _phrases(table: str) -> list[str]:
-    parts = table.replace("\n", ";").replace("'", "").split(";")
-    return list(dict.fromkeys(phrase for part in parts if (phrase := " ".join(part.replace("-", " ").split()))))
-
-
-def _parted(phrase: str) -> bool:
+def _is_parted(phrase: str) -> bool:
     """Whether the script parts words by spaces."""
     return phrase[-1] < "\u2e80"
 
 
 def _each(first: str, second: str) -> str:
     """Every phrase made of one of ``first`` and one of ``second``."""
-    return ";".join(f"{a.strip()} {b.strip()}" for a in first.split(";") for b in second.split(";"))
+    return ";".join(f"{a} {b}" for a in first.split(";") for b in second.split(";"))
 
 
 _YOU_FAILED = _each(
@@ -59,7 +77,7 @@ _YOU_FAILED = _each(
 )
 _WHY_YOU = _each("why did; why are; why do; why would; why didn't; why have", "you; u")
 
-REFUSES = f"""
+REFUSES = Cues(f"""
 no; nope; nah; na; wrong; stop; wait; actually; instead; rather; as i said; as i asked; as i wrote
 not the; not this; not that; not these; not those; not what; not like; not quite; not really; not exactly; not it
 ignore the; ignore that; ignore my; forget the; forget that; that's not; that's wrong; that is not; that is wrong
@@ -70,12 +88,12 @@ eso no; no es; está mal; incorrecto; así no
 não; errado; está errado; isso não
 sbagliato; non è
 нет; неверно; неправильно; не то; не так; стоп
-不对; 不是; 错了; 不要; 別; 违反; 違う; 違います; ちがう; そうじゃ; やめて; 아니; 틀렸; 잘못
-"""
+不对; 不是; 错了; 不要; 別; 違う; 違います; ちがう; そうじゃ; やめて; 아니; 틀렸; 잘못
+""")
 """A clause that begins so refuses what was done, unless it accepts as well ("no problem")."""
 
-TAKES_BACK = """
-undo; undo that; roll back; roll it back; roll that back; rolling back; revert it; revert that; revert this; revert the
+TAKES_BACK = Cues("""
+undo; roll back; roll it back; roll that back; rolling back; revert it; revert that; revert this; revert the
 revert your; revert to; put it back; put that back; put them back; change it back; change that back; move it back
 switch it back; switch back; set it back; bring it back; bring back; go back to; back to the old; back to the previous
 back to the original; back to how; back to what; change of plan; change of plans; change in plan; change in plans
@@ -86,10 +104,10 @@ desfaça; desfaz; reverta
 annulla; ripristina
 верни; отмени
 改回; 撤销; 恢复原; 元に戻; 戻して; 되돌
-"""
+""")
 """Undoing what was done, wherever it is said."""
 
-RESTATES = """
+RESTATES = Cues("""
 should have; should be; should not; should only; should still; shouldn't; instead; rather than; supposed to
 idea was; plan was; goal was; point was; intention was; i meant; what i meant; what i want; what i wanted
 too much; too many; too verbose; too complicated; too generic; too vague
@@ -100,23 +118,19 @@ em vez; deveria
 invece; dovrebbe
 вместо; должен; должна; должно
 应该; 應該; 而不是; べき; ではなく; 대신; 해야
-"""
+""")
 """What was wanted, said again."""
 
-DENIALS = "doesn't; don't; didn't; does not; do not; did not; won't; can't; isn't; aren't; is not; are not; wasn't"
-"""What ``DENIED`` begins with."""
-
-DENIED = _each(
-    DENIALS,
-    "work; show; make sense; match; compile; build; run; pass; appear; load; look right; seem right; help; fix; "
-    "working; right; correct; showing; passing; fixed; there; what i",
-)
-"""Something does not hold, by way of what it fails to do."""
-
+_DENIALS = "doesn't; don't; didn't; does not; do not; did not; won't; can't; isn't; aren't; is not; are not; wasn't"
 _STILL = "fail; fails; failing; broken; wrong; not; the same; get; getting; see; seeing; doesn't; isn't; have; has"
+_HOLDS = (
+    "work; show; make sense; match; compile; build; run; pass; appear; load; look right; seem right; help; fix; "
+    "working; right; correct; showing; passing; fixed; there; what i"
+)
 
-FAILED = f"""
-wrong; incorrect; inaccurate; not right; not correct; not working; not true; not great; not what; {_each("still", _STILL)}
+FAILED = Cues(f"""
+wrong; incorrect; inaccurate; not right; not correct; not working; not true; not great; not what
+{_each("still", _STILL)}; {_each(_DENIALS, _HOLDS)}
 funktioniert nicht; geht nicht; klappt nicht; stimmt nicht; immer noch
 ne marche pas; ne fonctionne pas; marche pas; toujours pas
 no funciona; sigue sin; todavía no
@@ -124,31 +138,32 @@ não funciona; ainda não
 non funziona; ancora non
 не работает; всё ещё; все еще
 不行; 没用; 不工作; 不正确; 还是不; 動かない; 動きません; おかしい; まだ; 안돼; 안 돼; 안되
-"""
+""")
 """Something does not hold."""
 
-ABOUT_ANSWER = """
+ABOUT_ANSWER = Cues("""
 it; it's; its; that; that's; this; these; those; they; you; your; still; now; again; one
 das; es; immer noch; ça; cela; eso; esto; isso; isto; questo; это; оно
 这; 那; 还是; これ; それ; まだ; 이거; 그거; 아직
-"""
+""")
 """What points at the answer before."""
 
-ORDERS = _each(
-    ";please;can you;could you;can we;now;also;next;then",
-    "fix; add; implement; create; write; make; find; investigate; debug; check; look; review; update; refactor; "
-    "explain; help; figure; handle",
-)
+_TO_DO = "fix; add; implement; create; write; make; find; investigate; debug; check; look; review; update; refactor"
+
+ORDERS = Cues(f"""
+{_TO_DO}; explain; help; figure; handle
+{_each("can you; could you; can we; now; next; then", _TO_DO)}
+""")
 """Giving an order tells of work to do, whatever is wrong there."""
 
-ACCEPTS = """
+ACCEPTS = Cues("""
 yes; yep; yeah; yup; sure; of course; absolutely; definitely; go ahead; go for it; ship it; merge it; make it so
-proceed; do it; do that; do this; do so; do both; do all; sounds good; sounds great; sounds right; sounds fine; agreed; approved
+proceed; do it; do that; do this; do so; do both; do all; sounds good; sounds great; sounds right; sounds fine
 looks good; looks great; looks right; looks fine; looks perfect; look good; that's perfect; that's great; that's good
 that's fine; that's right; that's correct; that's better; that works; this works; it works; works now; works great
 this is great; this is perfect; this is good; this is really; much better; lgtm; perfect; excellent; awesome; amazing
 great; nice; good job; good work; good idea; good point; good catch; good call; well done; brilliant; exactly; correct
-thanks; thank you; thx; ty; cool; no problem; no worries; right
+thanks; thank you; thx; ty; cool; no problem; no worries; right; agreed; approved
 ja; jawohl; genau; perfekt; danke; super; passt; sehr gut; einverstanden; mach das; gut so; klar
 oui; parfait; merci; d'accord; très bien; vas-y; génial; exactement
 sí; perfecto; gracias; vale; de acuerdo; muy bien; adelante; genial; exacto; hazlo
@@ -157,50 +172,49 @@ sì; perfetto; grazie; va bene; ottimo; esatto
 да; отлично; спасибо; хорошо; супер; давай; верно; идеально
 好的; 可以; 谢谢; 謝謝; 完美; 没问题; 不错; 很好; 对的; 是的; はい; ありがとう; いいね; 完璧; お願いします; 了解
 네; 좋아; 감사; 고마워; 완벽
-"""
+""")
 """A clause that begins so accepts what was done or proposed."""
 
-AGREES = "ok; okay; oki; oki doki; okey; k; kk; alright; fine"
+AGREES = Cues("ok; okay; oki; oki doki; okey; k; kk; alright; fine")
 """An okay accepts, unless it only turns to something else (``GOES_ELSEWHERE``)."""
 
-GOES_ELSEWHERE = """
+GOES_ELSEWHERE = Cues("""
 we; i; i'm; i'd; so; and; but; now; next; one; some; another; maybe; perhaps; what; why; how; where; when; who; which
 is; are; was; does; did; can; could; would; should; will; the; this; that; these; there; it; it's; my; our; your; you
 if; for; in; on; with; after; question; not; don't; different; new; same
-"""
+""")
 
-JOINS_IN = _each(
-    "let's; then let's; so let's; lets",
-    "do; implement; go; use; try; add; make; apply; build; fix; take; move; ship; merge; commit; keep; start with",
+JOINS_IN = Cues(
+    _each(
+        "let's; then let's; so let's",
+        "do; implement; go; use; try; add; make; apply; build; fix; take; move; ship; merge; commit; keep; start with",
+    )
 )
 """Joining in accepts a proposal, where there was one (``INVITES``)."""
 
-INVITES = """
+INVITES = Cues("""
 want me to; shall i; should i; would you like; let me know; if you like; if you'd like; if you want; which do you
 recommend; recommendation; suggest; suggestion; option; options; propose; proposal; plan; i'd go; i'd do; i would
-soll ich; möchtest du; souhaites-tu; veux-tu; quieres que; quer que; vuoi che; хочешь; 要我; 需要我; しましょうか; 할까요
-"""
+soll ich; möchtest du; souhaites-tu; veux-tu; quieres que; quer que; vuoi che; хочешь
+要我; 需要我; しましょうか; 할까요
+""")
 
-GOES_ON = """
+GOES_ON = Cues("""
 continue; go on; carry on; keep going; resume; proceed; sorry
 weiter; mach weiter; continue; continua; continúa; sigue; продолжай; 继续; 続け; 계속
-"""
+""")
 
-ASKS = (
-    _each(
-        "when; where; what; why; how; who; which", "is; are; was; were; do; does; did; will; would; should; can; could"
-    )
-    + """
+_AUXILIARIES = "is; are; was; were; do; does; did; will; would; should; can; could"
+
+ASKS = Cues(f"""
 what; why; how; who; which; is; are; was; does; did; do you; do we; can you; can we; could you; would you; should we
+{_each("when; where", _AUXILIARIES)}
 was ist; warum; wie; wieso; pourquoi; comment; qué; por qué; cómo; por que; como; perché; come; что; почему; как
 为什么; 怎么; 什么; なぜ; どう; 왜; 어떻게
-"""
-)
+""")
 """A clause that begins so asks, with or without a question mark."""
 
-HAS_QUESTION = (
-    "got a question; have a question; quick question; different question; eine frage; une question; una pregunta"
-)
+HAS_QUESTION = Cues("got a question; have a question; quick question; different question; eine frage")
 
-FILLERS = "ok; okay; but; and; so; well; hm; hmm; hmmm; oh; ah; ugh; please; hey; sorry; also"
+FILLERS = Cues("ok; okay; but; and; so; well; hm; hmm; hmmm; oh; ah; ugh; please; hey; sorry; also")
 """What people begin with before they say anything."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from skillopt_sleep.domain.session import Feedback, Session, Turn
+from skillopt_sleep.domain.task import Outcome
 from skillopt_sleep.domain.text import matter
 from skillopt_sleep.domain.vocabulary import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS
 
@@ -55,18 +56,39 @@ _NUMBER = re.compile(r"(?<![\w#./-])\d(?![\w.])")
 class Episode(Struct, frozen=True, kw_only=True):
     """One ask and what became of it.
 
-    ``before`` is the answer the person had in front of them when they asked; ``wrong`` the one that was corrected
-    first, ``stood`` the one that was corrected no more; each "" where there was none. ``skills`` are those invoked.
+    ``later`` are the turns that belong to it: corrections, approvals that ask nothing new, "go on". ``before`` is the
+    answer the person had in front of them when they asked; ``wrong`` the one that was corrected first, ``stood`` the
+    one that was corrected no more; each "" where there was none.
     """
 
     ask: Turn
+    later: tuple[Turn, ...] = ()
     before: str = ""
-    corrections: tuple[Turn, ...] = ()
     wrong: str = ""
     stood: str = ""
     approved: bool = False
-    skills: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
+
+    @property
+    def corrections(self) -> tuple[Turn, ...]:
+        """The turns that corrected an answer."""
+        return tuple(turn for turn in self.later if turn.feedback is Feedback.CORRECTION)
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        """The skills invoked in it, each once."""
+        return tuple(dict.fromkeys(skill for turn in (self.ask, *self.later) for skill in turn.skills))
+
+    @property
+    def used_tools(self) -> bool:
+        """Whether the agent did anything but write its answer."""
+        return any(turn.tools for turn in (self.ask, *self.later))
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the work ended: success when approved at once, mixed when only after corrections, fail when never."""
+        if not self.corrections:
+            return Outcome.SUCCESS if self.approved else Outcome.UNKNOWN
+        return Outcome.MIXED if self.approved or self.stood else Outcome.FAIL
 
 
 def episodes(session: Session) -> Iterator[Episode]:
@@ -137,17 +159,15 @@ class _Draft:
     stood: str
     wrong: str = ""
     approved: bool = False
-    corrections: list[Turn] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
+    later: list[Turn] = field(default_factory=list)
 
     def go_on(self, turn: Turn) -> None:
         """Another turn of the same work."""
-        self.turns.append(turn)
+        self.later.append(turn)
         match turn.feedback:
             case Feedback.CORRECTION:
                 self.wrong = self.wrong or self.stood
                 self.stood = turn.final
-                self.corrections.append(turn)
                 self.approved = False
             case Feedback.APPROVAL:
                 self.approved = True  # of what stood before it; what follows is the work that was agreed on
@@ -155,16 +175,13 @@ class _Draft:
                 self.stood = turn.final or self.stood
 
     def episode(self) -> Episode:
-        turns = (self.ask, *self.turns)
         return Episode(
             ask=self.ask,
+            later=tuple(self.later),
             before=self.before,
-            corrections=tuple(self.corrections),
             wrong=self.wrong,
             stood=self.stood,
             approved=self.approved,
-            skills=tuple(dict.fromkeys(skill for turn in turns for skill in turn.skills)),
-            tools=tuple(dict.fromkeys(tool for turn in turns for tool in turn.tools)),
         )
 
 

@@ -19,11 +19,14 @@ from skillopt_sleep.domain.session import Feedback, PromptKind
 
 __all__ = ["label_feedback"]
 
-OPENING = 400
+OPENING = 300
 """Characters in which the words about the last answer stand, if there are any."""
 
 CLAUSES = 3
 """Clauses of the opening that are looked at."""
+
+FULL_STOPS = ("!", "\u3002", "..", ". ", ".\n")
+"""What ends a clause, compatibility forms folded; a point within a name does not."""
 
 
 def label_feedback(prompt: str, previous_final: str, kind: PromptKind, interrupted: bool) -> Feedback:  # noqa: FBT001
@@ -41,10 +44,11 @@ def label_feedback(prompt: str, previous_final: str, kind: PromptKind, interrupt
         return Feedback.NEITHER
     if any(_corrects(clause, previous_final, first=clause is clauses[0]) for clause in clauses):
         return Feedback.CORRECTION
+    first = clauses[0]
     if interrupted:
-        goes_on = clauses[0].asks or clauses[0].bare.startswith(_GOES_ON) or clauses[0].words.startswith(_GOES_ON)
+        goes_on = first.asks or cues.GOES_ON.opening(first.bare) or cues.GOES_ON.opening(first.text)
         return Feedback.NEITHER if goes_on else Feedback.CORRECTION
-    return Feedback.APPROVAL if _approves(clauses[0], previous_final) else Feedback.NEITHER
+    return Feedback.APPROVAL if _approves(first, previous_final) else Feedback.NEITHER
 
 
 class _Clause(Struct, frozen=True, kw_only=True):
@@ -53,94 +57,80 @@ class _Clause(Struct, frozen=True, kw_only=True):
     ``bare`` is without what people begin with before they say anything.
     """
 
-    words: str
+    text: str
     bare: str
+    words: frozenset[str]
     asks: bool
 
 
 def _clauses(prompt: str) -> Iterator[_Clause]:
     """The clauses of the opening, up to where pasted text begins."""
+    if _PASTED.match(prompt):
+        return
     own_words = _PASTE.split(prompt[:OPENING], maxsplit=1)[0]
-    parts = [*_FULL_STOP.split(_folded(own_words)), ""]
-    for part, stop in zip(parts[::2], parts[1::2], strict=True):
-        words = _spaced(part)
-        if words:
-            bare = _without_fillers(words)
-            asks = "?" in stop or bare.startswith(_ASKS) or _says(words, _HAS_QUESTION)
-            yield _Clause(words=words, bare=bare, asks=asks)
+    for line in _one_a_line(_folded(own_words)):
+        if words := _WORD.findall(line):
+            text = f" {' '.join(words)} "
+            bare, known = _without_fillers(text), frozenset(words)
+            asks = line.endswith("?") or bool(cues.ASKS.opening(bare)) or cues.HAS_QUESTION.stand_in(text, known)
+            yield _Clause(text=text, bare=bare, words=known, asks=asks)
 
 
 def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return folded.replace("'", "").replace("\u2019", "").replace("`", "")
 
 
-def _spaced(text: str) -> str:
-    words = _WORD.findall(text)
-    return f" {' '.join(words)} " if words else ""
+def _one_a_line(text: str) -> list[str]:
+    """Folded text cut at its full stops; a question keeps its mark."""
+    for stop in FULL_STOPS:
+        text = text.replace(stop, "\n")
+    return text.replace("?", "?\n").split("\n")
 
 
-def _without_fillers(words: str) -> str:
-    while filler := next((filler for filler in _FILLERS if words.startswith(filler)), ""):
-        words = words[len(filler) - 1 :]
-    return words
-
-
-def _says(words: str, cues_of: tuple[str, ...]) -> bool:
-    return any(cue in words for cue in cues_of)
+def _without_fillers(text: str) -> str:
+    while filler := cues.FILLERS.opening(text):
+        text = text[len(filler) - 1 :]
+    return text
 
 
 def _corrects(clause: _Clause, answer: str, *, first: bool) -> bool:
-    if clause.bare.startswith(_REFUSES) and not clause.bare.startswith(_ACCEPTS):
+    if cues.REFUSES.opening(clause.bare) and not cues.ACCEPTS.opening(clause.bare):
         return True
-    if clause.asks or clause.bare.startswith(_ORDERS):
+    if clause.asks or cues.ORDERS.opening(clause.bare):
         return False
-    if _says(clause.words, _TAKES_BACK) or (first and _says(clause.words, _RESTATES)):
+    if cues.TAKES_BACK.stand_in(clause.text, clause.words):
         return True
-    failed = _says(clause.words, _FAILED) or (_says(clause.words, _DENIALS) and _says(clause.words, _DENIED))
-    return failed and _is_about(clause, answer)
+    if first and cues.RESTATES.stand_in(clause.text, clause.words):
+        return True
+    return cues.FAILED.stand_in(clause.text, clause.words) and _is_about(clause, answer)
 
 
 def _is_about(clause: _Clause, answer: str) -> bool:
     """Whether a clause points at the answer, or speaks of the same things."""
-    if _says(clause.words, _ABOUT_ANSWER):
+    if cues.ABOUT_ANSWER.stand_in(clause.text, clause.words):
         return True
     told = set(_LONG_WORD.findall(answer.casefold()))
-    return not told.isdisjoint(_LONG_WORD.findall(clause.words))
+    return not told.isdisjoint(_LONG_WORD.findall(clause.text))
 
 
 def _approves(clause: _Clause, answer: str) -> bool:
-    if clause.bare.startswith(_ACCEPTS):
+    if cues.ACCEPTS.opening(clause.bare):
         return True
-    if agreed := next((cue for cue in _AGREES if clause.words.startswith(cue)), ""):
-        return not clause.words[len(agreed) - 1 :].startswith(_GOES_ELSEWHERE)
-    if not clause.bare.startswith(_JOINS_IN):
+    if agreed := cues.AGREES.opening(clause.text):
+        return not cues.GOES_ELSEWHERE.opening(clause.text[len(agreed) - 1 :])
+    if not cues.JOINS_IN.opening(clause.bare):
         return False
-    end = answer[-OPENING:]
-    return end.rstrip().endswith("?") or _says(_spaced(_folded(end)), _INVITES)
+    end = answer[-OPENING:].rstrip()
+    words = _WORD.findall(_folded(end))
+    return end.endswith("?") or cues.INVITES.stand_in(f" {' '.join(words)} ", frozenset(words))
 
 
-_APOSTROPHES = str.maketrans(dict.fromkeys("'\u2018\u2019`"))
-_PASTE = re.compile(r"\A\s*[\u276f\u279c$%>#`<{\[]|:[ \t]*\n|\n```|\n\u276f")
-"""Where pasted text begins: at a terminal's prompt, a heading, a fence or a tag, or after a colon at a line's end."""
+_PASTED = re.compile(r"\s*(?:[\u276f\u279c$%>] |#+ |```|[<{\[](?!Image))")
+"""How a prompt begins that is pasted as a whole: a terminal's prompt, a heading, a fence, a tag."""
 
-_FULL_STOP = re.compile(r"((?:[?!\n\u2026\u3002]|\.{2,}|\.(?!\w))+)")
+_PASTE = re.compile(r":[ \t]*\n|\n[`\u276f]")
+"""Where pasted text begins after one's own: after a colon at a line's end, at a fence or a terminal's prompt."""
+
 _WORD = re.compile(r"\w+(?:[./]\w+)*")
 _LONG_WORD = re.compile(r"[^\W\d_]{5,}")
-
-_ABOUT_ANSWER = cues.phrases(cues.ABOUT_ANSWER)
-_ACCEPTS = cues.openers(cues.ACCEPTS)
-_AGREES = cues.openers(cues.AGREES)
-_ASKS = cues.openers(cues.ASKS)
-_DENIALS = cues.phrases(cues.DENIALS)
-_DENIED = cues.phrases(cues.DENIED)
-_FAILED = cues.phrases(cues.FAILED)
-_FILLERS = cues.openers(cues.FILLERS)
-_GOES_ELSEWHERE = cues.openers(cues.GOES_ELSEWHERE)
-_GOES_ON = cues.openers(cues.GOES_ON)
-_HAS_QUESTION = cues.phrases(cues.HAS_QUESTION)
-_INVITES = cues.phrases(cues.INVITES)
-_JOINS_IN = cues.openers(cues.JOINS_IN)
-_ORDERS = cues.openers(cues.ORDERS)
-_REFUSES = cues.openers(cues.REFUSES)
-_RESTATES = cues.phrases(cues.RESTATES)
-_TAKES_BACK = cues.phrases(cues.TAKES_BACK)

@@ -9,10 +9,15 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.report import NightReport, StoppedBy
+from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.plan import Kit, NightPlan
+from skillopt_sleep.night.merge import merge
+from skillopt_sleep.night.mine_heuristic import mine_heuristic
+from skillopt_sleep.night.mine_model import mine_model
+from skillopt_sleep.night.mined import Mined
+from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
 from skillopt_sleep.optimize.replay import Models
 
 __all__ = ["Gathered", "choose", "gather"]
@@ -54,7 +59,36 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> G
     """
     if plan.mining.given is not None:
         return Gathered(tasks=plan.mining.given, sessions=1, mined=len(plan.mining.given))
-    raise NotImplementedError
+    sessions = [kit.inbox.load(key) for key in harvested.sessions]
+    mined = _mine(sessions, plan.mining, models)
+    scope = plan.window.scope
+    done = [
+        key
+        for key, session in zip(harvested.sessions, sessions, strict=True)
+        if session.session_id not in mined.unmined
+    ]
+    kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), done)
+    known = kit.archive.tasks(scope)
+    return Gathered(
+        tasks=choose(known, kit.archive.fresh(scope), plan.split),
+        sessions=len(sessions),
+        mined=mined.found,
+        known=len(known),
+        refused=mined.refused,
+        notes=_unmined_note(len(sessions) - len(done)),
+    )
+
+
+def _mine(sessions: Sequence[Session], plan: MiningPlan, models: Models) -> Mined:
+    if not plan.by_model:
+        return mine_heuristic(sessions, target_skill=plan.target_skill)
+    return mine_model(sessions, models.optimizer, models.parallel, target_skill=plan.target_skill)
+
+
+def _unmined_note(count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    return (f"{count} sessions could not be mined tonight, because the reply was lost; they wait in the inbox",)
 
 
 def choose(tasks: Sequence[TaskRecord], fresh: frozenset[str], plan: SplitPlan) -> tuple[TaskRecord, ...]:

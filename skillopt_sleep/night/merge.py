@@ -45,7 +45,7 @@ def merge(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskR
 
 
 def grouped(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """The tasks with their groups: those they have, joined where a text ties them; a new one is named after its first."""
+    """The tasks with their groups: those they have, joined where a text ties them, and new ones named after a task."""
     numbers = group_near_duplicates([_key(task) for task in tasks], TWINS)
     names: dict[str, str] = {}
     first: dict[int, str] = {}

@@ -5,31 +5,26 @@ A correction is the best there is: it says what was asked, what was wrong and, b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from skillopt_sleep.domain.episode import Episode, episodes, own_words, points_outside, why_not_a_task
 from skillopt_sleep.domain.refusal import Refusal
+from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.session import Session
-from skillopt_sleep.domain.task import ExactReference, Origin, Outcome, Reference, RubricReference, TaskRecord
-from skillopt_sleep.domain.text import SAME, excerpt, group_near_duplicates, terms
+from skillopt_sleep.domain.task import ExactReference, Outcome, Reference, RubricReference, TaskRecord
+from skillopt_sleep.domain.text import SAME, excerpt, group_near_duplicates
 from skillopt_sleep.night.merge import FEEDBACK, merge, task_id
-from skillopt_sleep.night.mined import Mined
+from skillopt_sleep.night.mined import WORDS, Mined, cut, origin
 
-__all__ = ["mine_heuristic", "relates"]
+__all__ = ["mine_heuristic"]
 
 LITERAL = 80
 """Characters up to which an answer of one line, made without any tool, is taken for a literal."""
 
-WORDS = 400
-"""Characters kept of a person's words where they are quoted."""
-
 ANSWER = 700
 """Characters of an accepted answer that a rubric quotes."""
-
-KEPT = 4_000
-"""Characters kept of an answer."""
 
 
 class _Found(Struct, frozen=True, kw_only=True):
@@ -55,14 +50,6 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
     return Mined(tasks=merge((), tasks), refused=tuple(refused), found=len(tasks))
 
 
-def relates(target_skill: str, skills: Iterable[str], intent: str) -> bool:
-    """Whether work is of a skill: the skill was invoked in it, or its name's words are what was asked about."""
-    if any(target_skill in {skill, skill.rpartition(":")[2]} for skill in skills):
-        return True
-    named = {term for term, weight in terms(target_skill.replace("-", " ").replace("_", " ")).items() if weight == 1.0}
-    return not named.isdisjoint(terms(intent))
-
-
 def _off_target(episode: Episode, target_skill: str) -> str:
     if not target_skill or relates(target_skill, episode.skills, own_words(episode.ask.prompt)):
         return ""
@@ -73,22 +60,23 @@ def _task(recurrences: Sequence[_Found]) -> TaskRecord:
     """One task of all the times that the same was asked for, told by the time that teaches most."""
     best = max(recurrences, key=lambda each: _teaches(each.episode))
     episode, ask = best.episode, best.episode.ask
-    origins = tuple(sorted(map(_origin, recurrences), key=lambda origin: (origin.at, origin.session_id)))
+    origins = [origin(each.session, each.episode.ask, each.episode.ask.prompt) for each in recurrences]
+    origins.sort(key=lambda each: (each.at, each.session_id))
     said = [best, *(each for each in recurrences if each is not best)]
     feedback = tuple(dict.fromkeys(excerpt(turn.prompt, WORDS) for each in said for turn in each.episode.corrections))[
         :FEEDBACK
     ]
-    outcomes = {_outcome(each.episode) for each in recurrences} - {Outcome.UNKNOWN}
+    outcomes = {each.episode.outcome for each in recurrences} - {Outcome.UNKNOWN}
     return TaskRecord(
         id=task_id(ask.prompt, origins[0]),
         intent=ask.prompt,
         reference=_reference(episode, feedback),
         context=_context(episode),
         feedback=feedback,
-        accepted=_cut(episode.stood, KEPT),
-        rejected=_cut(episode.wrong, KEPT),
+        accepted=cut(episode.stood),
+        rejected=cut(episode.wrong),
         outcome=Outcome.MIXED if len(outcomes) > 1 else next(iter(outcomes), Outcome.UNKNOWN),
-        origins=origins,
+        origins=tuple(origins),
         skill_hint=next((skill for each in said for skill in each.episode.skills), ""),
         project=best.session.cwd,
     )
@@ -103,29 +91,11 @@ def _rank(task: TaskRecord) -> tuple[bool, bool, int]:
     return not task.feedback, task.outcome is not Outcome.SUCCESS, -len(task.origins)
 
 
-def _outcome(episode: Episode) -> Outcome:
-    if not episode.corrections:
-        return Outcome.SUCCESS if episode.approved else Outcome.UNKNOWN
-    return Outcome.MIXED if episode.approved or episode.stood else Outcome.FAIL
-
-
-def _origin(found: _Found) -> Origin:
-    session, ask = found.session, found.episode.ask
-    return Origin(
-        source=session.source,
-        session_id=session.session_id,
-        path=session.path,
-        words=excerpt(ask.prompt, WORDS),
-        at=ask.at or session.started_at,
-        cwd=session.cwd,
-    )
-
-
 def _context(episode: Episode) -> str:
     """The answer that an ask points at, without which it would not be understood."""
     if not episode.before or not points_outside(own_words(episode.ask.prompt)):
         return ""
-    return f"Your previous answer in this conversation was:\n\n{_cut(episode.before, KEPT)}\n\nThe request:"
+    return f"Your previous answer in this conversation was:\n\n{cut(episode.before)}\n\nThe request:"
 
 
 def _reference(episode: Episode, feedback: Sequence[str]) -> Reference:
@@ -154,10 +124,6 @@ def _quoted(words: str) -> str:
 def _literal(episode: Episode) -> str:
     """An approved answer that is nothing but the literal that was asked for, "" for any other."""
     answer = episode.stood.strip()
-    if not episode.approved or episode.tools or "\n" in answer or not 0 < len(answer) < LITERAL:
+    if not episode.approved or episode.used_tools or "\n" in answer or not 0 < len(answer) < LITERAL:
         return ""
     return "" if answer[-1] in ".!?:…" else answer.strip("`\"'")
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

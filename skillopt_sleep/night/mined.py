@@ -7,9 +7,17 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.report import NightReport, TaskLabel
-from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.session import Session, Turn
+from skillopt_sleep.domain.task import Origin, TaskRecord
+from skillopt_sleep.domain.text import excerpt
 
-__all__ = ["Mined"]
+__all__ = ["KEPT", "WORDS", "Mined", "cut", "origin"]
+
+WORDS = 400
+"""Characters kept of a person's words where they are quoted."""
+
+KEPT = 4_000
+"""Characters kept of an answer."""
 
 
 class Mined(Struct, frozen=True, kw_only=True):
@@ -29,3 +37,20 @@ class Mined(Struct, frozen=True, kw_only=True):
         labels = tuple(TaskLabel(id=task.id, intent=task.intent, words=task.feedback) for task in self.tasks)
         counts = replace(report.counts, mined=self.found, refused=len(self.refused), tasks=len(self.tasks))
         return replace(report, counts=counts, refused=self.refused, tasks=labels)
+
+
+def origin(session: Session, ask: Turn, words: str) -> Origin:
+    """Where a task was asked for, in the person's own words."""
+    return Origin(
+        source=session.source,
+        session_id=session.session_id,
+        path=session.path,
+        words=excerpt(words, WORDS),
+        at=ask.at or session.started_at,
+        cwd=session.cwd,
+    )
+
+
+def cut(answer: str) -> str:
+    """As much of an answer as is kept, its lines as they are."""
+    return answer if len(answer) <= KEPT else answer[: KEPT - 1].rstrip() + "…"

@@ -59,16 +59,14 @@ def adopt(staging: ProposalStaging, night: str, *, only: Collection[str] | None 
         live = adoptions(staging.database)
         if any(adoption.night == night for adoption in live):
             raise Refused(f"night {night} is adopted already; to undo it: skillopt-sleep revert {night}")
-        documents = _chosen(staging.verified(night).manifest.documents, only)
+        proposal = staging.verified(night)
+        documents = _chosen(proposal.manifest.documents, only)
         planned = [_planned(staging, night, document, live) for document in documents]
         if only is None and [sha256(each.after) for each in planned] != [each.proposed_sha256 for each in documents]:
             raise Refused(f"night {night} was staged by another version of this program; {AGAIN}")
         ids = [_insert(connection, adoption, staging.clock.now()) for adoption in planned]
         _set_status(connection, night, ProposalStatus.ADOPTED)
-    swaps = [
-        _Swap(adoption=adoption, old=adoption.before, new=adoption.after, folders=adoption.folders)
-        for adoption in planned
-    ]
+    swaps = [_Swap(adoption=adoption, old=adoption.before, new=adoption.after) for adoption in planned]
     try:
         _swap_all(swaps)
     except _HalfDone:
@@ -76,7 +74,7 @@ def adopt(staging: ProposalStaging, night: str, *, only: Collection[str] | None 
     except BaseException:
         with staging.database.transaction() as connection:
             connection.executemany("DELETE FROM adoptions WHERE id = ?", [(each,) for each in ids])
-            _set_status(connection, night, ProposalStatus.STAGED)
+            _set_status(connection, night, proposal.status)
         raise
     return tuple(swap.change(swap.adoption.edits) for swap in swaps)
 
@@ -147,12 +145,11 @@ class _AdoptedEdit(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Swap:
-    """One live file from its old content to a new one, and back; ``folders`` of its parents go with it."""
+    """One live file from its old content to a new one, and back."""
 
     adoption: Adoption
     old: bytes | None
     new: bytes | None
-    folders: int
 
     def there(self) -> None:
         if _read(self.adoption) != self.old:
@@ -177,14 +174,14 @@ class _Swap:
             return
         path = Path(self.adoption.path)
         if content is None:
-            remove(path, folders=self.folders)
+            remove(path, folders=self.adoption.folders)
             return
         try:
             make_folders(path.parent, within=Path(self.adoption.project))
             write_atomic(path, content, mode_of(path) or self.adoption.mode or NEW_FILE_MODE)
         except DiskError:
             if self.old is None:
-                remove(path, folders=self.folders)
+                remove(path, folders=self.adoption.folders)
             raise
 
 
@@ -250,15 +247,9 @@ def _planned(staging: ProposalStaging, night: str, staged: StagedDocument, live:
 
 
 def _reverting(history: Sequence[Adoption], result: Sequence[Adoption]) -> _Swap:
-    last = history[-1]
-    live = _read(last)
+    live = _read(history[-1])
     mode = next((each.mode for each in history if each.mode is not None), None)
-    return _Swap(
-        adoption=replace(last, mode=mode),
-        old=live,
-        new=moved(live, history, result),
-        folders=last.folders,
-    )
+    return _Swap(adoption=replace(history[-1], mode=mode), old=live, new=moved(live, history, result))
 
 
 def _listed(live: Sequence[Adoption]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, NightRunning
 
-__all__ = ["one_night"]
+__all__ = ["is_locked", "one_night"]
 
 
 @contextmanager
@@ -25,3 +25,14 @@ def one_night(folder: Path) -> Iterator[None]:
         raise NightRunning(f"another night is running (it holds {path}); wait for it, or stop it first") from None
     except PermissionError as error:
         raise DiskError(f"cannot lock {path}: {error.strerror}") from error
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a night is running on this data folder."""
+    if not (folder / "night.lock").exists():
+        return False
+    try:
+        with one_night(folder):
+            return False
+    except NightRunning:
+        return True

@@ -100,15 +100,15 @@ def sha256(content: bytes | None) -> str | None:
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 
-def unified_diff(before: Document, after: Document) -> bytes:
-    """What changes, as ``patch`` and ``git apply`` read it, byte for byte; no file is /dev/null."""
-    name = before.path.lstrip("/").encode("utf-8", "surrogateescape")
+def unified_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
+    """What changes in a file, as ``patch`` and ``git apply`` read it, byte for byte; None is no file."""
+    path = name.encode("utf-8", "surrogateescape")
     lines = difflib.diff_bytes(
         difflib.unified_diff,
-        _lines(before.content),
-        _lines(after.content),
-        b"/dev/null" if before.content is None else b"a/" + name,
-        b"/dev/null" if after.content is None else b"b/" + name,
+        io.BytesIO(before or b"").readlines(),
+        io.BytesIO(after or b"").readlines(),
+        b"/dev/null" if before is None else b"a/" + path,
+        b"/dev/null" if after is None else b"b/" + path,
     )
     return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
 
@@ -134,7 +134,7 @@ class ProposalStaging:
         staged, files, changes = [], {}, []
         for number, (before, after) in enumerate(_changed(baseline, candidate), start=1):
             document = _staged(f"{number}-{before.kind}", before, after, edits)
-            diff = unified_diff(before, after)
+            diff = unified_diff(self._shown(before.path), before.content, after.content)
             staged.append(document)
             files[document.diff] = diff
             if document.proposed is not None and after.content is not None:
@@ -194,6 +194,11 @@ class ProposalStaging:
                 self._expect(night, document.proposed, document.proposed_sha256)
         return proposals[night]
 
+    def _shown(self, path: str) -> str:
+        """The path as it is seen from the project."""
+        inside = Path(path).is_relative_to(self.project)
+        return Path(path).relative_to(self.project).as_posix() if inside else path.lstrip("/")
+
     def _expect(self, night: str, name: str, digest: str | None) -> None:
         path = self.folder(night) / name
         refuse_links(path, within=self.project)
@@ -230,7 +235,3 @@ def _staged(stem: str, before: Document, after: Document, edits: Sequence[Applie
         diff=f"{stem}.diff",
         edits=tuple(outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED),
     )
-
-
-def _lines(content: bytes | None) -> list[bytes]:
-    return io.BytesIO(content or b"").readlines()

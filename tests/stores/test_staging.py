@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.stores.staging import Manifest, ProposalStatus, sha256, unified_diff
@@ -61,6 +60,7 @@ def test_report_of_a_proposal(project):
     assert folder == str(project.staging.folder("n1"))
     assert (change.kind, change.base_sha256, change.proposed_sha256) == ("memory", None, document.proposed_sha256)
     assert "+- Use tabs.\n" in change.diff
+    assert change.diff.startswith("--- /dev/null\n+++ b/CLAUDE.md\n")
     assert not change.tracked
 
 
@@ -137,7 +137,6 @@ def test_diff_that_git_applies(tmp_path, before, after):
     path = tmp_path / "CLAUDE.md"
     if before is not None:
         path.write_bytes(before)
-    documents = [Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=each) for each in (before, after)]
-    (tmp_path / "change.diff").write_bytes(unified_diff(*documents))
+    (tmp_path / "change.diff").write_bytes(unified_diff("CLAUDE.md", before, after))
     subprocess.run(["git", "apply", "--whitespace=nowarn", "change.diff"], cwd=tmp_path, check=True)
     assert (path.read_bytes() if path.exists() else None) == after

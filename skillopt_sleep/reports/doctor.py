@@ -1,0 +1,79 @@
+"""What ``doctor`` prints: whether a night could run here, what it would do and cost, and who would see what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from skillopt_sleep.domain.report import BackendHealth
+from skillopt_sleep.domain.survey import DoctorReport
+from skillopt_sleep.reports import insights, rehearsal
+from skillopt_sleep.reports.phrases import number
+from skillopt_sleep.reports.plain import plain
+
+__all__ = ["render"]
+
+
+def render(report: DoctorReport) -> str:
+    """The lines, not ended by a newline."""
+    sections = [
+        list(_verdict(report)),
+        [f"skillopt-sleep {report.version}, Python {report.python}", f"own data      {plain(report.data_dir)}"],
+        list(_sessions(report)),
+        list(_models(report)),
+        list(_files(report)),
+        list(_caps(report)),
+        [rehearsal.render(report.rehearsal)],
+        [insights.render(report.insights).rstrip()],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _verdict(report: DoctorReport) -> Iterator[str]:
+    if not report.problems:
+        yield "A night could run here. Nothing was spent and nothing was written to find that out."
+        return
+    yield f"Before a night can run, {number(len(report.problems), 'thing')} to mend:"
+    yield from (f"  - {plain(problem)}" for problem in report.problems)
+
+
+def _sessions(report: DoctorReport) -> Iterator[str]:
+    scope = f"of {plain(report.project)}" if report.scope == "invoked" else "of every project"
+    yield f"Sessions {scope} are looked for in:"
+    for found in report.sources:
+        oldest = f", the oldest of {found.oldest}" if found.oldest else ""
+        yield f"  {found.source:<10}  {number(found.files, 'file')}, {found.size / 1e6:,.1f} MB{oldest}"
+    if any(found.source == "claude" for found in report.sources):
+        yield (
+            "  Claude Code deletes sessions after cleanupPeriodDays (30 unless you set it); what a harvest has read"
+            " stays in the archive."
+        )
+
+
+def _models(report: DoctorReport) -> Iterator[str]:
+    yield "Models:"
+    for health in report.backends:
+        version = f" {plain(health.version)}" if health.version else ""
+        model = plain(health.model) or "its default model"
+        yield f"  {health.role:<10}  {health.backend}{version}, {model}: {_state(health)}"
+    yield "What leaves this machine: the prompts of a night, which quote your sessions with secrets taken out, to"
+    yield from (f"  {name:<10}  {who}" for name, who in report.sees.items())
+
+
+def _state(health: BackendHealth) -> str:
+    if health.ready:
+        return "ready, logged in" if health.logged_in else "ready"
+    return plain(health.detail) or "cannot be used"
+
+
+def _files(report: DoctorReport) -> Iterator[str]:
+    yield "Files a night may propose to change (only `adopt` changes them):"
+    for target in report.targets:
+        there = "is there" if target.exists else "would be made"
+        tracked = "; git tracks it, so the team would see the change" if target.tracked else ""
+        yield f"  {target.kind:<10}  {plain(target.path)} ({there}{tracked})"
+
+
+def _caps(report: DoctorReport) -> Iterator[str]:
+    caps = report.caps
+    yield "A night stops at whichever comes first:"
+    yield f"  {caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD, {caps.minutes:g} minutes"
