@@ -128,7 +128,8 @@ class CodexBackend:
 
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config.toml."""
-        ended = self._run(*EXEC, seconds=self.timeout, prompt=prompt)
+        with self._home.first_alone():
+            ended = self._run(*EXEC, seconds=self.timeout, prompt=prompt)
         return read_reply(ended, prompt, model=self.model, deadline=self.timeout)
 
     def close(self) -> None:

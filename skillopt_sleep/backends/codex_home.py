@@ -7,9 +7,10 @@ and a renewed token makes every copy of the old one worthless, and may log the u
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,6 +34,8 @@ class CodexHome:
         self._lock = threading.Lock()
         self._folder: TemporaryDirectory[str] | None = None
         self._login = Path()
+        self._gate = threading.Lock()
+        self._first_done = False
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """``env`` with this home in the place of the user's. Raises ``DiskError``."""
@@ -48,6 +51,22 @@ class CodexHome:
                 f"no home for codex can be made: {error}; `use_user_config = true` in [backends.codex] does without"
             ) from error
         return dict(env) | {"HOME": str(home), "CODEX_HOME": str(home / ".codex")}
+
+    @contextlib.contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Hold back every other call until the first has ended.
+
+        An expired login is renewed by the call that finds it. Eight calls that find it at once all spend the same
+        one-time token, which only one of them may.
+        """
+        with self._gate:
+            if not self._first_done:
+                try:
+                    yield
+                finally:
+                    self._first_done = True
+                return
+        yield
 
     def close(self) -> None:
         """Remove the home. Idempotent."""

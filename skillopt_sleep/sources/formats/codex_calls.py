@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from skillopt_sleep.sources.formats.codex_records import strings_of, text_of
+from skillopt_sleep.sources.formats.codex_records import text_of
 
 __all__ = [
     "Ended",
     "Shell",
     "command_line",
-    "command_of",
     "commands_in_script",
     "outcome",
     "patched_files",
@@ -27,9 +26,9 @@ SHELL_TOOLS = frozenset({"container.exec", "exec_command", "local_shell", "shell
 
 _WRAPPERS = re.compile(r"(?:.*/)?(?:ba|da|z|fi)?sh(?:\.exe)?|(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?")
 _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
-_STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)\s*$", re.MULTILINE)
+_STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)\s*?$", re.MULTILINE)
 _STILL_RUNS = re.compile(r"^Process running with session ID (\d+)", re.MULTILINE)
-_OUTPUT = re.compile(r"^Output:", re.MULTILINE)
+_OUTPUT = "\nOutput:"
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 
@@ -37,8 +36,8 @@ _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 class Shell(Struct):
     """The arguments of a shell call; versions name the command differently."""
 
-    cmd: Raw = Raw(b"null")
-    command: Raw = Raw(b"null")
+    cmd: str | list[str] | None = None
+    command: str | list[str] | None = None
     session_id: int | str | None = None
 
 
@@ -68,20 +67,16 @@ _decode_old = msgspec.json.Decoder(OldResult).decode
 def shell_call(arguments: Raw) -> Shell:
     """The arguments of a tool call, which Codex writes as JSON in a string."""
     try:
-        written = strings_of(arguments)
-        return _decode_shell(written[0] if written else arguments)
+        return _decode_shell(text_of(arguments) or arguments)
     except (msgspec.DecodeError, RecursionError):
         return Shell()
 
 
-def command_line(call: Shell) -> str:
-    """The command of a shell call as a person would write it."""
-    return command_of(call.cmd) or command_of(call.command)
-
-
-def command_of(raw: Raw) -> str:
-    """A command, which may be a list of words, without the shell that Codex wraps it in."""
-    return _unwrapped(strings_of(raw))
+def command_line(*candidates: str | list[str] | None) -> str:
+    """The first command there is, as a person would write it, without the shell that Codex wraps it in."""
+    for command in filter(None, candidates):
+        return command if isinstance(command, str) else _unwrapped(command)
+    return ""
 
 
 def stdin_of(arguments: Raw) -> str:
@@ -104,11 +99,11 @@ def outcome(output: Raw) -> Ended:
         except (msgspec.DecodeError, RecursionError):
             metadata = None
         return Ended(status=metadata.exit_code if metadata else None)
-    printed = _OUTPUT.search(text)
-    head = text[: printed.start()] if printed else text
-    if match := _STATUS.search(head):
+    printed = text.find(_OUTPUT)
+    end = len(text) if printed < 0 else printed
+    if match := _STATUS.search(text, 0, end):
         return Ended(status=int(match[1]))
-    running = _STILL_RUNS.search(head)
+    running = _STILL_RUNS.search(text, 0, end)
     return Ended(session=running[1] if running else "")
 
 

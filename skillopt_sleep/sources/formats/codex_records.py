@@ -11,30 +11,42 @@ import msgspec
 from msgspec import Raw, Struct
 
 __all__ = [
-    "Envelope",
     "Item",
     "Payload",
     "Piece",
+    "Record",
     "SessionMeta",
-    "decode_envelope",
+    "decode_beginning",
     "decode_item",
     "decode_payload",
-    "decode_session_meta",
+    "decode_record",
     "joined",
     "pieces_of",
-    "strings_of",
     "text_of",
 ]
 
 NOTHING = Raw(b"null")
 
+READ = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
+"""The types of record that are read."""
 
-class Envelope(Struct, gc=False):
-    """One line."""
-
-    type: str = ""
-    timestamp: str | None = None
-    payload: Raw = NOTHING
+READ_PAYLOADS = frozenset(
+    {
+        "",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "exec_command_end",
+        "function_call",
+        "function_call_output",
+        "item_completed",
+        "local_shell_call",
+        "message",
+        "task_complete",
+        "turn_aborted",
+        "user_message",
+    }
+)
+"""The types of payload in which something is read; records of context have none."""
 
 
 class Git(Struct, gc=False):
@@ -52,6 +64,12 @@ class SessionMeta(Struct, gc=False):
     source: str | dict[str, Raw] | None = None
     thread_source: str | None = None
     git: Git | None = None
+
+
+class Kind(Struct, gc=False):
+    """What tells the kind of a payload."""
+
+    type: str = ""
 
 
 class Kinds(Struct, gc=False):
@@ -74,7 +92,6 @@ class Payload(Struct, gc=False):
     output: Raw = NOTHING
     action: Raw = NOTHING
     call_id: str | None = None
-    command: Raw = NOTHING
     exit_code: int | None = None
     item: Raw = NOTHING
     model: str | None = None
@@ -83,12 +100,33 @@ class Payload(Struct, gc=False):
     kinds: Kinds | None = msgspec.field(default=None, name="internal_chat_message_metadata_passthrough")
 
 
+class Record(Struct, gc=False):
+    """One line."""
+
+    type: str = ""
+    timestamp: str | None = None
+    payload: Payload | None = None
+
+
+class Heading(Struct, gc=False):
+    """What tells the kind of a line, whatever else is in it."""
+
+    type: str = ""
+    payload: Kind | None = None
+
+
+class Beginning(Struct, gc=False):
+    """A line of the type ``session_meta``."""
+
+    payload: SessionMeta
+
+
 class Item(Struct, gc=False):
     """What an ``item_completed`` event completed: UserMessage, CommandExecution, FileChange, ..."""
 
     type: str = ""
     content: Raw = NOTHING
-    command: Raw = NOTHING
+    command: str | list[str] | None = None
     exit_code: int | None = None
     changes: dict[str, Raw] | None = None
 
@@ -100,24 +138,34 @@ class Piece(Struct, gc=False):
     text: str | None = None
 
 
-decode_envelope = msgspec.json.Decoder(Envelope).decode
-decode_session_meta = msgspec.json.Decoder(SessionMeta).decode
+decode_beginning = msgspec.json.Decoder(Beginning).decode
 decode_payload = msgspec.json.Decoder(Payload).decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_heading = msgspec.json.Decoder(Heading).decode
 decode_item = msgspec.json.Decoder(Item).decode
 _decode_content = msgspec.json.Decoder(str | Piece | list[Piece | str] | None).decode
-_decode_strings = msgspec.json.Decoder(str | list[str] | None).decode
+
+
+def decode_record(line: bytes) -> Record:
+    """One line. A record of a kind that is not read may look like anything, so only its kind comes back."""
+    try:
+        return _decode_record(line)
+    except msgspec.ValidationError:
+        heading = _decode_heading(line)
+        if heading.type in READ and (heading.payload is None or heading.payload.type in READ_PAYLOADS):
+            raise
+        return Record(type="")
 
 
 def pieces_of(raw: Raw) -> list[str]:
     """The texts of a message's pieces; a piece without text, such as an image, is ""."""
-    try:
-        content = _decode_content(raw)
-    except msgspec.ValidationError:
-        return []
-    if content is None:
-        return []
-    parts = content if isinstance(content, list) else [content]
-    return [part if isinstance(part, str) else part.text or "" for part in parts]
+    return _texts(_content(raw))
+
+
+def text_of(raw: Raw) -> str:
+    """The text of a JSON string, piece or list of pieces, "" for anything that holds none."""
+    content = _content(raw)
+    return content if isinstance(content, str) else joined(_texts(content))
 
 
 def joined(pieces: Sequence[str]) -> str:
@@ -125,15 +173,13 @@ def joined(pieces: Sequence[str]) -> str:
     return "\n\n".join(piece for piece in pieces if piece)
 
 
-def text_of(raw: Raw) -> str:
-    """The text of a JSON string, piece or list of pieces, "" for anything that holds none."""
-    return joined(pieces_of(raw))
+def _texts(content: str | Piece | list[Piece | str]) -> list[str]:
+    parts = content if isinstance(content, list) else [content]
+    return [part if isinstance(part, str) else part.text or "" for part in parts]
 
 
-def strings_of(raw: Raw) -> list[str]:
-    """The strings of a JSON string or list of strings."""
+def _content(raw: Raw) -> str | Piece | list[Piece | str]:
     try:
-        found = _decode_strings(raw)
+        return _decode_content(raw) or ""
     except msgspec.ValidationError:
-        return []
-    return [found] if isinstance(found, str) else found or []
+        return ""

@@ -17,7 +17,6 @@ from skillopt_sleep.domain.session import PromptKind, Session, is_own_run
 from skillopt_sleep.sources.formats.codex_calls import (
     SHELL_TOOLS,
     command_line,
-    command_of,
     commands_in_script,
     outcome,
     patched_files,
@@ -27,10 +26,10 @@ from skillopt_sleep.sources.formats.codex_calls import (
 from skillopt_sleep.sources.formats.codex_records import (
     Payload,
     SessionMeta,
-    decode_envelope,
+    decode_beginning,
     decode_item,
     decode_payload,
-    decode_session_meta,
+    decode_record,
     joined,
     pieces_of,
     text_of,
@@ -73,18 +72,19 @@ class CodexSession:
         """Read one line. Raises one of ``jsonl.FAULTS`` when it is no record."""
         if self._nobodys:
             return
-        envelope = decode_envelope(line)
-        self._at = envelope.timestamp or self._at
+        record = decode_record(line)
+        payload = record.payload
+        self._at = record.timestamp or self._at
         self._started_at = self._started_at or self._at
-        match envelope.type:
+        match record.type:
             case "session_meta":
-                self._begin(envelope.payload)
-            case "response_item":
-                self._response(decode_payload(envelope.payload))
-            case "event_msg":
-                self._event(decode_payload(envelope.payload))
-            case "turn_context":
-                self._model = decode_payload(envelope.payload).model or self._model
+                self._begin(decode_beginning(line).payload)
+            case "response_item" if payload is not None:
+                self._response(payload)
+            case "event_msg" if payload is not None:
+                self._event(payload)
+            case "turn_context" if payload is not None:
+                self._model = payload.model or self._model
             case "function_call" | "function_call_output" | "message" | "local_shell_call":
                 self._response(decode_payload(line))
 
@@ -107,11 +107,11 @@ class CodexSession:
             turns=turns,
         )
 
-    def _begin(self, raw: Raw) -> None:
+    def _begin(self, meta: SessionMeta) -> None:
         """The first ``session_meta`` decides: it comes again on resume, and a fork adds the one of its parent."""
         if self._meta is not None:
             return
-        self._meta = meta = decode_session_meta(raw)
+        self._meta = meta
         self._nobodys = isinstance(meta.source, dict) or meta.thread_source in INTERNAL
         if isinstance(meta.source, str) and meta.source in UNATTENDED:
             self._kind = PromptKind.HEADLESS
@@ -140,7 +140,7 @@ class CodexSession:
             case "UserMessage":
                 self._told_by(item.type, text_of(item.content))
             case "CommandExecution":
-                self._log.ran(command_of(item.command), item.exit_code)
+                self._log.ran(command_line(item.command), item.exit_code)
             case "FileChange":
                 self._log.current.files.update(dict.fromkeys(item.changes or ()))
 
@@ -195,7 +195,8 @@ class CodexSession:
         written = text_of(item.input) if item.type == "custom_tool_call" else ""
         if name in SHELL_TOOLS or item.type == "local_shell_call":
             given = {"local_shell_call": item.action, "custom_tool_call": item.input}.get(item.type, item.arguments)
-            if line := command_line(shell_call(given)):
+            shell = shell_call(given)
+            if line := command_line(shell.cmd, shell.command):
                 self._log.run(call, line)
             written = line
         elif name == "write_stdin" and (process := stdin_of(item.arguments)) in self._processes:

@@ -1,0 +1,85 @@
+"""A person who never lived: a generated world, her sessions as files, a project, and an App over them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from skillopt_sleep.app import App
+from skillopt_sleep.bench.session_files import claude_lines, claude_path
+from skillopt_sleep.bench.worlds import make_sessions, make_world
+from skillopt_sleep.domain.world import World, write_world
+from skillopt_sleep.settings import load
+
+
+@dataclasses.dataclass(frozen=True)
+class Person:
+    """Where everything of hers lies."""
+
+    folder: Path
+    world: World
+
+    @property
+    def project(self):
+        return self.folder / "project"
+
+    @property
+    def claude(self):
+        return self.folder / "claude"
+
+    @property
+    def data(self):
+        return self.folder / "data"
+
+    def flags(self, **changed):
+        """Settings for a night of hers with the simulated agent."""
+        simulated = {"world": str(self.folder / "world.json"), **changed.pop("simulated", {})}
+        return {
+            "backend": "simulated",
+            "source": "claude",
+            "data_dir": str(self.data),
+            "max_calls": 1000,
+            "sources": {"claude": {"homes": [str(self.claude)]}},
+            "backends": {"simulated": simulated},
+            **changed,
+        }
+
+    def arguments(self, *more, simulated=None):
+        """The same as command line arguments."""
+        options = {"world": f'"{self.folder / "world.json"}"', **(simulated or {})}
+        return [
+            *more,
+            f"--project={self.project}",
+            f"--claude-home={self.claude}",
+            f"--data-dir={self.data}",
+            "--source=claude",
+            "--backend=simulated",
+            "--max-calls=1000",
+            *(f"--set=backends.simulated.{key}={value}" for key, value in options.items()),
+        ]
+
+    def app(self, **changed):
+        settings, origins = load({"HOME": str(self.folder)}, self.flags(**changed))
+        return App(settings, origins, {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}, self.project)
+
+    def write(self, sessions):
+        """Put sessions of this project into her Claude Code home."""
+        for session in sessions:
+            session = replace(session, cwd=str(self.project))
+            path = self.claude / claude_path(session)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"".join(claude_lines(session)))
+
+
+def make_person(folder, *, seed=1, rules=3, tasks_per_rule=12, sessions=True, **world):
+    """A person with a generated world; each of its tasks was asked and corrected once, unless without sessions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    person = Person(folder, make_world(seed, rules=rules, tasks_per_rule=tasks_per_rule, **world))
+    (folder / "world.json").write_bytes(write_world(person.world))
+    person.project.mkdir()
+    (person.claude / "projects").mkdir(parents=True)
+    if sessions:
+        person.write(make_sessions(person.world, seed))
+    return person

@@ -1,0 +1,220 @@
+"""Whole nights, in process, over a generated world nobody has seen."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from skillopt_sleep.domain.report import GateAction, NightState, StoppedBy
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.night import night as night_module
+from skillopt_sleep.reports import diagnostics
+from tests.fakes.home import make_person
+
+
+def run(person, **changed):
+    app = person.app(**changed)
+    return app, app.run(app.plan())
+
+
+def check_diagnostics(person, report):
+    """What lies on disk is valid, and is this report."""
+    folder = person.project / ".skillopt-sleep" / "nights" / report.night
+    found = json.loads((folder / "diagnostics.json").read_text())
+    jsonschema.validate(found, diagnostics.schema())
+    assert found["night"] == report.night
+    return found
+
+
+def test_night_learns_what_was_corrected(tmp_path):
+    """From sessions with corrections to a proposal that states the rules, and tasks that pass because of it."""
+    person = make_person(tmp_path / "mira")
+    app, report = run(person)
+    assert report.verdict is Verdict.ACCEPT
+    assert report.gate_action is GateAction.ACCEPT_NEW_BEST
+    assert report.exit_code == 0
+    assert report.candidate_score > report.baseline_score
+    learnt = {edit.edit.text for edit in report.applied_edits}
+    assert learnt <= {rule.text for rule in person.world.rules} | {f"- {rule.text}" for rule in person.world.rules}
+    assert report.proposal is not None
+    assert not (person.project / "CLAUDE.md").exists()
+    found = check_diagnostics(person, report)
+    assert found["holdout_detail"]["baseline"][0].keys() >= {"id", "reference_kind", "hard", "soft", "why"}
+    assert found["reflect_raw"]
+    assert app.status().proposals == (report.night,)
+
+
+def test_second_night_finds_nothing_new(tmp_path):
+    """Nothing is mined twice and nothing is paid for when nothing happened since."""
+    person = make_person(tmp_path / "mira")
+    run(person)
+    _, report = run(person)
+    assert report.stopped_by is StoppedBy.NO_SESSIONS
+    assert report.exit_code == 0
+    assert report.spend.calls == 0
+    assert report.counts.files_read == 0
+    check_diagnostics(person, report)
+
+
+def test_person_without_sessions_gets_a_plain_word(tmp_path):
+    """No sessions is no error."""
+    person = make_person(tmp_path / "mira", sessions=False)
+    _, report = run(person)
+    assert (report.stopped_by, report.exit_code) == (StoppedBy.NO_SESSIONS, 0)
+    check_diagnostics(person, report)
+
+
+@pytest.mark.parametrize("fatal", ["not_installed", "not_logged_in", "model_refused", "quota_exhausted", "too_old"])
+def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
+    """Exit 4, one line, no score, and the same tasks for the next night."""
+    person = make_person(tmp_path / "mira")
+    _, report = run(person, simulated={"fatal": fatal})
+    assert (report.stopped_by, report.exit_code) == (StoppedBy.BACKEND, 4)
+    assert report.verdict is Verdict.UNMEASURED
+    assert report.baseline_score is None
+    assert report.call_error
+    assert "\n" not in report.why
+    check_diagnostics(person, report)
+    _, again = run(person)
+    assert again.verdict is Verdict.ACCEPT
+
+
+@pytest.mark.parametrize("fault", ["empty", "rate_limited", "overloaded", "timed_out", "bad_reply"])
+def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypatch):
+    """Every call lost in transport: exit 4, nothing scored, nothing used up."""
+    monkeypatch.setattr("skillopt_sleep.calls.retry.FIRST_WAIT", 0.001)
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    app = person.app(simulated={"faults": {fault: 1.0}})
+    monkeypatch.setattr(app.clock, "sleep", lambda _: None)
+    report = app.run(app.plan())
+    assert (report.stopped_by, report.exit_code) == (StoppedBy.BACKEND, 4)
+    assert report.baseline_score is None
+    assert sum(phase.calls for phase in report.phases) <= 40
+    check_diagnostics(person, report)
+    _, again = run(person)
+    assert again.verdict is Verdict.ACCEPT
+    assert again.night == report.night
+
+
+def test_transient_faults_are_ridden_out(tmp_path, monkeypatch):
+    """A fifth of the calls coming back empty costs retries, not the verdict."""
+    person = make_person(tmp_path / "mira")
+    app = person.app(simulated={"faults": {"empty": 0.2}})
+    monkeypatch.setattr(app.clock, "sleep", lambda _: None)
+    report = app.run(app.plan())
+    assert report.verdict is Verdict.ACCEPT
+    assert sum(phase.retries for phase in report.phases) > 0
+    assert sum(phase.errors.get("EmptyReply", 0) for phase in report.phases) > 0
+
+
+def test_spent_budget_stops_and_the_next_run_goes_on(tmp_path):
+    """A cap of 20 makes at most 20 calls; the next sitting has a new allowance and pays for nothing twice."""
+    person = make_person(tmp_path / "mira")
+    _, first = run(person, max_calls=20)
+    assert (first.stopped_by, first.exit_code) == (StoppedBy.BUDGET, 5)
+    assert first.spend.calls <= 20
+    check_diagnostics(person, first)
+    _, second = run(person)
+    assert second.night == first.night
+    assert second.resumed == 1
+    assert second.verdict is Verdict.ACCEPT
+    whole = make_person(tmp_path / "nora")
+    _, unbroken = run(whole)
+    assert sum(phase.calls for phase in second.phases) == sum(phase.calls for phase in unbroken.phases)
+
+
+STAGES = ["harvest", "probe", "gather", "split", "consolidate", "evidence", "stage"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_crash_in_any_stage_is_told_and_gone_on_with(tmp_path, monkeypatch, stage):
+    """The diagnosis is valid after a bug in any stage, and the next run finishes the same night."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+
+    def crash(*_args, **_kwargs):
+        raise RuntimeError(f"fault in {stage}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(night_module, stage, crash)
+        app = person.app()
+        with pytest.raises(RuntimeError, match="fault in"):
+            app.run(app.plan())
+    (report,) = app.journal.reports(str(person.project))
+    assert (report.stopped_by, report.state) == (StoppedBy.CRASH, NightState.STOPPED)
+    found = check_diagnostics(person, report)
+    assert found["exit_code"] == 1
+    assert "fault in" in found["call_error"]
+    _, again = run(person)
+    assert again.night == report.night
+    assert again.verdict is Verdict.ACCEPT
+
+
+@pytest.mark.parametrize("failing", [1, 2, 4, 7, 8])
+def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, failing):
+    """The disk fills at the n-th write: what was written before stays whole, and the error is one of disk."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    app = person.app()
+    journal = app.journal
+    writes = iter(range(1, 100))
+    write = journal.write
+
+    def fault(report, files):
+        if next(writes) == failing:
+            raise DiskError("cannot write: no space left on device")
+        write(report, files)
+
+    monkeypatch.setattr(journal, "write", fault)
+    with pytest.raises(DiskError):
+        app.run(app.plan())
+    for path in person.project.rglob("diagnostics.json"):
+        jsonschema.validate(json.loads(path.read_text()), diagnostics.schema())
+    monkeypatch.undo()
+    _, again = run(person)
+    assert again.verdict is Verdict.ACCEPT
+
+
+def test_interrupt_is_resumable(tmp_path, monkeypatch):
+    """Ctrl-C in the middle ends the night with 130 and a diagnosis; the next run pays only for the rest."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    app = person.app()
+
+    def interrupt(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(night_module, "consolidate", interrupt)
+        report = app.run(app.plan())
+    assert (report.stopped_by, report.exit_code) == (StoppedBy.INTERRUPTED, 130)
+    check_diagnostics(person, report)
+    _, again = run(person)
+    assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT)
+
+
+def test_gate_off_scores_no_val(tmp_path):
+    """Greedy: edits are taken as proposed, and not one val task is replayed."""
+    person = make_person(tmp_path / "mira")
+    _, report = run(person, gate_mode="off")
+    assert report.gate_action is GateAction.GREEDY_APPLIED
+    assert not any(phase.phase == "val" for phase in report.phases)
+
+
+def test_useless_proposals_are_rejected_and_remembered(tmp_path):
+    """An edit that changes nothing is turned down, and the next reflection is shown it."""
+    person = make_person(tmp_path / "mira")
+    app, report = run(person, simulated={"useless": 1.0})
+    assert report.verdict is Verdict.REJECT
+    assert report.proposal is None
+    remembered = {each.edit.text for each in app.rejected.recall(str(person.project))}
+    assert remembered == {each.edit.text for each in report.rejected_edits} != set()
+
+
+def test_several_rollouts_are_kept_apart(tmp_path):
+    """K rollouts of a task are K calls, and reflection sees their contrast."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4, base_pass=0.5)
+    _, report = run(person, rollouts_k=3)
+    phases = {phase.phase: phase.calls for phase in report.phases}
+    assert phases["train"] >= 3 * report.counts.train
+    assert report.verdict in {Verdict.ACCEPT, Verdict.REJECT}
