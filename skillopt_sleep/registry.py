@@ -57,7 +57,7 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
     for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
     """
     adapter = find(kind, name)
-    fields = {field.name for field in dataclasses.fields(adapter)}
+    fields = {field.name for field in dataclasses.fields(adapter) if field.init}
     for key in options:
         if key not in fields:
             nearest = difflib.get_close_matches(key, fields, n=1)

@@ -1,6 +1,6 @@
 """The embedded simulated agent: a stand-in for a model that costs nothing and never leaves the machine.
 
-It is given what a real model is given, the prompt, and knows one world (``domain/world.py``), which is data. What it
+It is given what a real model is given, the prompt, and knows one world (``worlds/world.py``), which is data. What it
 is asked for it takes from the JSON Schema of the request, as a real model would. Every reply, good or unlucky, is a
 pure function of the seed, the prompt and its sample number, so a night that is killed and resumed reads the same ones.
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.backends.worlds.chance import uniform
+from skillopt_sleep.backends.worlds.conform import conform, properties
+from skillopt_sleep.backends.worlds.play import Luck, Traits, do_task, judge_answer, mine_sessions, propose_edits
+from skillopt_sleep.backends.worlds.world import World, flaws, read_world
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.domain.chance import uniform
-from skillopt_sleep.domain.conform import conform, properties
-from skillopt_sleep.domain.world import World, flaws, read_world
-from skillopt_sleep.domain.worldplay import Luck, Traits, do_task, judge_answer, mine_sessions, propose_edits
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,

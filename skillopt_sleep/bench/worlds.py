@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from skillopt_sleep.backends.worlds.world import HarmfulRule, Rule, World, WorldTask
 from skillopt_sleep.domain.session import Feedback, Session, Turn
-from skillopt_sleep.domain.world import HarmfulRule, Rule, World, WorldTask
 
 __all__ = ["correction", "make_session", "make_sessions", "make_world", "stamp", "thanks"]
 

@@ -164,9 +164,7 @@ def _says_something(words: str) -> bool:
 
 def _corrections(asked: _Asked) -> tuple[Correction, ...]:
     about = excerpt(asked.episode.ask.prompt, WORDS)
-    return tuple(
-        Correction(said=_sighting(asked.session, turn), asked=about) for turn in asked.episode.corrections
-    )
+    return tuple(Correction(said=_sighting(asked.session, turn), asked=about) for turn in asked.episode.corrections)
 
 
 def _sighting(session: Session, turn: Turn) -> Sighting:

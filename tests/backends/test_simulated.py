@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import FATAL, PLUGIN, Faults, SimulatedBackend, load_world
+from skillopt_sleep.backends.worlds.world import flaws, write_world
 from skillopt_sleep.bench.worlds import make_sessions, make_world
 from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.domain.world import flaws, write_world
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.domain.chance import uniform
+from skillopt_sleep.backends.worlds.chance import uniform
 
 
 def test_chance_is_a_function_of_its_name():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.domain.reading import last_line, occurrences, owner, statements, tagged
+from skillopt_sleep.backends.worlds.reading import last_line, occurrences, owner, statements, tagged
 
 
 def test_statement_is_a_bullet_with_its_indented_lines():

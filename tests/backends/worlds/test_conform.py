@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.conform import conform, properties
+from skillopt_sleep.backends.worlds.conform import conform, properties
 
 ITEM = {
     "type": "object",

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from skillopt_sleep.backends.worlds.world import HarmfulRule, Rule, World, WorldTask, flaws, read_world, write_world
 from skillopt_sleep.bench.worlds import make_world
-from skillopt_sleep.domain.world import HarmfulRule, Rule, World, WorldTask, flaws, read_world, write_world
 from skillopt_sleep.errors import UsageError
 
 RULE = Rule(
