@@ -207,7 +207,7 @@ class App:
             window=Window(scope=self.scope, since=since[:10], max_sessions=settings.max_sessions),
             mining=MiningPlan(
                 by_model=settings.miner == "model" or (settings.miner == "auto" and optimizer[0] != SIMULATED),
-                target_skill=Path(settings.target_skill).parent.name or settings.target_skill,
+                target_skill=self.target_skill,
                 given=tasks,
             ),
             split=SplitPlan(max_train=settings.max_train, max_val=settings.max_val),
@@ -215,6 +215,12 @@ class App:
             caps=self.caps(),
             rejected=self.rejected.recall(str(self.project)),
         )
+
+    @property
+    def target_skill(self) -> str:
+        """The name of the one skill to improve, "" for what is learnt from all tasks."""
+        named = Path(self.settings.target_skill)
+        return named.absolute().parent.name if named.name == "SKILL.md" else self.settings.target_skill
 
     def baseline(self) -> Candidate:
         """The live files a night may propose to change, as they are. Raises ``Refused`` and ``DiskError``."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from skillopt_sleep.domain.session import OWN_RUN_MARKER
-from skillopt_sleep.errors import DiskError
+from skillopt_sleep.errors import DiskError, TimedOut
 
 __all__ = ["CodexHome", "users_codex_home"]
 
@@ -36,11 +36,14 @@ class CodexHome:
         self._login = Path()
         self._gate = threading.Lock()
         self._first_done = False
+        self._closed = False
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """``env`` with this home in the place of the user's. Raises ``DiskError``."""
+        """``env`` with this home in the place of the user's. Raises ``DiskError``, and ``TimedOut`` once closed."""
         try:
             with self._lock:
+                if self._closed:
+                    raise TimedOut("codex was not started: this backend has been closed")
                 if self._folder is None:
                     self._folder = TemporaryDirectory(prefix=f"{OWN_RUN_MARKER}-home-", ignore_cleanup_errors=True)
                     self._login = (users_codex_home(env) / LOGIN).resolve()
@@ -71,6 +74,7 @@ class CodexHome:
     def close(self) -> None:
         """Remove the home. Idempotent."""
         with self._lock:
+            self._closed = True
             if self._folder is not None:
                 self._keep_renewed(Path(self._folder.name) / ".codex" / LOGIN)
                 self._folder.cleanup()

@@ -190,6 +190,7 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        psutil.wait_procs(processes, timeout=GRACE)
 
 
 def _signal_session(child: subprocess.Popen[bytes], *, force: bool) -> None:

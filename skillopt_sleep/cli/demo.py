@@ -44,7 +44,7 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
             "data_dir": str(home / "data"),
             "backend": "simulated",
             "source": "all",
-            "assignments": [f'{key}="{value}"' for key, value in options.items()],
+            "assignments": [f"{key}={value}" for key, value in options.items()],
         }
     )
     with watched(app):

@@ -65,6 +65,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
 
 def _export(app: App, path: Path) -> None:
     from skillopt_sleep.domain.taskfile import encode_tasks
+    from skillopt_sleep.night.mine_heuristic import mine_heuristic
     from skillopt_sleep.stores.files import write_atomic
 
     mined = app.mine_waiting()
@@ -74,8 +75,8 @@ def _export(app: App, path: Path) -> None:
     )
 
 
-def _row(session: Session) -> dict[str, Json]:
-    """One session as users of the harvest read it: words in order, each with its answer and what it says of the last."""
+def _row(session: Session) -> dict[str, object]:
+    """One session as users of the harvest read it: words in order, each with its answer and what it says."""
     from skillopt_sleep.domain.session import Feedback, PromptKind
 
     typed = [turn for turn in session.turns if turn.kind is not PromptKind.ANSWER]

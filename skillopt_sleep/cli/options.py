@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
@@ -61,26 +61,23 @@ night_options = _all(
 )
 
 
-def make_app(flags: dict[str, Json | Path]) -> App:
+def make_app(flags: Mapping[str, Json | Path]) -> App:
     """Build the App from whatever shared options a command was given."""
     from skillopt_sleep.app import App
     from skillopt_sleep.settings import environment, load
 
     env = environment()
     given: dict[str, Json] = {}
-    for assignment in flags.get("assignments") or ():  # type: ignore[union-attr]
-        _assign(given, str(assignment))
-    for key, value in flags.items():
-        if key not in NOT_SETTINGS and value is not None:
-            given[key] = value  # type: ignore[assignment]
+    for assignment in cast("tuple[str, ...]", flags.get("assignments") or ()):
+        _assign(given, assignment)
+    given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}
     homes = {"claude": flags.get("claude_home"), "codex": flags.get("codex_home")}
     for source, home in homes.items():
         if home is not None:
             if not Path(str(home)).is_dir():
                 raise UsageError(f"--{source}-home {home}: there is no such folder")
-            table = given.setdefault("sources", {})
-            option = {"claude": {"homes": [str(home)]}, "codex": {"home": str(home)}}[source]
-            table[source] = option  # type: ignore[index,call-overload]
+            options = cast("dict[str, Json]", given.setdefault("sources", {}))
+            options[source] = {"homes": [str(home)]} if source == "claude" else {"home": str(home)}
     settings, origins = load(env, given)
     project = flags.get("project")
     folder = Path(str(project)) if project else _project_of(Path.cwd())
@@ -103,7 +100,7 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
     *tables, key = path.split(".")
     node = given
     for table in tables:
-        node = node.setdefault(table, {})  # type: ignore[assignment]
+        node = cast("dict[str, Json]", node.setdefault(table, {}))
     node[key] = value
 
 

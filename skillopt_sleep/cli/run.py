@@ -70,13 +70,14 @@ def print_report(report: NightReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(diagnostics.render(report).decode(), nl=False)
     else:
-        click.echo(terminal.render(report, width=(click.get_text_stream("stdout").isatty() and _width()) or 100))
+        click.echo(terminal.render(report, width=_width()))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)
 
 
 def _width() -> int:
+    """Columns of the terminal, at most 110 for the eye; 100 where there is none."""
     import shutil
 
-    return min(110, shutil.get_terminal_size().columns)
+    return min(110, shutil.get_terminal_size(fallback=(100, 24)).columns)

@@ -163,7 +163,7 @@ def _says_something(words: str) -> bool:
 
 
 def _corrections(asked: _Asked) -> tuple[Correction, ...]:
-    about = excerpt(asked.episode.ask.prompt, WORDS)
+    about = _words(asked.episode.ask)
     return tuple(Correction(said=_sighting(asked.session, turn), asked=about) for turn in asked.episode.corrections)
 
 
@@ -173,8 +173,13 @@ def _sighting(session: Session, turn: Turn) -> Sighting:
         session_id=session.session_id,
         cwd=session.cwd,
         day=(turn.at or session.started_at)[:10],
-        words=excerpt(turn.prompt, WORDS),
+        words=_words(turn),
     )
+
+
+def _words(turn: Turn) -> str:
+    """What a person typed of a turn; what they pasted only if that is all there is."""
+    return excerpt(own_words(turn.prompt) or turn.prompt, WORDS)
 
 
 def _day(correction: Correction) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillopt_sleep.domain.insights import Correction, Insights, Recurring, Sighting
+from skillopt_sleep.domain.insights import Insights, Recurring, Sighting
 from skillopt_sleep.reports.phrases import number
 from skillopt_sleep.reports.plain import plain
 
@@ -35,3 +35,117 @@ def render(found: Insights) -> str:
         ["## What can be learnt from them", "", *_prospects(found)],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def _counts(found: Insights) -> Iterator[str]:
+    where = f", in {number(found.projects, 'folder')}" if found.projects > 1 else ""
+    yield f"You typed {number(found.prompts, 'prompt')} in {number(found.sessions, 'session')}{_when(found)}{where}."
+    yield (
+        f"You corrected an answer {_times(len(found.corrections))} and approved one {_times(found.approvals)}."
+        if found.corrections or found.approvals
+        else "You neither corrected nor approved an answer in so many words."
+    )
+
+
+def _when(found: Insights) -> str:
+    if found.active_days < 2:  # noqa: PLR2004  one day is no span
+        return f" on {found.first_day}" if found.first_day else ""
+    return f" on {found.active_days} days from {found.first_day} to {found.last_day}"
+
+
+def _asked(asked: Sequence[Recurring]) -> Iterator[str]:
+    if not asked:
+        return
+    yield "## What you asked for again and again"
+    yield ""
+    for each in asked[:SHOWN]:
+        yield from _recurring(each)
+        if each.corrections:
+            said = "; ".join(_quote(correction.said) for correction in each.corrections[:WORDINGS])
+            yield f"  and corrected the answer {_times(len(each.corrections))}: {said}"
+    yield from _more(len(asked))
+
+
+def _corrected(found: Insights) -> Iterator[str]:
+    """What was corrected in several sessions; without any, the latest corrections."""
+    if not found.corrections:
+        return
+    if found.corrected:
+        yield "## What you had to correct again and again"
+        yield ""
+        for each in found.corrected[:SHOWN]:
+            yield from _recurring(each)
+        yield from _more(len(found.corrected))
+        yield ""
+    yield "## What you corrected last"
+    yield ""
+    for correction in found.corrections[:SHOWN]:
+        yield f"- {_quote(correction.said)}"
+        yield f"  when you had asked {_quoted(correction.asked)} ({_place(correction.said)})"
+    yield from _more(len(found.corrections))
+
+
+def _recurring(each: Recurring) -> Iterator[str]:
+    first, *others = _wordings(each.sightings)
+    yield f"- in {each.sessions} sessions: {_quote(first)}"
+    if others:
+        yield f"  or: {', '.join(_quote(other) for other in others[: WORDINGS - 1])}"
+    yield f"  {', '.join(map(_place, _places(each.sightings)[:SHOWN]))}"
+
+
+def _prospects(found: Insights) -> Iterator[str]:
+    if not found.tasks:
+        yield "No request so far can be understood outside of its session, so there is nothing to replay yet."
+    else:
+        different = "" if found.groups == found.tasks else f", {number(found.groups)} of them different"
+        yield f"{number(found.tasks, 'request')} can be replayed and judged outside of their session{different}."
+    yield (
+        f"To prove that a change of your agent's instructions helps takes {found.groups_needed} different ones: most are"
+        " learnt from, and a third is kept aside to decide."
+    )
+    if not found.groups_missing:
+        yield "You have enough: a night can come to a verdict now."
+    elif found.days_missing is None:
+        yield f"{number(found.groups_missing)} more are needed. A night before that can still learn, but not yet prove."
+    else:
+        yield (
+            f"{number(found.groups_missing)} more are needed: about {number(found.days_missing, 'day')} of work like"
+            " yours. A night before that can still learn, but not yet prove."
+        )
+    yield ""
+    yield (
+        "To see what a night would do and cost at most, without calling a model or writing anything:"
+        " `skillopt-sleep run --dry-run`"
+    )
+
+
+def _wordings(sightings: Sequence[Sighting]) -> list[Sighting]:
+    """One sighting for each wording, the latest first."""
+    return list({" ".join(each.words.casefold().split()): each for each in reversed(sightings)}.values())[::-1]
+
+
+def _places(sightings: Sequence[Sighting]) -> list[Sighting]:
+    """One sighting for each session, the latest first."""
+    return list({(each.source, each.session_id): each for each in reversed(sightings)}.values())[::-1]
+
+
+def _place(sighting: Sighting) -> str:
+    day = f"{sighting.day}, " if sighting.day else ""
+    return f"{day}{sighting.source} {plain(sighting.session_id)[:8]}"
+
+
+def _quote(sighting: Sighting) -> str:
+    return _quoted(sighting.words)
+
+
+def _quoted(words: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{plain(words, WORDS)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count) or f"{count:,} times"
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > SHOWN:
+        yield f"- and {count - SHOWN:,} more"

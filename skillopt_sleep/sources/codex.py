@@ -27,15 +27,17 @@ class CodexSource:
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
         """Every rollout; of one that lies in both folders under the same name, the live one."""
-        live: set[str] = set()
-        for folder in ("sessions", "archived_sessions"):
-            root = os.path.join(self.home, folder)  # noqa: PTH118 - paths are plain strings here
-            if not self.home or (live and not os.path.lexists(root)):
-                continue
-            for file in session_files(root, skipped):
-                name = file.path.removeprefix(root)
-                if name not in live:
-                    live.add(name)
+        if not self.home:
+            return
+        live = os.path.join(self.home, "sessions")  # noqa: PTH118 - paths are plain strings here
+        names: set[str] = set()
+        for file in session_files(live, skipped):
+            names.add(file.path.removeprefix(live))
+            yield file
+        archive = os.path.join(self.home, "archived_sessions")  # noqa: PTH118 - as above
+        if os.path.isdir(archive):  # noqa: PTH112 - as above
+            for file in session_files(archive, skipped):
+                if file.path.removeprefix(archive) not in names:
                     yield file
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:

@@ -54,6 +54,7 @@ class ClaudeSession:
         self._queue = Queue()
         self._from_queue: dict[str, Draft] = {}
         self._seen: set[str] = set()
+        self._told: set[str] = set()
         self._questions: set[str] = set()
         self._first_words: str | None = None
         self._session_id = ""
@@ -69,17 +70,13 @@ class ClaudeSession:
         """Read one line. Raises one of ``jsonl.FAULTS`` when it is no record."""
         record = decode_record(line)
         match record.type:
-            case "assistant" | "user" | "attachment" if not record.is_sidechain:
-                if record.uuid:
-                    if record.uuid in self._seen:  # a resumed or forked session repeats what went before
-                        return
-                    self._seen.add(record.uuid)
-                self._place(record)
-                if record.type == "assistant":
-                    self._assistant(record)
-                elif record.type == "user":
-                    self._user(record)
-                elif record.attachment is not None:
+            case "assistant" | "user":
+                if isinstance(record.message, Message) and self._is_new(record):
+                    self._place(record)
+                    (self._assistant if record.type == "assistant" else self._user)(record, record.message)
+            case "attachment":
+                if record.attachment is not None and self._is_new(record):
+                    self._place(record)
                     self._attachment(record, record.attachment)
             case "queue-operation":
                 self._queue_operation(record)
@@ -103,6 +100,14 @@ class ClaudeSession:
             turns=turns,
         )
 
+    def _is_new(self, record: Record) -> bool:
+        """Whether a record belongs to the conversation and comes for the first time: resume and fork repeat them."""
+        if record.is_sidechain or record.uuid in self._seen:
+            return False
+        if record.uuid:
+            self._seen.add(record.uuid)
+        return True
+
     def _place(self, record: Record) -> None:
         """Where and when the session was."""
         if record.cwd:
@@ -110,15 +115,12 @@ class ClaudeSession:
             self._cwds.add(record.cwd)
         if record.timestamp:
             self._started_at = self._started_at or record.timestamp
-            self._ended_at = record.timestamp
+            self._ended_at = max(self._ended_at, record.timestamp)
         self._entrypoint = record.entrypoint or self._entrypoint
         self._branch = record.git_branch or self._branch
         self._session_id = self._session_id or record.session_id or ""
 
-    def _assistant(self, record: Record) -> None:
-        message = record.message
-        if not isinstance(message, Message):
-            return
+    def _assistant(self, record: Record, message: Message) -> None:
         invented = record.is_api_error_message or message.model == SYNTHETIC
         if message.model and not invented:
             self._model = message.model
@@ -144,12 +146,10 @@ class ClaudeSession:
         elif name == SKILL and (skill := given.skill or given.command):
             turn.skills[skill.removeprefix("/")] = None
 
-    def _user(self, record: Record) -> None:
-        if not isinstance(record.message, Message):
-            return
+    def _user(self, record: Record, message: Message) -> None:
         texts: list[str] = []
         beside_result = False
-        for block in blocks_of(record.message.content):
+        for block in blocks_of(message.content):
             if block.type == "tool_result":
                 beside_result = True
                 self._result(record, block)
@@ -219,10 +219,11 @@ class ClaudeSession:
         return self._log.begin(text, id=self._id(record, text), kind=kind, at=record.timestamp or "")
 
     def _id(self, record: Record, text: str) -> str:
-        """The record's own id, else a digest of what makes it unique."""
-        if record.uuid:
+        """The record's own id; where it has none, or has had its turn, a digest of what makes the words unique."""
+        if record.uuid and record.uuid not in self._told:
+            self._told.add(record.uuid)
             return record.uuid
-        known = "\0".join((record.session_id or "", record.timestamp or "", text))
+        known = f"{record.uuid or record.session_id}\0{record.timestamp}\0{text}"
         return hashlib.sha256(known.encode()).hexdigest()[:32]
 
 

@@ -29,7 +29,8 @@ def session_files(
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
-            skipped(Skip(path=_printable(folder), reason=cause(error)))
+            missing = folder == root and isinstance(error, FileNotFoundError)
+            skipped(Skip(path=_printable(folder), reason="no such folder" if missing else cause(error)))
             continue
         inner: list[str] = []
         for entry in entries:

@@ -1,0 +1,195 @@
+"""A child outlives neither its deadline, nor its caller, nor its own end by anything it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from skillopt_sleep.backends import process
+from skillopt_sleep.backends.process import Children, find_command, throwaway
+from skillopt_sleep.domain.session import OWN_RUN_MARKER, is_own_run
+from skillopt_sleep.errors import DiskError, NotInstalled, TimedOut
+
+PYTHON = [sys.executable, "-SE", "-c"]
+
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+sleeper = [sys.executable, "-SE", "-c", deaf]
+children = [subprocess.Popen(sleeper), subprocess.Popen(sleeper, start_new_session=True)]
+with open("pids", "w") as file:
+    file.write(" ".join(str(pid) for pid in (os.getpid(), *(child.pid for child in children))))
+os.rename("pids", "ready")
+time.sleep(60)
+"""
+"""A child with two children, one in a session of its own, all deaf to polite signals."""
+
+
+@pytest.fixture
+def children():
+    """The children of one backend."""
+    here = Children()
+    yield here
+    here.close()
+
+
+def run(children, code, tmp_path, *, seconds=10.0, stdin="", env=None):
+    """Run a line of Python as a child."""
+    return children.run([*PYTHON, code], env=env or {}, cwd=tmp_path, seconds=seconds, stdin=stdin)
+
+
+def family(tmp_path) -> list[int]:
+    """The processes of ``FAMILY``, once all of them run."""
+    deadline = time.monotonic() + 5
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return [int(pid) for pid in (tmp_path / "ready").read_text().split()]
+
+
+def alive(pids) -> list[int]:
+    """Those that run; init may take a moment to bury the others."""
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def test_child_that_ends_by_itself(children, tmp_path):
+    """Its output, status and time come back; it sees its prompt, folder and environment, and nothing else of ours."""
+    code = (
+        "import os, sys; print(sys.stdin.read(), os.getcwd(), os.environ.get('A'), 'HOME' in os.environ);"
+        " print('hm', file=sys.stderr); sys.exit(3)"
+    )
+    ended = run(children, code, tmp_path, stdin="prompt ü", env={"A": "1"})
+    assert ended.stdout.split("\n")[0] == f"prompt ü {tmp_path} 1 False"
+    assert (ended.stderr.strip(), ended.status, ended.timed_out, ended.flooded) == ("hm", 3, False, False)
+    assert 0 < ended.seconds < 5
+
+
+def test_prompt_of_megabytes_with_a_character_nothing_can_encode(children, tmp_path):
+    """Size and content of a prompt never matter."""
+    ended = run(children, "import sys; print(len(sys.stdin.buffer.read()))", tmp_path, stdin="x" * 5_000_000 + "\ud800")
+    assert ended.stdout.strip() == "5000001"
+
+
+def test_child_and_grandchildren_that_hang(children, tmp_path):
+    """At the deadline all of them end, deaf to polite signals or not, in a session of their own or not."""
+    started = time.monotonic()
+    ended = run(children, FAMILY, tmp_path, seconds=1.0)
+    assert ended.timed_out
+    assert time.monotonic() - started < 1.0 + 2.0
+    assert not alive(family(tmp_path))
+
+
+def test_output_before_the_deadline_is_kept(children, tmp_path):
+    """What a child said before it hung tells why it did."""
+    ended = run(children, "import time; print('reconnecting', flush=True); time.sleep(60)", tmp_path, seconds=0.5)
+    assert (ended.timed_out, ended.stdout.strip()) == (True, "reconnecting")
+
+
+def test_grandchild_that_outlives_its_parent(children, tmp_path):
+    """It neither delays the answer by holding the output open, nor goes on."""
+    started = time.monotonic()
+    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid)"
+    ended = run(children, code, tmp_path, env={"PATH": os.defpath})
+    assert time.monotonic() - started < 5
+    deadline = time.monotonic() + 1
+    while alive([int(ended.stdout)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive([int(ended.stdout)])
+
+
+def test_child_that_writes_without_end(children, tmp_path, monkeypatch):
+    """It is ended, and no more than the limit is kept."""
+    monkeypatch.setattr(process, "OUTPUT_LIMIT", 100_000)
+    ended = run(children, "while True: print('x' * 10_000)", tmp_path, seconds=20)
+    assert (ended.flooded, ended.timed_out, len(ended.stdout)) == (True, False, 100_000)
+    assert ended.seconds < 5
+
+
+def test_child_killed_by_somebody_else(children, tmp_path):
+    """Its status is minus the signal."""
+    assert run(children, "import os; os.kill(os.getpid(), 9)", tmp_path).status == -signal.SIGKILL
+
+
+def test_close_while_calls_are_under_way(children, tmp_path):
+    """All of them end within a second, with every descendant; they and later calls raise ``TimedOut``."""
+    folders = [tmp_path / str(number) for number in range(4)]
+    for folder in folders:
+        folder.mkdir()
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(run, children, FAMILY, folder, seconds=60) for folder in folders]
+        pids = [pid for folder in folders for pid in family(folder)]
+        started = time.monotonic()
+        children.close()
+        assert time.monotonic() - started < 1.0
+        for call in calls:
+            assert isinstance(call.exception(timeout=1), TimedOut)
+    assert not alive(pids)
+    with pytest.raises(TimedOut, match="closed"):
+        run(children, "", tmp_path)
+    children.close()
+
+
+def test_ctrl_c_in_the_thread_that_waits(tmp_path):
+    """The child is gone when the interrupt comes out."""
+    code = f"""
+import sys
+from pathlib import Path
+from skillopt_sleep.backends.process import Children
+try:
+    Children().run([sys.executable, "-SE", "-c", {FAMILY!r}], env={{}}, cwd=Path.cwd(), seconds=60)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    program = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(Path(process.__file__).parents[2])}
+    )
+    pids = family(tmp_path)
+    program.send_signal(signal.SIGINT)
+    assert program.wait(5) == 7
+    assert not alive(pids)
+
+
+def test_command_that_cannot_be_executed(children, tmp_path):
+    """Missing, not executable, or no program: not installed."""
+    text = tmp_path / "claude"
+    text.write_text("no program")
+    for command in (str(tmp_path / "missing"), str(text)):
+        with pytest.raises(NotInstalled, match="cannot be executed"):
+            children.run([command], env={}, cwd=tmp_path, seconds=1)
+    text.chmod(0o755)
+    with pytest.raises(NotInstalled, match="cannot be executed"):
+        children.run([str(text)], env={}, cwd=tmp_path, seconds=1)
+
+
+def test_find_command_looks_at_the_given_path_only(tmp_path):
+    """Our own PATH is not the user's."""
+    assert find_command("sleep", {"PATH": os.defpath}, install="").endswith("/sleep")
+    for env in ({}, {"PATH": str(tmp_path)}):
+        with pytest.raises(NotInstalled, match="sleep is not installed, or not on PATH: do this"):
+            find_command("sleep", env, install="do this")
+
+
+def test_throwaway_folder():
+    """It is recognised as our own run, and gone afterwards with what is in it."""
+    with throwaway() as folder:
+        (folder / "file").write_text("x")
+        assert is_own_run(str(folder / "workspace"), "")
+        assert OWN_RUN_MARKER in folder.name
+    assert not folder.exists()
+
+
+def test_throwaway_folder_on_a_full_disk(tmp_path, monkeypatch):
+    """It is the disk that is named."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(DiskError, match="throwaway folder"), throwaway():
+        pass
