@@ -80,8 +80,7 @@ class App:
     @cached_property
     def database(self) -> Database:
         """The user's database, opened (and made) now; while rehearsing, a copy of it in memory."""
-        make = Database.rehearsal if self.rehearsing else Database
-        return make(self.data_dir / "sleep.db", extra_schema=staging.SCHEMA)
+        return Database(self.data_dir / "sleep.db", extra_schema=staging.SCHEMA, rehearsal=self.rehearsing)
 
     @cached_property
     def redactor(self) -> Redactor:

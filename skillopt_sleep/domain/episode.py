@@ -46,7 +46,6 @@ _PASTED = re.compile(
 """How a line begins that was copied from a terminal, a log, a diff or a file."""
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_LINK = re.compile(r"\w{2,9}://\S+")
 _SENTENCE = re.compile(r"[.?!]+(?=\s|$)|\n")
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 _NUMBER = re.compile(r"(?<![\w#./-])\d(?![\w.])")
@@ -109,7 +108,7 @@ def episodes(session: Session) -> Iterator[Episode]:
 
 
 def own_words(prompt: str) -> str:
-    """What the person typed of a prompt, without what was pasted into it, links included; "" when all of it was."""
+    """What the person typed of a prompt, without what was pasted into it; "" when all of it was."""
     own: list[str] = []
     printed = False
     for line in _FENCE.sub("\n", prompt).splitlines():
@@ -118,7 +117,7 @@ def own_words(prompt: str) -> str:
         elif _PROMPT.match(line):
             printed = True
         elif not printed and not _PASTED.match(line):
-            own.append(_LINK.sub("", line))
+            own.append(line)
     return "\n".join(own)
 
 

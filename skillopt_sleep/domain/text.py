@@ -59,6 +59,8 @@ _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Scripts written without spaces, or with long endings: cut into pairs of characters."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
+_LINK = re.compile(r"\w{2,9}://\S+")
+"""A link says where, not what."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
 _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
@@ -214,7 +216,7 @@ class _Groups:
 
 
 def _words(text: str) -> list[str]:
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = _LINK.sub(" ", unicodedata.normalize("NFKC", text).casefold())
     words: list[str] = []
     for found in _WORD.finditer(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
         word = found[0].replace("-", "")

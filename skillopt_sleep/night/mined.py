@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from skillopt_sleep.domain.refusal import Refusal
-from skillopt_sleep.domain.report import NightReport, TaskLabel
 from skillopt_sleep.domain.session import Session, Turn
 from skillopt_sleep.domain.task import Origin, TaskRecord
 from skillopt_sleep.domain.text import excerpt
@@ -31,12 +29,6 @@ class Mined(Struct, frozen=True, kw_only=True):
     refused: tuple[Refusal, ...] = ()
     unmined: tuple[str, ...] = ()
     found: int = 0
-
-    def add_to(self, report: NightReport) -> NightReport:
-        """Contribute to the night's report."""
-        labels = tuple(TaskLabel(id=task.id, intent=task.intent, words=task.feedback) for task in self.tasks)
-        counts = replace(report.counts, mined=self.found, refused=len(self.refused), tasks=len(self.tasks))
-        return replace(report, counts=counts, refused=self.refused, tasks=labels)
 
 
 def origin(session: Session, ask: Turn, words: str) -> Origin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillopt_sleep.domain.insights import Insights, Recurring, Sighting
+from skillopt_sleep.domain.insights import Correction, Insights, Recurring, Sighting
 from skillopt_sleep.reports.phrases import number
 from skillopt_sleep.reports.plain import plain
 
@@ -15,6 +15,11 @@ SHOWN = 8
 
 WORDINGS = 3
 """Wordings shown of one recurring request."""
+
+SEPARATOR = " \N{MIDDLE DOT} "
+
+PLACES = 4
+"""Sessions named of one recurring request."""
 
 WORDS = 110
 """Characters shown of a person's words."""
@@ -77,12 +82,16 @@ def _corrected(found: Insights) -> Iterator[str]:
             yield from _recurring(each)
         yield from _more(len(found.corrected))
         yield ""
-    yield "## What you corrected last"
+    yield "## What you had to say about answers, the latest first"
     yield ""
-    for correction in found.corrections[:SHOWN]:
-        yield f"- {_quote(correction.said)}"
-        yield f"  when you had asked {_quoted(correction.asked)} ({_place(correction.said)})"
-    yield from _more(len(found.corrections))
+    about: dict[tuple[str, str], list[Correction]] = {}
+    for correction in found.corrections:
+        about.setdefault((correction.said.session_id, correction.asked), []).append(correction)
+    for corrections in list(about.values())[:SHOWN]:
+        first = corrections[0]
+        yield f"- {'; '.join(_quote(each.said) for each in corrections[:WORDINGS])}"
+        yield f"  when you had asked {_quoted(first.asked)} ({_place(first.said)})"
+    yield from _more(len(about))
 
 
 def _recurring(each: Recurring) -> Iterator[str]:
@@ -90,18 +99,20 @@ def _recurring(each: Recurring) -> Iterator[str]:
     yield f"- in {each.sessions} sessions: {_quote(first)}"
     if others:
         yield f"  or: {', '.join(_quote(other) for other in others[: WORDINGS - 1])}"
-    yield f"  {', '.join(map(_place, _places(each.sightings)[:SHOWN]))}"
+    places = _places(each.sightings)
+    unsaid = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
+    yield f"  {SEPARATOR.join(map(_place, places[:PLACES]))}{unsaid}"
 
 
 def _prospects(found: Insights) -> Iterator[str]:
-    if not found.tasks:
-        yield "No request so far can be understood outside of its session, so there is nothing to replay yet."
-    else:
+    if found.tasks:
         different = "" if found.groups == found.tasks else f", {number(found.groups)} of them different"
-        yield f"{number(found.tasks, 'request')} can be replayed and judged outside of their session{different}."
+        yield f"{number(found.tasks, 'request')} can be replayed without the rest of the session{different}."
+    else:
+        yield "No request so far can be understood without the rest of its session, so there is nothing to replay yet."
     yield (
-        f"To prove that a change of your agent's instructions helps takes {found.groups_needed} different ones: most are"
-        " learnt from, and a third is kept aside to decide."
+        f"To prove that a change of your agent's instructions helps takes {found.groups_needed} different ones: two"
+        " thirds of them to learn the change from, and the others, which it has not seen, to decide."
     )
     if not found.groups_missing:
         yield "You have enough: a night can come to a verdict now."
@@ -130,8 +141,7 @@ def _places(sightings: Sequence[Sighting]) -> list[Sighting]:
 
 
 def _place(sighting: Sighting) -> str:
-    day = f"{sighting.day}, " if sighting.day else ""
-    return f"{day}{sighting.source} {plain(sighting.session_id)[:8]}"
+    return f"{sighting.day} {sighting.source} {plain(sighting.session_id)[:8]}".strip()
 
 
 def _quote(sighting: Sighting) -> str:

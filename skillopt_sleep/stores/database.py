@@ -65,42 +65,36 @@ class Database:
 
     WAL with ``synchronous = NORMAL``: a committed transaction outlives ``kill -9`` of this process at any moment; a
     power cut may cost the last ones, never the file. Raises ``DiskError`` naming the file for anything SQLite cannot
-    do.
+    do. A ``rehearsal`` is a copy in memory: everything can be tried on it, and nothing of it stays.
     """
 
-    def __init__(self, path: Path, *, extra_schema: str = "") -> None:
+    def __init__(self, path: Path, *, extra_schema: str = "", rehearsal: bool = False) -> None:
         self.path = path
         self._lock = threading.RLock()
         self._depth = 0
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.touch(mode=0o600)
-            self._connect(str(path))
+            if rehearsal:
+                self._connect(":memory:")
+                self._copy(path)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.touch(mode=0o600)
+                self._connect(str(path))
             self._prepare(SCHEMA + extra_schema)
         except (OSError, sqlite3.Error) as error:
             raise DiskError(
                 f"cannot open {path}: {error}; check that the folder is writable and the disk not full"
             ) from error
 
-    @classmethod
-    def rehearsal(cls, path: Path, *, extra_schema: str = "") -> Database:
-        """A copy in memory: everything can be tried on it, and nothing of it stays. Touches no file."""
-        copy = cls.__new__(cls)
-        copy.path, copy._lock, copy._depth = path, threading.RLock(), 0
-        try:
-            original = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) if path.exists() else None
-            copy._connect(":memory:")
-            if original is not None:
-                original.backup(copy._connection)
-                original.close()
-            copy._prepare(SCHEMA + extra_schema)
-        except (OSError, sqlite3.Error) as error:
-            raise DiskError(f"cannot read {path}: {error}") from error
-        return copy
-
     def _connect(self, name: str) -> None:
         self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
         self._connection.row_factory = sqlite3.Row
+
+    def _copy(self, path: Path) -> None:
+        if path.exists():
+            original = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            original.backup(self._connection)
+            original.close()
 
     def _prepare(self, schema: str) -> None:
         version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
