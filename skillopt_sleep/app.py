@@ -262,7 +262,11 @@ class App:
 
     def in_scope(self, sessions: Iterable[Session]) -> tuple[Session, ...]:
         """Those sessions that are of the work asked for."""
-        return tuple(session for session in sessions if in_scope(session.cwd, self.scope))
+        return tuple(
+            session
+            for session in sessions
+            if in_scope(session.cwd, self.scope) and self.settings.source in {"auto", "all", session.source}
+        )
 
     def waiting(self) -> tuple[Session, ...]:
         """The sessions of that work that no night has mined."""

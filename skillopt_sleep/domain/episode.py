@@ -17,7 +17,7 @@ from skillopt_sleep.domain.task import Outcome
 from skillopt_sleep.domain.text import matter
 from skillopt_sleep.domain.vocabulary import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS
 
-__all__ = ["Episode", "episodes", "own_words", "points_outside", "why_not_a_task"]
+__all__ = ["Episode", "episodes", "own_words", "why_not_a_task"]
 
 LONGEST = 20_000
 """Characters of a prompt that is replayed at most: a longer paste costs more than it teaches."""
@@ -83,6 +83,13 @@ class Episode(Struct, frozen=True, kw_only=True):
         return any(turn.tools for turn in (self.ask, *self.later))
 
     @property
+    def points_outside(self) -> bool:
+        """Whether the ask points at something said or shown before, and not at what is pasted beneath it."""
+        ask = self.ask.prompt.strip()
+        pointing = not POINTING.isdisjoint(_WORD.findall(ask.casefold())) or bool(_NUMBER.search(ask))
+        return pointing and "\n" not in ask
+
+    @property
     def outcome(self) -> Outcome:
         """How the work ended: success when approved at once, mixed when only after corrections, fail when never."""
         if not self.corrections:
@@ -121,17 +128,12 @@ def own_words(prompt: str) -> str:
     return "\n".join(own)
 
 
-def points_outside(words: str) -> bool:
-    """Whether words point at something said or shown before."""
-    return not POINTING.isdisjoint(_WORD.findall(words.casefold())) or bool(_NUMBER.search(words))
-
-
 def why_not_a_task(episode: Episode) -> str:
     """Why an episode cannot be replayed or judged on its own, "" when it can."""
     own = own_words(episode.ask.prompt)
     if len(_WORD.findall(own)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.ask.prompt) > len(own) else "a single word"
-    if len(_substance(own)) < _needed(episode, own):
+    if len(_substance(own)) < _needed(episode):
         return "not understood outside of its session"
     if len(episode.ask.prompt) > LONGEST:
         return f"longer than {LONGEST:,} characters"
@@ -142,11 +144,11 @@ def why_not_a_task(episode: Episode) -> str:
     return ""
 
 
-def _needed(episode: Episode, own: str) -> int:
+def _needed(episode: Episode) -> int:
     """Words of matter that make an ask understood: fewer where corrections say what it was about."""
     if episode.corrections:
         return 1
-    return 2 + (0 if not points_outside(own) else 1 if episode.before else 2)
+    return 2 + (0 if not episode.points_outside else 1 if episode.before else 2)
 
 
 @dataclass(slots=True)
@@ -196,7 +198,7 @@ def _goes_on(turn: Turn) -> bool:
 
 
 def _substance(words: str) -> frozenset[str]:
-    return matter(words) - HOUSEKEEPING - POINTING
+    return matter(words) - HOUSEKEEPING - CONTINUE - POINTING
 
 
 def _is_question(words: str) -> bool:

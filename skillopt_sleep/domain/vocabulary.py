@@ -111,8 +111,13 @@ HOUSEKEEPING = frozenset(
 )
 """Words of steering an agent through a session. A prompt of these alone is not understood outside of it."""
 
-CONTINUE = frozenset({"continue", "proceed", "retry", "rerun", "run", "start", "apply", "everything", "thing", "okay"})
-"""Those of them that ask for more of the same work."""
+CONTINUE = frozenset(
+    """
+    continue proceed retry rerun run start apply everything thing okay
+    weiter weitermachen fortfahren continuer poursuis suite continúa continua sigue adelante avanti
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words that ask for more of the same work."""
 
 POINTING = frozenset(
     """

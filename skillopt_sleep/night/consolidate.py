@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditStatus, apply_edits
+from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.guard import guard
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
 from skillopt_sleep.domain.split import Pools
@@ -60,6 +60,7 @@ def consolidate(
     for kind in plan.kinds if worthwhile else ():
         step, proposed = _evolve(kind, current, pools, plan, models, rejected=rejected, known=known)
         steps.append(step)
+        rejected = (*(edit for edit in step.edits if edit.status is EditStatus.REJECTED), *rejected)
         if step.trial is not None:
             accepted = step.decision.verdict is Verdict.ACCEPT
             known = step.trial.candidate if accepted else step.trial.baseline
@@ -93,7 +94,7 @@ def _evolve(
         mixed_weight=plan.gate_mixed_weight,
     )
     reflection = reflect(kind, current, train, pools.train, models, lesson=lesson)
-    proposed, edits = _propose(kind, current, reflection, plan)
+    proposed, edits = _propose(kind, current, reflection, plan, rejected)
     if proposed == current:
         why = reflection.nothing or "no proposed edit could be applied"
         decision = Decision(verdict=_silent(train), why=why)
@@ -121,22 +122,31 @@ def _evolve(
 
 
 def _propose(
-    kind: DocumentKind, current: Candidate, reflection: Reflection, plan: ConsolidatePlan
+    kind: DocumentKind,
+    current: Candidate,
+    reflection: Reflection,
+    plan: ConsolidatePlan,
+    rejected: tuple[AppliedEdit, ...],
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
     """Apply the edits that the guard lets through; the held ones are reported, never applied."""
     document = current[kind]
     if document is None or not reflection.edits:
         return current, ()
-    held = {edit.id: why for edit in reflection.edits if (why := guard(edit.text)) is not None}
+    held = [edit for each in reflection.edits if (edit := _held(each, rejected)) is not None]
+    left = {edit.edit.id for edit in held}
     changed, applied = apply_edits(
-        document, [edit for edit in reflection.edits if edit.id not in held], cap=plan.block_cap
+        document, [edit for edit in reflection.edits if edit.id not in left], cap=plan.block_cap
     )
-    guarded = tuple(
-        AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=held[edit.id])
-        for edit in reflection.edits
-        if edit.id in held
-    )
-    return current.with_document(changed), (*applied, *guarded)
+    return current.with_document(changed), (*applied, *held)
+
+
+def _held(edit: EditRecord, rejected: tuple[AppliedEdit, ...]) -> AppliedEdit | None:
+    """Why an edit is not even tried: the guard holds it, or its rule was turned down before, here or elsewhere."""
+    if (why := guard(edit.text)) is not None:
+        return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
+    if edit.text and any(edit.text == before.edit.text for before in rejected):
+        return AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why="this very rule was tried before and turned down")
+    return None
 
 
 def _turned_down(applied: AppliedEdit, decision: Decision) -> AppliedEdit:

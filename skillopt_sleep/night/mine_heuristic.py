@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.episode import Episode, episodes, own_words, points_outside, why_not_a_task
+from skillopt_sleep.domain.episode import Episode, episodes, own_words, why_not_a_task
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.session import Session
@@ -93,7 +93,7 @@ def _rank(task: TaskRecord) -> tuple[bool, bool, int]:
 
 def _context(episode: Episode) -> str:
     """The answer that an ask points at, without which it would not be understood."""
-    if not episode.before or not points_outside(own_words(episode.ask.prompt)):
+    if not episode.before or not episode.points_outside:
         return ""
     return f"Your previous answer in this conversation was:\n\n{cut(episode.before)}\n\nThe request:"
 

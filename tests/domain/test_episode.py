@@ -9,6 +9,8 @@ from skillopt_sleep.domain.session import PromptKind
 from skillopt_sleep.domain.task import Outcome
 from tests.fakes.sessions import session, turn
 
+PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+
 
 def asks(*turns: object) -> list[str]:
     """What begins an episode of these turns."""
@@ -79,8 +81,8 @@ def test_weak_words() -> None:
 @pytest.mark.parametrize(
     ("prompt", "own"),
     [
-        ("why does this fail:\n\n❯ make test\nFAIL x_test.go\n\nfix it", "why does this fail:\nfix it"),
-        ("❯ make test\nno such file\nmake: error", ""),
+        (f"why does this fail:\n\n{PROMPT} make test\nFAIL x_test.go\n\nfix it", "why does this fail:\nfix it"),
+        (f"{PROMPT} make test\nno such file\nmake: error", ""),
         ("[lint:go] x.go:3:1: unused\n[lint:go] 1 issue", ""),
         ("look:\n```\nlog\n```\nis that right?", "look:\nis that right?"),
         ("2026-03-02T10:00:00 INFO start\n    at main(x.js:1)\nValueError: no", ""),
@@ -108,9 +110,9 @@ NO_TASKS = {
     "can you review the changes": "not understood",
     "do 2 then": "not understood",
     "and the other one?": "not understood",
-    "❯ make\nerror: no rule": "only pasted text",
-    "what is the name of the default branch here?": "a question",
-    "review this: " + "x y z " * 5_000: "longer than",
+    f"{PROMPT} make\nerror: no rule": "only pasted text",
+    "what is the default timeout of the parser?": "a question",
+    "summarise the incident report:\n" + "x y z " * 5_000: "longer than",
 }
 
 
@@ -136,6 +138,12 @@ def test_words_that_point_at_the_answer_before() -> None:
     )
     assert first.before == ""
     assert second.before == "1. A."
+
+
+def test_words_that_point_at_what_is_pasted_beneath_them() -> None:
+    """They point at nothing outside."""
+    assert not only(("review this proposal:\n\nWe should launch.", "Fine.")).points_outside
+    assert only(("review this proposal", "Fine.")).points_outside
 
 
 def test_a_question_that_was_corrected() -> None:

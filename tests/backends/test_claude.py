@@ -1,0 +1,281 @@
+"""Claude Code is called as a bare model, and every way it can fail has its own error."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from skillopt_sleep.app import build
+from skillopt_sleep.backends.claude import ClaudeBackend, read_reply
+from skillopt_sleep.backends.process import Ended
+from skillopt_sleep.domain.call import Health, Prompt, Usage
+from skillopt_sleep.domain.session import is_own_run
+from skillopt_sleep.errors import (
+    BadReply,
+    EmptyReply,
+    ModelRefused,
+    NotInstalled,
+    NotLoggedIn,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    TimedOut,
+    TooOld,
+)
+from skillopt_sleep.registry import Kind
+
+PROMPT = Prompt(system="You are terse.", user="hello")
+SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
+
+
+def result(text: str | None = "hi there", **changes: object) -> str:
+    """The line that ``--output-format json`` prints; ``subtype`` says success whatever happened."""
+    line = {
+        "type": "result",
+        "subtype": "success",
+        "is_error": False,
+        "api_error_status": None,
+        "num_turns": 1,
+        "result": text,
+        "stop_reason": "end_turn",
+        "total_cost_usd": 0.25,
+        "usage": {
+            "input_tokens": 100,
+            "cache_creation_input_tokens": 30,
+            "cache_read_input_tokens": 7,
+            "output_tokens": 20,
+            "server_tool_use": {"web_search_requests": 0},
+        },
+        "modelUsage": {"claude-sonnet-4-5": {"inputTokens": 100}},
+        "permission_denials": [],
+    }
+    return json.dumps({key: value for key, value in (line | changes).items() if value is not ...})
+
+
+def failure(text: str | None, status: int | None = None, **changes: object) -> Ended:
+    """How the CLI ends when the API refused."""
+    line = result(text, is_error=True, api_error_status=status, stop_reason="stop_sequence", **changes)
+    return Ended(status=1, stdout=line)
+
+
+@pytest.fixture
+def claude(fake_cli):
+    """The backend, on a fake CLI."""
+    backend = ClaudeBackend(env=fake_cli.env, model="sonnet", timeout=10.0)
+    yield backend
+    backend.close()
+
+
+FAILURES = {
+    "key refused": (failure("Invalid API key · Fix external API key", 401), NotLoggedIn),
+    "forbidden": (failure("Failed to authenticate. API Error: 403 forbidden", 403), NotLoggedIn),
+    "logged out": (failure("Not logged in · Please run /login"), NotLoggedIn),
+    "login expired": (failure("Login expired · Please run /login"), NotLoggedIn),
+    "token revoked": (failure("OAuth token revoked · Please run /login", 403), NotLoggedIn),
+    "organisation disabled": (failure("Your organization has been disabled", 400), NotLoggedIn),
+    "model unknown": (failure("There's an issue with the selected model (x). It may not exist.", 404), ModelRefused),
+    "bad request": (failure("API Error: 400 bad request", 400), BadReply),
+    "credit spent": (failure("Credit balance is too low", 400), QuotaExhausted),
+    "session limit": (failure("You've hit your session limit · resets 3pm", 429), QuotaExhausted),
+    "weekly limit": (failure("You've hit your weekly limit · resets Mon 9am", 429), QuotaExhausted),
+    "spend limit": (failure("You've hit your monthly spend limit · /usage-credits to raise it", 429), QuotaExhausted),
+    "extra usage spent": (failure("You're out of extra usage · resets 3pm", 429), QuotaExhausted),
+    "prompt too long": (failure("Prompt is too long · the request is ~250000 tokens", 400), BadReply),
+    "answer too long": (failure("API Error: Claude's response exceeded the 32000 output token maximum."), BadReply),
+    "rate limit": (failure("API Error: Request rejected (429) · slow down", 429), RateLimited),
+    "server error": (failure("API Error: 500 internal. This is a server-side issue", 500), Overloaded),
+    "status in the words": (failure("API Error: 503 unavailable"), Overloaded),
+    "overload": (failure("API Error: 529 Overloaded. This is a server-side issue", 529), Overloaded),
+    "no connection": (failure("API Error: Unable to connect to API (ECONNREFUSED)"), Overloaded),
+    "connection dropped": (failure("API Error: Connection dropped (ECONNRESET)."), Overloaded),
+    "API timeout": (failure("Request timed out"), TimedOut),
+    "no result but errors": (failure(None, errors=["Reached maximum budget ($0.0001)"]), BadReply),
+    "error without a word": (failure(None), BadReply),
+    "status without an error": (Ended(status=1, stdout=result("odd")), BadReply),
+    "unknown flag": (Ended(status=1, stderr="error: unknown option '--safe-mode'\n"), TooOld),
+    "update demanded": (Ended(status=1, stderr="Claude Code 1.0.0 needs an update to continue.\n"), TooOld),
+    "trouble on stderr": (Ended(status=1, stderr="Error: the disk is on fire\n"), BadReply),
+    "status and nothing else": (Ended(status=1), BadReply),
+    "no word at all": (Ended(), EmptyReply),
+    "empty answer": (Ended(stdout=result("")), EmptyReply),
+    "empty answer, null": (Ended(stdout=result(None)), EmptyReply),
+    "no JSON": (Ended(stdout="Hello, I am not JSON"), BadReply),
+    "JSON of something else": (Ended(stdout='{"type": "system"}\n[]\nnull\n'), BadReply),
+    "half a line": (Ended(stdout=result()[:80]), BadReply),
+    "command of the CLI": (Ended(stdout=result("Unknown command: /foo", num_turns=0)), BadReply),
+    "deadline": (Ended(timed_out=True, status=-15), TimedOut),
+    "killed": (Ended(status=-9), Overloaded),
+    "flood": (Ended(flooded=True, status=-15, stdout="x"), BadReply),
+}
+
+
+@pytest.mark.parametrize(("ended", "error"), FAILURES.values(), ids=FAILURES.keys())
+def test_failure_has_its_error(ended, error):
+    """What the CLI printed and how it ended decide; never an error text as an answer."""
+    with pytest.raises(error) as caught:
+        read_reply(ended, PROMPT, model="m", deadline=5.0)
+    assert type(caught.value) is error
+    assert str(caught.value).startswith("claude ")
+    assert "\n" not in str(caught.value)
+
+
+def test_answer():
+    """Text, model, tokens (cached ones among the input) and cost are the CLI's own."""
+    reply = read_reply(Ended(stdout=result(), seconds=1.5), PROMPT, model="m", deadline=5.0)
+    assert (reply.text, reply.model, reply.cost_usd, reply.latency) == ("hi there", "claude-sonnet-4-5", 0.25, 1.5)
+    assert reply.usage == Usage(input_tokens=137, output_tokens=20, cached_tokens=7)
+
+
+def test_answer_among_other_lines():
+    """Lines that are no result are passed over, before and after it."""
+    stdout = f"Warning: old model\n{result()}\nnot JSON\n"
+    assert read_reply(Ended(stdout=stdout), PROMPT, model="m", deadline=5.0).text == "hi there"
+
+
+def test_answer_of_another_version():
+    """Fields that are missing, unknown or null are no failure."""
+    stdout = result(usage=None, modelUsage=..., total_cost_usd=..., num_turns=..., new_field={"a": 1})
+    reply = read_reply(Ended(stdout=stdout), PROMPT, model="m", deadline=5.0)
+    assert (reply.model, reply.cost_usd, reply.usage.estimated) == ("m", None, True)
+
+
+def test_refusal_is_an_answer():
+    """The model spoke: a refusal is scored, not lost."""
+    ended = Ended(status=1, stdout=result("Unable to respond: Usage Policy", is_error=True, stop_reason="refusal"))
+    assert read_reply(ended, PROMPT, model="m", deadline=5.0).text == "Unable to respond: Usage Policy"
+
+
+def test_structured_output():
+    """The object the CLI checked is the reply; without one, the JSON in the text."""
+    asked = Prompt(system="", user="judge", schema=SCHEMA)
+    checked = Ended(stdout=result("ignored", structured_output={"score": 0.5}))
+    assert json.loads(read_reply(checked, asked, model="m", deadline=5.0).text) == {"score": 0.5}
+    in_text = Ended(stdout=result('```json\n{"score": 0.5}\n```'))
+    assert "0.5" in read_reply(in_text, asked, model="m", deadline=5.0).text
+    with pytest.raises(BadReply):
+        read_reply(Ended(stdout=result("about a half")), asked, model="m", deadline=5.0)
+
+
+def test_call(claude, fake_cli):
+    """The prompt goes in by stdin, the system prompt by file, and the CLI is alone in an empty folder of ours."""
+    fake_cli.behave(stdout=result())
+    assert claude.complete(PROMPT).text == "hi there"
+    call = fake_cli.calls[0]
+    assert (call["stdin"], call["system"], call["files"]) == ("hello", "You are terse.", [])
+    assert is_own_run(call["cwd"], "")
+    argv = call["argv"]
+    assert {"-p", "--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence"} <= set(argv)
+    assert argv[argv.index("--model") + 1] == "sonnet"
+    assert argv[argv.index("--output-format") + 1] == "json"
+
+
+def test_call_without_a_model(fake_cli):
+    """The CLI's own default is used."""
+    fake_cli.behave(stdout=result())
+    ClaudeBackend(env=fake_cli.env).complete(PROMPT)
+    assert "--model" not in fake_cli.calls[0]["argv"]
+
+
+def test_call_with_a_schema(claude, fake_cli):
+    """It is handed to the CLI as JSON."""
+    fake_cli.behave(stdout=result(structured_output={"score": 1}))
+    claude.complete(Prompt(system="", user="judge", schema=SCHEMA))
+    argv = fake_cli.calls[0]["argv"]
+    assert json.loads(argv[argv.index("--json-schema") + 1]) == SCHEMA
+
+
+@pytest.mark.parametrize("user", ["/help", "/clear all of it", "/"])
+def test_prompt_that_looks_like_a_command(claude, fake_cli, user):
+    """It does not begin with the slash that would make the CLI run it."""
+    fake_cli.behave(stdout=result())
+    claude.complete(Prompt(system="", user=user))
+    assert fake_cli.calls[0]["stdin"] == f"\n{user}"
+
+
+def test_environment(fake_cli):
+    """The user's own goes through, without the session we run in; files named in a prompt and other traffic are off."""
+    fake_cli.behave(stdout=result())
+    env = fake_cli.env | {"ANTHROPIC_API_KEY": "k", "CLAUDECODE": "1", "CLAUDE_CODE_ENTRYPOINT": "cli"}
+    ClaudeBackend(env=env, timeout=7.0).complete(PROMPT)
+    seen = fake_cli.calls[0]["env"]
+    assert seen["ANTHROPIC_API_KEY"] == "k"
+    assert not {"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"} & seen.keys()
+    assert seen["CLAUDE_CODE_DISABLE_ATTACHMENTS"] == "1"
+    assert seen["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] == "1"
+    assert seen["CLAUDE_CODE_MAX_RETRIES"] == "1"
+    assert seen["API_TIMEOUT_MS"] == "7000"
+
+
+def test_hang(fake_cli):
+    """The deadline holds, though the CLI ignores the polite signal."""
+    fake_cli.behave(hang=True)
+    started = time.monotonic()
+    with pytest.raises(TimedOut, match="no answer within 0.5 s"):
+        ClaudeBackend(env=fake_cli.env, timeout=0.5).complete(PROMPT)
+    assert time.monotonic() - started < 2.5
+
+
+def test_kill(claude, fake_cli):
+    """A child that the system killed is worth another try."""
+    fake_cli.behave(kill=signal.SIGKILL)
+    with pytest.raises(Overloaded, match="killed by signal 9"):
+        claude.complete(PROMPT)
+
+
+def test_close(claude, fake_cli):
+    """Calls under way end at once; later ones are not begun."""
+    fake_cli.behave(hang=True)
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(claude.complete, PROMPT) for _ in range(2)]
+        while len(fake_cli.calls) < 2:
+            time.sleep(0.01)
+        claude.close()
+        assert all(isinstance(call.exception(timeout=1), TimedOut) for call in calls)
+    with pytest.raises(TimedOut):
+        claude.complete(PROMPT)
+
+
+def test_call_of_what_is_not_installed():
+    """It says how to get it."""
+    with pytest.raises(NotInstalled, match="npm install -g @anthropic-ai/claude-code"):
+        ClaudeBackend(env={"PATH": "/nowhere"}).complete(PROMPT)
+
+
+PROBES = {
+    "ready": ("2.1.197 (Claude Code)", '{"loggedIn": true}', True, True, ""),
+    "logged out": ("2.1.197 (Claude Code)", '{"loggedIn": false}', False, False, "claude auth login"),
+    "status unreadable": ("2.1.197 (Claude Code)", "error: unknown command", True, None, ""),
+    "too old": ("2.1.168 (Claude Code)", '{"loggedIn": true}', False, None, "2.1.169 is needed: run `claude update`"),
+    "version unreadable": ("beta", '{"loggedIn": true}', True, True, ""),
+}
+
+
+@pytest.mark.parametrize(("version", "status", "ready", "logged_in", "detail"), PROBES.values(), ids=PROBES.keys())
+def test_probe(claude, fake_cli, version, status, ready, logged_in, detail):
+    """Version and login are the CLI's own words; no model is called."""
+    fake_cli.behave(on="--version", stdout=version)
+    fake_cli.behave(on="auth status", stdout=status)
+    health = claude.probe()
+    assert (health.ready, health.logged_in, detail in health.detail) == (ready, logged_in, True)
+    assert all("-p" not in call["argv"] for call in fake_cli.calls)
+
+
+def test_probe_of_what_is_not_installed():
+    """It is not ready, and nothing is raised."""
+    health = ClaudeBackend(env={}).probe()
+    assert (health.ready, health.version) == (False, "")
+    assert "npm install" in health.detail
+
+
+def test_options_of_the_settings_file(fake_cli):
+    """The app builds it from a raw table, and its environment is never shown."""
+    env = fake_cli.env | {"ANTHROPIC_API_KEY": "secret"}
+    backend = build(Kind.BACKEND, "claude", {"timeout": 60, "command": "claude"}, env=env, model="opus")
+    assert isinstance(backend, ClaudeBackend)
+    assert (backend.name, backend.model, backend.timeout) == ("claude", "opus", 60.0)
+    assert isinstance(backend.probe(), Health)
+    assert "secret" not in repr(backend)
