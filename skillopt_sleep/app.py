@@ -192,12 +192,14 @@ class App:
                 f'{unreviewed} of {len(tasks or ())} tasks are not reviewed: read the file, set "reviewed": true, or'
                 " try it with --backend simulated"
             )
+        baseline, notes = self.baseline()
         since = ""
         if settings.lookback_days:
             since = (self.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
         return NightPlan(
             project=str(self.project),
-            baseline=self.baseline(),
+            baseline=baseline,
+            notes=notes,
             roles=tuple(
                 BackendHealth(role=role, backend=name, model=model)
                 for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
@@ -221,8 +223,8 @@ class App:
         named = Path(self.settings.target_skill)
         return named.absolute().parent.name if named.name == "SKILL.md" else self.settings.target_skill
 
-    def baseline(self) -> Candidate:
-        """The live files a night may propose to change, as they are. Raises ``Refused`` and ``DiskError``."""
+    def baseline(self) -> tuple[Candidate, tuple[str, ...]]:
+        """The live files a night may propose to change, as they are, and notes on those it may not."""
         everywhere = self.settings.scope == "all"
         homes = self.settings.sources.get(self.agent, {})
         named = [*cast("list[str]", homes.get("homes", [])), *([str(homes["home"])] if "home" in homes else [])]

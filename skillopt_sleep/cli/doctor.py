@@ -99,7 +99,7 @@ def _targets(app: App) -> Iterator[TargetFile]:
     from skillopt_sleep.domain.survey import TargetFile
     from skillopt_sleep.stores.tracked import is_tracked
 
-    for document in app.baseline().documents:
+    for document in app.baseline()[0].documents:
         yield TargetFile(
             kind=document.kind,
             path=document.path,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.episode import Episode, episodes, own_words
 from skillopt_sleep.domain.session import Feedback, Session, Turn
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.domain.text import SAME, excerpt, group_near_duplicates
+from skillopt_sleep.domain.text import excerpt, group_recurrences
 from skillopt_sleep.domain.vocabulary import CONTINUE, STOPWORDS
 
 __all__ = ["GROUPS_FOR_VERDICT", "Correction", "Insights", "Recurring", "Sighting", "insights"]
@@ -121,7 +121,7 @@ def insights(
 def _recurring_asks(asked: Sequence[_Asked]) -> tuple[Recurring, ...]:
     worded = [(own_words(each.episode.ask.prompt), each) for each in asked]
     said = [(words, each) for words, each in worded if _says_something(words)]
-    numbers = group_near_duplicates([words for words, _ in said], SAME)
+    numbers = group_recurrences([words for words, _ in said])
     groups: dict[int, list[_Asked]] = {}
     for number, (_, each) in zip(numbers, said, strict=True):
         groups.setdefault(number, []).append(each)
@@ -135,7 +135,7 @@ def _recurring_asks(asked: Sequence[_Asked]) -> tuple[Recurring, ...]:
 
 
 def _recurring_corrections(corrections: Sequence[Correction]) -> tuple[Recurring, ...]:
-    numbers = group_near_duplicates([correction.said.words for correction in corrections], SAME)
+    numbers = group_recurrences([correction.said.words for correction in corrections])
     groups: dict[int, list[Correction]] = {}
     for number, correction in zip(numbers, corrections, strict=True):
         groups.setdefault(number, []).append(correction)

@@ -15,14 +15,25 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from rapidfuzz import fuzz
 
 from skillopt_sleep.domain.vocabulary import MATTER, PHRASES, STOPWORDS, WORK
 
-__all__ = ["SAME", "TWINS", "contains_words", "excerpt", "fold", "group_near_duplicates", "matter", "similar", "terms"]
+__all__ = [
+    "SAME",
+    "TWINS",
+    "contains_words",
+    "excerpt",
+    "fold",
+    "group_near_duplicates",
+    "group_recurrences",
+    "matter",
+    "similar",
+    "terms",
+]
 
 TWINS = 0.45
 """Similarity from which two texts are twins: different wordings of what may be one intent.
@@ -32,7 +43,14 @@ leak over a split, putting strangers together only costs a pair.
 """
 
 SAME = 0.6
-"""Similarity from which two texts are one request made twice: here taking strangers for one would be the worse."""
+"""Similarity from which two texts are one request made twice, if at most one of them has matter the other lacks.
+
+Here taking strangers for one would be the worse: "explain the fuel module" and "explain the valve module" are alike,
+but each has a word of its own.
+"""
+
+SLIP = 0.8
+"""Similarity of spelling from which the words that differ are slips of the pen, or a detail of a long text."""
 
 COHESION = 0.3
 """Mean similarity to the other members of a group that a new member must have."""
@@ -114,16 +132,24 @@ def similar(a: str, b: str) -> float:
     return _similarity(_Bag(a), _Bag(b))
 
 
-def group_near_duplicates(texts: Sequence[str], likeness: float = TWINS) -> tuple[int, ...]:
-    """The group number of each text, counted from 0 by first appearance; texts of one group ask for one thing.
+def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
+    """The group number of each text, counted from 0 by first appearance; texts of one group may ask for one thing.
 
-    Twins are texts at least ``likeness`` similar, in (0, 1]. A text joins the groups in which it has a twin if it
-    also resembles their other members (``COHESION``), so a chain of small steps does not tie strangers together.
-    Depends on the texts and their order alone.
+    A text joins the groups in which it has a twin (``TWINS``) if it also resembles their other members (``COHESION``),
+    so a chain of small steps does not tie strangers together. Depends on the texts and their order alone.
     """
+    return _group(texts, TWINS, lambda one, other: _similarity(one, other) >= TWINS)
+
+
+def group_recurrences(texts: Sequence[str]) -> tuple[int, ...]:
+    """The same for texts that are one request made several times (``SAME``): groups within those of near-duplicates."""
+    return _group(texts, SAME, _is_same)
+
+
+def _group(texts: Sequence[str], likeness: float, related: Callable[[_Bag, _Bag], bool]) -> tuple[int, ...]:
     bags = [_Bag(text) for text in texts]
     distinct = {bag.key: bag for bag in bags}
-    groups = _Groups(likeness, Counter(term for bag in distinct.values() for term in bag.weights))
+    groups = _Groups(likeness, related, Counter(term for bag in distinct.values() for term in bag.weights))
     for bag in sorted(distinct.values(), key=lambda bag: bag.mass):  # the barest wording first: it is the core
         groups.add(bag)
     numbers: dict[int, int] = {}
@@ -152,16 +178,22 @@ def _similarity(a: _Bag, b: _Bag) -> float:
     return max(cosine, spelling)
 
 
+def _is_same(a: _Bag, b: _Bag) -> bool:
+    likeness = _similarity(a, b)
+    return likeness >= SLIP or (likeness >= SAME and (a.heavy <= b.heavy or b.heavy <= a.heavy))
+
+
 class _Groups:
     """Groups in the making. A few members stand for each, so the work stays small however large a group grows.
 
     Twins are looked for by their rarest terms (prefix filtering): the cosine of two texts reaches a likeness only if
     they share that much of the weight of the lighter one, and its square of the heavier one's. So the commonest terms
-    up to that weight need not be looked at. Texts must come in order of their weight.
+    up to that weight need not be looked at. Texts must come in order of their weight. ``related`` has the last word.
     """
 
-    def __init__(self, likeness: float, frequency: Counter[str]) -> None:
+    def __init__(self, likeness: float, related: Callable[[_Bag, _Bag], bool], frequency: Counter[str]) -> None:
         self._likeness = likeness
+        self._related = related
         self._frequency = frequency
         self._postings: defaultdict[str, list[_Bag]] = defaultdict(list)
         self._group: dict[str, int] = {}
@@ -188,7 +220,7 @@ class _Groups:
         near: set[int] = set()
         lightest = self._likeness**2 * bag.mass
         for other in {other for term in self._rarest(bag, self._likeness**2) for other in self._postings[term]}:
-            if other.mass >= lightest and self.of(other) not in near and _similarity(bag, other) >= self._likeness:
+            if other.mass >= lightest and self.of(other) not in near and self._related(bag, other):
                 near.add(self.of(other))
         return near
 

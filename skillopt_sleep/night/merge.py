@@ -1,7 +1,7 @@
 """Recurrences: tasks that ask for one thing become one task, and near-duplicates one group.
 
-Two measures of likeness are at work. ``SAME`` is strict, for it decides that words said about one task hold for
-another; ``TWINS`` is lenient, for it decides what must not stand on both sides of a split.
+Two measures of likeness are at work. Recurrence is strict, for it decides that words said about one task hold for
+another; near-duplicates are told leniently, for that decides what must not stand on both sides of a split.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.episode import own_words
 from skillopt_sleep.domain.task import Origin, Outcome, TaskRecord
-from skillopt_sleep.domain.text import SAME, TWINS, fold, group_near_duplicates
+from skillopt_sleep.domain.text import fold, group_near_duplicates, group_recurrences
 
 __all__ = ["grouped", "merge", "task_id"]
 
@@ -35,7 +35,7 @@ def merge(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskR
     before = {task.id: task for task in known}
     tasks = dict(before)
     homes: dict[int, str] = {}
-    same = group_near_duplicates([_key(task) for task in (*known, *new)], SAME)
+    same = group_recurrences([_key(task) for task in (*known, *new)])
     for number, task in zip(same, known, strict=False):
         homes.setdefault(number, task.id)
     for number, task in zip(same[len(known) :], new, strict=True):
@@ -46,7 +46,7 @@ def merge(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskR
 
 def grouped(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
     """The tasks with their groups: those they have, joined where a text ties them, and new ones named after a task."""
-    numbers = group_near_duplicates([_key(task) for task in tasks], TWINS)
+    numbers = group_near_duplicates([_key(task) for task in tasks])
     names: dict[str, str] = {}
     first: dict[int, str] = {}
     for number, task in zip(numbers, tasks, strict=True):

@@ -14,7 +14,7 @@ from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.task import ExactReference, Outcome, Reference, RubricReference, TaskRecord
-from skillopt_sleep.domain.text import SAME, excerpt, group_near_duplicates
+from skillopt_sleep.domain.text import excerpt, group_recurrences
 from skillopt_sleep.night.merge import FEEDBACK, merge, task_id
 from skillopt_sleep.night.mined import WORDS, Mined, cut, origin
 
@@ -44,7 +44,7 @@ def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mi
                 found.append(_Found(session=session, episode=episode))
     groups: dict[int, list[_Found]] = {}
     asks = [own_words(each.episode.ask.prompt) for each in found]
-    for number, each in zip(group_near_duplicates(asks, SAME), found, strict=True):
+    for number, each in zip(group_recurrences(asks), found, strict=True):
         groups.setdefault(number, []).append(each)
     tasks = sorted(map(_task, groups.values()), key=_rank)
     return Mined(tasks=merge((), tasks), refused=tuple(refused), found=len(tasks))

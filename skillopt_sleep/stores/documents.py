@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.errors import Refused
 from skillopt_sleep.stores.files import read_regular
 
 __all__ = ["LEARNED_SKILL", "Targets", "read_baseline"]
@@ -45,14 +46,18 @@ class Targets(Struct, frozen=True, kw_only=True):
         return (Path(self.user_home) if self.user_home else self.project) / MEMORY_FILES[self.agent]
 
 
-def read_baseline(targets: Targets) -> Candidate:
-    """The live documents, an absent file being one without content. Raises ``Refused`` and ``DiskError``."""
-    return Candidate(
-        documents=tuple(
-            Document(kind=kind, path=str(path), content=read_regular(path), whole=kind is DocumentKind.SKILL)
-            for kind, path in (
-                (DocumentKind.SKILL, targets.skill_path),
-                (DocumentKind.MEMORY, targets.memory_path),
-            )
-        )
-    )
+def read_baseline(targets: Targets) -> tuple[Candidate, tuple[str, ...]]:
+    """The live documents, an absent file being one without content, and a note on each that is left out.
+
+    A document that is a link, a folder or anything but a plain file is not ours to change: the night goes on without
+    it. Raises ``DiskError``.
+    """
+    documents, notes = [], []
+    for kind, path in ((DocumentKind.SKILL, targets.skill_path), (DocumentKind.MEMORY, targets.memory_path)):
+        try:
+            content = read_regular(path)
+        except Refused as refused:
+            notes.append(f"the {kind} is left as it is: {refused}")
+        else:
+            documents.append(Document(kind=kind, path=str(path), content=content, whole=kind is DocumentKind.SKILL))
+    return Candidate(documents=tuple(documents)), tuple(notes)

@@ -214,7 +214,7 @@ def test_hang(fake_cli):
     """The deadline holds, though the CLI ignores the polite signal."""
     fake_cli.behave(hang=True)
     started = time.monotonic()
-    with pytest.raises(TimedOut, match="no answer within 0.5 s"):
+    with pytest.raises(TimedOut, match="no answer within"):
         ClaudeBackend(env=fake_cli.env, timeout=0.5).complete(PROMPT)
     assert time.monotonic() - started < 2.5
 
@@ -246,21 +246,23 @@ def test_call_of_what_is_not_installed():
 
 
 PROBES = {
-    "ready": ("2.1.197 (Claude Code)", '{"loggedIn": true}', True, True, ""),
-    "logged out": ("2.1.197 (Claude Code)", '{"loggedIn": false}', False, False, "claude auth login"),
-    "status unreadable": ("2.1.197 (Claude Code)", "error: unknown command", True, None, ""),
-    "too old": ("2.1.168 (Claude Code)", '{"loggedIn": true}', False, None, "2.1.169 is needed: run `claude update`"),
-    "version unreadable": ("beta", '{"loggedIn": true}', True, True, ""),
+    "ready": ("2.1.197 (Claude Code)", '{"loggedIn": true}', (True, True, "")),
+    "logged out": ("2.1.197 (Claude Code)", '{"loggedIn": false}', (False, False, "claude auth login")),
+    "status unreadable": ("2.1.197 (Claude Code)", "error: unknown command", (True, None, "")),
+    "too old": ("2.1.168 (Claude Code)", '{"loggedIn": true}', (False, None, "2.1.169 is needed: run `claude update`")),
+    "version unreadable": ("beta", '{"loggedIn": true}', (True, True, "")),
 }
 
 
-@pytest.mark.parametrize(("version", "status", "ready", "logged_in", "detail"), PROBES.values(), ids=PROBES.keys())
-def test_probe(claude, fake_cli, version, status, ready, logged_in, detail):
+@pytest.mark.parametrize(("version", "status", "expected"), PROBES.values(), ids=PROBES.keys())
+def test_probe(claude, fake_cli, version, status, expected):
     """Version and login are the CLI's own words; no model is called."""
     fake_cli.behave(on="--version", stdout=version)
     fake_cli.behave(on="auth status", stdout=status)
     health = claude.probe()
-    assert (health.ready, health.logged_in, detail in health.detail) == (ready, logged_in, True)
+    ready, logged_in, detail = expected
+    assert (health.ready, health.logged_in) == (ready, logged_in)
+    assert detail in health.detail
     assert all("-p" not in call["argv"] for call in fake_cli.calls)
 
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.text import SAME, TWINS, contains_words, excerpt, fold, group_near_duplicates, similar
+from skillopt_sleep.domain.text import (
+    SAME,
+    TWINS,
+    contains_words,
+    excerpt,
+    fold,
+    group_near_duplicates,
+    group_recurrences,
+    similar,
+)
 
 INTENTS = {
     "lint": (
@@ -143,6 +152,22 @@ def test_requests_that_share_words_but_not_their_matter(one: str, other: str) ->
 def test_the_same_request_in_several_languages(one: str, other: str) -> None:
     """It is known to be the same request made twice."""
     assert similar(one, other) >= SAME
+
+
+def test_requests_cut_to_one_pattern() -> None:
+    """They may be near-duplicates, but each has a word of its own, so they are not one request made twice."""
+    texts = [f"explain the {part} module of rockets" for part in ("fuel", "valve", "engine")]
+    assert group_recurrences(texts) == (0, 1, 2)
+    assert group_near_duplicates(texts) == (0, 0, 0)
+    assert group_recurrences(["explain the fuel module", "please explain the fuel module of rockets again"]) == (0, 0)
+
+
+@given(st.lists(st.text(alphabet="abc de", max_size=12), max_size=12))
+def test_recurrences_of_any_texts(texts: list[str]) -> None:
+    """Texts that are one request are at least near-duplicates, two by two."""
+    groups = group_recurrences(texts)
+    pairs = [(a, b) for a, i in zip(texts, groups, strict=True) for b, j in zip(texts, groups, strict=True) if i == j]
+    assert all(len(set(group_near_duplicates(pair))) == 1 for pair in pairs if len(set(groups)) == len(texts) - 1)
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

@@ -1,0 +1,359 @@
+"""Codex is called as a bare model, and every way it can fail has its own error."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.app import build
+from skillopt_sleep.backends.codex import CodexBackend, read_reply
+from skillopt_sleep.backends.process import Ended
+from skillopt_sleep.domain.call import Prompt, Usage
+from skillopt_sleep.domain.session import is_own_run
+from skillopt_sleep.errors import (
+    BadReply,
+    EmptyReply,
+    ModelRefused,
+    NotInstalled,
+    NotLoggedIn,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    SettingsError,
+    TimedOut,
+    TooOld,
+)
+from skillopt_sleep.registry import Kind
+
+PROMPT = Prompt(system="You are terse.", user="hello")
+SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
+TOKENS = {"input_tokens": 100, "cached_input_tokens": 10, "output_tokens": 20, "reasoning_output_tokens": 0}
+STARTED = ({"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"})
+COMPLETED = {"type": "turn.completed", "usage": TOKENS}
+
+
+def events(*of_the_turn: dict[str, object]) -> str:
+    """What ``--json`` prints for a turn."""
+    return "".join(json.dumps(event) + "\n" for event in (*STARTED, *of_the_turn))
+
+
+def said(text: str) -> dict[str, object]:
+    """A message of the agent."""
+    return {"type": "item.completed", "item": {"id": "item_0", "type": "agent_message", "text": text}}
+
+
+def failure(message: str) -> Ended:
+    """How the CLI ends when a turn failed."""
+    stdout = events({"type": "error", "message": message}, {"type": "turn.failed", "error": {"message": message}})
+    return Ended(status=1, stdout=stdout, stderr="WARNING: no aliases\n")
+
+
+def reconnecting(cause: str) -> Ended:
+    """How the CLI looks when the deadline comes while it tries again."""
+    return Ended(
+        timed_out=True, status=-15, stdout=events({"type": "error", "message": f"Reconnecting... 3/5 ({cause})"})
+    )
+
+
+@pytest.fixture
+def codex(fake_cli):
+    """The backend, on a fake CLI."""
+    backend = CodexBackend(env=fake_cli.env, model="gpt-5.5", timeout=10.0)
+    yield backend
+    backend.close()
+
+
+FAILURES = {
+    "key refused": (failure("unexpected status 401 Unauthorized: invalid key, url: http://x"), NotLoggedIn),
+    "forbidden": (failure("unexpected status 403 Forbidden: no, url: http://x"), NotLoggedIn),
+    "token reused": (failure("Your refresh token was already used: refresh_token_reused"), NotLoggedIn),
+    "token expired": (failure('{"error": {"message": "expired", "code": "token_expired"}}'), NotLoggedIn),
+    "session over": (
+        failure("Your access token could not be refreshed. Please log out and sign in again."),
+        NotLoggedIn,
+    ),
+    "key missing": (failure("Missing environment variable: `MY_KEY`."), NotLoggedIn),
+    "model unknown": (
+        failure('{"error": {"message": "The model `x` does not exist or you do not have access to it."}}'),
+        ModelRefused,
+    ),
+    "model unknown to a gateway": (failure("model: no-such-model"), ModelRefused),
+    "model not of this account": (
+        failure('{"detail": "The \'x\' model is not supported when using Codex with a ChatGPT account."}'),
+        ModelRefused,
+    ),
+    "too old": (failure('{"detail": "The \'x\' model requires a newer version of Codex. Please upgrade."}'), TooOld),
+    "unknown flag": (
+        Ended(status=2, stderr="error: unexpected argument '--ephemeral' found\n\nUsage: codex exec\n"),
+        TooOld,
+    ),
+    "credit spent": (failure('{"error": {"message": "no credit", "code": "insufficient_quota"}}'), QuotaExhausted),
+    "quota spent": (failure("Quota exceeded. Check your plan and billing details."), QuotaExhausted),
+    "usage limit": (failure("You've hit your usage limit. Try again in 3 hours 20 minutes."), QuotaExhausted),
+    "rate limit": (failure("exceeded retry limit, last status: 429 Too Many Requests, request id: r"), RateLimited),
+    "rate limit in the stream": (failure("rate limit exceeded: Please try again in 1s."), RateLimited),
+    "prompt too long": (failure("Codex ran out of room in the model's context window."), BadReply),
+    "bad request": (failure('{"error": {"message": "bad request", "code": "invalid_request"}}'), BadReply),
+    "demand": (failure("We\u2019re currently experiencing high demand, which may cause temporary errors."), Overloaded),
+    "capacity": (failure("Selected model is at capacity. Please try a different model."), Overloaded),
+    "server error": (failure("unexpected status 503 Service Unavailable: no, url: http://x"), Overloaded),
+    "overload": (failure("unexpected status 529 <unknown status code>: Overloaded, url: http://x"), Overloaded),
+    "connection dropped": (failure("stream disconnected before completion: error sending request"), Overloaded),
+    "stream stalled": (failure("idle timeout waiting for SSE"), TimedOut),
+    "deadline": (reconnecting("network is down"), TimedOut),
+    "deadline in silence": (Ended(timed_out=True, status=-15), TimedOut),
+    "killed": (Ended(status=-9, stdout=events()), Overloaded),
+    "killed behind the shim": (Ended(status=137), Overloaded),
+    "empty answer": (Ended(stdout=events(COMPLETED), stderr="Warning: no last agent message\n"), EmptyReply),
+    "turn without an end": (Ended(stdout=events(said("hi"))), BadReply),
+    "completed, but the status says no": (Ended(status=1, stdout=events(said("hi"), COMPLETED)), BadReply),
+    "bad config": (
+        Ended(status=1, stderr="Error loading config.toml: invalid transport\nin `mcp_servers`\n"),
+        BadReply,
+    ),
+    "no word at all": (Ended(), BadReply),
+    "no JSON": (Ended(stdout="hello\n[]\nnull\n"), BadReply),
+}
+
+
+@pytest.mark.parametrize(("ended", "error"), FAILURES.values(), ids=FAILURES.keys())
+def test_failure_has_its_error(ended, error):
+    """What the CLI printed and how it ended decide; never an error text as an answer."""
+    with pytest.raises(error) as caught:
+        read_reply(ended, PROMPT, model="m", deadline=5.0)
+    assert type(caught.value) is error
+    assert str(caught.value).startswith("codex ")
+    assert "\n" not in str(caught.value)
+
+
+def test_deadline_tells_the_last_trouble():
+    """What it was retrying stands in the message."""
+    with pytest.raises(TimedOut, match="network is down"):
+        read_reply(reconnecting("network is down"), PROMPT, model="m", deadline=5.0)
+
+
+def test_answer():
+    """Text and tokens are the CLI's own; it names no model and no price."""
+    reply = read_reply(Ended(stdout=events(said("hi"), COMPLETED), seconds=1.5), PROMPT, model="m", deadline=5.0)
+    assert (reply.text, reply.model, reply.cost_usd, reply.latency) == ("hi", "m", None, 1.5)
+    assert reply.usage == Usage(input_tokens=100, output_tokens=20, cached_tokens=10)
+
+
+def test_answer_after_errors():
+    """An error event is a warning or a retry: the turn was completed. The last message is the answer."""
+    stdout = events(
+        {"type": "item.completed", "item": {"id": "i", "type": "error", "message": "metadata not found"}},
+        {"type": "error", "message": "Reconnecting... 1/5 (unexpected status 401)"},
+        {"type": "item.completed", "item": {"id": "j", "type": "todo_list", "text": ["of", "another", "shape"]}},
+        said("let me think"),
+        said("hi"),
+        {"type": "turn.completed", "usage": None},
+    )
+    reply = read_reply(Ended(stdout=stdout), PROMPT, model="m", deadline=5.0)
+    assert (reply.text, reply.usage.estimated) == ("hi", True)
+
+
+def test_answer_that_should_be_json():
+    """It must hold some."""
+    asked = Prompt(system="", user="judge", schema=SCHEMA)
+    with pytest.raises(BadReply):
+        read_reply(Ended(stdout=events(said("half"), COMPLETED)), asked, model="m", deadline=5.0)
+
+
+def test_call(codex, fake_cli):
+    """The prompt goes in by stdin, the system prompt by file, and the CLI is alone in an empty folder of ours."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    assert codex.complete(PROMPT).text == "hi"
+    call = fake_cli.calls[0]
+    assert (call["stdin"], call["instructions"], call["files"]) == ("hello", ["You are terse."], [])
+    argv = call["argv"]
+    assert {"exec", "--json", "--ephemeral", "--skip-git-repo-check", "--ignore-user-config"} <= set(argv)
+    assert argv[argv.index("--sandbox") + 1] == "read-only"
+    assert argv[argv.index("--model") + 1] == "gpt-5.5"
+    assert argv[argv.index("-C") + 1] == call["cwd"]
+    assert argv[-1] == "-"
+    assert is_own_run(call["cwd"], "")
+
+
+def test_settings_of_a_call(codex, fake_cli):
+    """Each is TOML; tools, hooks, plugins and telemetry are off."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    codex.complete(PROMPT)
+    settings = {}
+    for setting in fake_cli.calls[0]["settings"]:
+        key, _, value = setting.partition("=")
+        settings[key] = tomllib.loads(f"value = {value}")["value"]
+    assert settings["project_doc_max_bytes"] == 0
+    assert settings["web_search"] == "disabled"
+    off = ("features.shell_tool", "features.hooks", "features.plugins", "agents.enabled", "analytics.enabled")
+    assert not any(settings[key] for key in off)
+
+
+def test_settings_of_the_user_cannot_undo_ours(fake_cli):
+    """They come first, and the last one holds."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    backend = CodexBackend(env=fake_cli.env, config=("model_reasoning_effort=low", "features.shell_tool=true"))
+    backend.complete(PROMPT)
+    backend.close()
+    settings = fake_cli.calls[0]["settings"]
+    assert settings[:2] == ["model_reasoning_effort=low", "features.shell_tool=true"]
+    assert "features.shell_tool=false" in settings[2:]
+
+
+def test_call_with_a_schema(codex, fake_cli):
+    """It is handed over in a file."""
+    fake_cli.behave(stdout=events(said('{"score": 1}'), COMPLETED))
+    codex.complete(Prompt(system="", user="judge", schema=SCHEMA))
+    assert json.loads(fake_cli.calls[0]["schema"]) == SCHEMA
+
+
+def test_home_of_a_call(codex, fake_cli):
+    """It is none of the user's, and is gone when the backend is closed."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    codex.complete(PROMPT)
+    env = fake_cli.calls[0]["env"]
+    assert not env["CODEX_HOME"].startswith(fake_cli.env["HOME"])
+    assert Path(env["HOME"]).is_dir()
+    codex.close()
+    assert not Path(env["HOME"]).exists()
+
+
+CONFIG = """
+model_provider = "mine"
+[model_providers.mine]
+name = "mine"
+[mcp_servers."my.spy \u00fc"]
+command = "spy"
+[mcp_servers.other]
+command = "other"
+"""
+
+
+def test_call_with_the_users_config(fake_cli):
+    """The home is the user's; no MCP server starts, whatever its name, and no provider tries again by itself."""
+    home = Path(fake_cli.env["HOME"]) / ".codex"
+    home.mkdir()
+    (home / "config.toml").write_text(CONFIG, encoding="utf-8")
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    CodexBackend(env=fake_cli.env, use_user_config=True).complete(PROMPT)
+    call = fake_cli.calls[0]
+    assert "--ignore-user-config" not in call["argv"]
+    assert call["env"]["HOME"] == fake_cli.env["HOME"]
+    settings = tomllib.loads(
+        "\n".join(each for each in call["settings"] if each.startswith(("mcp_", "model_providers")))
+    )
+    assert settings["mcp_servers"] == {"my.spy \u00fc": {"enabled": False}, "other": {"enabled": False}}
+    assert settings["model_providers"] == {"mine": {"request_max_retries": 0, "stream_max_retries": 0}}
+
+
+def test_config_of_the_user_that_cannot_be_read(fake_cli):
+    """It is named; the probe says it too."""
+    home = Path(fake_cli.env["HOME"]) / "elsewhere"
+    home.mkdir()
+    (home / "config.toml").write_text("not = [toml")
+    backend = CodexBackend(env=fake_cli.env | {"CODEX_HOME": str(home)}, use_user_config=True)
+    with pytest.raises(SettingsError, match=r"elsewhere/config\.toml cannot be read"):
+        backend.complete(PROMPT)
+
+
+def test_first_call_runs_alone(codex, fake_cli, monkeypatch):
+    """So it alone renews an expired login; the others follow together."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    at_once, most = [], []
+    run = CodexBackend._run
+
+    def watched(self, *arguments, **options):
+        at_once.append(1)
+        most.append(len(at_once))
+        time.sleep(0.1)
+        try:
+            return run(self, *arguments, **options)
+        finally:
+            at_once.pop()
+
+    monkeypatch.setattr(CodexBackend, "_run", watched)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(codex.complete, [PROMPT] * 4))
+    assert most[:2] == [1, 1]
+    assert max(most) > 1
+
+
+def test_hang(fake_cli):
+    """The deadline holds, though the CLI ignores the polite signal."""
+    fake_cli.behave(hang=True)
+    backend = CodexBackend(env=fake_cli.env, timeout=0.5)
+    started = time.monotonic()
+    with pytest.raises(TimedOut, match="no answer within"):
+        backend.complete(PROMPT)
+    assert time.monotonic() - started < 2.5
+    backend.close()
+
+
+def test_kill(codex, fake_cli):
+    """A child that the system killed is worth another try."""
+    fake_cli.behave(kill=signal.SIGKILL)
+    with pytest.raises(Overloaded, match="killed by signal 9"):
+        codex.complete(PROMPT)
+
+
+def test_close(codex, fake_cli):
+    """Calls under way and calls held back end at once; later ones are not begun, and make no new home."""
+    fake_cli.behave(hang=True)
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(codex.complete, PROMPT) for _ in range(2)]
+        while not fake_cli.calls:
+            time.sleep(0.01)
+        codex.close()
+        assert all(isinstance(call.exception(timeout=1), TimedOut) for call in calls)
+    with pytest.raises(TimedOut):
+        codex.complete(PROMPT)
+    assert not codex.probe().ready
+
+
+def test_call_of_what_is_not_installed():
+    """It says how to get it."""
+    with pytest.raises(NotInstalled, match="npm install -g @openai/codex"):
+        CodexBackend(env={"PATH": "/nowhere"}).complete(PROMPT)
+
+
+PROBES = {
+    "ready": ({"status": 0}, {}, (True, True, "")),
+    "logged out": ({"status": 1}, {}, (False, False, "run `codex login`")),
+    "key in the environment": ({"status": 1}, {"CODEX_API_KEY": "k"}, (True, True, "")),
+}
+
+
+@pytest.mark.parametrize(("status", "env", "expected"), PROBES.values(), ids=PROBES.keys())
+def test_probe(fake_cli, status, env, expected):
+    """Version and login are the CLI's own words; no model is called."""
+    fake_cli.behave(on="--version", stdout="codex-cli 0.169.0\n")
+    fake_cli.behave(on="login status", **status)
+    backend = CodexBackend(env=fake_cli.env | env)
+    health = backend.probe()
+    backend.close()
+    ready, logged_in, detail = expected
+    assert (health.ready, health.version, health.logged_in) == (ready, "0.169.0", logged_in)
+    assert detail in health.detail
+    assert all("exec" not in call["argv"] for call in fake_cli.calls)
+
+
+def test_probe_with_a_provider_of_the_users_own(fake_cli):
+    """Whether its key is good shows at the first call: ready, login unknown."""
+    fake_cli.behave(on="login status", status=1)
+    health = CodexBackend(env=fake_cli.env, use_user_config=True).probe()
+    assert (health.ready, health.logged_in) == (True, None)
+
+
+def test_options_of_the_settings_file(fake_cli):
+    """The app builds it from a raw table, and its environment is never shown."""
+    options = {"config": ["model_reasoning_effort=low"], "use_user_config": True}
+    backend = build(Kind.BACKEND, "codex", options, env=fake_cli.env | {"CODEX_API_KEY": "secret"}, model="gpt-5.5")
+    assert isinstance(backend, CodexBackend)
+    assert (backend.name, backend.model, backend.config) == ("codex", "gpt-5.5", ("model_reasoning_effort=low",))
+    assert "secret" not in repr(backend)

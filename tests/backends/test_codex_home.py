@@ -1,0 +1,87 @@
+"""The home that Codex is given holds the user's login, by link, and nothing else of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.backends.codex_home import CodexHome, users_codex_home
+from skillopt_sleep.errors import TimedOut
+
+
+@pytest.fixture
+def users(tmp_path) -> Path:
+    """A user's Codex home."""
+    home = tmp_path / ".codex"
+    home.mkdir()
+    (home / "auth.json").write_text("token 1")
+    (home / "AGENTS.md").write_text("rules")
+    return home
+
+
+@pytest.fixture
+def own():
+    """Our home."""
+    home = CodexHome()
+    yield home
+    home.close()
+
+
+def test_home_of_the_user():
+    """``CODEX_HOME`` first, else the place below ``HOME``."""
+    assert users_codex_home({"CODEX_HOME": "/c", "HOME": "/h"}) == Path("/c")
+    assert users_codex_home({"HOME": "/h"}) == Path("/h/.codex")
+
+
+def test_login_is_linked_and_nothing_else(users, own, tmp_path):
+    """What Codex writes to its login goes to the user's file."""
+    env = own.environment({"HOME": str(tmp_path), "A": "1"})
+    home = Path(env["CODEX_HOME"])
+    assert [path.name for path in home.iterdir()] == ["auth.json"]
+    assert (home / "auth.json").is_symlink()
+    (home / "auth.json").write_text("token 2")
+    assert (users / "auth.json").read_text() == "token 2"
+    assert (env["A"], env["HOME"]) == ("1", str(home.parent))
+
+
+def test_home_is_shared_and_removed(users, own, tmp_path):
+    """All calls have one home; the user's login outlives it."""
+    env = {"HOME": str(tmp_path)}
+    first = own.environment(env)
+    assert own.environment(env) == first
+    own.close()
+    own.close()
+    assert not Path(first["HOME"]).exists()
+    assert (users / "auth.json").read_text() == "token 1"
+    with pytest.raises(TimedOut):
+        own.environment(env)
+
+
+def test_user_who_is_logged_out(own, tmp_path):
+    """There is nothing to link, until they log in."""
+    env = {"HOME": str(tmp_path)}
+    home = Path(own.environment(env)["CODEX_HOME"])
+    assert not list(home.iterdir())
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "auth.json").write_text("token 1")
+    own.environment(env)
+    assert (home / "auth.json").read_text() == "token 1"
+
+
+@pytest.mark.parametrize("then", ["next call", "close"])
+def test_login_that_replaces_the_link(users, own, tmp_path, then):
+    """A renewed login is never lost: written beside the link, it goes back to the user, private as it was."""
+    env = {"HOME": str(tmp_path)}
+    link = Path(own.environment(env)["CODEX_HOME"]) / "auth.json"
+    renewed = link.with_name("new")
+    renewed.write_text("token 2")
+    renewed.replace(link)
+    if then == "close":
+        own.close()
+    else:
+        own.environment(env)
+        assert link.is_symlink()
+    assert (users / "auth.json").read_text() == "token 2"
+    assert (users / "auth.json").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in users.iterdir()) == ["AGENTS.md", "auth.json"]
