@@ -1,4 +1,7 @@
-"""The composition root: from settings to adapters to a night; the only place that builds."""
+"""The composition root: from settings to adapters to a night; the only place that builds.
+
+What only a night needs is imported where it is built: `status` must not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,36 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.calls.ledgered import Ledgered
-from skillopt_sleep.calls.limit import Limited, Limiter
-from skillopt_sleep.calls.pool import Pool
-from skillopt_sleep.calls.retry import Breaker, Retried
-from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.expect import Rehearsal
-from skillopt_sleep.domain.insights import Insights, insights
-from skillopt_sleep.domain.redact import Redactor, redact_session
 from skillopt_sleep.domain.report import BackendHealth, NightReport
 from skillopt_sleep.domain.session import Session
-from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.status import Status
-from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.night.consolidate import ConsolidatePlan
 from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions, in_scope
-from skillopt_sleep.night.mine_heuristic import mine_heuristic
-from skillopt_sleep.night.night import run_night
-from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
-from skillopt_sleep.night.rehearse import rehearse
-from skillopt_sleep.optimize.replay import Models
-from skillopt_sleep.ports import Ask, Backend, Judge, Ledger, Progress, Source
 from skillopt_sleep.registry import Kind, build, names
-from skillopt_sleep.reports import diagnostics, evidence, markdown
 from skillopt_sleep.settings import Origins, Settings, agent_homes, secrets
 from skillopt_sleep.stores import staging
 from skillopt_sleep.stores.archive import RejectedEditStore, TaskArchive
 from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.documents import Targets, read_baseline
 from skillopt_sleep.stores.inbox import SessionInbox
 from skillopt_sleep.stores.journal import NightJournal, Renderers
-from skillopt_sleep.stores.ledger import NightLedger
 from skillopt_sleep.stores.lock import is_locked, one_night
 from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus
+
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.candidate import Candidate
+    from skillopt_sleep.domain.expect import Rehearsal
+    from skillopt_sleep.domain.insights import Insights
+    from skillopt_sleep.domain.redact import Redactor
+    from skillopt_sleep.domain.task import TaskRecord
+    from skillopt_sleep.night.plan import Kit, NightPlan
+    from skillopt_sleep.ports import Backend, Judge, Ledger, Progress, Source
 
 __all__ = ["App"]
 
@@ -73,7 +63,7 @@ class App:
         """Where this user's own data lies."""
         if self.settings.data_dir:
             return Path(self.settings.data_dir).expanduser().absolute()
-        import platformdirs  # noqa: PLC0415  half of what a command without it costs
+        import platformdirs
 
         return platformdirs.user_data_path("skillopt-sleep")
 
@@ -85,10 +75,14 @@ class App:
     @cached_property
     def redactor(self) -> Redactor:
         """The redactor, which knows the secrets of this environment."""
+        from skillopt_sleep.domain.redact import Redactor
+
         return Redactor(values=secrets(self.env))
 
     def redact(self, session: Session) -> Session:
         """Take the secrets out of a session."""
+        from skillopt_sleep.domain.redact import redact_session
+
         return redact_session(session, self.redactor)
 
     @cached_property
@@ -114,10 +108,10 @@ class App:
     @cached_property
     def journal(self) -> NightJournal:
         """The nights."""
-        redact = self.redactor.redact
+        from skillopt_sleep.reports import diagnostics, evidence, markdown
 
         def redacted(data: bytes) -> bytes:
-            return redact(data.decode("utf-8")).encode("utf-8")
+            return self.redactor.redact(data.decode("utf-8")).encode("utf-8")
 
         renderers = Renderers(
             diagnostics=lambda report: redacted(diagnostics.render(report)),
@@ -184,6 +178,10 @@ class App:
 
         Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated.
         """
+        from skillopt_sleep.domain.split import SplitPlan
+        from skillopt_sleep.night.consolidate import ConsolidatePlan
+        from skillopt_sleep.night.plan import MiningPlan, NightPlan
+
         settings = self.settings
         target, optimizer = self.role(Role.TARGET), self.role(Role.OPTIMIZER)
         unreviewed = sum(not task.reviewed for task in tasks or ())
@@ -225,6 +223,8 @@ class App:
 
     def baseline(self) -> tuple[Candidate, tuple[str, ...]]:
         """The live files a night may propose to change, as they are, and notes on those it may not."""
+        from skillopt_sleep.stores.documents import Targets, read_baseline
+
         everywhere = self.settings.scope == "all"
         homes = self.settings.sources.get(self.agent, {})
         named = [*cast("list[str]", homes.get("homes", [])), *([str(homes["home"])] if "home" in homes else [])]
@@ -241,6 +241,8 @@ class App:
     @property
     def kit(self) -> Kit:
         """The outside world of a night."""
+        from skillopt_sleep.night.plan import Kit
+
         return Kit(
             sources=self.sources(),
             inbox=self.inbox,
@@ -254,11 +256,15 @@ class App:
 
     def run(self, plan: NightPlan) -> NightReport:
         """Run or resume a night. Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report."""
+        from skillopt_sleep.night.night import run_night
+
         with one_night(self.data_dir):
             return run_night(plan, self.kit)
 
     def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
         """A night up to the first call, on a copy in memory."""
+        from skillopt_sleep.night.rehearse import rehearse
+
         self.rehearsing = True
         return rehearse(self.plan(tasks), self.kit)
 
@@ -276,6 +282,9 @@ class App:
 
     def insights(self) -> Insights:
         """What the sessions already tell, on a copy in memory."""
+        from skillopt_sleep.domain.insights import insights
+        from skillopt_sleep.night.mine_heuristic import mine_heuristic
+
         self.rehearsing = True
         self.file_sessions()
         sessions = self.in_scope(self.inbox.everything())
@@ -311,38 +320,30 @@ class App:
 
     def connect(self, ledger: Ledger, sessions: Harvested) -> Connected:
         """Both roles of a night, over one budget, one limit and one breaker."""
-        return Connected(self, cast("NightLedger", ledger), sessions)
+        return Connected(self, ledger, sessions)
 
 
 class Connected:
     """``night.plan.Connection``: two backends behind the wrappers every call passes."""
 
-    def __init__(self, app: App, ledger: NightLedger, sessions: Harvested) -> None:
-        self._backends = {role: app.backend(role, usual=sessions) for role in Role}
+    def __init__(self, app: App, ledger: Ledger, sessions: Harvested) -> None:
+        from skillopt_sleep.calls.chain import chain
+        from skillopt_sleep.calls.pool import Pool
+        from skillopt_sleep.optimize.replay import Models
+
         self._clock = app.clock
-        self._progress = app.progress
-        self._ledger = ledger
-        self._budget = Budget(app.caps(), ledger.spent(), app.clock)
-        self._limiter = Limiter(app.settings.workers, app.clock)
-        self._breaker = Breaker()
+        self._backends = {role: app.backend(role, usual=sessions) for role in Role}
+        workers, progress = app.settings.workers, app.progress
+        asks = chain(self._backends, ledger, app.clock, caps=app.caps(), workers=workers, progress=progress)
         self.models = Models(
-            target=self._ask(Role.TARGET),
-            optimizer=self._ask(Role.OPTIMIZER),
+            target=asks[Role.TARGET],
+            optimizer=asks[Role.OPTIMIZER],
             judges={
                 name: cast("Judge", build(Kind.JUDGE, name, app.settings.judges.get(name, {})))
                 for name in names(Kind.JUDGE)
             },
-            parallel=Pool(app.settings.workers, on_interrupt=self.close, progress=app.progress),
+            parallel=Pool(workers, on_interrupt=self.close, progress=progress),
         )
-
-    def _ask(self, role: Role) -> Ask:
-        backend = self._backends[role]
-        recorded = Recorded(role=role, backend=backend, ledger=self._ledger, clock=self._clock)
-        budgeted = Budgeted(
-            budget=self._budget, send=Limited(limiter=self._limiter, send=recorded), progress=self._progress
-        )
-        retried = Retried(send=budgeted, clock=self._clock, breaker=self._breaker)
-        return Ledgered(role=role, model=f"{backend.name}:{backend.model}", ledger=self._ledger, send=retried)
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at both backends."""

@@ -155,11 +155,11 @@ class Ledger(Protocol):
     def reuse(self, phase: str) -> None:
         """Count a reply that cost nothing because it had been paid for."""
 
-    def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply) -> None:
-        """Keep a reply for good. Raises ``DiskError``."""
+    def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
+        """Keep a reply for good, and account of the attempt that brought it, in one step. Raises ``DiskError``."""
 
     def record(self, attempt: Attempt) -> None:
-        """Keep account of one attempt. Raises ``DiskError``."""
+        """Keep account of an attempt that brought no reply. Raises ``DiskError``."""
 
 
 class Inbox(Protocol):

@@ -65,11 +65,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     evolve_memory: bool = True
     preferences: str = ""
     block_cap: Count = 8000
+    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 0
     max_calls: Count = 120
     max_tokens: Count = 400_000
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     workers: Count = 4
+    retry_wait: Annotated[float, Meta(ge=0)] = 1.0
     data_dir: str = ""
     sources: Table = field(default_factory=dict)
     backends: Table = field(default_factory=dict)

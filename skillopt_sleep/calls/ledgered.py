@@ -1,4 +1,4 @@
-"""Outermost: a reply already paid for in this night is returned, a new one is committed before anyone sees it."""
+"""Outermost: a reply already paid for in this night is returned, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ class Ledgered:
     _asking: dict[tuple[str, int], threading.Lock] = field(default_factory=dict)
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Answer from the ledger, or send, commit and answer."""
+        """Answer from the ledger, or send."""
         with self._alone((prompt.digest, prompt.sample)):
             known = self.ledger.find(self.role, prompt, self.model)
             if known is not None:
                 self.ledger.reuse(phase)
                 return known
-            reply = self.send(prompt, phase=phase)
-            self.ledger.commit(self.role, prompt, self.model, reply)
-            return reply
+            return self.send(prompt, phase=phase)
 
     @contextmanager
     def _alone(self, key: tuple[str, int]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The seams between the wrappers, and the innermost one: one request, timed and put on the account."""
+"""The seams between the wrappers, and the innermost one: one request, timed, kept and put on the account."""
 
 from __future__ import annotations
 
@@ -28,9 +28,14 @@ class SendOnce(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One request to the backend; whatever becomes of it is recorded with its class, tokens, price and time."""
+    """One request to the backend; whatever becomes of it is recorded with its class, tokens, price and time.
+
+    A reply and its price are committed in one step, before anyone sees them: a night killed between two calls neither
+    loses nor repeats one. ``model`` is the name replies are kept under.
+    """
 
     role: Role
+    model: str
     backend: Backend
     ledger: Ledger
     clock: Clock
@@ -51,14 +56,13 @@ class Recorded:
                 )
             )
             raise
-        self.ledger.record(
-            Attempt(
-                phase=phase,
-                role=self.role,
-                number=number,
-                usage=reply.usage,
-                cost_usd=reply.cost_usd,
-                seconds=self.clock.monotonic() - started,
-            )
+        attempt = Attempt(
+            phase=phase,
+            role=self.role,
+            number=number,
+            usage=reply.usage,
+            cost_usd=reply.cost_usd,
+            seconds=self.clock.monotonic() - started,
         )
+        self.ledger.commit(self.role, prompt, self.model, reply, attempt)
         return reply

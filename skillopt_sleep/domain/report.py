@@ -174,12 +174,14 @@ class NightReport(Struct, frozen=True, kw_only=True):
 
     ``baseline_score`` and ``candidate_score`` are val means under the gate metric; ``holdout_baseline`` and
     ``holdout_candidate`` the same arms as plain pass rates (means of ``hard``). ``exit_code`` is what a run ends with.
+    ``seed`` dealt the tasks; the setting of that name repeats the deal.
     """
 
     schema_version: int = SCHEMA_VERSION
     about: str = ABOUT
     night: str
     project: str
+    seed: int = 0
     state: NightState = NightState.RUNNING
     stage: str = "open"
     started_at: str = ""

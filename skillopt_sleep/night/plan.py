@@ -66,6 +66,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         return NightReport(
             night="",
             project=self.project,
+            seed=self.split.seed,
             why="the night is under way; if nothing is running any more it was killed, and `run` goes on with it",
             gate_mode=self.step.gate_mode,
             gate_metric=self.step.gate_metric,

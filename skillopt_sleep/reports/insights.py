@@ -50,6 +50,7 @@ def _counts(found: Insights) -> Iterator[str]:
         if found.corrections or found.approvals
         else "You neither corrected nor approved an answer in so many words."
     )
+    yield "All of this was read from your own session files: no model was asked, and nothing left this machine."
 
 
 def _when(found: Insights) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,10 +40,9 @@ def night_folder(project: str, night: str) -> Path:
 class JournalledNight:
     """``ports.OpenNight``: outcomes in the database, the report in the night's folder after every stage."""
 
-    def __init__(self, journal: NightJournal, report: NightReport, *, seed: int, sitting: int) -> None:
+    def __init__(self, journal: NightJournal, report: NightReport, *, sitting: int) -> None:
         self._journal = journal
         self._report = report
-        self._seed = seed
         self._ledger = NightLedger(journal.database, night=report.night, sitting=sitting)
         self._started = journal.clock.monotonic()
 
@@ -55,7 +54,7 @@ class JournalledNight:
     @property
     def seed(self) -> int:
         """The night's own seed."""
-        return self._seed
+        return self._report.seed
 
     @property
     def ledger(self) -> Ledger:
@@ -155,15 +154,15 @@ class NightJournal:
 
     def _begin(self, report: NightReport, fingerprint: str) -> JournalledNight:
         now = self.clock.now()
-        seed = random.SystemRandom().getrandbits(31)
-        night = f"{now:%Y%m%d-%H%M%S}-{seed & 0xFFFF:04x}"
+        seed = report.seed or secrets.randbelow(2**31 - 1) + 1
+        night = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         started = now.isoformat(timespec="seconds")
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO nights VALUES (?, ?, ?, ?, ?, 1, ?, NULL)",
                 (night, report.project, fingerprint, seed, NightState.RUNNING, started),
             )
-        return JournalledNight(self, replace(report, night=night, started_at=started), seed=seed, sitting=1)
+        return JournalledNight(self, replace(report, night=night, seed=seed, started_at=started), sitting=1)
 
     def _resume(self, report: NightReport, fingerprint: str) -> JournalledNight | None:
         """Go on with the last night of this project, when it was cut short and nothing of its plan has changed."""
@@ -183,9 +182,13 @@ class NightJournal:
             if not self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (last["id"],)):
                 connection.execute("DELETE FROM stages WHERE night = ?", (last["id"],))  # nothing paid: see it afresh
         report = replace(
-            report, night=last["id"], started_at=last["started_at"], resumed=before.resumed + 1 if before else 1
+            report,
+            night=last["id"],
+            seed=last["seed"],
+            started_at=last["started_at"],
+            resumed=before.resumed + 1 if before else 1,
         )
-        return JournalledNight(self, report, seed=last["seed"], sitting=sitting)
+        return JournalledNight(self, report, sitting=sitting)
 
     def kept(self, night: str, name: str) -> bytes | None:
         """The outcome of a finished stage."""

@@ -35,16 +35,17 @@ class NightLedger:
         """Count, for this process, a reply that cost nothing."""
         self._reused[phase] += 1
 
-    def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply) -> None:
-        """Keep a reply for good before anyone sees it."""
+    def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
+        """Keep a reply and account of its attempt in one transaction."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)",
                 (self._night, role, prompt.digest, model, prompt.sample, msgspec.json.encode(reply)),
             )
+            self.record(attempt)
 
     def record(self, attempt: Attempt) -> None:
-        """Keep account of one attempt, whether it was answered or not."""
+        """Keep account of one attempt."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

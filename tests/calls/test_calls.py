@@ -40,7 +40,7 @@ class Line:
         self.backend = backend
         self.ledger = NightLedger(Database(tmp_path / "sleep.db"), night=night, sitting=1)
         self.budget = Budget(caps, self.ledger.spent(), self.clock)
-        recorded = Recorded(role=Role.TARGET, backend=backend, ledger=self.ledger, clock=self.clock)
+        recorded = Recorded(role=Role.TARGET, model="m", backend=backend, ledger=self.ledger, clock=self.clock)
         limited = Limited(limiter=Limiter(workers, self.clock), send=recorded)
         budgeted = Budgeted(budget=self.budget, send=limited)
         retried = Retried(send=budgeted, clock=self.clock, breaker=Breaker())

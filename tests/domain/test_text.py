@@ -162,12 +162,11 @@ def test_requests_cut_to_one_pattern() -> None:
     assert group_recurrences(["explain the fuel module", "please explain the fuel module of rockets again"]) == (0, 0)
 
 
-@given(st.lists(st.text(alphabet="abc de", max_size=12), max_size=12))
-def test_recurrences_of_any_texts(texts: list[str]) -> None:
-    """Texts that are one request are at least near-duplicates, two by two."""
-    groups = group_recurrences(texts)
-    pairs = [(a, b) for a, i in zip(texts, groups, strict=True) for b, j in zip(texts, groups, strict=True) if i == j]
-    assert all(len(set(group_near_duplicates(pair))) == 1 for pair in pairs if len(set(groups)) == len(texts) - 1)
+@given(st.text(alphabet="abc de", max_size=24), st.text(alphabet="abc de", max_size=24))
+def test_one_request_made_twice(one: str, other: str) -> None:
+    """Whatever else it is, it is a near-duplicate."""
+    if len(set(group_recurrences([one, other]))) == 1:
+        assert len(set(group_near_duplicates([one, other]))) == 1
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

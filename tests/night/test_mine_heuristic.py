@@ -97,14 +97,14 @@ def test_a_request_that_points_at_the_answer_before_it() -> None:
     sessions = [
         session(
             "s1",
-            ("list all known launch failures of March", "1. Valve."),
-            ("explain these launch failures to our customers", "Dear all"),
+            ("list all known engine troubles of March", "1. Valve."),
+            ("explain these valve failures to our customers", "Dear all"),
         )
     ]
     tasks = mine_heuristic(sessions).tasks
     contexts = {task.intent: task.context for task in tasks}
-    assert contexts["list all known launch failures of March"] == ""
-    assert "1. Valve." in contexts["explain these launch failures to our customers"]
+    assert contexts["list all known engine troubles of March"] == ""
+    assert "1. Valve." in contexts["explain these valve failures to our customers"]
 
 
 def test_prompts_that_are_no_tasks() -> None:

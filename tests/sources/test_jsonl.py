@@ -16,6 +16,8 @@ from skillopt_sleep.sources.jsonl import feed
 
 
 class Line(msgspec.Struct):
+    """What these files hold."""
+
     text: str
 
 

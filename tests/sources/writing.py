@@ -16,7 +16,7 @@ class ClaudeFile:
         self.frame = {"sessionId": "session-1", "cwd": "/srv/app", "gitBranch": "main", "entrypoint": "cli", **frame}
         self.count = itertools.count(1)
 
-    def record(self, kind, **fields):
+    def record(self, kind, /, **fields):
         """Any record, framed as those of a conversation are; a field given as None is left out."""
         number = next(self.count)
         stamp = f"2026-05-04T08:{number // 60:02d}:{number % 60:02d}.000Z"
@@ -70,18 +70,18 @@ class CodexFile:
         git = {"branch": "main", "commit_hash": "abc1234"}
         self.record("session_meta", id="thread-1", cwd="/srv/app", source=source, git=git, **meta)
 
-    def record(self, kind, **payload):
+    def record(self, kind, /, **payload):
         """Any record."""
         number = next(self.count)
         stamp = f"2026-05-04T08:{number // 60:02d}:{number % 60:02d}.000Z"
         self.lines.append(json.dumps({"timestamp": stamp, "type": kind, "payload": payload}).encode())
         return self
 
-    def item(self, kind, **fields):
+    def item(self, kind, /, **fields):
         """A response item."""
         return self.record("response_item", type=kind, **fields)
 
-    def event(self, kind, **fields):
+    def event(self, kind, /, **fields):
         """An event."""
         return self.record("event_msg", type=kind, **fields)
 

@@ -24,6 +24,9 @@ __all__ = [
 
 NOTHING = Raw(b"null")
 
+READ = frozenset({"assistant", "attachment", "queue-operation", "user"})
+"""The types of record that are read."""
+
 
 class Block(Struct, gc=False):
     """One block of a message: ``text``, ``tool_use`` (id, name, input) or ``tool_result`` (tool_use_id, content)."""
@@ -89,6 +92,12 @@ class Record(Struct, rename="camel", gc=False):
     content: Raw = NOTHING
 
 
+class Heading(Struct, gc=False):
+    """What tells the kind of a line, whatever else is in it."""
+
+    type: str = ""
+
+
 class ToolInput(Struct, gc=False):
     """The arguments of the tools whose calls are told apart."""
 
@@ -112,11 +121,22 @@ class Answers(Struct, gc=False):
     answers: dict[str, str | list[str]] | None = None
 
 
-decode_record = msgspec.json.Decoder(Record).decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_heading = msgspec.json.Decoder(Heading).decode
 decode_input = msgspec.json.Decoder(ToolInput).decode
 _decode_shell_result = msgspec.json.Decoder(ShellResult).decode
 _decode_answers = msgspec.json.Decoder(Answers).decode
 _decode_content = msgspec.json.Decoder(str | list[Block | str] | None).decode
+
+
+def decode_record(line: bytes) -> Record:
+    """One line. A record of a type that is not read may look like anything, so only an empty one comes back."""
+    try:
+        return _decode_record(line)
+    except msgspec.ValidationError:
+        if _decode_heading(line).type in READ:
+            raise
+        return Record()
 
 
 def blocks_of(content: str | list[Block | str] | None) -> Iterator[Block]:

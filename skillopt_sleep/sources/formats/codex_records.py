@@ -112,7 +112,7 @@ class Heading(Struct, gc=False):
     """What tells the kind of a line, whatever else is in it."""
 
     type: str = ""
-    payload: Kind | None = None
+    payload: Raw = NOTHING
 
 
 class Beginning(Struct, gc=False):
@@ -141,6 +141,7 @@ class Piece(Struct, gc=False):
 decode_beginning = msgspec.json.Decoder(Beginning).decode
 decode_payload = msgspec.json.Decoder(Payload).decode
 _decode_record = msgspec.json.Decoder(Record).decode
+_decode_kind = msgspec.json.Decoder(Kind).decode
 _decode_heading = msgspec.json.Decoder(Heading).decode
 decode_item = msgspec.json.Decoder(Item).decode
 _decode_content = msgspec.json.Decoder(str | Piece | list[Piece | str] | None).decode
@@ -152,7 +153,7 @@ def decode_record(line: bytes) -> Record:
         return _decode_record(line)
     except msgspec.ValidationError:
         heading = _decode_heading(line)
-        if heading.type in READ and (heading.payload is None or heading.payload.type in READ_PAYLOADS):
+        if heading.type in READ and _decode_kind(heading.payload).type in READ_PAYLOADS:
             raise
         return Record(type="")
 

@@ -1,0 +1,369 @@
+"""Any OpenAI-compatible endpoint is asked for one chat completion, and every way it can fail has its own error."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from skillopt_sleep.app import build
+from skillopt_sleep.backends.endpoint import Answer
+from skillopt_sleep.backends.openai import FILTERED, OpenAIBackend, is_local, read_reply, refuses_schemas
+from skillopt_sleep.domain.call import Prompt, Usage
+from skillopt_sleep.errors import (
+    BadReply,
+    EmptyReply,
+    ModelRefused,
+    NotLoggedIn,
+    Overloaded,
+    QuotaExhausted,
+    RateLimited,
+    SettingsError,
+    TimedOut,
+)
+from skillopt_sleep.registry import Kind
+
+PROMPT = Prompt(system="You are terse.", user="hello")
+SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
+ASKED_FOR_JSON = Prompt(system="You are a judge.", user="judge", schema=SCHEMA)
+TOKENS = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 7}}
+
+
+def completion(content: str | None = "hi there", *, finish: str = "stop", **message: object) -> bytes:
+    """A chat completion as an endpoint sends it."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+    return json.dumps({"id": "c", "model": "m-2026", "choices": [choice], "usage": TOKENS}).encode()
+
+
+def refused(status: int, message: str = "no", code: str | None = None, retry_after: str = "") -> Answer:
+    """An API's error."""
+    body = {"error": {"message": message, "type": "t", "param": None, "code": code}}
+    return Answer(status=status, content=json.dumps(body).encode(), retry_after=retry_after)
+
+
+def answered(content: bytes) -> Answer:
+    """An answer with status 200."""
+    return Answer(status=200, content=content)
+
+
+class FakeApi(ThreadingHTTPServer):
+    """Answers with ``answers`` in turn, the last one for good; keeps what it was sent in ``seen``."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), FakeApiHandler)
+        self.answers: list[Answer] = [answered(completion())]
+        self.seen: list[tuple[str, dict[str, str], dict[str, object]]] = []
+        self.hanging = threading.Event()
+        self.drop = False
+
+    @property
+    def url(self) -> str:
+        """What a backend is given."""
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class FakeApiHandler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: FakeApi
+
+    def do_POST(self) -> None:
+        """Answer the next answer, hang when there is none, or drop the connection."""
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+        if self.server.drop:
+            return
+        if not self.server.answers:
+            self.server.hanging.wait(30)
+            return
+        answer = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        self.send_response(answer.status)
+        self.send_header("content-length", str(len(answer.content)))
+        if answer.retry_after:
+            self.send_header("retry-after", answer.retry_after)
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api():
+    """An endpoint on this machine."""
+    server = FakeApi()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.hanging.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def openai(api):
+    """The backend, on that endpoint."""
+    backend = OpenAIBackend(model="m", base_url=api.url, timeout=10.0)
+    yield backend
+    backend.close()
+
+
+FAILURES = {
+    "key refused": (refused(401, "Incorrect API key provided", "invalid_api_key"), NotLoggedIn),
+    "forbidden": (refused(403, "Country not supported"), NotLoggedIn),
+    "model unknown": (refused(404, "The model `x` does not exist", "model_not_found"), ModelRefused),
+    "model unknown as a bad request": (
+        refused(400, "x is not a valid model: not found", "model_not_found"),
+        ModelRefused,
+    ),
+    "quota spent": (refused(429, "You exceeded your current quota", "insufficient_quota"), QuotaExhausted),
+    "payment required": (refused(402, "Insufficient credits"), QuotaExhausted),
+    "rate limit": (refused(429, "Rate limit reached", "rate_limit_exceeded"), RateLimited),
+    "prompt too long": (refused(400, "maximum context length is 8192", "context_length_exceeded"), BadReply),
+    "bad request": (refused(400, "bad"), BadReply),
+    "server error": (refused(500, "internal"), Overloaded),
+    "gateway": (Answer(status=502, content=b"<html>Bad Gateway</html>"), Overloaded),
+    "overload": (refused(529, "Overloaded"), Overloaded),
+    "gateway timeout": (Answer(status=504, content=b""), TimedOut),
+    "error in a good answer": (
+        answered(b'{"error": {"message": "Provider returned an error: overloaded", "code": 502}}'),
+        Overloaded,
+    ),
+    "empty answer": (answered(completion("")), EmptyReply),
+    "null answer": (answered(completion(None)), EmptyReply),
+    "no choices": (answered(b'{"choices": []}'), EmptyReply),
+    "answer spent on thinking": (answered(completion("", finish="length")), EmptyReply),
+    "no JSON": (answered(b"<html>Welcome</html>"), BadReply),
+    "JSON of something else": (answered(b'["a"]'), BadReply),
+}
+
+
+@pytest.mark.parametrize(("answer", "error"), FAILURES.values(), ids=FAILURES.keys())
+def test_failure_has_its_error(answer, error):
+    """Status, code and words decide; never an error text as an answer."""
+    with pytest.raises(error) as caught:
+        read_reply(answer, PROMPT, model="m", latency=1.0)
+    assert type(caught.value) is error
+    assert str(caught.value).startswith("openai ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("2", 2.0), ("0.5", 0.5), ("", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
+    ids=["seconds", "fraction", "none", "date"],
+)
+def test_rate_limit_that_says_when_to_try_again(header, seconds):
+    """The header is handed on in seconds."""
+    with pytest.raises(RateLimited) as caught:
+        read_reply(refused(429, "slow down", retry_after=header), PROMPT, model="m", latency=1.0)
+    assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (answered(completion(None, refusal="I can't help with that.")), "I can't help with that."),
+        (answered(completion("", finish="content_filter")), FILTERED),
+        (refused(400, "The prompt was filtered.", "content_filter"), "The prompt was filtered. content_filter"),
+    ],
+    ids=["by the model", "of the answer", "of the prompt"],
+)
+def test_refusal_is_an_answer(answer, text):
+    """What the model, or its provider for it, declines is scored, not lost."""
+    assert read_reply(answer, PROMPT, model="m", latency=1.0).text == text
+
+
+def test_call(openai, api):
+    """System and user text go in; text, model and tokens come out, and no price."""
+    reply = openai.complete(PROMPT)
+    assert (reply.text, reply.model, reply.cost_usd) == ("hi there", "m-2026", None)
+    assert reply.usage == Usage(input_tokens=100, output_tokens=20, cached_tokens=7)
+    assert 0 < reply.latency < 10
+    path, _, body = api.seen[0]
+    assert path == "/v1/chat/completions"
+    messages = [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "hello"}]
+    assert body == {"model": "m", "messages": messages}
+
+
+def test_prompt_without_a_system_text(openai, api):
+    """Nothing stands in its place; and a character that nothing can encode is no failure."""
+    openai.complete(Prompt(system="", user="hi \ud800"))
+    assert api.seen[0][2]["messages"] == [{"role": "user", "content": "hi ?"}]
+
+
+def test_call_with_a_schema(openai, api):
+    """It is asked for as structured output."""
+    api.answers = [answered(completion('{"score": 1}'))]
+    assert openai.complete(ASKED_FOR_JSON).text == '{"score": 1}'
+    asked = api.seen[0][2]["response_format"]
+    assert asked == {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": SCHEMA}}
+
+
+def test_endpoint_that_refuses_schemas(openai, api):
+    """It is asked in words, at once and from then on; a sentence around the JSON is no failure."""
+    api.answers = [
+        refused(400, "response_format type json_schema is not supported"),
+        answered(completion('Here: {"score": 1}')),
+    ]
+    assert openai.complete(ASKED_FOR_JSON).text == 'Here: {"score": 1}'
+    openai.complete(ASKED_FOR_JSON)
+    assert ["response_format" in body for _, _, body in api.seen] == [True, False, False]
+    system, user = (message["content"] for message in api.seen[1][2]["messages"])
+    assert system == "You are a judge."
+    assert user.startswith("judge\n")
+    assert '"score"' in user
+
+
+def test_endpoint_that_ignores_schemas(openai, api):
+    """An answer without JSON is bad."""
+    api.answers = [answered(completion("one half"))]
+    with pytest.raises(BadReply, match="one half"):
+        openai.complete(ASKED_FOR_JSON)
+
+
+def test_other_refusals_are_not_about_schemas():
+    """Only a refusal that speaks of them is."""
+    assert refuses_schemas(refused(422, "Unknown field: response_format"))
+    assert not refuses_schemas(refused(400, "bad request"))
+    assert not refuses_schemas(answered(completion("the json_schema is fine")))
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_failure_is_tried_once(openai, api, status):
+    """Trying again is not the transport's business."""
+    api.answers = [refused(status, retry_after="1" if status == 429 else "")]
+    with pytest.raises((NotLoggedIn, RateLimited, Overloaded)) as caught:
+        openai.complete(PROMPT)
+    assert len(api.seen) == 1
+    assert getattr(caught.value, "retry_after", None) == (1.0 if status == 429 else None)
+
+
+def test_connection_that_is_dropped_or_refused(openai, api):
+    """It is worth another try, and names the address."""
+    api.drop = True
+    with pytest.raises(Overloaded, match=api.url):
+        openai.complete(PROMPT)
+    nobody = OpenAIBackend(model="m", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(Overloaded, match=r"127\.0\.0\.1:9"):
+        nobody.complete(PROMPT)
+    nobody.close()
+
+
+def test_hang(api):
+    """The deadline holds."""
+    api.answers = []
+    backend = OpenAIBackend(model="m", base_url=api.url, timeout=0.3)
+    with pytest.raises(TimedOut, match="no answer within"):
+        backend.complete(PROMPT)
+    started = time.monotonic()
+    with pytest.raises(TimedOut):  # the first call has imported the library too
+        backend.complete(PROMPT)
+    assert time.monotonic() - started < 1.5
+    backend.close()
+
+
+def test_close(openai, api):
+    """Calls under way end within a second; later ones are not begun."""
+    api.answers = []
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(openai.complete, PROMPT) for _ in range(3)]
+        while len(api.seen) < 3:
+            time.sleep(0.01)
+        started = time.monotonic()
+        openai.close()
+        assert all(isinstance(call.exception(timeout=1), TimedOut) for call in calls)
+        assert time.monotonic() - started < 1.0
+    with pytest.raises(TimedOut, match="closed"):
+        openai.complete(PROMPT)
+    openai.close()
+    assert len(api.seen) == 3
+
+
+def test_calls_of_several_threads(openai, api):
+    """They share one connection pool and one client."""
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(openai.complete, [PROMPT] * 24))
+    assert {reply.text for reply in replies} == {"hi there"}
+    assert len(api.seen) == 24
+
+
+def test_key(api):
+    """It is the value of the variable that is named, out of the environment that was given."""
+    env = {"OPENAI_API_KEY": "wrong", "MY_KEY": " right \n"}
+    backend = OpenAIBackend(model="m", base_url=api.url, api_key_env="MY_KEY", env=env)
+    backend.complete(PROMPT)
+    backend.close()
+    assert api.seen[0][1]["authorization"] == "Bearer right"
+    assert "right" not in repr(backend)
+
+
+def test_key_that_is_missing():
+    """A hosted endpoint is not asked without one; both probe and call say which variable to set."""
+    backend = OpenAIBackend(model="m", api_key_env="MY_KEY")
+    health = backend.probe()
+    assert (health.ready, health.logged_in) == (False, False)
+    assert "set MY_KEY" in health.detail
+    with pytest.raises(NotLoggedIn, match="set MY_KEY"):
+        backend.complete(PROMPT)
+
+
+def test_model_that_is_missing(api):
+    """There is no default to fall back on."""
+    backend = OpenAIBackend(base_url=api.url)
+    assert "which model" in backend.probe().detail
+    with pytest.raises(ModelRefused, match="which model"):
+        backend.complete(PROMPT)
+
+
+def test_probe(openai, api):
+    """Ready, without a request."""
+    health = openai.probe()
+    assert (health.ready, health.logged_in, health.version) == (True, True, api.url)
+    assert not api.seen
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:11434/v1", True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://192.168.1.5/v1", True),
+        ("http://ollama:11434/v1", True),
+        ("http://studio.local/v1", True),
+        ("https://api.openai.com/v1", False),
+        ("https://8.8.8.8/v1", False),
+        ("https://localhost.example.com/v1", False),
+    ],
+)
+def test_which_endpoints_are_local(url, local):
+    """This machine and its own network need no key."""
+    assert is_local(url) is local
+
+
+def test_endpoint_of_the_environment(api):
+    """``OPENAI_BASE_URL`` of the given environment is used where the options name none."""
+    backend = OpenAIBackend(model="m", env={"OPENAI_BASE_URL": api.url})
+    assert backend.complete(PROMPT).text == "hi there"
+    backend.close()
+
+
+def test_endpoint_that_is_no_address():
+    """It is refused when the backend is built."""
+    with pytest.raises(SettingsError, match=r"base_url is 'api\.example\.com'"):
+        build(Kind.BACKEND, "openai", {"base_url": "api.example.com"}, env={}, model="m")
+
+
+def test_options_of_the_settings_file(api):
+    """The app builds it from a raw table."""
+    backend = build(Kind.BACKEND, "openai", {"base_url": api.url, "timeout": 5}, env={"A": "1"}, model="m")
+    assert isinstance(backend, OpenAIBackend)
+    assert (backend.name, backend.model, backend.timeout) == ("openai", "m", 5.0)

@@ -1,0 +1,80 @@
+"""The page that people see in the first minute."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.insights import Correction, Insights, Recurring, Sighting
+from skillopt_sleep.reports.insights import render
+
+
+def seen(words: str, day: str = "2026-03-05", session: str = "0af3c1d2-77", source: str = "claude") -> Sighting:
+    """Words said in a session."""
+    return Sighting(source=source, session_id=session, cwd="/home/ada/rockets", day=day, words=words)
+
+
+NO = Correction(said=seen("no, run make lint first"), asked="CI lint is failing, fix it")
+LINT = Recurring(
+    sightings=(seen("CI lint is failing, fix it"), seen("fix the failing lint in CI", "2026-03-01", "9b", "codex")),
+    sessions=2,
+    corrections=(NO,),
+)
+FOUND = Insights(
+    sessions=12,
+    projects=2,
+    prompts=140,
+    approvals=9,
+    first_day="2026-03-01",
+    last_day="2026-03-09",
+    active_days=6,
+    asked=(LINT,),
+    corrected=(Recurring(sightings=(NO.said, seen("make lint first!", "2026-03-01", "9b")), sessions=2),),
+    corrections=(NO, replace(NO, said=seen("and not on main")), Correction(said=seen("shorter"), asked="Write notes")),
+    tasks=11,
+    groups=9,
+    groups_missing=6,
+    days_missing=4,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    {
+        "insights": FOUND,
+        "insights-enough": replace(
+            FOUND, groups=20, tasks=20, groups_missing=0, days_missing=0, asked=(), corrected=()
+        ),
+        "insights-little": Insights(
+            sessions=1, prompts=1, first_day="2026-03-01", last_day="2026-03-01", active_days=1
+        ),
+        "insights-none": Insights(),
+    }.items(),
+    ids=str,
+)
+def test_page_reads_as_the_snapshot(name, found, snapshot):
+    """The page is read by people; a change of it is looked at."""
+    snapshot(f"{name}.md", f"{render(found)}\n".encode())
+
+
+def test_a_page_of_many_findings():
+    """It stays a page: the first of each kind are shown, the others counted."""
+    many = replace(
+        FOUND,
+        asked=(replace(LINT, sightings=tuple(seen(f"wording {n}", session=f"s{n}") for n in range(60)), sessions=60),)
+        * 30,
+        corrections=tuple(Correction(said=seen(f"no {n}", session=f"s{n}"), asked="x") for n in range(200)),
+    )
+    page = render(many)
+    assert len(page.splitlines()) < 80
+    assert "- and 22 more" in page
+    assert "- and 192 more" in page
+    assert "and 56 more" in page
+
+
+def test_words_that_would_drive_a_terminal():
+    """They cannot, nor begin a line of their own."""
+    page = render(replace(FOUND, corrections=(Correction(said=seen("\x1b[2Jno\n# Title"), asked="x\u202e"),)))
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "no # Title" in page
