@@ -52,11 +52,9 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is none of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
+            from skillopt_sleep.domain.nearest import did_you_mean
 
-            nearest = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            ctx.fail(f"There is no command {args[0]!r}.{hint}")
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 

@@ -86,6 +86,9 @@ class Connection(Protocol):
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at every backend without a model call. Raises nothing."""
 
+    def close(self) -> None:
+        """End what is under way, and leave nothing behind. Idempotent."""
+
 
 class Staging(Protocol):
     """Store: proposals beside the live files."""

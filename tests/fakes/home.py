@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from skillopt_sleep.app import App
+from skillopt_sleep.backends.worlds.world import World, write_world
 from skillopt_sleep.bench.session_files import claude_lines, claude_path
 from skillopt_sleep.bench.worlds import make_sessions, make_world
-from skillopt_sleep.backends.worlds.world import World, write_world
 from skillopt_sleep.settings import load
 
 
