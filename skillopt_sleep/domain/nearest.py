@@ -11,5 +11,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, to be put after what was said about the name; "" when nothing known is near it."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 
-    nearest = difflib.get_close_matches(name, list(known), n=1)
+    nearest = difflib.get_close_matches(name, [str(each) for each in known], n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
