@@ -21,7 +21,7 @@ from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions, in_scope
-from skillopt_sleep.registry import Kind, build, names
+from skillopt_sleep.registry import Kind, build, names, require
 from skillopt_sleep.settings import Origins, Settings, agent_homes, secrets
 from skillopt_sleep.stores import staging
 from skillopt_sleep.stores.archive import RejectedEditStore, TaskArchive
@@ -126,9 +126,11 @@ class App:
         return "" if self.settings.scope == "all" else str(self.project)
 
     def sources(self) -> tuple[Source, ...]:
-        """The sources asked for. Raises ``UsageError`` when one was named and its home is not there."""
+        """The sources asked for. Raises ``UsageError`` when one was named that is none, or whose home is not there."""
         homes = agent_homes(self.env)
         wanted = names(Kind.SOURCE) if self.settings.source in {"auto", "all"} else (self.settings.source,)
+        for name in wanted:
+            require(Kind.SOURCE, name)
         found = []
         for name in wanted:
             options = self.settings.sources.get(name, {})

@@ -19,7 +19,7 @@ from skillopt_sleep.errors import SettingsError, UsageError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Kind", "build", "find", "names"]
+__all__ = ["Kind", "build", "find", "names", "require"]
 
 
 class Kind(enum.StrEnum):
@@ -36,20 +36,21 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted({*_built_in(kind), *_entry_points(kind)}))
 
 
-def find(kind: Kind, name: str) -> type:
-    """The adapter class of that name; built-ins win over entry points.
+def require(kind: Kind, name: str) -> None:
+    """Raise ``UsageError`` naming the known ones and the nearest, when there is no adapter of that name."""
+    if name not in _built_in(kind) and name not in _entry_points(kind):
+        known = names(kind)
+        raise UsageError(f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{did_you_mean(name, known)}")
 
-    Raises ``UsageError`` naming the known ones and the nearest.
-    """
+
+def find(kind: Kind, name: str) -> type:
+    """The adapter class of that name; built-ins win over entry points. Raises ``UsageError`` as ``require`` does."""
+    require(kind, name)
     if name in _built_in(kind):
         adapter: type = importlib.import_module(f"skillopt_sleep.{kind}.{name}").PLUGIN
         return adapter
-    entry = _entry_points(kind).get(name)
-    if entry is not None:
-        loaded: type = entry.load()
-        return loaded
-    known = names(kind)
-    raise UsageError(f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{did_you_mean(name, known)}")
+    loaded: type = _entry_points(kind)[name].load()
+    return loaded
 
 
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:

@@ -5,6 +5,7 @@ The only module that reads the environment. PATH, homes and secrets to redact ar
 
 from __future__ import annotations
 
+import enum
 import os
 import typing
 from collections.abc import Mapping
@@ -129,7 +130,16 @@ def _typed(key: str, value: object, where: str) -> object:
     try:
         return msgspec.convert(canonical, _TYPES[key], strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {error}") from None
+        known = _choices(_TYPES[key])
+        expected = f"expected one of {', '.join(known)}" if known else str(error)
+        raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {expected}") from None
+
+
+def _choices(kind: object) -> tuple[str, ...]:
+    """The values of a closed set, none of a type that is open."""
+    if isinstance(kind, enum.EnumType):
+        return tuple(str(each.value) for each in kind)
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, object]:

@@ -66,8 +66,7 @@ class Person:
 
     def write(self, sessions):
         """Put sessions of this project into her Claude Code home."""
-        for session in sessions:
-            session = replace(session, cwd=str(self.project))
+        for session in (replace(each, cwd=str(self.project)) for each in sessions):
             path = self.claude / claude_path(session)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"".join(claude_lines(session)))
