@@ -47,7 +47,10 @@ SIMULATED = "simulated"
 
 
 class App:
-    """Everything one invocation may need, each part built when it is first asked for."""
+    """Everything one invocation may need, each part built when it is first asked for.
+
+    Raises ``UsageError`` for settings with a table for an adapter that there is not.
+    """
 
     def __init__(self, settings: Settings, origins: Origins, env: Mapping[str, str], project: Path) -> None:
         self.settings = settings
@@ -57,6 +60,9 @@ class App:
         self.clock = SystemClock()
         self.progress: Progress | None = None
         self.rehearsing = False
+        for kind in Kind:
+            for name in getattr(settings, kind):
+                require(kind, name)
 
     @cached_property
     def data_dir(self) -> Path:
@@ -128,7 +134,8 @@ class App:
     def sources(self) -> tuple[Source, ...]:
         """The sources asked for. Raises ``UsageError`` when one was named that is none, or whose home is not there."""
         homes = agent_homes(self.env)
-        wanted = names(Kind.SOURCE) if self.settings.source in {"auto", "all"} else (self.settings.source,)
+        every = {*homes, *self.settings.sources}  # a source with neither home nor options has nothing to read
+        wanted = sorted(every) if self.settings.source in {"auto", "all"} else [self.settings.source]
         for name in wanted:
             require(Kind.SOURCE, name)
         found = []
@@ -394,6 +401,7 @@ def probe_backends(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...
                 version=health.version,
                 ready=health.ready,
                 logged_in=health.logged_in,
+                sees=backend.sees,
                 detail=health.detail,
             )
         )
