@@ -121,8 +121,9 @@ class Killing:
 
 def came_to(report):
     """What a night found, apart from its name, its times, and how often it was cut short."""
-    keys = ("verdict", "why", "baseline_score", "candidate_score", "applied_edits", "rejected_edits", "counts")
-    return {key: report[key] for key in keys}
+    keys = ("verdict", "why", "baseline_score", "candidate_score", "applied_edits", "rejected_edits", "tasks")
+    counts = {key: count for key, count in report["counts"].items() if key != "files_read"}
+    return {key: report[key] for key in keys} | {"counts": counts}
 
 
 @pytest.fixture(scope="module")
