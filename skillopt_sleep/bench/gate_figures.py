@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-__all__ = ["Estimate", "Figures", "apart", "mean", "share"]
+__all__ = ["Estimate", "Figures", "apart", "mean", "ratio", "share"]
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -50,6 +50,14 @@ def mean(values: Sequence[float]) -> Estimate:
     n = len(values)
     centre = math.fsum(values) / n
     return Estimate(value=centre, error=math.sqrt(math.fsum((x - centre) ** 2 for x in values) / (n - 1) / n))
+
+
+def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
+    """The sum of ``parts`` over that of ``wholes``, which belong together one by one; error by linearisation."""
+    whole = math.fsum(wholes)
+    value = math.fsum(parts) / whole
+    residues = mean([part - value * each for part, each in zip(parts, wholes, strict=True)])
+    return Estimate(value=value, error=residues.error * len(wholes) / whole)
 
 
 def apart(one: Estimate, other: Estimate) -> float:

@@ -6,13 +6,13 @@ The pairs are drawn, the rule is the program's own: it is asked for every verdic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import accumulate
 from random import Random
 
 from skillopt_sleep.bench.gate_cells import GRADE_NOISE, Cell, Judge, Law, Spread, Task, law, tasks_of
-from skillopt_sleep.bench.gate_figures import Figures, mean, share
+from skillopt_sleep.bench.gate_figures import Estimate, Figures, mean, share
 from skillopt_sleep.domain.paired import (
     PAIRS_A_LIFE,
     PAIRS_A_NIGHT,
@@ -25,8 +25,21 @@ from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
 
 __all__ = ["MEAN_RULES", "simulate_mean_rules", "simulate_paired"]
 
-MEAN_RULES = ("strict", "mean + 1 se")
-"""One look at one pair a task: the candidate's mean is higher; or higher by a standard error of the differences."""
+
+def _higher(gains: Sequence[float]) -> bool:
+    """Whether the candidate's mean is higher at all."""
+    return math.fsum(gains) > 0
+
+
+def _clearly_higher(gains: Sequence[float]) -> bool:
+    """Whether it is higher by more than the standard error of the mean gain."""
+    n = len(gains)
+    centre = math.fsum(gains) / n
+    return centre > 0 and centre**2 * n > math.fsum((gain - centre) ** 2 for gain in gains) / (n - 1)
+
+
+MEAN_RULES: dict[str, Callable[[Sequence[float]], bool]] = {"strict": _higher, "mean + 1 se": _clearly_higher}
+"""The rules on means: one look at one pair for each task, as gains of the candidate."""
 
 
 @cache
@@ -147,7 +160,8 @@ def simulate_paired(cell: Cell, k: int, repeats: int, seed: str) -> Figures:
 def simulate_mean_rules(cell: Cell, repeats: int, seed: str) -> tuple[Figures, ...]:
     """The two rules on means, each looking at the same ``repeats`` measurements of every task under both arms."""
     random = Random(f"{seed} means {cell}")
-    higher = clearly = unmeasured = 0
+    accepted = dict.fromkeys(MEAN_RULES, 0)
+    unmeasured = 0
     tasks = tasks_of(cell, random)
     for _ in range(repeats):
         if cell.spread is Spread.RANDOM:
@@ -156,21 +170,20 @@ def simulate_mean_rules(cell: Cell, repeats: int, seed: str) -> tuple[Figures, .
         if len(gains) < MIN_MEASURED_SHARE * cell.tasks:
             unmeasured += 1
             continue
-        total = math.fsum(gains)
-        higher += total > 0
-        clearly += total > 0 and _beyond_its_error(total, gains)
-    looks = mean([cell.tasks] * repeats)
+        for name, holds in MEAN_RULES.items():
+            accepted[name] += holds(gains)
+    looks = Estimate(value=float(cell.tasks))
     return tuple(
         Figures(
-            rule=rule,
-            tonight=share(accepted, repeats),
-            within_36=share(accepted, repeats),
-            life=share(accepted, repeats),
+            rule=name,
+            tonight=share(hits, repeats),
+            within_36=share(hits, repeats),
+            life=share(hits, repeats),
             unmeasured=share(unmeasured, repeats),
             pairs=looks,
             pairs_life=looks,
         )
-        for rule, accepted in zip(MEAN_RULES, (higher, clearly), strict=True)
+        for name, hits in accepted.items()
     )
 
 
@@ -188,10 +201,3 @@ def _score(judge: Judge, rate: float, own: float, random: Random) -> float:
     if random.random() < own:
         return 0.0
     return float(random.random() < rate) if judge is Judge.BINARY else random.gauss(rate, GRADE_NOISE)
-
-
-def _beyond_its_error(total: float, gains: Sequence[float]) -> bool:
-    """Whether the mean gain exceeds the standard error of its mean."""
-    n = len(gains)
-    centre = total / n
-    return centre**2 * n > math.fsum((gain - centre) ** 2 for gain in gains) / (n - 1)

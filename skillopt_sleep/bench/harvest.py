@@ -7,19 +7,24 @@ noisy machine is noisy for all, and the fastest run counts.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.app import App
 from skillopt_sleep.bench.corpus import write_claude_corpus, write_codex_corpus
+from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.session import Skip
 from skillopt_sleep.ports import Source
+from skillopt_sleep.settings import load
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
 
@@ -76,10 +81,23 @@ def read_sessions(agent: str, home: str) -> int:
     return sum(len(session.turns) for session in sessions if session)
 
 
+def harvest(agent: str, home: str) -> int:
+    """File everything as the command does, into a database of its own: sources, redaction, storing; counts turns."""
+    shutil.rmtree(_data(home), ignore_errors=True)
+    return sum(len(session.turns) for session in _app(agent, home).file_sessions().new)
+
+
+def harvest_again(agent: str, home: str) -> int:
+    """The same with nothing new since; counts files opened, which are to be none."""
+    return _app(agent, home).file_sessions().read
+
+
 STAGES: dict[str, Callable[[str, str], int]] = {
     "read the bytes": read_bytes,
     BASE: decode_lines,
     "sources": read_sessions,
+    "the whole harvest": harvest,
+    "again, nothing new": harvest_again,
 }
 """What is measured, in order: each is given an agent and its home, and returns how much it found."""
 
@@ -154,6 +172,23 @@ def _usage_mb() -> float:
 
 def _source(agent: str, home: str) -> Source:
     return ClaudeSource(homes=(home,)) if agent == "claude" else CodexSource(home=home)
+
+
+def _app(agent: str, home: str) -> App:
+    options = {"homes": [home]} if agent == "claude" else {"home": home}
+    flags: dict[str, Json] = {
+        "scope": "all",
+        "source": agent,
+        "data_dir": str(_data(home)),
+        "sources": {agent: cast("dict[str, Json]", options)},
+    }
+    env = {"HOME": home}
+    settings, origins = load(env, flags)
+    return App(settings, origins, env, Path(home))
+
+
+def _data(home: str) -> Path:
+    return Path(home) / "harvested"
 
 
 def _paths(agent: str, home: str) -> Iterator[str]:

@@ -97,7 +97,7 @@ def _evolve(
     proposed, edits = _propose(kind, current, reflection, plan, rejected)
     if proposed == current:
         why = reflection.nothing or "no proposed edit could be applied"
-        decision = Decision(verdict=_silent(train), why=why)
+        decision = Decision(verdict=Verdict.UNMEASURED if reflection.lost else _silent(train), why=why)
         return DocumentStep(kind=kind, train=train, reflection=reflection, edits=edits, decision=decision), current
     if plan.gate_mode is GateMode.OFF:
         decision = Decision(

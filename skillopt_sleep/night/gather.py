@@ -12,6 +12,7 @@ from skillopt_sleep.domain.report import NightReport, StoppedBy
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.merge import grouped, merge
 from skillopt_sleep.night.mine_heuristic import mine_heuristic
@@ -55,7 +56,8 @@ class Gathered(Struct, frozen=True, kw_only=True):
 def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> Gathered:
     """Mine, keep, choose. Sessions leave the inbox in the step that keeps their tasks.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``, with every session still in the inbox.
+    Raises ``FatalBackend`` and ``BudgetSpent``, with every session still in the inbox; ``FatalBackend`` also when
+    sessions could not be mined and there is nothing else to work on.
     """
     if plan.mining.given is not None:
         return Gathered(tasks=grouped(plan.mining.given), sessions=1, mined=len(plan.mining.given))
@@ -69,8 +71,14 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> G
     ]
     kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), done)
     known = kit.archive.tasks(scope)
+    tasks = choose(known, kit.archive.fresh(scope), plan.split)
+    if mined.unmined and not tasks:
+        raise BackendUnusable(
+            f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
+            " inbox: run again when the service is back"
+        )
     return Gathered(
-        tasks=choose(known, kit.archive.fresh(scope), plan.split),
+        tasks=tasks,
         sessions=len(sessions),
         mined=mined.found,
         known=len(known),

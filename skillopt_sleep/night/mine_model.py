@@ -123,6 +123,7 @@ def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, tar
         tasks=merge((), tasks),
         refused=tuple(refusal for each in mined for refusal in each.refused),
         unmined=tuple(dict.fromkeys(session for each in mined for session in each.unmined)),
+        lost=next((each.lost for each in mined if each.lost), ""),
         found=len(tasks),
     )
 
@@ -185,7 +186,7 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
     except TransientBackend as error:
         ids = tuple(session.session_id for session in batch.sessions)
         lost = Refusal(subject=", ".join(ids), words="", why=f"not mined tonight: {type(error).__name__}: {error}")
-        return Mined(unmined=ids, refused=(lost,))
+        return Mined(unmined=ids, refused=(lost,), lost=f"{type(error).__name__}: {error}")
     tasks: dict[str, list[TaskRecord]] = {}
     refused: list[Refusal] = []
     for raw in proposals:

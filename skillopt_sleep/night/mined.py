@@ -22,12 +22,14 @@ class Mined(Struct, frozen=True, kw_only=True):
     """Tasks, and what was not made into one, by name.
 
     ``unmined`` are ids of sessions that could not be mined tonight (their reply was lost or unreadable): they belong
-    back into the inbox. ``found`` counts tasks that came out of tonight's sessions, new or seen again.
+    back into the inbox; ``lost`` says why. ``found`` counts tasks that came out of tonight's sessions, new or seen
+    again.
     """
 
     tasks: tuple[TaskRecord, ...] = ()
     refused: tuple[Refusal, ...] = ()
     unmined: tuple[str, ...] = ()
+    lost: str = ""
     found: int = 0
 
 

@@ -69,7 +69,8 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
     trials = [step.trial for step in outcome.steps if step.trial is not None]
     accepted = [step.trial for step in outcome.steps if step.trial and step.decision.verdict is Verdict.ACCEPT]
     shown = (accepted or trials)[-1:]
-    results = [result for step in outcome.steps for result in _results(step)]
+    lost = [result.call_error for step in outcome.steps for result in _results(step) if result.call_error]
+    lost += [step.reflection.nothing for step in outcome.steps if step.reflection.lost]
     report = replace(
         report,
         verdict=verdict,
@@ -81,7 +82,7 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
         held_edits=_with(edits, EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED),
         reflect_raw=tuple(raw for step in outcome.steps for raw in step.reflection.raw),
         refused=(*report.refused, *(refusal for step in outcome.steps for refusal in step.reflection.refused)),
-        call_error=next((result.call_error for result in results if result.call_error), report.call_error),
+        call_error=next(iter(lost), report.call_error),
         trials=tuple(
             TrialReport(
                 document=step.kind,

@@ -86,13 +86,14 @@ class Lesson(Struct, frozen=True, kw_only=True):
 class Reflection(Struct, frozen=True, kw_only=True):
     """Edits within the budget, the replies they came from, and what of them could not be used.
 
-    ``nothing`` says why there are no edits; it is "" when there are.
+    ``nothing`` says why there are no edits; it is "" when there are. ``lost``: transport lost every reply.
     """
 
     edits: tuple[EditRecord, ...] = ()
     raw: tuple[str, ...] = ()
     refused: tuple[Refusal, ...] = ()
     nothing: str = ""
+    lost: bool = False
 
 
 def reflect(
@@ -132,7 +133,7 @@ def _ask(prompt: Prompt, kind: DocumentKind, known: frozenset[str], models: Mode
     try:
         reply = models.optimizer(prompt, phase=f"reflect {kind}")
     except TransientBackend as error:
-        return Reflection(nothing=f"the reflection was lost: {type(error).__name__}: {error}")
+        return Reflection(nothing=f"the reflection was lost: {type(error).__name__}: {error}", lost=True)
     try:
         edits, refused = parse_edits(extract_json(reply.text), known_tasks=known, document=kind)
     except ValueError as error:
@@ -155,6 +156,7 @@ def _join(reflections: Sequence[Reflection], edit_budget: int) -> Reflection:
         raw=tuple(text for each in reflections for text in each.raw),
         refused=(*(refusal for each in reflections for refusal in each.refused), *over),
         nothing="" if edits else "; ".join(dict.fromkeys(each.nothing for each in reflections)),
+        lost=all(each.lost for each in reflections),
     )
 
 

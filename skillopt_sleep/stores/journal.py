@@ -216,15 +216,18 @@ class NightJournal:
             )
 
     def save(self, report: NightReport) -> None:
-        """Keep a report, in the database and as files."""
+        """Keep a report, as files and in the database.
+
+        The database comes last: a night killed in between is one that goes on, and writes its files again.
+        """
+        self.write(report, {"diagnostics.json": self.renderers.diagnostics(report)})
+        if report.finished_at:
+            self.write(report, {"report.md": self.renderers.markdown(report)})
         with self.database.transaction() as connection:
             connection.execute(
                 "UPDATE nights SET state = ?, report = ? WHERE id = ?",
                 (report.state, msgspec.json.encode(report), report.night),
             )
-        self.write(report, {"diagnostics.json": self.renderers.diagnostics(report)})
-        if report.finished_at:
-            self.write(report, {"report.md": self.renderers.markdown(report)})
 
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
         """Write files into the night's folder, each atomically."""

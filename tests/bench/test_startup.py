@@ -35,8 +35,8 @@ HEAVY = (
 
 OPENED = """
 import sys
-opened = []
-sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+opened = set()
+sys.addaudithook(lambda event, arguments: opened.add(str(arguments[0])) if event == "open" else None)
 from skillopt_sleep.cli import program
 program.main(["harvest", "--scope", "all", "--json"], standalone_mode=False)
 print(sum(path.endswith(".jsonl") for path in opened))

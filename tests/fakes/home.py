@@ -13,7 +13,6 @@ from skillopt_sleep.bench.session_files import claude_lines, claude_path
 from skillopt_sleep.bench.worlds import make_sessions, make_world
 from skillopt_sleep.settings import load
 
-
 SEED = 2
 """Pinned, so that her nights deal the same tasks and make the same calls whenever they are run."""
 
