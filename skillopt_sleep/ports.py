@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
@@ -27,6 +27,7 @@ __all__ = [
     "Ledger",
     "OpenNight",
     "Outcome",
+    "PairJudge",
     "Parallel",
     "Progress",
     "RejectedEdits",
@@ -124,6 +125,16 @@ class Judge(Protocol):
         Raises what ``ask`` raises (the rollout is then unmeasured) and ``BadReply`` when a model's verdict cannot be
         read; a malformed reference has been refused long before.
         """
+
+
+@runtime_checkable
+class PairJudge(Protocol):
+    """A judge that can score both answers of a pair in one call, without being told which is which."""
+
+    def score_pair(
+        self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask
+    ) -> tuple[Score, Score]:
+        """Score two measured responses of the task, in the order given. Raises what ``Judge.score`` raises."""
 
 
 class Parallel(Protocol):
