@@ -21,7 +21,7 @@ from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions, in_scope
-from skillopt_sleep.registry import Kind, build, names
+from skillopt_sleep.registry import Kind, build, names, require
 from skillopt_sleep.settings import Origins, Settings, agent_homes, secrets
 from skillopt_sleep.stores import staging
 from skillopt_sleep.stores.archive import RejectedEditStore, TaskArchive
@@ -126,9 +126,11 @@ class App:
         return "" if self.settings.scope == "all" else str(self.project)
 
     def sources(self) -> tuple[Source, ...]:
-        """The sources asked for. Raises ``UsageError`` when one was named and its home is not there."""
+        """The sources asked for. Raises ``UsageError`` when one was named that is none, or whose home is not there."""
         homes = agent_homes(self.env)
         wanted = names(Kind.SOURCE) if self.settings.source in {"auto", "all"} else (self.settings.source,)
+        for name in wanted:
+            require(Kind.SOURCE, name)
         found = []
         for name in wanted:
             options = self.settings.sources.get(name, {})
@@ -166,6 +168,11 @@ class App:
         given: dict[str, object] = {"env": self.env} | ({"model": model} if model else {})
         return cast("Backend", build(Kind.BACKEND, name, options, **given))
 
+    def judges(self) -> Mapping[str, Judge]:
+        """Every judge by its name."""
+        options = self.settings.judges
+        return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in names(Kind.JUDGE)}
+
     def caps(self) -> Caps:
         """The caps of one night."""
         settings = self.settings
@@ -176,7 +183,8 @@ class App:
     def plan(self, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
         """Everything decided before a night begins; nothing is written.
 
-        Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated.
+        Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated, and for adapters that
+        cannot be built as the settings have it.
         """
         from skillopt_sleep.domain.split import SplitPlan
         from skillopt_sleep.night.consolidate import ConsolidatePlan
@@ -190,6 +198,9 @@ class App:
                 f'{unreviewed} of {len(tasks or ())} tasks are not reviewed: read the file, set "reviewed": true, or'
                 " try it with --backend simulated"
             )
+        for each in Role:
+            self.backend(each)
+        self.judges()
         baseline, notes = self.baseline()
         since = ""
         if settings.lookback_days:
@@ -209,7 +220,7 @@ class App:
                 target_skill=self.target_skill,
                 given=tasks,
             ),
-            split=SplitPlan(max_train=settings.max_train, max_val=settings.max_val),
+            split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
             step=msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
             caps=self.caps(),
             rejected=self.rejected.recall(str(self.project)),
@@ -316,7 +327,12 @@ class App:
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at the backends of both roles, outside of a night."""
-        return probe_backends({role: self.backend(role) for role in Role})
+        backends = {role: self.backend(role) for role in Role}
+        try:
+            return probe_backends(backends)
+        finally:
+            for backend in backends.values():
+                backend.close()
 
     def connect(self, ledger: Ledger, sessions: Harvested) -> Connected:
         """Both roles of a night, over one budget, one limit and one breaker."""
@@ -334,15 +350,20 @@ class Connected:
         self._clock = app.clock
         self._backends = {role: app.backend(role, usual=sessions) for role in Role}
         workers, progress = app.settings.workers, app.progress
-        asks = chain(self._backends, ledger, app.clock, caps=app.caps(), workers=workers, progress=progress)
+        asks = chain(
+            self._backends,
+            ledger,
+            app.clock,
+            caps=app.caps(),
+            workers=workers,
+            first_wait=app.settings.retry_wait,
+            progress=progress,
+        )
         self.models = Models(
             target=asks[Role.TARGET],
             optimizer=asks[Role.OPTIMIZER],
-            judges={
-                name: cast("Judge", build(Kind.JUDGE, name, app.settings.judges.get(name, {})))
-                for name in names(Kind.JUDGE)
-            },
-            parallel=Pool(workers, on_interrupt=self.close, progress=progress),
+            judges=app.judges(),
+            parallel=Pool(workers, on_interrupt=self._interrupt, progress=progress),
         )
 
     def probe(self) -> tuple[BackendHealth, ...]:
@@ -350,10 +371,14 @@ class Connected:
         return probe_backends(self._backends)
 
     def close(self) -> None:
-        """End what is under way."""
-        self._clock.stop()
+        """End what is under way, and leave nothing behind."""
         for backend in self._backends.values():
             backend.close()
+
+    def _interrupt(self) -> None:
+        """Wake who waits for another try, then end what is under way."""
+        self._clock.stop()
+        self.close()
 
 
 def probe_backends(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:

@@ -172,6 +172,9 @@ class Ledger(Protocol):
     def record(self, attempt: Attempt) -> None:
         """Keep account of an attempt that brought no reply. Raises ``DiskError``."""
 
+    def spent(self) -> Spend:
+        """What earlier attempts have cost, against which caps are to count."""
+
 
 class Inbox(Protocol):
     """Store: sessions filed and not yet mined. Raises ``DiskError`` only."""

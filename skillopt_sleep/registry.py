@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import importlib
 from collections.abc import Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import SettingsError, UsageError
 
-__all__ = ["Kind", "build", "find", "names"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["Kind", "build", "find", "names", "require"]
 
 
 class Kind(enum.StrEnum):
@@ -33,21 +36,21 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted({*_built_in(kind), *_entry_points(kind)}))
 
 
-def find(kind: Kind, name: str) -> type:
-    """The adapter class of that name; built-ins win over entry points.
+def require(kind: Kind, name: str) -> None:
+    """Raise ``UsageError`` naming the known ones and the nearest, when there is no adapter of that name."""
+    if name not in _built_in(kind) and name not in _entry_points(kind):
+        known = names(kind)
+        raise UsageError(f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{did_you_mean(name, known)}")
 
-    Raises ``UsageError`` naming the known ones and the nearest.
-    """
+
+def find(kind: Kind, name: str) -> type:
+    """The adapter class of that name; built-ins win over entry points. Raises ``UsageError`` as ``require`` does."""
+    require(kind, name)
     if name in _built_in(kind):
         adapter: type = importlib.import_module(f"skillopt_sleep.{kind}.{name}").PLUGIN
         return adapter
-    entry = _entry_points(kind).get(name)
-    if entry is not None:
-        loaded: type = entry.load()
-        return loaded
-    nearest = difflib.get_close_matches(name, names(kind), n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise UsageError(f"there is no {kind[:-1]} {name!r}, only {', '.join(names(kind))}{hint}")
+    loaded: type = _entry_points(kind)[name].load()
+    return loaded
 
 
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
@@ -60,9 +63,8 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
     fields = {field.name for field in dataclasses.fields(adapter) if field.init}
     for key in options:
         if key not in fields:
-            nearest = difflib.get_close_matches(key, fields, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {', '.join(sorted(fields))}{hint}")
+            known = f"{', '.join(sorted(fields))}{did_you_mean(key, fields)}"
+            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {known}")
     values = {key: value for key, value in given.items() if key in fields} | dict(options)
     try:
         return msgspec.convert(values, adapter, strict=False)
@@ -82,5 +84,7 @@ def _last_line(path: Path) -> str:
 
 
 @cache
-def _entry_points(kind: Kind) -> dict[str, metadata.EntryPoint]:
+def _entry_points(kind: Kind) -> dict[str, EntryPoint]:
+    from importlib import metadata  # noqa: PLC0415  15 ms, for those who ask for what is not built in
+
     return {entry.name: entry for entry in metadata.entry_points(group=f"skillopt_sleep.{kind}")}

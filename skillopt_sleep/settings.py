@@ -5,7 +5,7 @@ The only module that reads the environment. PATH, homes and secrets to redact ar
 
 from __future__ import annotations
 
-import difflib
+import enum
 import os
 import typing
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import GateMode
 from skillopt_sleep.errors import SettingsError
@@ -65,7 +66,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     evolve_memory: bool = True
     preferences: str = ""
     block_cap: Count = 8000
-    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     max_calls: Count = 120
     max_tokens: Count = 400_000
     max_usd: Amount = 2.0
@@ -123,14 +124,22 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
 def _typed(key: str, value: object, where: str) -> object:
     """One value in the type of its setting."""
     if key not in _TYPES:
-        nearest = difflib.get_close_matches(key, _TYPES, n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        hint = did_you_mean(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")
     canonical = OLD_SPELLINGS.get(key, {}).get(str(value).lower(), value)
     try:
         return msgspec.convert(canonical, _TYPES[key], strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {error}") from None
+        known = _choices(_TYPES[key])
+        expected = f"expected one of {', '.join(known)}" if known else str(error)
+        raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {expected}") from None
+
+
+def _choices(kind: object) -> tuple[str, ...]:
+    """The values of a closed set, none of a type that is open."""
+    if isinstance(kind, enum.EnumType):
+        return tuple(str(each.value) for each in kind)
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, object]:

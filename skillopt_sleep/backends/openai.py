@@ -25,7 +25,7 @@ __all__ = ["PLUGIN", "OpenAIBackend", "read_reply"]
 OPENAI = Agent(
     name="openai",
     cannot={
-        NotLoggedIn: "put a good key into OPENAI_API_KEY, or into the variable that `api_key_env` in [backends.openai] names",
+        NotLoggedIn: "put a good key into OPENAI_API_KEY, or the variable `api_key_env` in [backends.openai] names",
         ModelRefused: "name another one, by `model` in [backends.openai], --target-model or --optimizer-model",
         QuotaExhausted: "add credit, or wait for the quota to renew",
     },

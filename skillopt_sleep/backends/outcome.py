@@ -18,7 +18,7 @@ from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Prompt, Reply, Usage
 from skillopt_sleep.domain.replies import extract_json
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,

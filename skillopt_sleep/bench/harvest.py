@@ -7,7 +7,6 @@ noisy machine is noisy for all, and the fastest run counts.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -147,6 +146,8 @@ def _peak_mb() -> float:
 
 
 def _usage_mb() -> float:
+    import resource  # noqa: PLC0415 - not on Windows
+
     unit = 1e6 if sys.platform == "darwin" else 1e3
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +13,8 @@ from skillopt_sleep import __version__
 from skillopt_sleep.errors import SleepError
 
 __all__ = ["main", "program"]
+
+NAME = "skillopt-sleep"
 
 COMMANDS: Mapping[str, str] = {
     "insights": "What your sessions already tell: no model call, nothing written.",
@@ -42,6 +45,14 @@ class Program(click.Group):
         command: click.Command = importlib.import_module(f"skillopt_sleep.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Invoke the command; a reader that goes away, as `head` does, ends it quietly."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # what is still unsaid goes nowhere, or Python would complain of it at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table."""
         with formatter.section("Commands"):
@@ -52,18 +63,22 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is none of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
+            from skillopt_sleep.domain.nearest import did_you_mean
 
-            nearest = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            ctx.fail(f"There is no command {args[0]!r}.{hint}")
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, prog_name="skillopt-sleep")
-def program() -> None:
-    r"""Your coding agent gets better while you sleep, and you can believe it.
+@click.group(
+    NAME,
+    cls=Program,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, prog_name=NAME)
+@click.pass_context
+def program(context: click.Context) -> None:
+    """Your coding agent gets better while you sleep, and you can believe it.
 
     A night reads your own Claude Code and Codex sessions, finds what you correct again and again, tries a few small
     edits of the agent's skill and memory files on held-out tasks, and leaves a proposal with its proof. Nothing live
@@ -73,23 +88,24 @@ def program() -> None:
     Start with:  skillopt-sleep insights      what your sessions already tell
                  skillopt-sleep doctor        what a night would do and cost
                  skillopt-sleep run           one night, now
-    """
+    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit with its code: one line on stderr for everything that is the user's to mend."""
     try:
-        code = program.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = program.main(list(arguments) if arguments else None, prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" (see {context.command_path} --help)" if context else ""
+        click.echo(f"{NAME}: {error.format_message()}{hint}", err=True)
         code = error.exit_code
     except SleepError as error:
-        click.echo(f"skillopt-sleep: {error}", err=True)
+        click.echo(f"{NAME}: {error}", err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("skillopt-sleep: interrupted", err=True)
+        click.echo(f"{NAME}: interrupted", err=True)
         code = 130
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; Python would complain about the flush at exit
-        code = 0
     sys.exit(code if isinstance(code, int) else 0)

@@ -70,9 +70,7 @@ def _export(app: App, path: Path) -> None:
 
     tasks = mine_heuristic(app.waiting(), target_skill=app.target_skill).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
-    click.echo(
-        f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True
-    )
+    click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)
 
 
 def _row(session: Session) -> dict[str, object]:

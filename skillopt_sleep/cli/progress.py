@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["watched"]
 
+STOPPING = ("SIGTERM", "SIGHUP")
+"""Besides Ctrl-C: a service manager, and a terminal that is closed. Those that are ignored, as under nohup, stay so."""
+
 
 class _Bar:
     """``ports.Progress`` as one line on stderr."""
@@ -43,8 +46,11 @@ class _Bar:
 
 @contextmanager
 def watched(app: App) -> Iterator[None]:
-    """Show the progress of an app's night on stderr, and turn SIGTERM into an orderly end."""
-    before = signal.signal(signal.SIGTERM, _terminated)
+    """Show the progress of an app's night on stderr, and turn the signals that end a program into an orderly end."""
+    numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, _terminated)
     try:
         if not sys.stderr.isatty():
             yield
@@ -63,8 +69,9 @@ def watched(app: App) -> Iterator[None]:
             app.progress = _Bar(progress)
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _terminated(signum: int, _frame: FrameType | None) -> None:
-    raise Interrupted("terminated", signum=signum)
+    raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)

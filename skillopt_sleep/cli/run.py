@@ -27,14 +27,14 @@ __all__ = ["command", "print_report"]
 @place_options
 @as_json
 def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
-    r"""Run one night, or go on with the one that was cut short.
+    """Run one night, or go on with the one that was cut short.
 
     A night is a proposal: it changes no live file. Its folder holds report.md, diagnostics.json and evidence.jsonl.
 
     \b
     Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be used · 5 too little could be
     measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to go on.
-    """
+    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     app = make_app(flags)
     tasks = _read(task_file) if task_file else None
     if dry_run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Callable, Mapping
 
@@ -10,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.schema import check_schema
 
 __all__ = ["Check", "CheckKind", "parse_check"]
@@ -143,5 +143,4 @@ _VALUES: Mapping[CheckKind, Callable[[CheckKind, Json], Json]] = {
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{nearest[0]}'?" if nearest else f"; known are {', '.join(known)}"
+    return did_you_mean(name, known) or f"; known are {', '.join(known)}"

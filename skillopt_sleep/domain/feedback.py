@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -40,15 +40,7 @@ def label_feedback(prompt: str, previous_final: str, kind: PromptKind, interrupt
     if kind.weak or not (previous_final or interrupted):
         return Feedback.NEITHER
     clauses = list(itertools.islice(_clauses(prompt), CLAUSES))
-    if not clauses:
-        return Feedback.NEITHER
-    if any(_corrects(clause, previous_final, first=clause is clauses[0]) for clause in clauses):
-        return Feedback.CORRECTION
-    first = clauses[0]
-    if interrupted:
-        goes_on = first.asks or cues.GOES_ON.opening(first.bare) or cues.GOES_ON.opening(first.text)
-        return Feedback.NEITHER if goes_on else Feedback.CORRECTION
-    return Feedback.APPROVAL if _approves(first, previous_final) else Feedback.NEITHER
+    return _verdict(clauses, previous_final, interrupted=interrupted) if clauses else Feedback.NEITHER
 
 
 class _Clause(Struct, frozen=True, kw_only=True):
@@ -92,6 +84,17 @@ def _without_fillers(text: str) -> str:
     while filler := cues.FILLERS.opening(text):
         text = text[len(filler) - 1 :]
     return text
+
+
+def _verdict(clauses: Sequence[_Clause], previous_final: str, *, interrupted: bool) -> Feedback:
+    first = clauses[0]
+    if interrupted and (cues.GOES_ON.opening(first.bare) or cues.GOES_ON.opening(first.text)):
+        return Feedback.NEITHER
+    if any(_corrects(clause, previous_final, first=clause is first) for clause in clauses):
+        return Feedback.CORRECTION
+    if interrupted:
+        return Feedback.NEITHER if first.asks else Feedback.CORRECTION
+    return Feedback.APPROVAL if _approves(first, previous_final) else Feedback.NEITHER
 
 
 def _corrects(clause: _Clause, answer: str, *, first: bool) -> bool:

@@ -14,7 +14,7 @@ import unicodedata
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 
 __all__ = ["LONGEST", "RULES", "GuardRule", "guard"]
 

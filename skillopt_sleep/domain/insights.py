@@ -15,8 +15,9 @@ from msgspec import Struct
 from skillopt_sleep.domain.episode import Episode, episodes, own_words
 from skillopt_sleep.domain.session import Feedback, Session, Turn
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.domain.text import excerpt, group_recurrences
+from skillopt_sleep.domain.text import group_recurrences
 from skillopt_sleep.domain.vocabulary import CONTINUE, STOPWORDS
+from skillopt_sleep.domain.words import excerpt
 
 __all__ = ["GROUPS_FOR_VERDICT", "Correction", "Insights", "Recurring", "Sighting", "insights"]
 

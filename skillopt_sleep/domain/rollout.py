@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-import statistics
 from collections.abc import Sequence
+from math import fsum
 
 from msgspec import Struct
 
@@ -77,6 +77,6 @@ def rollout_stats(results: Sequence[ReplayResult], metric: GateMetric, mixed_wei
         best=max(values),
         worst=min(values),
         spread=max(values) - min(values),
-        pass_rate=statistics.fmean(score.hard for score in scores),
+        pass_rate=fsum(score.hard for score in scores) / len(scores),
         measured=len(scores),
     )

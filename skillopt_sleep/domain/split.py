@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.report import NightReport, TaskLabel
 from skillopt_sleep.domain.task import Split, TaskRecord
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 
 __all__ = ["Pools", "SplitPlan", "split_tasks"]
 

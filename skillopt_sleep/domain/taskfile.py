@@ -6,7 +6,6 @@ the file (for all of it) and in each task. Written by hand, a task needs an ``in
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ import msgspec
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.check import parse_check
+from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.task import ChecksReference, ExactReference, Origin, RubricReference, Split, TaskRecord
 from skillopt_sleep.errors import UsageError
 
@@ -144,7 +144,6 @@ def _object(raw: Json, known: Iterable[str], where: str) -> dict[str, Json]:
         raise UsageError(f"{where}: an object is wanted, got {raw!r:.60}")
     for name in raw:
         if name not in (names := list(known)):
-            nearest = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; known are {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"; known are {', '.join(names)}"
             raise UsageError(f"{where}: unknown key {name!r}{hint}")
     return raw

@@ -21,19 +21,9 @@ from statistics import fmean
 from rapidfuzz import fuzz
 
 from skillopt_sleep.domain.vocabulary import MATTER, PHRASES, STOPWORDS, WORK
+from skillopt_sleep.domain.words import fold
 
-__all__ = [
-    "SAME",
-    "TWINS",
-    "contains_words",
-    "excerpt",
-    "fold",
-    "group_near_duplicates",
-    "group_recurrences",
-    "matter",
-    "similar",
-    "terms",
-]
+__all__ = ["SAME", "TWINS", "group_near_duplicates", "group_recurrences", "matter", "similar", "terms"]
 
 TWINS = 0.45
 """Similarity from which two texts are twins: different wordings of what may be one intent.
@@ -61,7 +51,7 @@ SPOKESMEN = 8
 SHORT = 8
 """Terms up to which a text is short enough for a slip of spelling to weigh."""
 
-READ = 4_000
+READ = 1_500
 """Characters of a text that are looked at."""
 
 TERMS = 24
@@ -84,26 +74,6 @@ _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
     "ising", "izing", "ised", "ized", "ise", "ize", "ings", "ing", "ers", "er", "ies", "ied", "ed", "es", "ly", "s",
 )  # fmt: skip
-
-
-def fold(text: str) -> str:
-    """The text for comparing quotes: compatibility forms and case folded, white space runs made one blank."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def contains_words(text: str, quote: str) -> bool:
-    """Whether ``quote`` stands in ``text``, white space and case folded; an empty quote stands nowhere."""
-    wanted = fold(quote)
-    return bool(wanted) and wanted in fold(text)
-
-
-def excerpt(text: str, limit: int) -> str:
-    """At most ``limit`` characters on one line, cut between words, with an ellipsis where something is left out."""
-    line = " ".join(text.split())
-    if len(line) <= limit:
-        return line
-    head = line[: limit - 1]
-    return (head.rpartition(" ")[0] if " " in head[limit // 2 :] else head).rstrip(" ,;:") + "…"
 
 
 def terms(text: str) -> Mapping[str, float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-import statistics
 from collections.abc import Sequence
+from math import fsum
 
 from msgspec import Struct
 
@@ -72,8 +72,8 @@ def decide_strict(pairs: Sequence[Pair]) -> Decision:
             pairs=len(pairs),
             measured=len(measured),
         )
-    baseline = statistics.fmean(base for base, _ in measured)
-    candidate = statistics.fmean(new for _, new in measured)
+    baseline = fsum(base for base, _ in measured) / len(measured)
+    candidate = fsum(new for _, new in measured) / len(measured)
     better = candidate > baseline
     return Decision(
         verdict=Verdict.ACCEPT if better else Verdict.REJECT,

@@ -14,7 +14,7 @@ from skillopt_sleep.domain.replies import extract_json
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.schema import matches, violations
 from skillopt_sleep.domain.task import ChecksReference, TaskRecord
-from skillopt_sleep.domain.text import excerpt, fold
+from skillopt_sleep.domain.words import excerpt, fold
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.ports import Ask
 

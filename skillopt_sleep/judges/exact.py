@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.task import ExactReference, TaskRecord
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.ports import Ask
 

@@ -13,7 +13,7 @@ from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.merge import merge
+from skillopt_sleep.night.merge import grouped, merge
 from skillopt_sleep.night.mine_heuristic import mine_heuristic
 from skillopt_sleep.night.mine_model import mine_model
 from skillopt_sleep.night.mined import Mined
@@ -58,7 +58,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> G
     Raises ``FatalBackend`` and ``BudgetSpent``, with every session still in the inbox.
     """
     if plan.mining.given is not None:
-        return Gathered(tasks=plan.mining.given, sessions=1, mined=len(plan.mining.given))
+        return Gathered(tasks=grouped(plan.mining.given), sessions=1, mined=len(plan.mining.given))
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     mined = _mine(sessions, plan.mining, models)
     scope = plan.window.scope
@@ -92,8 +92,8 @@ def _unmined_note(count: int) -> tuple[str, ...]:
 
 
 def choose(tasks: Sequence[TaskRecord], fresh: frozenset[str], plan: SplitPlan) -> tuple[TaskRecord, ...]:
-    """Tonight's tasks: the fresh ones first, filled up with older ones; none at all when nothing is fresh."""
+    """Tonight's tasks: fresh before older, corrected before uncorrected; none at all when nothing is fresh."""
     if not any(task.id in fresh for task in tasks):
         return ()
-    ordered = sorted(tasks, key=lambda task: task.id not in fresh)
+    ordered = sorted(tasks, key=lambda task: (task.id not in fresh, not task.feedback))
     return tuple(ordered[: plan.max_train + plan.max_val])

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.episode import own_words
 from skillopt_sleep.domain.task import Origin, Outcome, TaskRecord
-from skillopt_sleep.domain.text import fold, group_near_duplicates, group_recurrences
+from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
+from skillopt_sleep.domain.words import fold
 
 __all__ = ["grouped", "merge", "task_id"]
 

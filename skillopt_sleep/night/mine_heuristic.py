@@ -14,7 +14,8 @@ from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.task import ExactReference, Outcome, Reference, RubricReference, TaskRecord
-from skillopt_sleep.domain.text import excerpt, group_recurrences
+from skillopt_sleep.domain.text import group_recurrences
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.night.merge import FEEDBACK, merge, task_id
 from skillopt_sleep.night.mined import WORDS, Mined, cut, origin
 

@@ -22,7 +22,7 @@ from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.replies import extract_json
 from skillopt_sleep.domain.session import Feedback, Session, Turn
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import BadReply, TransientBackend
 from skillopt_sleep.night.merge import merge
 from skillopt_sleep.night.mined import WORDS, Mined

@@ -7,7 +7,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.session import Session, Turn
 from skillopt_sleep.domain.task import Origin, TaskRecord
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 
 __all__ = ["KEPT", "WORDS", "Mined", "cut", "origin"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.gather import gather
@@ -22,14 +24,14 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
     """
     with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
         sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact)
-        connection = kit.connect(night.ledger, sessions)
-        if plan.mining.given or sessions.sessions or kit.archive.fresh(plan.window.scope):
-            night.look("probe", probe, connection).require_ready()
-        tasks = night.stage("mine", gather, sessions, plan, kit, connection.models)
-        pools = night.stage("split", split, tasks, plan.split, night.seed)
-        outcome = night.stage(
-            "consolidate", consolidate, plan.baseline, pools, plan.step, connection.models, rejected=plan.rejected
-        )
+        with closing(kit.connect(night.ledger, sessions)) as connection:
+            if plan.mining.given or sessions.sessions or kit.archive.fresh(plan.window.scope):
+                night.look("probe", probe, connection).require_ready()
+            tasks = night.stage("mine", gather, sessions, plan, kit, connection.models)
+            pools = night.stage("split", split, tasks, plan.split, night.seed)
+            outcome = night.stage(
+                "consolidate", consolidate, plan.baseline, pools, plan.step, connection.models, rejected=plan.rejected
+            )
         night.evidence(evidence(night.id, outcome))
         night.stage("stage", stage, night.id, outcome, plan, kit)
     return night.report()

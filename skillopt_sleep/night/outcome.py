@@ -22,8 +22,8 @@ from skillopt_sleep.domain.report import (
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import Split, TaskRecord, reference_kind
-from skillopt_sleep.domain.text import excerpt
 from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.reflect import Reflection
 

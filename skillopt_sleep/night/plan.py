@@ -57,8 +57,12 @@ class NightPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of all that a resumed night must share with its first sitting; caps may be raised in between."""
-        same = replace(self, caps=Caps(), notes=(), rejected=(), baseline=Candidate(documents=()))
+        """Digest of all that a resumed night must share with its first sitting.
+
+        Caps may be raised in between, and midnight may pass: what was looked back on by then is kept.
+        """
+        window = replace(self.window, since="")
+        same = replace(self, caps=Caps(), notes=(), rejected=(), baseline=Candidate(documents=()), window=window)
         return hashlib.sha256(msgspec.json.encode(same) + self.baseline.digest.encode()).hexdigest()[:32]
 
     def blank_report(self) -> NightReport:
@@ -85,6 +89,9 @@ class Connection(Protocol):
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at every backend without a model call. Raises nothing."""
+
+    def close(self) -> None:
+        """End what is under way, and leave nothing behind. Idempotent."""
 
 
 class Staging(Protocol):

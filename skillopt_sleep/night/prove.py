@@ -16,7 +16,8 @@ from skillopt_sleep.domain.check import Check, CheckKind, parse_check
 from skillopt_sleep.domain.episode import LONGEST, episodes
 from skillopt_sleep.domain.session import Session, Turn
 from skillopt_sleep.domain.task import ChecksReference, ExactReference, Reference, RubricReference, TaskRecord
-from skillopt_sleep.domain.text import contains_words, excerpt, terms
+from skillopt_sleep.domain.text import terms
+from skillopt_sleep.domain.words import contains_words, excerpt
 from skillopt_sleep.night.merge import task_id
 from skillopt_sleep.night.mined import WORDS, cut, origin
 

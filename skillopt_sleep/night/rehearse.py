@@ -7,7 +7,7 @@ from skillopt_sleep.domain.split import split_tasks
 from skillopt_sleep.domain.verdict import GateMode
 from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.harvest import harvest
-from skillopt_sleep.night.merge import merge
+from skillopt_sleep.night.merge import grouped, merge
 from skillopt_sleep.night.mine_heuristic import mine_heuristic
 from skillopt_sleep.night.mine_model import batches
 from skillopt_sleep.night.plan import Kit, NightPlan
@@ -25,7 +25,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
     scope = plan.window.scope
     refused = 0
     if plan.mining.given is not None:
-        tasks = plan.mining.given
+        tasks = grouped(plan.mining.given)
     else:
         mined = mine_heuristic(sessions, target_skill=plan.mining.target_skill)
         refused = len(mined.refused)

@@ -16,11 +16,12 @@ from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind, region
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, parse_edits
+from skillopt_sleep.domain.quoting import disarm
 from skillopt_sleep.domain.replies import extract_json
 from skillopt_sleep.domain.report import Refusal
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine, rollout_stats
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import TransientBackend
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.prompts import render
@@ -32,6 +33,20 @@ MOST_CONTRASTS = 6
 MOST_FAILURES = 24
 EXCERPT = 900
 """Characters shown of one answer."""
+
+TAGS = (
+    "document",
+    "preferences",
+    "rejected-before",
+    "requests",
+    "request",
+    "asked",
+    "answer",
+    "better-answer",
+    "worse-answer",
+    "the-developer-said",
+    "accepted-in-the-end",
+)
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -190,6 +205,5 @@ def _case(task: TaskRecord, answers: str) -> str:
 
 
 def _quote(tag: str, text: str) -> str:
-    """Material between tags that it cannot close: a closing tag inside it is broken up."""
-    body = excerpt(text, EXCERPT).replace("</", "< /")
-    return f"<{tag}>\n{body}\n</{tag}>"
+    """Material between tags that it can neither close nor open anew."""
+    return f"<{tag}>\n{disarm(excerpt(text, EXCERPT), *TAGS)}\n</{tag}>"

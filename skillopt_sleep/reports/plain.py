@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from skillopt_sleep.domain.text import excerpt
+from skillopt_sleep.domain.words import excerpt
 
 __all__ = ["plain", "plain_lines", "to_json"]
 

@@ -13,18 +13,22 @@ __all__ = ["is_locked", "one_night"]
 
 @contextmanager
 def one_night(folder: Path) -> Iterator[None]:
-    """Hold the lock of a data folder; raises ``NightRunning`` at once when another process holds it."""
+    """Hold the lock of a data folder.
+
+    Raises ``NightRunning`` at once when another process holds it, and ``DiskError``.
+    """
     from filelock import FileLock, Timeout  # noqa: PLC0415  only a night needs it
 
     path = folder / "night.lock"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with FileLock(path, timeout=0):
-            yield
+        held = FileLock(path).acquire(timeout=0)
     except Timeout:
         raise NightRunning(f"another night is running (it holds {path}); wait for it, or stop it first") from None
-    except PermissionError as error:
-        raise DiskError(f"cannot lock {path}: {error.strerror}") from error
+    except OSError as error:
+        raise DiskError(f"cannot lock {path}: {error.strerror}; name another folder with --data-dir") from error
+    with held:
+        yield
 
 
 def is_locked(folder: Path) -> bool:

@@ -6,7 +6,6 @@ every byte that may become live, is also kept in the user's own database, and on
 
 from __future__ import annotations
 
-import difflib
 import enum
 import hashlib
 import io
@@ -102,6 +101,8 @@ def sha256(content: bytes | None) -> str | None:
 
 def unified_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
     """What changes in a file, as ``patch`` and ``git apply`` read it, byte for byte; None is no file."""
+    import difflib  # noqa: PLC0415  only a change needs it
+
     path = name.encode("utf-8", "surrogateescape")
     lines = difflib.diff_bytes(
         difflib.unified_diff,

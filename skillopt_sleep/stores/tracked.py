@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 __all__ = ["is_tracked"]
@@ -13,6 +12,8 @@ DEADLINE = 5.0
 
 def is_tracked(path: Path) -> bool:
     """Whether git tracks the file; False where git, a repository or an answer is missing. Runs no hook of it."""
+    import subprocess  # noqa: PLC0415  only a change needs it
+
     ask = ["git", "-C", str(path.parent), "--literal-pathspecs", "-c", "core.fsmonitor=false"]
     try:
         done = subprocess.run(

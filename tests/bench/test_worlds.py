@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_sleep.backends.worlds.world import flaws
 from skillopt_sleep.bench.worlds import make_sessions, make_world
 from skillopt_sleep.domain.session import Feedback
 from skillopt_sleep.domain.text import TWINS, similar
-from skillopt_sleep.backends.worlds.world import flaws
 
 
 @given(seed=st.integers(0, 10**9), rules=st.integers(1, 6), tasks=st.integers(1, 6))

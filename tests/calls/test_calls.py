@@ -35,11 +35,11 @@ PROMPT = Prompt(system="be brief", user="say hello")
 class Line:
     """Every wrapper in its place around one scripted backend."""
 
-    def __init__(self, backend, tmp_path, *, caps=Caps(), night="n1", workers=4):
+    def __init__(self, backend, tmp_path, *, caps=None, night="n1", workers=4):
         self.clock = FakeClock()
         self.backend = backend
         self.ledger = NightLedger(Database(tmp_path / "sleep.db"), night=night, sitting=1)
-        self.budget = Budget(caps, self.ledger.spent(), self.clock)
+        self.budget = Budget(caps or Caps(), self.ledger.spent(), self.clock)
         recorded = Recorded(role=Role.TARGET, model="m", backend=backend, ledger=self.ledger, clock=self.clock)
         limited = Limited(limiter=Limiter(workers, self.clock), send=recorded)
         budgeted = Budgeted(budget=self.budget, send=limited)
@@ -127,9 +127,9 @@ def test_backend_that_stays_down_ends_the_night(tmp_path):
 def test_cap_refuses_before_it_is_overspent(tmp_path, caps, cap):
     """The call that could overspend is never sent, and the message says how to raise the cap."""
     line = Line(ScriptedBackend("hello"), tmp_path, caps=caps)
+    asked = Pool(1)
     with pytest.raises(BudgetSpent, match=f"--max-{cap}") as refusal:
-        for number in range(10):
-            line.ask(Prompt(system="", user=str(number)), phase="train")
+        asked(lambda number: line.ask(Prompt(system="", user=str(number)), phase="train"), list(range(10)))
     assert refusal.value.cap == cap
     assert len(line.backend.prompts) <= 4
     assert line.ledger.spent().usd <= caps.usd

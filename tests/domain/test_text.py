@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.text import (
-    SAME,
-    TWINS,
-    contains_words,
-    excerpt,
-    fold,
-    group_near_duplicates,
-    group_recurrences,
-    similar,
-)
+from skillopt_sleep.domain.text import SAME, TWINS, group_near_duplicates, group_recurrences, similar
+from skillopt_sleep.domain.words import contains_words, excerpt, fold
 
 INTENTS = {
     "lint": (

@@ -8,17 +8,16 @@ from skillopt_sleep.domain.call import Health, Reply, Usage
 
 
 class ScriptedBackend:
-    """``ports.Backend``: each call takes the next line; an exception is raised, a string answered, the last one repeats.
+    """``ports.Backend``: each call takes the next line, and the last one repeats.
 
-    ``prompts`` holds what it was sent, in order.
+    A line that is an exception is raised, a string answered. ``prompts`` holds what it was sent, in order.
     """
 
     name = "scripted"
     model = "script-1"
 
-    def __init__(self, *lines, usage=Usage(input_tokens=10, output_tokens=5), cost_usd=0.01):
+    def __init__(self, *lines, cost_usd=0.01):
         self._lines = list(lines)
-        self._usage = usage
         self._cost = cost_usd
         self._lock = threading.Lock()
         self.prompts = []
@@ -33,7 +32,7 @@ class ScriptedBackend:
             line = self._lines.pop(0) if len(self._lines) > 1 else self._lines[0]
         if isinstance(line, BaseException):
             raise line
-        return Reply(text=line, model=self.model, usage=self._usage, cost_usd=self._cost)
+        return Reply(text=line, model=self.model, usage=Usage(input_tokens=10, output_tokens=5), cost_usd=self._cost)
 
     def close(self):
         self.closed = True

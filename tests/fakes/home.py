@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from skillopt_sleep.app import App
+from skillopt_sleep.backends.worlds.world import World, write_world
 from skillopt_sleep.bench.session_files import claude_lines, claude_path
 from skillopt_sleep.bench.worlds import make_sessions, make_world
-from skillopt_sleep.backends.worlds.world import World, write_world
 from skillopt_sleep.settings import load
 
 
@@ -66,8 +66,7 @@ class Person:
 
     def write(self, sessions):
         """Put sessions of this project into her Claude Code home."""
-        for session in sessions:
-            session = replace(session, cwd=str(self.project))
+        for session in (replace(each, cwd=str(self.project)) for each in sessions):
             path = self.claude / claude_path(session)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"".join(claude_lines(session)))

@@ -429,6 +429,7 @@ def test_tools_skills_and_files_of_a_turn(read):
         pytest.param("Exit code 2\nno such file", True, "Error: Exit code 2\nno such file", 2, id="failed"),
         pytest.param([{"type": "text", "text": "Error: Exit code 127"}], True, None, 127, id="failed, in blocks"),
         pytest.param("no such file", True, "Error: no such file", None, id="failed without a code"),
+        pytest.param(f"Exit code {'9' * 5000}", True, None, None, id="no status at all"),
         pytest.param("", False, {"interrupted": True}, None, id="interrupted"),
         pytest.param("Running", False, {"backgroundTaskId": "b1"}, None, id="in the background"),
         pytest.param("", False, {"returnCodeInterpretation": "No matches found"}, None, id="status interpreted away"),

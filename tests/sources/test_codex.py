@@ -261,19 +261,16 @@ def test_final_of_a_turn_whose_messages_are_missing(read):
         pytest.param('{"output":"x","metadata":{"exit_code":3,"duration_seconds":0.1}}', 3, id="2025"),
         pytest.param([{"type": "input_text", "text": "Process exited with code 4\nOutput:\n"}], 4, id="in pieces"),
         pytest.param({"type": "input_text", "text": "Exit code: 5"}, 5, id="in one piece"),
-        pytest.param("Output:\nProcess exited with code 9", None, id="printed by the command"),
+        pytest.param("Chunk ID: 1\nOutput:\nProcess exited with code 9", None, id="printed by the command"),
         pytest.param("exec_command failed: sandbox", None, id="never started"),
+        pytest.param(f"Process exited with code {'9' * 5000}\nOutput:\n", None, id="no status at all"),
         pytest.param('{"output":', None, id="cut short"),
         pytest.param({"content": 5}, None, id="another shape"),
     ],
 )
 def test_exit_status_of_a_command(read, output, status):
     """Read from the head of the result, never from what the command printed."""
-    file = (
-        CodexFile()
-        .prompt("go")
-        .shell("1", "\n" + output if output == "Output:\nProcess exited with code 9" else output, cmd="make")
-    )
+    file = CodexFile().prompt("go").shell("1", output, cmd="make")
     assert read(file).turns[0].commands == (Command(line="make", exit_status=status),)
 
 

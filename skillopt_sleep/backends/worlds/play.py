@@ -17,7 +17,7 @@ from rapidfuzz import fuzz
 from skillopt_sleep.backends.worlds.reading import Passage, last_line, occurrences, owner, statements, tagged
 from skillopt_sleep.backends.worlds.world import Rule, World, WorldTask
 from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.text import excerpt, fold
+from skillopt_sleep.domain.words import excerpt, fold
 
 __all__ = ["Luck", "Traits", "do_task", "judge_answer", "judge_pair", "mine_sessions", "propose_edits"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.text import fold
+from skillopt_sleep.domain.words import fold
 
 __all__ = ["Passage", "last_line", "occurrences", "owner", "statements", "tagged"]
 

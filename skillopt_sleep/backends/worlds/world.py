@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from skillopt_sleep.domain.text import fold
+from skillopt_sleep.domain.words import fold
 from skillopt_sleep.errors import UsageError
 
 __all__ = ["HarmfulRule", "Rule", "World", "WorldTask", "flaws", "read_world", "write_world"]

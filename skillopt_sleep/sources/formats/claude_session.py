@@ -40,7 +40,7 @@ SYNTHETIC = "<synthetic>"
 MACHINE_DENIALS = frozenset({"automode-blocked", "permission-rule"})
 """Kinds of refusal in which no person had a say."""
 
-_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d+)")
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 _NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude requested permissions", "<tool_use_error>")
 
 
@@ -73,7 +73,8 @@ class ClaudeSession:
             case "assistant" | "user":
                 if isinstance(record.message, Message) and self._is_new(record):
                     self._place(record)
-                    (self._assistant if record.type == "assistant" else self._user)(record, record.message)
+                    read = self._assistant if record.type == "assistant" else self._user
+                    read(record, record.message)
             case "attachment":
                 if record.attachment is not None and self._is_new(record):
                     self._place(record)

@@ -26,8 +26,8 @@ SHELL_TOOLS = frozenset({"container.exec", "exec_command", "local_shell", "shell
 
 _WRAPPERS = re.compile(r"(?:.*/)?(?:ba|da|z|fi)?sh(?:\.exe)?|(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?")
 _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
-_STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)\s*?$", re.MULTILINE)
-_STILL_RUNS = re.compile(r"^Process running with session ID (\d+)", re.MULTILINE)
+_STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})\s*?$", re.MULTILINE)
+_STILL_RUNS = re.compile(r"^Process running with session ID (\d{1,9})", re.MULTILINE)
 _OUTPUT = "\nOutput:"
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")

@@ -129,7 +129,7 @@ class CodexSession:
                 self._item(event.item)
             case "turn_aborted" if event.reason in {None, "interrupted"}:
                 self._log.interrupt()
-            case "exec_command_end":
+            case "exec_command_end" if event.exit_code is not None:
                 self._log.ended(event.call_id or "", event.exit_code)
             case "task_complete" if event.last_agent_message and not self._log.current.final:
                 self._log.current.final = event.last_agent_message
@@ -196,9 +196,9 @@ class CodexSession:
         if name in SHELL_TOOLS or item.type == "local_shell_call":
             given = {"local_shell_call": item.action, "custom_tool_call": item.input}.get(item.type, item.arguments)
             shell = shell_call(given)
-            if line := command_line(shell.cmd, shell.command):
-                self._log.run(call, line)
-            written = line
+            written = command_line(shell.cmd, shell.command)
+            if written:
+                self._log.run(call, written)
         elif name == "write_stdin" and (process := stdin_of(item.arguments)) in self._processes:
             self._processes[call] = self._processes[process]
         elif name == "exec":

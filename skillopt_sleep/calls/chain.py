@@ -1,0 +1,42 @@
+"""The wrappers in their order: what every model call of a night passes on its way out and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from skillopt_sleep.calls.budget import Budget, Budgeted
+from skillopt_sleep.calls.ledgered import Ledgered
+from skillopt_sleep.calls.limit import Limited, Limiter
+from skillopt_sleep.calls.retry import FIRST_WAIT, Breaker, Retried
+from skillopt_sleep.calls.send import Recorded
+from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.call import Role
+from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Progress
+
+__all__ = ["chain"]
+
+
+def chain(
+    backends: Mapping[Role, Backend],
+    ledger: Ledger,
+    clock: Clock,
+    *,
+    caps: Caps,
+    workers: int,
+    first_wait: float = FIRST_WAIT,
+    progress: Progress | None = None,
+) -> Mapping[Role, Ask]:
+    """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget, one limit, one breaker."""
+    budget = Budget(caps, ledger.spent(), clock)
+    limiter = Limiter(workers, clock)
+    breaker = Breaker()
+
+    def link(role: Role, backend: Backend) -> Ask:
+        model = f"{backend.name}:{backend.model}"
+        recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock)
+        limited = Limited(limiter=limiter, send=recorded)
+        budgeted = Budgeted(budget=budget, send=limited, progress=progress)
+        retried = Retried(send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait)
+        return Ledgered(role=role, model=model, ledger=ledger, send=retried)
+
+    return {role: link(role, backend) for role, backend in backends.items()}
