@@ -17,7 +17,7 @@ from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth, NightReport
-from skillopt_sleep.domain.session import Session
+from skillopt_sleep.domain.session import Session, SessionKey
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions, in_scope
@@ -47,7 +47,10 @@ SIMULATED = "simulated"
 
 
 class App:
-    """Everything one invocation may need, each part built when it is first asked for."""
+    """Everything one invocation may need, each part built when it is first asked for.
+
+    Raises ``UsageError`` for settings with a table for an adapter that there is not.
+    """
 
     def __init__(self, settings: Settings, origins: Origins, env: Mapping[str, str], project: Path) -> None:
         self.settings = settings
@@ -57,6 +60,9 @@ class App:
         self.clock = SystemClock()
         self.progress: Progress | None = None
         self.rehearsing = False
+        for kind in Kind:
+            for name in getattr(settings, kind):
+                require(kind, name)
 
     @cached_property
     def data_dir(self) -> Path:
@@ -128,7 +134,8 @@ class App:
     def sources(self) -> tuple[Source, ...]:
         """The sources asked for. Raises ``UsageError`` when one was named that is none, or whose home is not there."""
         homes = agent_homes(self.env)
-        wanted = names(Kind.SOURCE) if self.settings.source in {"auto", "all"} else (self.settings.source,)
+        every = {*homes, *self.settings.sources}  # a source with neither home nor options has nothing to read
+        wanted = sorted(every) if self.settings.source in {"auto", "all"} else [self.settings.source]
         for name in wanted:
             require(Kind.SOURCE, name)
         found = []
@@ -287,9 +294,9 @@ class App:
             if in_scope(session.cwd, self.scope) and self.settings.source in {"auto", "all", session.source}
         )
 
-    def waiting(self) -> tuple[Session, ...]:
-        """The sessions of that work that no night has mined."""
-        return tuple(self.inbox.load(key) for key in self.inbox.waiting() if in_scope(key.cwd, self.scope))
+    def waiting(self) -> tuple[SessionKey, ...]:
+        """The sessions of that work that no night has mined; ``inbox.load`` reads one."""
+        return tuple(key for key in self.inbox.waiting() if in_scope(key.cwd, self.scope))
 
     def insights(self) -> Insights:
         """What the sessions already tell, on a copy in memory."""
@@ -311,7 +318,7 @@ class App:
             nights=nights,
             proposals=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.STAGED),
             adopted=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.ADOPTED),
-            waiting=sum(in_scope(key.cwd, self.scope) for key in self.inbox.waiting()),
+            waiting=len(self.waiting()),
             fresh=len(self.archive.fresh(self.scope)),
             running=is_locked(self.data_dir),
         )
@@ -329,7 +336,9 @@ class App:
         """Look at the backends of both roles, outside of a night."""
         backends = {role: self.backend(role) for role in Role}
         try:
-            return probe_backends(backends)
+            from skillopt_sleep.night.probe import health_of
+
+            return health_of(backends)
         finally:
             for backend in backends.values():
                 backend.close()
@@ -368,7 +377,9 @@ class Connected:
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at both backends."""
-        return probe_backends(self._backends)
+        from skillopt_sleep.night.probe import health_of
+
+        return health_of(self._backends)
 
     def close(self) -> None:
         """End what is under way, and leave nothing behind."""
@@ -379,22 +390,3 @@ class Connected:
         """Wake who waits for another try, then end what is under way."""
         self._clock.stop()
         self.close()
-
-
-def probe_backends(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
-    """Look at backends without a model call."""
-    found = []
-    for role, backend in backends.items():
-        health = backend.probe()
-        found.append(
-            BackendHealth(
-                role=role,
-                backend=backend.name,
-                model=backend.model,
-                version=health.version,
-                ready=health.ready,
-                logged_in=health.logged_in,
-                detail=health.detail,
-            )
-        )
-    return tuple(found)

@@ -83,6 +83,10 @@ class Backend(Protocol):
     def model(self) -> str:
         """The model asked for; "" means the CLI's own default."""
 
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts, in words for the user."""
+
     def probe(self) -> Health:
         """Whether a call could succeed, found out without a model call. Raises nothing."""
 

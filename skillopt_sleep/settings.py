@@ -10,7 +10,7 @@ import os
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -34,6 +34,7 @@ Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Table = dict[str, dict[str, Json]]
+TABLES = ("sources", "backends", "judges")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -116,9 +117,16 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
     for origin, layer in layers:
         for key, value in layer.items():
             where = f"variable {PREFIX}{key.upper()}" if origin == "variable" else origin
-            values[key] = _typed(key, value, where)
-            origins[key] = where
+            typed = _typed(key, value, where)
+            both = key in TABLES and key in values
+            values[key] = _merged(cast("Table", values[key]), cast("Table", typed)) if both else typed
+            origins[key] = f"{origins[key]}, {where}" if both else where
     return msgspec.convert(values, Settings), origins
+
+
+def _merged(under: Table, over: Table) -> Table:
+    """Tables of two layers: an option that the later one does not name stays as the earlier one has it."""
+    return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
 
 
 def _typed(key: str, value: object, where: str) -> object:
@@ -137,7 +145,7 @@ def _typed(key: str, value: object, where: str) -> object:
 
 def _choices(kind: object) -> tuple[str, ...]:
     """The values of a closed set, none of a type that is open."""
-    if isinstance(kind, enum.EnumType):
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return tuple(str(each.value) for each in kind)
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 

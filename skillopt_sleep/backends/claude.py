@@ -72,6 +72,11 @@ class ClaudeBackend:
         """The registry name."""
         return "claude"
 
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts."""
+        return "Anthropic, through the claude CLI and the account it is logged in to"
+
     def probe(self) -> Health:
         """Installed, new enough, logged in; asked of the CLI, offline."""
         version = ""

@@ -107,6 +107,11 @@ class CodexBackend:
         """The registry name."""
         return "codex"
 
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts."""
+        return "OpenAI (or the provider codex is set up for), through the codex CLI and the account it is logged in to"
+
     def probe(self) -> Health:
         """Installed and logged in; asked of the CLI, offline.
 

@@ -66,6 +66,11 @@ class OpenAIBackend:
         """The registry name."""
         return "openai"
 
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts."""
+        return f"whoever answers at {self._url()}"
+
     def probe(self) -> Health:
         """Whether there is a key, and a model to ask for; nothing is sent."""
         try:

@@ -133,6 +133,11 @@ class SimulatedBackend:
         """The registry name."""
         return "simulated"
 
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts."""
+        return "nobody: the agent is simulated on this machine"
+
     def probe(self) -> Health:
         """Ready, unless ``fatal`` names something that a CLI tells without a model call."""
         if self.fatal in SEEN_BY_PROBE:

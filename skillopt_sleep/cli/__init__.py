@@ -96,7 +96,7 @@ def program(context: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit with its code: one line on stderr for everything that is the user's to mend."""
     try:
-        code = program.main(list(arguments) if arguments else None, prog_name=NAME, standalone_mode=False)
+        code = program.main(None if arguments is None else list(arguments), prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see {context.command_path} --help)" if context else ""

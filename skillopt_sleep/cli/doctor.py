@@ -51,12 +51,10 @@ def command(as_json: bool, **flags: Json | Path) -> None:
 def examine(app: App) -> DoctorReport:
     """Look at everything a night needs."""
     from skillopt_sleep.domain.survey import DoctorReport
-    from skillopt_sleep.registry import Kind, find
 
     rehearsal = app.rehearse(None)
     backends = app.probe()
     sources = tuple(_found(source) for source in app.sources())
-    names = dict.fromkeys(health.backend for health in backends)
     return DoctorReport(
         version=__version__,
         python=platform.python_version(),
@@ -66,7 +64,6 @@ def examine(app: App) -> DoctorReport:
         sources=sources,
         targets=tuple(_targets(app)),
         backends=backends,
-        sees={name: str(getattr(find(Kind.BACKEND, name), "SEES", "whoever it talks to")) for name in names},
         caps=app.caps(),
         rehearsal=rehearsal,
         insights=app.insights(),

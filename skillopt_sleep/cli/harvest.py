@@ -68,7 +68,8 @@ def _export(app: App, path: Path) -> None:
     from skillopt_sleep.night.mine_heuristic import mine_heuristic
     from skillopt_sleep.stores.files import write_atomic
 
-    tasks = mine_heuristic(app.waiting(), target_skill=app.target_skill).tasks
+    waiting = [app.inbox.load(key) for key in app.waiting()]
+    tasks = mine_heuristic(waiting, target_skill=app.target_skill).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)
 

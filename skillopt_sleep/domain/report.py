@@ -72,7 +72,7 @@ class GateAction(enum.StrEnum):
 
 
 class BackendHealth(Struct, frozen=True, kw_only=True):
-    """One role's way to a model, as probed at the start of the night."""
+    """One role's way to a model, as probed at the start of the night; ``sees`` says who is sent the prompts."""
 
     role: str
     backend: str
@@ -81,6 +81,7 @@ class BackendHealth(Struct, frozen=True, kw_only=True):
     ready: bool | None = None
     logged_in: bool | None = None
     detail: str = ""
+    sees: str = ""
 
 
 class Counts(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class TargetFile(Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):
-    """Everything ``doctor`` prints. ``sees`` says, for each backend, who is sent the prompts of a night."""
+    """Everything ``doctor`` prints."""
 
     version: str
     python: str
@@ -41,7 +41,6 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceFound, ...]
     targets: tuple[TargetFile, ...]
     backends: tuple[BackendHealth, ...]
-    sees: dict[str, str]
     caps: Caps
     rehearsal: Rehearsal
     insights: Insights

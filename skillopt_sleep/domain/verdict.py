@@ -24,8 +24,9 @@ class Verdict(enum.StrEnum):
 
 
 class GateMode(enum.StrEnum):
-    """How edits are let through: the paper's rule on two means, or every edit, val not scored."""
+    """How edits are let through: many pairs, the paper's rule on two means, or every edit, val not scored."""
 
+    PAIRED = "paired"
     STRICT = "strict"
     OFF = "off"
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.report import Counts, NightReport
-from skillopt_sleep.domain.session import Feedback, Session, SessionFile, SessionKey, Skip
+from skillopt_sleep.domain.session import Feedback, Session, SessionFile, SessionKey, Skip, Turn
 from skillopt_sleep.ports import Inbox, Source
 
 __all__ = ["Filed", "Harvested", "Window", "file_sessions", "harvest", "in_scope"]
@@ -61,7 +62,7 @@ def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Cal
     waiting = inbox.waiting()
     in_window = [key for key in waiting if in_scope(key.cwd, window.scope) and key.ended_at >= window.since]
     taken = tuple(in_window[: window.max_sessions])
-    turns = [turn for session in filed.new for turn in session.turns]
+    turns = [turn for key in taken for turn in _waiting(inbox.load(key), key)]
     return Harvested(
         sessions=taken,
         skipped=filed.skipped,
@@ -75,6 +76,11 @@ def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Cal
             out_of_scope=len(waiting) - len(in_window),
         ),
     )
+
+
+def _waiting(session: Session, key: SessionKey) -> Iterator[Turn]:
+    """The turns that wait to be mined, without those shown before them for their sense."""
+    return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
 
 
 def file_sessions(sources: Sequence[Source], inbox: Inbox, redact: Callable[[Session], Session]) -> Filed:
@@ -118,6 +124,7 @@ def _batches(items: Sequence[SessionFile], size: int) -> Iterator[Sequence[Sessi
         yield batch
 
 
+@functools.lru_cache(maxsize=4096)  # thousands of sessions lie in a few folders
 def in_scope(cwd: str, scope: str) -> bool:
     """Whether work done in ``cwd`` belongs to the project folder ``scope`` ("" = everything does)."""
     if not scope:

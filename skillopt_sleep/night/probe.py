@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth, NightReport
 from skillopt_sleep.errors import NotInstalled, NotLoggedIn
 from skillopt_sleep.night.plan import Connection
+from skillopt_sleep.ports import Backend
 
-__all__ = ["Probed", "probe"]
+__all__ = ["Probed", "health_of", "probe"]
 
 
 class Probed(Struct, frozen=True, kw_only=True):
@@ -31,3 +35,23 @@ class Probed(Struct, frozen=True, kw_only=True):
 def probe(connection: Connection) -> Probed:
     """Look at the backends of both roles; no model is called."""
     return Probed(backends=connection.probe())
+
+
+def health_of(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
+    """What each role's backend says of itself, without a model call."""
+    found = []
+    for role, backend in backends.items():
+        health = backend.probe()
+        found.append(
+            BackendHealth(
+                role=role,
+                backend=backend.name,
+                model=backend.model,
+                version=health.version,
+                ready=health.ready,
+                logged_in=health.logged_in,
+                sees=backend.sees,
+                detail=health.detail,
+            )
+        )
+    return tuple(found)

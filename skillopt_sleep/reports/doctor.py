@@ -56,7 +56,8 @@ def _models(report: DoctorReport) -> Iterator[str]:
         model = plain(health.model) or "its default model"
         yield f"  {health.role:<10}  {health.backend}{version}, {model}: {_state(health)}"
     yield "What leaves this machine: the prompts of a night, which quote your sessions with secrets taken out, to"
-    yield from (f"  {name:<10}  {who}" for name, who in report.sees.items())
+    seen = dict.fromkeys((health.backend, health.sees) for health in report.backends)
+    yield from (f"  {backend:<10}  {plain(sees)}" for backend, sees in seen)
 
 
 def _state(health: BackendHealth) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, Refused
@@ -46,8 +47,6 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
 
     Its folder must be there. Raises ``DiskError`` and leaves what was there.
     """
-    import tempfile  # noqa: PLC0415  2 ms that reading does not need
-
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -93,18 +93,11 @@ class SessionInbox:
 
     def waiting(self) -> tuple[SessionKey, ...]:
         """Sessions with turns that no committed mining has seen, the newest first."""
-        return tuple(
-            SessionKey(
-                source=row["source"],
-                path=row["path"],
-                first_turn=row["waiting"],
-                last_turn=row["last_turn"],
-                cwd=row["cwd"],
-                ended_at=row["ended_at"],
-                model=row["model"],
-            )
-            for row in self._database.rows("SELECT * FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path")
+        rows = self._database.rows(
+            "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
+            " FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path"
         )
+        return tuple(SessionKey(**row) for row in rows)
 
     def load(self, key: SessionKey) -> Session:
         """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -152,8 +153,6 @@ class NightJournal:
             night.end(None)
 
     def _begin(self, report: NightReport, fingerprint: str) -> JournalledNight:
-        import secrets  # noqa: PLC0415  looking at nights needs no chance
-
         now = self.clock.now()
         seed = report.seed or secrets.randbelow(2**31 - 1) + 1
         night = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

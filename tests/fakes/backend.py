@@ -15,6 +15,7 @@ class ScriptedBackend:
 
     name = "scripted"
     model = "script-1"
+    sees = "nobody"
 
     def __init__(self, *lines, cost_usd=0.01):
         self._lines = list(lines)

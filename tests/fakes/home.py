@@ -46,18 +46,25 @@ class Person:
             **changed,
         }
 
-    def arguments(self, *more, simulated=None):
-        """The same as command line arguments."""
-        options = {"world": f'"{self.folder / "world.json"}"', **(simulated or {})}
+    @property
+    def places(self):
+        """Where everything lies, as command line arguments."""
         return [
-            *more,
             f"--project={self.project}",
             f"--claude-home={self.claude}",
             f"--data-dir={self.data}",
             "--source=claude",
-            "--backend=simulated",
+        ]
+
+    def arguments(self, *more, backend="simulated", **options):
+        """A night of hers as command line arguments; ``options`` are the backend's."""
+        options = {"world": str(self.folder / "world.json"), **options}
+        return [
+            *more,
+            *self.places,
+            f"--backend={backend}",
             "--max-calls=1000",
-            *(f"--set=backends.simulated.{key}={value}" for key, value in options.items()),
+            *(f"--set=backends.{backend}.{key}={value}" for key, value in options.items()),
         ]
 
     def app(self, **changed):

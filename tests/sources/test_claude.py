@@ -158,6 +158,12 @@ def test_headless_run_within_a_persons_session_is_left_out(read):
     assert [(turn.prompt, turn.final) for turn in session.turns] == [("mine", "done")]
 
 
+@pytest.mark.parametrize("text", ["{}fix it", "fix it{}", "{0}fix it{0}"], ids=["before", "after", "around"])
+def test_any_number_of_added_blocks_is_taken_off(prompts, text):
+    """In time that grows with the text, not with its square."""
+    assert prompts(ClaudeFile().user(text.format("<system-reminder>a</system-reminder>\n" * 30_000))) == ["fix it"]
+
+
 # --- slash commands -----------------------------------------------------------------------------------------------
 
 COMMAND = "<command-message>review is running…</command-message>\n<command-name>/review</command-name>"

@@ -45,7 +45,6 @@ _ADDED_TAGS = (
     "user-prompt-submit-hook",
 )
 _ADDED_BEFORE = re.compile(rf"\s*<(?P<tag>{'|'.join(_ADDED_TAGS)})\b[^>]*>.*?</(?P=tag)>\s*", re.DOTALL)
-_ADDED_AFTER = re.compile(rf"</({'|'.join(_ADDED_TAGS)})>\Z")
 _INTERRUPTION = "[Request interrupted by user"
 _HAND_OFF = "Implement the following plan:"
 _TOOL_LOADED = "Tool loaded."
@@ -126,9 +125,12 @@ def _without_added(text: str) -> str:
     while match := _ADDED_BEFORE.match(text, start):
         start = match.end()
     text = text[start:].strip()
-    while match := _ADDED_AFTER.search(text):
-        opening = text.rfind(f"<{match[1]}", 0, match.start())
+    end = len(text)
+    while tag := next((tag for tag in _ADDED_TAGS if text.endswith(f"</{tag}>", 0, end)), ""):
+        opening = text.rfind(f"<{tag}", 0, end)
         if opening < 0:
             break
-        text = text[:opening].rstrip()
-    return text
+        end = opening
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end]

@@ -1,0 +1,206 @@
+"""The paired gate: a win counts one, a loss minus two, and an edit that gets six ahead is accepted.
+
+The rule has to be believed by the person whose agent obeys its outcome, so it is one line of arithmetic, its error is
+exact, and its constants are computed here from the formula that explains them.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.rollout import GateMetric
+from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
+
+__all__ = [
+    "MOST_LOSSES",
+    "PAIRS_A_LIFE",
+    "PAIRS_A_NIGHT",
+    "PHI",
+    "Result",
+    "Tally",
+    "decide",
+    "exact_error",
+    "expected_false",
+    "follow",
+    "go_on_tonight",
+    "judge_pair",
+    "margin_for",
+    "needs",
+    "stricter",
+    "threshold",
+    "too_little_measured",
+]
+
+PHI = (1 + math.sqrt(5)) / 2
+"""The golden ratio: the base at which one step up and two steps down are a fair game, PHI / 2 + PHI**-2 / 2 = 1."""
+
+DROP = -6
+"""The score at which an edit is dropped: three losses more than it can be worth going on for."""
+MOST_LOSSES = 6
+"""The loss after this many drops an edit, whatever its wins."""
+PAIRS_A_NIGHT = 36
+PAIRS_A_LIFE = 108
+"""What an edit may cost, in pairs. Caps, like every stop that is not a verdict, only save money."""
+GO_ON_AT = 1
+"""The score from which a further round in the same night is worth its price."""
+
+GRADED_MARGIN = 0.1
+"""How far two grades must differ to count: less is the judge's mood."""
+ROUNDING = 1e-9
+"""Grades are shares and decimals such as 0.3: 0.4 - 0.3 exceeds 0.1 by rounding only, and is not beyond it."""
+
+SUSPICIOUS = 0.01
+"""Transport failing this unevenly by chance is so unlikely that the arm itself must be the cause."""
+CHANCE_SHARE = 1 / 4
+"""The share of wrong accepts, expected among those accepted, above which new edits need the higher threshold."""
+
+
+class Result(enum.StrEnum):
+    """What one pair says of the candidate."""
+
+    WIN = "win"
+    LOSS = "loss"
+    TIE = "tie"
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """What the measured pairs of one edit came to, over all its nights."""
+
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+
+    @property
+    def score(self) -> int:
+        """Wins, less twice the losses."""
+        return self.wins - 2 * self.losses
+
+    @property
+    def pairs(self) -> int:
+        """How many were measured."""
+        return self.wins + self.losses + self.ties
+
+    @property
+    def e(self) -> float:
+        """The evidence against "it helps no more than it harms": a bet that pays so much is worth at most 1 then."""
+        return float(PHI**self.score)
+
+    def add(self, result: Result) -> Tally:
+        """The tally with one more pair."""
+        match result:
+            case Result.WIN:
+                return Tally(wins=self.wins + 1, losses=self.losses, ties=self.ties)
+            case Result.LOSS:
+                return Tally(wins=self.wins, losses=self.losses + 1, ties=self.ties)
+            case Result.TIE:
+                return Tally(wins=self.wins, losses=self.losses, ties=self.ties + 1)
+
+
+def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
+    """The chance that an edit which helps no more than it harms ever has a score of ``k``, with so few losses.
+
+    In the worst case a pair that is no tie is a win or a loss with equal chance. A path that reaches ``k`` after ``c``
+    losses has k + 2c wins, so n = k + 3c steps, each of chance 1/2. Of the C(n, c) orders of its steps the share k/n
+    has not been at ``k`` before its end: read backwards, by the cycle lemma (Dvoretzky and Motzkin 1947; Concrete
+    Mathematics, section 7.5), exactly k of the n rotations of a path with steps of at most +1 that ends at k stay
+    above 0. So the chance is the sum over c = 0 .. most_losses of k/n C(n, c) 2^-n. Without a limit of losses the sum
+    is PHI**-k. Being dropped at a low score, stopping and spent caps take paths away and can only lower it.
+    """
+    return math.fsum(k / n * math.comb(n, c) / 2**n for c in range(most_losses + 1) for n in (k + 3 * c,))
+
+
+def threshold(alpha: float) -> int:
+    """The lowest score whose exact error is at most ``alpha``: 6 for .05, 7 for .03, 8 for .02, 10 for .01."""
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is a chance between 0 and 1, not {alpha}")
+    k = 1
+    while exact_error(k) > alpha:
+        k += 1
+    return k
+
+
+def margin_for(metric: GateMetric) -> float:
+    """How far two scores of one task must differ to count, set before any is seen: nothing under pass or fail.
+
+    A judge that knows only pass and fail differs by 1, or by the weight of ``hard``, and is beyond either margin.
+    """
+    return 0.0 if metric is GateMetric.HARD else GRADED_MARGIN
+
+
+def judge_pair(baseline: float, candidate: float, margin: float) -> Result:
+    """Win or loss when the scores differ by more than ``margin``, else a tie."""
+    gain = candidate - baseline
+    if abs(gain) <= margin + ROUNDING:
+        return Result.TIE
+    return Result.WIN if gain > 0 else Result.LOSS
+
+
+def decide(tally: Tally, k: int) -> Verdict:
+    """Accept at a score of ``k``, reject at ``DROP`` or one loss too many, else undecided.
+
+    Ask after every pair: the first answer that is not "undecided" holds, and no further pair is added to such a tally.
+    """
+    if tally.score <= DROP or tally.losses > MOST_LOSSES:
+        return Verdict.REJECT
+    return Verdict.ACCEPT if tally.score >= k else Verdict.UNDECIDED
+
+
+def follow(results: Iterable[Result], k: int, start: Tally = Tally()) -> Tally:  # noqa: B008 - frozen
+    """The tally after these pairs, in order, or at the one that decided. Nights are ``follow`` after ``follow``."""
+    tally = start
+    for result in results:
+        if decide(tally, k) is not Verdict.UNDECIDED:
+            break
+        tally = tally.add(result)
+    return tally
+
+
+def go_on_tonight(tally: Tally, pairs_tonight: int) -> bool:
+    """Whether an undecided edit gets another round this night; ``pairs_tonight`` counts the ones transport lost too.
+
+    No reason to stop may depend on more than the pairs seen, and none that does can change the error.
+    """
+    return tally.score >= GO_ON_AT and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
+
+
+def needs(tally: Tally, k: int) -> str:
+    """What an undecided edit is away from being accepted, if nothing gets worse: "2 more wins"."""
+    wins = max(k - tally.score, 0)
+    return f"{wins} more win" if wins == 1 else f"{wins} more wins"
+
+
+def too_little_measured(*, planned: int, measured: int, lost_baseline: int, lost_candidate: int) -> str | None:
+    """Why the pairs that came back may not speak for the ones that did not; None when they may.
+
+    ``planned`` pairs were replayed and ``measured`` came back whole; the others lost one arm or both to transport. An
+    edit that makes calls fail loses more of its own: the two-sided exact binomial test at ``SUSPICIOUS``.
+    """
+    if measured < MIN_MEASURED_SHARE * planned:
+        return f"only {measured} of {planned} validation pairs could be measured"
+    if _chance_as_uneven(lost_baseline, lost_candidate) < SUSPICIOUS:
+        return f"transport lost {lost_candidate} replays of the candidate and {lost_baseline} of the baseline"
+    return None
+
+
+def _chance_as_uneven(one: int, other: int) -> float:
+    """How often fair coins fall at least as unevenly."""
+    n = one + other
+    tail = sum(math.comb(n, i) for i in range(min(one, other) + 1))
+    return min(1.0, 2 * tail / 2**n)
+
+
+def expected_false(alphas: Iterable[float]) -> float:
+    """How many wrong accepts to expect at most, one ``alpha`` for each edit that was tried, however it ended."""
+    return math.fsum(alphas)
+
+
+def stricter(accepted: int, expected: float) -> bool:
+    """Whether new edits need the higher threshold: chance may account for over a quarter of the accepted.
+
+    Before the first accept that one counts as made, else nobody's second edit could be tried at the usual threshold.
+    """
+    return expected > CHANCE_SHARE * max(accepted, 1)

@@ -1,0 +1,278 @@
+"""A night killed at any moment goes on where it was, and pays for nothing twice."""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+import signal
+import sqlite3
+import time
+
+import jsonschema
+import pytest
+
+from skillopt_sleep.reports import diagnostics
+from tests.fakes.home import make_person
+from tests.fakes.package import install
+from tests.fakes.program import run, start
+
+SEED = 7
+"""Pinned, so that an unbroken night deals the same tasks and makes the same calls."""
+
+DIES_AT_STEP = """
+import atexit, os, signal, sqlite3, sys
+
+steps = 0
+
+def step(*_):
+    global steps
+    steps += 1
+    if steps == int(os.environ["DIE_AT_STEP"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def connect(*arguments, _connect=sqlite3.connect, **options):
+    connection = _connect(*arguments, **options)
+    connection.set_trace_callback(step)
+    return connection
+
+def hook(event, arguments):
+    if event in {"os.mkdir", "os.rename", "os.remove"}:
+        step()
+
+sqlite3.connect = connect
+sys.addaudithook(hook)
+
+@atexit.register
+def tell():
+    with open(os.environ["STEPS"], "w") as file:
+        file.write(str(steps))
+"""
+"""A ``sitecustomize``: the process kills itself right before its n-th statement of SQL, rename, removal or folder."""
+
+
+class Killing:
+    """A person whose nights are witnessed, and may be killed."""
+
+    def __init__(self, folder, *, workers):
+        self.person = make_person(folder / "mira", rules=2, tasks_per_rule=5)
+        self.workers = workers
+        self.folder = folder
+        self.log = folder / "sent.log"
+        self.log.touch()
+        group = {"witness": "tests.fakes.witness:WitnessBackend"}
+        self.package = install(folder / "site", "witness", entry_points={"skillopt_sleep.backends": group})
+
+    def arguments(self, **options):
+        """A night of hers under the witness; ``options`` are the witness's."""
+        night = ("run", "--json", f"--set=seed={SEED}", "--miner=heuristic", f"--workers={self.workers}")
+        return self.person.arguments(*night, backend="witness", log=self.log, **options)
+
+    def run(self, **options):
+        """Run a night, or go on with one, to its end; the report."""
+        done = run(*self.arguments(**options), path=[self.package])
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    @property
+    def sent(self):
+        """Every call that was sent, in order."""
+        return self.log.read_text().splitlines()
+
+    @property
+    def kept(self):
+        """Every call whose reply is committed."""
+        return [f"{row['digest']} {row['sample']}" for row in self.rows("SELECT digest, sample FROM replies")]
+
+    def rows(self, query):
+        """Rows of the user's own database, none as long as there is none."""
+        path = self.person.data / "sleep.db"
+        if not path.exists():
+            return []
+        connection = sqlite3.connect(path)
+        connection.row_factory = sqlite3.Row
+        try:
+            return connection.execute(query).fetchall()
+        except sqlite3.OperationalError as error:
+            assert "no such table" in str(error)
+            return []
+        finally:
+            connection.close()
+
+    @property
+    def left(self):
+        """What a finished night leaves to the next one."""
+        return {
+            "tasks": [tuple(row) for row in self.rows("SELECT id, fresh FROM tasks ORDER BY id")],
+            "waiting": [tuple(row) for row in self.rows("SELECT path FROM sessions WHERE waiting != ''")],
+            "proposals": [row["status"] for row in self.rows("SELECT status FROM proposals")],
+            "states": [row["state"] for row in self.rows("SELECT state FROM nights")],
+        }
+
+    def check_diagnostics(self):
+        """Whatever lies in the project is whole and valid; the nights it tells of."""
+        nights = []
+        for path in self.person.project.rglob("diagnostics.json"):
+            found = json.loads(path.read_text())
+            jsonschema.validate(found, diagnostics.schema())
+            nights.append(found)
+        return nights
+
+
+def came_to(report):
+    """What a night found, apart from its name, its times, and how often it was cut short."""
+    keys = ("verdict", "why", "baseline_score", "candidate_score", "applied_edits", "rejected_edits", "tasks")
+    counts = {key: count for key, count in report["counts"].items() if key != "files_read"}
+    return {key: report[key] for key in keys} | {"counts": counts}
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The same night, never killed: what was sent, what it came to, what it left."""
+    killing = Killing(tmp_path_factory.mktemp("unbroken"), workers=1)
+    report = killing.run()
+    assert report["verdict"] == "accept"
+    assert sorted(killing.sent) == sorted(killing.kept)
+    return killing, report
+
+
+def check_paid_once(killing, unbroken, report, in_flight):
+    """The night is the unbroken one; only what was in flight at a kill was sent again."""
+    same, whole = unbroken
+    assert set(killing.sent) == set(same.sent)
+    assert len(killing.sent) <= len(same.sent) + in_flight
+    assert len(killing.kept) == len(same.kept)
+    assert sum(phase["calls"] for phase in report["phases"]) == len(same.sent)
+    assert came_to(report) == came_to(whole)
+    assert killing.left == same.left
+    assert [night["night"] for night in killing.check_diagnostics()] == [report["night"]]
+
+
+def test_seed_pins_the_deal(tmp_path, unbroken):
+    """Two nights with the same seed on the same sessions make the same calls, in the same order at one worker."""
+    again = Killing(tmp_path, workers=1)
+    report = again.run()
+    assert again.sent == unbroken[0].sent
+    assert report["seed"] == SEED
+    assert report["night"] != unbroken[1]["night"]
+
+
+@pytest.mark.parametrize("call", [1, 2, 11, 23])
+def test_kill_between_calls_costs_no_call(tmp_path, unbroken, call):
+    """At one worker, a night killed between two calls makes exactly the calls of the unbroken one."""
+    killing = Killing(tmp_path, workers=1)
+    process = start(*killing.arguments(die_before=call), path=[killing.package])
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert len(killing.sent) == len(killing.kept) == call - 1
+    (cut,) = killing.check_diagnostics()
+    assert cut["state"] == "running"
+    report = killing.run()
+    assert report["night"] == cut["night"]
+    assert killing.sent == unbroken[0].sent
+    check_paid_once(killing, unbroken, report, in_flight=0)
+
+
+@pytest.mark.slow
+def test_kill_before_every_call_costs_no_call(tmp_path, unbroken):
+    """The same night killed before each of its calls in turn, without end, still makes each call once."""
+    killing = Killing(tmp_path, workers=1)
+    calls = len(unbroken[0].sent)
+    for number in range(calls):
+        process = start(*killing.arguments(die_before=2 if number else 1), path=[killing.package])
+        process.communicate(timeout=60)
+        assert len(killing.sent) == number
+    report = killing.run()
+    assert report["resumed"] == calls
+    check_paid_once(killing, unbroken, report, in_flight=0)
+
+
+def kill_until_it_ends(killing, moments):
+    """Kill a night after each of ``moments``, in seconds, then let it end; the report, and how many were in flight."""
+    in_flight = 0
+    nights = set()
+    for moment in moments:
+        before, paid = len(killing.sent), set(killing.kept)
+        process = start(*killing.arguments(latency=0.02), path=[killing.package])
+        time.sleep(moment)
+        process.kill()
+        process.communicate(timeout=60)
+        assert not paid & set(killing.sent[before:]), "a committed reply was paid for again"
+        now = collections.Counter(killing.sent)
+        in_flight += len(killing.sent[before:]) - len(set(killing.kept) - paid)
+        assert max(now.values(), default=1) <= 1 + len(moments)
+        nights |= {night["night"] for night in killing.check_diagnostics()}
+    paid, before = set(killing.kept), len(killing.sent)
+    report = killing.run()
+    assert not paid & set(killing.sent[before:]), "a committed reply was paid for again"
+    assert nights <= {report["night"]}
+    return report, in_flight
+
+
+@pytest.mark.parametrize("chance", range(3))
+def test_kill_at_any_moment(tmp_path, unbroken, chance):
+    """Killed at random moments, again and again, with four calls at once: the same night, nothing paid for twice."""
+    moments = random.Random(chance).sample([0.05 * step for step in range(4, 16)], 3)
+    killing = Killing(tmp_path, workers=4)
+    report, in_flight = kill_until_it_ends(killing, moments)
+    check_paid_once(killing, unbroken, report, in_flight)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chance", range(100, 140))
+def test_kill_at_many_moments(tmp_path, unbroken, chance):
+    """The same with many more kills and moments."""
+    dice = random.Random(chance)
+    moments = [dice.uniform(0.1, 1.0) for _ in range(8)]
+    killing = Killing(tmp_path, workers=dice.choice([1, 2, 4, 8]))
+    report, in_flight = kill_until_it_ends(killing, moments)
+    check_paid_once(killing, unbroken, report, in_flight)
+
+
+def die_at(killing, step):
+    """Run a night that is killed before that step; whether it was, and how many steps it took."""
+    (killing.package / "sitecustomize.py").write_text(DIES_AT_STEP)
+    steps = killing.folder / "steps"
+    process = start(*killing.arguments(), path=[killing.package], DIE_AT_STEP=str(step), STEPS=str(steps))
+    process.communicate(timeout=60)
+    (killing.package / "sitecustomize.py").unlink()
+    return process.returncode == -signal.SIGKILL, int(steps.read_text()) if steps.exists() else None
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """How many statements, renames, removals and folders a whole night takes."""
+    killed, count = die_at(Killing(tmp_path_factory.mktemp("steps"), workers=1), 0)
+    assert not killed
+    assert count > 200
+    return count
+
+
+def check_kill_at_step(folder, unbroken, step):
+    killing = Killing(folder, workers=1)
+    killed, _ = die_at(killing, step)
+    assert killed
+    cut = killing.check_diagnostics()
+    in_flight = len(killing.sent) - len(killing.kept)
+    assert in_flight in {0, 1}
+    report = killing.run()
+    assert {night["night"] for night in cut} <= {report["night"]} or report["stopped_by"] == "no_sessions"
+    if report["stopped_by"] == "no_sessions":  # it was killed after it had ended, and this is the next one
+        (report,) = cut
+        assert report["state"] == "finished"
+        return
+    check_paid_once(killing, unbroken, report, in_flight)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])
+def test_kill_between_any_two_steps_on_disk(tmp_path, unbroken, steps, share):
+    """Killed right before a statement or a rename, at one worker: the same night, the same end."""
+    check_kill_at_step(tmp_path, unbroken, max(1, round(share * steps)))
+
+
+@pytest.mark.slow
+def test_kill_before_every_step_on_disk(tmp_path, unbroken, steps):
+    """The same for one step in three of the whole night, and for each of its first and last sixty."""
+    chosen = {*range(1, 60), *range(60, steps - 60, 3), *range(steps - 60, steps + 1)}
+    for step in sorted(chosen):
+        check_kill_at_step(tmp_path / str(step), unbroken, step)

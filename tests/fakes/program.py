@@ -1,0 +1,31 @@
+"""The program as a user starts it: a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*arguments, path=(), cwd=None, **environment):
+    """Start the program; folders in ``path`` stand on its ``sys.path``, ``environment`` is added to this one's."""
+    given = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT))), "COLUMNS": "100"} | environment
+    return subprocess.Popen(
+        [sys.executable, "-m", "skillopt_sleep", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=given,
+        cwd=cwd or os.environ["HOME"],
+    )
+
+
+def run(*arguments, path=(), cwd=None, **environment):
+    """Run the program to its end."""
+    process = start(*arguments, path=path, cwd=cwd, **environment)
+    stdout, stderr = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)

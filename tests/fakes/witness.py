@@ -1,0 +1,57 @@
+"""A simulated agent that keeps a log of every call it is sent, in a file that outlives the process."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+
+from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.domain.call import Health, Prompt, Reply
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WitnessBackend:
+    """``ports.Backend``: a line of ``log`` for each call, written before it is sent: prompt digest and sample.
+
+    ``die_before``: the number of the call, counted from 1 in this process, that finds it killed.
+    """
+
+    log: str
+    world: str
+    latency: float = 0.0
+    die_before: int = 0
+    model: str = "witness"
+    _numbers: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1), init=False, repr=False)
+    _inner: list[SimulatedBackend] = dataclasses.field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._inner.append(SimulatedBackend(world=self.world, latency=self.latency))
+
+    @property
+    def name(self) -> str:
+        """The registry name."""
+        return "witness"
+
+    @property
+    def sees(self) -> str:
+        """Who reads the prompts."""
+        return "nobody"
+
+    def probe(self) -> Health:
+        """Always ready."""
+        return Health(ready=True)
+
+    def complete(self, prompt: Prompt) -> Reply:
+        """Log, then answer."""
+        if next(self._numbers) == self.die_before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with open(self.log, "a") as log:
+            log.write(f"{prompt.digest} {prompt.sample}\n")
+        return self._inner[0].complete(prompt)
+
+    def close(self) -> None:
+        """Wake who waits."""
+        self._inner[0].close()
