@@ -30,6 +30,7 @@ from skillopt_sleep.stores.inbox import SessionInbox
 from skillopt_sleep.stores.journal import NightJournal, Renderers
 from skillopt_sleep.stores.lock import is_locked, one_night
 from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus
+from skillopt_sleep.stores.trials import TrialStore
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.candidate import Candidate
@@ -105,6 +106,11 @@ class App:
     def rejected(self) -> RejectedEditStore:
         """Edits a gate turned down."""
         return RejectedEditStore(self.database)
+
+    @cached_property
+    def trials(self) -> TrialStore:
+        """What is undecided, and the account."""
+        return TrialStore(self.database)
 
     @cached_property
     def staging(self) -> ProposalStaging:
@@ -194,8 +200,8 @@ class App:
         cannot be built as the settings have it.
         """
         from skillopt_sleep.domain.split import SplitPlan
-        from skillopt_sleep.night.consolidate import ConsolidatePlan
         from skillopt_sleep.night.plan import MiningPlan, NightPlan
+        from skillopt_sleep.night.trying import ConsolidatePlan
 
         settings = self.settings
         target, optimizer = self.role(Role.TARGET), self.role(Role.OPTIMIZER)
@@ -228,9 +234,13 @@ class App:
                 given=tasks,
             ),
             split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
-            step=msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+            step=msgspec.structs.replace(
+                msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+                k=self.trials.account(str(self.project)).k,
+            ),
             caps=self.caps(),
             rejected=self.rejected.recall(str(self.project)),
+            pending=self.trials.pending(str(self.project)),
         )
 
     @property
@@ -266,6 +276,7 @@ class App:
             inbox=self.inbox,
             archive=self.archive,
             rejected=self.rejected,
+            trials=self.trials,
             staging=self.staging,
             journal=self.journal,
             connect=self.connect,

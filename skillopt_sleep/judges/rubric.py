@@ -81,9 +81,7 @@ class RubricJudge:
         """Score a response by ``RubricReference.rubric``; equal answers are judged by one call."""
         return _score(self._asked(task, rubric_prompt(task, rollout.response), ask, _Verdict))
 
-    def score_pair(
-        self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask
-    ) -> tuple[Score, Score]:
+    def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
         """Score two responses in one call that does not say which is which; equal ones get one score."""
         if first.response == second.response:
             score = self.score(task, first, ask)
