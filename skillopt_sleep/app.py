@@ -17,7 +17,7 @@ from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth, NightReport
-from skillopt_sleep.domain.session import Session, SessionKey
+from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Filed, Harvested, Window, file_sessions, in_scope
@@ -305,9 +305,13 @@ class App:
             if in_scope(session.cwd, self.scope) and self.settings.source in {"auto", "all", session.source}
         )
 
-    def waiting(self) -> tuple[SessionKey, ...]:
-        """The sessions of that work that no night has mined; ``inbox.load`` reads one."""
-        return tuple(key for key in self.inbox.waiting() if in_scope(key.cwd, self.scope))
+    def waiting(self) -> tuple[Session, ...]:
+        """The sessions of that work that no night has mined."""
+        return tuple(self.inbox.load(key) for key in self.inbox.waiting() if in_scope(key.cwd, self.scope))
+
+    def count_waiting(self) -> int:
+        """How many these are, without reading one."""
+        return sum(count for cwd, count in self.inbox.waiting_by_folder().items() if in_scope(cwd, self.scope))
 
     def insights(self) -> Insights:
         """What the sessions already tell, on a copy in memory."""
@@ -329,7 +333,7 @@ class App:
             nights=nights,
             proposals=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.STAGED),
             adopted=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.ADOPTED),
-            waiting=len(self.waiting()),
+            waiting=self.count_waiting(),
             fresh=len(self.archive.fresh(self.scope)),
             running=is_locked(self.data_dir),
         )

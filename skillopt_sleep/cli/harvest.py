@@ -48,7 +48,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
             "files_read": filed.read,
             "sessions": len(shown),
             "prompts": prompts,
-            "waiting": len(app.waiting()),
+            "waiting": app.count_waiting(),
         }
         if as_json:
             click.echo(msgspec.json.encode(counts | {"skipped": msgspec.to_builtins(filed.skipped)}).decode())
@@ -68,8 +68,7 @@ def _export(app: App, path: Path) -> None:
     from skillopt_sleep.night.mine_heuristic import mine_heuristic
     from skillopt_sleep.stores.files import write_atomic
 
-    waiting = [app.inbox.load(key) for key in app.waiting()]
-    tasks = mine_heuristic(waiting, target_skill=app.target_skill).tasks
+    tasks = mine_heuristic(app.waiting(), target_skill=app.target_skill).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 
 import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.digest import sha256
 
 __all__ = ["Attempt", "Health", "Prompt", "Reply", "Role", "Usage"]
 
@@ -34,8 +34,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """Hex digest of what the model is sent (``sample`` is no part of it)."""
-        payload = msgspec.json.encode([self.system, self.user, self.schema])
-        return hashlib.sha256(payload).hexdigest()
+        return sha256(msgspec.json.encode([self.system, self.user, self.schema]))
 
 
 class Usage(Struct, frozen=True, kw_only=True):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from msgspec import Struct
 
+from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.document import Document, DocumentKind
 
 __all__ = ["Candidate"]
@@ -26,9 +25,5 @@ class Candidate(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """Sixteen hex digits over kinds and contents; equal for byte-identical candidates wherever they lie."""
-        hasher = hashlib.sha256()
-        for document in self.documents:
-            content = document.content if document.content is not None else b"\0absent"
-            hasher.update(f"{document.kind}:{len(content)}:".encode())
-            hasher.update(content)
-        return hasher.hexdigest()[:16]
+        contents = [(each.kind, b"\0absent" if each.content is None else each.content) for each in self.documents]
+        return sha256(b"".join(b"%s:%d:%s" % (kind.encode(), len(content), content) for kind, content in contents))[:16]

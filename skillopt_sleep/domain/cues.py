@@ -37,12 +37,13 @@ class Cues:
 
     def __init__(self, table: str) -> None:
         plain = table.replace("\n", ";").replace("'", "").replace("-", " ")
-        phrases = [" ".join(phrase.split()) for phrase in plain.split(";") if not phrase.isspace()]
+        phrases = [phrase for part in plain.split(";") if (phrase := " ".join(part.split()))]
         by_first: defaultdict[str, list[str]] = defaultdict(list)
-        for phrase in filter(_is_parted, filter(None, phrases)):
+        for phrase in filter(_is_parted, phrases):
             by_first[phrase.partition(" ")[0]].append(f" {phrase} ")
         self._by_first = dict(by_first)
-        self._unparted = tuple(phrase for phrase in phrases if phrase and not _is_parted(phrase))
+        self._firsts = frozenset(by_first)
+        self._unparted = tuple(phrase for phrase in phrases if not _is_parted(phrase))
 
     def opening(self, clause: str) -> str:
         """The phrase that the clause begins with, "" when none does."""
@@ -50,13 +51,13 @@ class Cues:
         for phrase in self._by_first.get(first, ()):
             if clause.startswith(phrase):
                 return phrase
-        if clause.isascii():
+        if not clause.startswith(self._unparted, 1):
             return ""
-        return next((f" {phrase}" for phrase in self._unparted if clause.startswith(phrase, 1)), "")
+        return next(f" {phrase}" for phrase in self._unparted if clause.startswith(phrase, 1))
 
     def stand_in(self, clause: str, words: AbstractSet[str]) -> bool:
         """Whether one of the phrases stands anywhere in the clause, whose words are ``words``."""
-        for word in words & self._by_first.keys():
+        for word in words & self._firsts:
             if any(phrase in clause for phrase in self._by_first[word]):
                 return True
         return not clause.isascii() and any(phrase in clause for phrase in self._unparted)

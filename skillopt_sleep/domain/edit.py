@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import json
 import re
 import textwrap
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.document import Document, DocumentKind, bullet_spans, bullets, region, with_region
 from skillopt_sleep.domain.refusal import Refusal
 
@@ -102,7 +102,7 @@ class AppliedEdit(Struct, frozen=True, kw_only=True):
 def edit_id(op: EditOp, document: DocumentKind, text: str, anchor: str) -> str:
     """Twelve hex digits over what the edit does; white space and list marks do not count."""
     content = msgspec.json.encode([op, document, _words(text), _words(anchor)])
-    return hashlib.sha256(content).hexdigest()[:12]
+    return sha256(content)[:12]
 
 
 def apply_edits(

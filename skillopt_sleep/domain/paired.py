@@ -39,7 +39,7 @@ PHI = (1 + math.sqrt(5)) / 2
 """The golden ratio: the base at which one step up and two steps down are a fair game, PHI / 2 + PHI**-2 / 2 = 1."""
 
 DROP = -6
-"""The score at which an edit is dropped: three losses more than it can be worth going on for."""
+"""The score at which an edit is dropped: three losses in a row, after which acceptance takes twelve wins in a row."""
 MOST_LOSSES = 6
 """The loss after this many drops an edit, whatever its wins."""
 PAIRS_A_NIGHT = 36
@@ -86,7 +86,7 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     @property
     def e(self) -> float:
-        """The evidence against "it helps no more than it harms": a bet that pays so much is worth at most 1 then."""
+        """The evidence against "it helps no more than it harms", under which its expectation never exceeds 1."""
         return float(PHI**self.score)
 
     def add(self, result: Result) -> Tally:
@@ -110,7 +110,7 @@ def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
     above 0. So the chance is the sum over c = 0 .. most_losses of k/n C(n, c) 2^-n. Without a limit of losses the sum
     is PHI**-k. Being dropped at a low score, stopping and spent caps take paths away and can only lower it.
     """
-    return math.fsum(k / n * math.comb(n, c) / 2**n for c in range(most_losses + 1) for n in (k + 3 * c,))
+    return math.fsum(k / n * math.comb(n, c) * 0.5**n for c in range(most_losses + 1) for n in (k + 3 * c,))
 
 
 def threshold(alpha: float) -> int:
@@ -162,7 +162,7 @@ def follow(results: Iterable[Result], k: int, start: Tally = Tally()) -> Tally: 
 def go_on_tonight(tally: Tally, pairs_tonight: int) -> bool:
     """Whether an undecided edit gets another round this night; ``pairs_tonight`` counts the ones transport lost too.
 
-    No reason to stop may depend on more than the pairs seen, and none that does can change the error.
+    Stopping looks at nothing but pairs already counted, and they stay counted: it cannot change the error.
     """
     return tally.score >= GO_ON_AT and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
 
@@ -190,7 +190,7 @@ def _chance_as_uneven(one: int, other: int) -> float:
     """How often fair coins fall at least as unevenly."""
     n = one + other
     tail = sum(math.comb(n, i) for i in range(min(one, other) + 1))
-    return min(1.0, 2 * tail / 2**n)
+    return min(1.0, 2 * tail * 0.5**n)
 
 
 def expected_false(alphas: Iterable[float]) -> float:

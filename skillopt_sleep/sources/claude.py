@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from skillopt_sleep.domain.session import Session, SessionFile, Skip
-from skillopt_sleep.sources.formats.claude_session import ClaudeSession
 from skillopt_sleep.sources.formats.listing import session_files
 from skillopt_sleep.sources.jsonl import feed
 
@@ -42,6 +41,8 @@ class ClaudeSource:
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
         """One session; None when no person typed in it."""
+        from skillopt_sleep.sources.formats.claude_session import ClaudeSession  # noqa: PLC0415  mostly nothing is new
+
         session = ClaudeSession(file.path, frozenset(self.headless))
         feed(file.path, session.take, skipped)
         return session.session()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from skillopt_sleep.domain.session import Session, SessionFile, Skip
-from skillopt_sleep.sources.formats.codex_session import CodexSession
 from skillopt_sleep.sources.formats.listing import session_files
 from skillopt_sleep.sources.jsonl import feed
 
@@ -42,6 +41,8 @@ class CodexSource:
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
         """One session; None for a sub-agent, and when no person typed in it."""
+        from skillopt_sleep.sources.formats.codex_session import CodexSession  # noqa: PLC0415  mostly nothing is new
+
         session = CodexSession(file.path)
         feed(file.path, session.take, skipped)
         return session.session()

@@ -25,7 +25,7 @@ CREATE TABLE sessions (
     ended_at TEXT NOT NULL, waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (source, path)
 );
-CREATE INDEX sessions_waiting ON sessions (waiting, ended_at) WHERE waiting != '';
+CREATE INDEX sessions_waiting ON sessions (cwd) WHERE waiting != '';
 CREATE TABLE turns (
     source TEXT NOT NULL, turn TEXT NOT NULL, path TEXT NOT NULL,
     PRIMARY KEY (source, turn)

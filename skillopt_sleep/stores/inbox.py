@@ -99,6 +99,11 @@ class SessionInbox:
         )
         return tuple(SessionKey(**row) for row in rows)
 
+    def waiting_by_folder(self) -> dict[str, int]:
+        """How many sessions wait, by the folder they worked in."""
+        rows = self._database.rows("SELECT cwd, COUNT(*) AS waiting FROM sessions WHERE waiting != '' GROUP BY cwd")
+        return {row["cwd"]: row["waiting"] for row in rows}
+
     def load(self, key: SessionKey) -> Session:
         """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))

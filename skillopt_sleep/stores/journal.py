@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -153,6 +152,8 @@ class NightJournal:
             night.end(None)
 
     def _begin(self, report: NightReport, fingerprint: str) -> JournalledNight:
+        import secrets  # noqa: PLC0415  it loads OpenSSL, and whoever only looks at nights draws no seed
+
         now = self.clock.now()
         seed = report.seed or secrets.randbelow(2**31 - 1) + 1
         night = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -179,8 +180,8 @@ class NightJournal:
             connection.execute(
                 "UPDATE nights SET state = ?, sitting = ? WHERE id = ?", (NightState.RUNNING, sitting, last["id"])
             )
-            if not self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (last["id"],)):
-                connection.execute("DELETE FROM stages WHERE night = ?", (last["id"],))  # nothing paid: see it afresh
+            if last["state"] == NightState.STOPPED and not self._is_pinned(last["id"]):
+                connection.execute("DELETE FROM stages WHERE night = ?", (last["id"],))  # sessions may have come since
         report = replace(
             report,
             night=last["id"],
@@ -189,6 +190,11 @@ class NightJournal:
             resumed=before.resumed + 1 if before else 1,
         )
         return JournalledNight(self, report, sitting=sitting)
+
+    def _is_pinned(self, night: str) -> bool:
+        """Whether anything of the night is paid for or mined, so that its sessions must stay those it has."""
+        paid = self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,))
+        return bool(paid) or self.kept(night, "mine") is not None
 
     def kept(self, night: str, name: str) -> bytes | None:
         """The outcome of a finished stage."""

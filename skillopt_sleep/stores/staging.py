@@ -7,7 +7,6 @@ every byte that may become live, is also kept in the user's own database, and on
 from __future__ import annotations
 
 import enum
-import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.domain import digest
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
@@ -96,7 +96,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 def sha256(content: bytes | None) -> str | None:
     """Hex digest of a file's bytes, None for no file."""
-    return None if content is None else hashlib.sha256(content).hexdigest()
+    return None if content is None else digest.sha256(content)
 
 
 def unified_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:

@@ -14,6 +14,10 @@ from skillopt_sleep.bench.worlds import make_sessions, make_world
 from skillopt_sleep.settings import load
 
 
+SEED = 2
+"""Pinned, so that her nights deal the same tasks and make the same calls whenever they are run."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Person:
     """Where everything of hers lies."""
@@ -41,6 +45,7 @@ class Person:
             "source": "claude",
             "data_dir": str(self.data),
             "max_calls": 1000,
+            "seed": SEED,
             "sources": {"claude": {"homes": [str(self.claude)]}},
             "backends": {"simulated": simulated},
             **changed,
@@ -64,6 +69,7 @@ class Person:
             *self.places,
             f"--backend={backend}",
             "--max-calls=1000",
+            f"--set=seed={SEED}",
             *(f"--set=backends.{backend}.{key}={value}" for key, value in options.items()),
         ]
 

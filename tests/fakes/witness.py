@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import signal
-from collections.abc import Iterator
+from pathlib import Path
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.domain.call import Health, Prompt, Reply
@@ -16,7 +15,7 @@ from skillopt_sleep.domain.call import Health, Prompt, Reply
 class WitnessBackend:
     """``ports.Backend``: a line of ``log`` for each call, written before it is sent: prompt digest and sample.
 
-    ``die_before``: the number of the call, counted from 1 in this process, that finds it killed.
+    ``die_before``: the number of the call, counted from 1 over the whole log, that finds the process killed.
     """
 
     log: str
@@ -24,7 +23,6 @@ class WitnessBackend:
     latency: float = 0.0
     die_before: int = 0
     model: str = "witness"
-    _numbers: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1), init=False, repr=False)
     _inner: list[SimulatedBackend] = dataclasses.field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -46,10 +44,11 @@ class WitnessBackend:
 
     def complete(self, prompt: Prompt) -> Reply:
         """Log, then answer."""
-        if next(self._numbers) == self.die_before:
+        log = Path(self.log)
+        if log.read_bytes().count(b"\n") + 1 == self.die_before:
             os.kill(os.getpid(), signal.SIGKILL)
-        with open(self.log, "a") as log:
-            log.write(f"{prompt.digest} {prompt.sample}\n")
+        with log.open("a") as file:
+            file.write(f"{prompt.digest} {prompt.sample}\n")
         return self._inner[0].complete(prompt)
 
     def close(self) -> None:

@@ -5,8 +5,6 @@ One record is one JSON object on a line. A message of the model is spread over s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 from msgspec import Raw, Struct
 
@@ -44,7 +42,7 @@ class Block(Struct, gc=False):
 class Message(Struct, gc=False):
     """The API message inside a record."""
 
-    content: str | list[Block | str] | None = None
+    content: str | list[Block] | None = None
     model: str | None = None
 
 
@@ -126,7 +124,7 @@ _decode_heading = msgspec.json.Decoder(Heading).decode
 decode_input = msgspec.json.Decoder(ToolInput).decode
 _decode_shell_result = msgspec.json.Decoder(ShellResult).decode
 _decode_answers = msgspec.json.Decoder(Answers).decode
-_decode_content = msgspec.json.Decoder(str | list[Block | str] | None).decode
+_decode_content = msgspec.json.Decoder(str | list[Block] | None).decode
 
 
 def decode_record(line: bytes) -> Record:
@@ -139,12 +137,11 @@ def decode_record(line: bytes) -> Record:
         return Record()
 
 
-def blocks_of(content: str | list[Block | str] | None) -> Iterator[Block]:
-    """The blocks of a message; bare strings count as text blocks."""
-    if content is None:
-        return
-    for part in [content] if isinstance(content, str) else content:
-        yield Block(type="text", text=part) if isinstance(part, str) else part
+def blocks_of(content: str | list[Block] | None) -> list[Block]:
+    """The blocks of a message; a bare string is a text block."""
+    if isinstance(content, str):
+        return [Block(type="text", text=content)]
+    return content or []
 
 
 def text_of(raw: Raw) -> str:

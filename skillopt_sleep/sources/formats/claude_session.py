@@ -34,6 +34,9 @@ SHELLS = frozenset({"Bash", "PowerShell"})
 EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 QUESTION = "AskUserQuestion"
 SKILL = "Skill"
+READ_INPUTS = SHELLS | EDITORS | {SKILL}
+"""The tools whose arguments say something we read."""
+
 SYNTHETIC = "<synthetic>"
 """The model named in texts that Claude Code wrote in the model's place, such as API errors."""
 
@@ -137,7 +140,7 @@ class ClaudeSession:
         turn.tools[name] = None
         if name == QUESTION:
             self._questions.add(block.id or "")
-        if name not in SHELLS and name not in EDITORS and name != SKILL:
+        if name not in READ_INPUTS:
             return
         given = decode_input(block.input)
         if name in SHELLS and given.command:
@@ -156,11 +159,13 @@ class ClaudeSession:
                 self._result(record, block)
             elif block.type == "text" and block.text:
                 texts.append(block.text)
-        if self._first_words is None and texts:
+        if not texts:
+            return
+        if self._first_words is None:
             self._first_words = "\n".join(texts)
         if any(map(is_interruption, texts)):
             self._log.interrupt()
-        if texts and _is_the_persons(record):
+        if _is_the_persons(record):
             words = Words(starts_work=True) if record.plan_content else typed_words(texts)
             self._typed(record, words, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
 

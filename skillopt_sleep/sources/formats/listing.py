@@ -50,6 +50,8 @@ def session_files(
 
 def _unfit(entry: os.DirEntry[str], status: os.stat_result) -> str:
     """Why an entry that looks like sessions is none; "" for session files and for what does not look like them."""
+    if stat.S_ISREG(status.st_mode) and entry.path.isascii():
+        return ""
     if stat.S_ISLNK(status.st_mode):
         if not os.path.exists(entry.path):  # noqa: PTH110 - hot loop over thousands of entries
             return "dangling link"

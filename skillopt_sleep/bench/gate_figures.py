@@ -1,0 +1,58 @@
+"""What is measured of a rule in a cell, with standard errors, so that two ways of measuring can be held together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+__all__ = ["Estimate", "Figures", "apart", "mean", "share"]
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """A number and its standard error, 0 where it is exact."""
+
+    value: float
+    error: float = 0.0
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """One rule in one cell.
+
+    Shares of edits accepted: in the first night, within the first 36 pairs whatever the nights, and over the edit's
+    whole life; and of first nights that end unmeasured. ``pairs`` are those replayed in the first night, ``pairs_life``
+    in all. A rule with one look has one life of one night.
+    """
+
+    rule: str
+    tonight: Estimate
+    within_36: Estimate
+    life: Estimate
+    unmeasured: Estimate
+    pairs: Estimate
+    pairs_life: Estimate
+
+    @property
+    def calls(self) -> float:
+        """Target calls of the first night: two a pair, retries and judges not counted."""
+        return 2 * self.pairs.value
+
+
+def share(hits: int, of: int) -> Estimate:
+    """How many of ``of``. The error is that of one more hit and one more miss: never 0, also where all went alike."""
+    smoothed = (hits + 1) / (of + 2)
+    return Estimate(value=hits / of, error=math.sqrt(smoothed * (1 - smoothed) / of))
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """Mean and standard error of independent values, of which there are at least two."""
+    n = len(values)
+    centre = math.fsum(values) / n
+    return Estimate(value=centre, error=math.sqrt(math.fsum((x - centre) ** 2 for x in values) / (n - 1) / n))
+
+
+def apart(one: Estimate, other: Estimate) -> float:
+    """How many joint standard errors lie between two estimates of one number."""
+    difference, joint = abs(one.value - other.value), math.hypot(one.error, other.error)
+    return difference / joint if joint else math.inf if difference else 0.0

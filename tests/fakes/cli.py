@@ -1,0 +1,80 @@
+"""A stand-in for an agent CLI: an executable that does what a test tells it, and keeps what it was given."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPT = """#!{python} -SE
+import json, os, signal, subprocess, sys, time
+here = {here!r}
+with open(here + "/behaviour.json") as file:
+    told = json.load(file)
+argv = sys.argv[1:]
+told = told.get(" ".join(argv[:2])) or told.get(argv[0]) or told.get("*") or {{}}
+def text_after(flag):
+    return open(argv[argv.index(flag) + 1]).read() if flag in argv else None
+call = dict(argv=argv, stdin=sys.stdin.read(), env=dict(os.environ), cwd=os.getcwd(),
+            files=os.listdir("."), system=text_after("--system-prompt-file"),
+            schema=text_after("--output-schema"), pid=os.getpid(),
+            settings=[argv[i + 1] for i, each in enumerate(argv) if each == "-c"],
+            instructions=[open(json.loads(each.partition("=")[2])).read() for each in argv
+                          if each.startswith("model_instructions_file=")])
+with open(here + "/calls.jsonl", "a") as file:
+    file.write(json.dumps(call) + "\\n")
+if "world" in told:
+    sys.path[:0] = {path!r}
+    from tests.fakes import agent
+    told["stdout"] = getattr(agent, os.path.basename(sys.argv[0]))(call, told["world"])
+sys.stdout.write(told.get("stdout", ""))
+sys.stderr.write(told.get("stderr", ""))
+sys.stdout.flush()
+if told.get("kill"):
+    os.kill(os.getpid(), told["kill"])
+if told.get("hang"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(60)
+while told.get("flood"):
+    sys.stdout.write("x" * 65536)
+sys.exit(told.get("status", 0))
+"""
+
+
+@dataclass(frozen=True)
+class FakeCli:
+    """``command`` is the executable; ``env`` has it on PATH and is otherwise empty."""
+
+    command: str
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the backend under test is given."""
+        return {"PATH": str(self.folder), "HOME": str(self.folder / "home")}
+
+    def behave(self, *, on: str = "*", **told: object) -> None:
+        """From now on, when the first arguments are ``on``: print ``stdout``, ``stderr``, end with ``status``, ...
+
+        ``world`` is the path of a world file: the answer is the simulated agent's, in the words of this CLI.
+        """
+        path = self.folder / "behaviour.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {on: told}))
+
+    @property
+    def calls(self) -> list[dict[str, object]]:
+        """What each call was given, in order."""
+        path = self.folder / "calls.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def make_cli(folder: Path, command: str) -> FakeCli:
+    """A fake CLI of that name in a new folder; until it is told more it prints nothing and ends well."""
+    (folder / "home").mkdir(parents=True)
+    (folder / "behaviour.json").write_text("{}")
+    script = folder / command
+    path = [str(Path(__file__).parents[2]), *(each for each in sys.path if each.endswith("site-packages"))]
+    script.write_text(SCRIPT.format(python=sys.executable, here=str(folder), path=path))
+    script.chmod(0o755)
+    return FakeCli(command=command, folder=folder)
