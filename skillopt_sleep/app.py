@@ -30,7 +30,6 @@ from skillopt_sleep.stores.inbox import SessionInbox
 from skillopt_sleep.stores.journal import NightJournal, Renderers
 from skillopt_sleep.stores.lock import is_locked, one_night
 from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus
-from skillopt_sleep.stores.trials import TrialStore
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.candidate import Candidate
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.task import TaskRecord
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.ports import Backend, Judge, Ledger, Progress, Source
+    from skillopt_sleep.stores.trials import TrialStore
 
 __all__ = ["App"]
 
@@ -110,6 +110,8 @@ class App:
     @cached_property
     def trials(self) -> TrialStore:
         """What is undecided, and the account."""
+        from skillopt_sleep.stores.trials import TrialStore
+
         return TrialStore(self.database)
 
     @cached_property

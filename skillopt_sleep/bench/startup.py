@@ -93,6 +93,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     print(f"{'':<18}{'fastest':>10}{'median':>10}{'over bare':>12}{'over --version':>17}")
     for row in rows:
-        print(f"{row.command:<18}{row.fastest:>10.1f}{row.median:>10.1f}{row.over_bare:>12.1f}{row.over_version:>17.1f}")
+        print(
+            f"{row.command:<18}{row.fastest:>10.1f}{row.median:>10.1f}{row.over_bare:>12.1f}{row.over_version:>17.1f}"
+        )
     print(f"milliseconds over {arguments.runs} runs; harvest: {arguments.files:,} session files, none of them new")
     return 0
