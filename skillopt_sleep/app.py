@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.insights import Insights
     from skillopt_sleep.domain.redact import Redactor
     from skillopt_sleep.domain.task import TaskRecord
+    from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.ports import Backend, Judge, Ledger, Progress, Source
     from skillopt_sleep.stores.trials import TrialStore
@@ -360,50 +361,17 @@ class App:
             for backend in backends.values():
                 backend.close()
 
-    def connect(self, ledger: Ledger, sessions: Harvested) -> Connected:
-        """Both roles of a night, over one budget, one limit and one breaker."""
-        return Connected(self, ledger, sessions)
+    def connect(self, ledger: Ledger, sessions: Harvested) -> NightConnection:
+        """Both roles of a night, ready to be asked."""
+        from skillopt_sleep.night.connection import NightConnection
 
-
-class Connected:
-    """``night.plan.Connection``: two backends behind the wrappers every call passes."""
-
-    def __init__(self, app: App, ledger: Ledger, sessions: Harvested) -> None:
-        from skillopt_sleep.calls.chain import chain
-        from skillopt_sleep.calls.pool import Pool
-        from skillopt_sleep.optimize.replay import Models
-
-        self._clock = app.clock
-        self._backends = {role: app.backend(role, usual=sessions) for role in Role}
-        workers, progress = app.settings.workers, app.progress
-        asks = chain(
-            self._backends,
+        return NightConnection(
+            {role: self.backend(role, usual=sessions) for role in Role},
+            self.judges(),
             ledger,
-            app.clock,
-            caps=app.caps(),
-            workers=workers,
-            first_wait=app.settings.retry_wait,
-            progress=progress,
+            self.clock,
+            caps=self.caps(),
+            workers=self.settings.workers,
+            first_wait=self.settings.retry_wait,
+            progress=self.progress,
         )
-        self.models = Models(
-            target=asks[Role.TARGET],
-            optimizer=asks[Role.OPTIMIZER],
-            judges=app.judges(),
-            parallel=Pool(workers, on_interrupt=self._interrupt, progress=progress),
-        )
-
-    def probe(self) -> tuple[BackendHealth, ...]:
-        """Look at both backends."""
-        from skillopt_sleep.night.probe import health_of
-
-        return health_of(self._backends)
-
-    def close(self) -> None:
-        """End what is under way, and leave nothing behind."""
-        for backend in self._backends.values():
-            backend.close()
-
-    def _interrupt(self) -> None:
-        """Wake who waits for another try, then end what is under way."""
-        self._clock.stop()
-        self.close()
