@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.insights import Insights
     from skillopt_sleep.domain.redact import Redactor
     from skillopt_sleep.domain.task import TaskRecord
+    from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.ports import Backend, Judge, Ledger, Progress, Source
+    from skillopt_sleep.stores.trials import TrialStore
 
 __all__ = ["App"]
 
@@ -105,6 +107,13 @@ class App:
     def rejected(self) -> RejectedEditStore:
         """Edits a gate turned down."""
         return RejectedEditStore(self.database)
+
+    @cached_property
+    def trials(self) -> TrialStore:
+        """What is undecided, and the account."""
+        from skillopt_sleep.stores.trials import TrialStore
+
+        return TrialStore(self.database)
 
     @cached_property
     def staging(self) -> ProposalStaging:
@@ -194,8 +203,8 @@ class App:
         cannot be built as the settings have it.
         """
         from skillopt_sleep.domain.split import SplitPlan
-        from skillopt_sleep.night.consolidate import ConsolidatePlan
         from skillopt_sleep.night.plan import MiningPlan, NightPlan
+        from skillopt_sleep.night.trying import ConsolidatePlan
 
         settings = self.settings
         target, optimizer = self.role(Role.TARGET), self.role(Role.OPTIMIZER)
@@ -228,9 +237,13 @@ class App:
                 given=tasks,
             ),
             split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
-            step=msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+            step=msgspec.structs.replace(
+                msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+                k=self.trials.account(str(self.project)).k,
+            ),
             caps=self.caps(),
             rejected=self.rejected.recall(str(self.project)),
+            pending=self.trials.pending(str(self.project)),
         )
 
     @property
@@ -266,6 +279,7 @@ class App:
             inbox=self.inbox,
             archive=self.archive,
             rejected=self.rejected,
+            trials=self.trials,
             staging=self.staging,
             journal=self.journal,
             connect=self.connect,
@@ -347,50 +361,17 @@ class App:
             for backend in backends.values():
                 backend.close()
 
-    def connect(self, ledger: Ledger, sessions: Harvested) -> Connected:
-        """Both roles of a night, over one budget, one limit and one breaker."""
-        return Connected(self, ledger, sessions)
+    def connect(self, ledger: Ledger, sessions: Harvested) -> NightConnection:
+        """Both roles of a night, ready to be asked."""
+        from skillopt_sleep.night.connection import NightConnection
 
-
-class Connected:
-    """``night.plan.Connection``: two backends behind the wrappers every call passes."""
-
-    def __init__(self, app: App, ledger: Ledger, sessions: Harvested) -> None:
-        from skillopt_sleep.calls.chain import chain
-        from skillopt_sleep.calls.pool import Pool
-        from skillopt_sleep.optimize.replay import Models
-
-        self._clock = app.clock
-        self._backends = {role: app.backend(role, usual=sessions) for role in Role}
-        workers, progress = app.settings.workers, app.progress
-        asks = chain(
-            self._backends,
+        return NightConnection(
+            {role: self.backend(role, usual=sessions) for role in Role},
+            self.judges(),
             ledger,
-            app.clock,
-            caps=app.caps(),
-            workers=workers,
-            first_wait=app.settings.retry_wait,
-            progress=progress,
+            self.clock,
+            caps=self.caps(),
+            workers=self.settings.workers,
+            first_wait=self.settings.retry_wait,
+            progress=self.progress,
         )
-        self.models = Models(
-            target=asks[Role.TARGET],
-            optimizer=asks[Role.OPTIMIZER],
-            judges=app.judges(),
-            parallel=Pool(workers, on_interrupt=self._interrupt, progress=progress),
-        )
-
-    def probe(self) -> tuple[BackendHealth, ...]:
-        """Look at both backends."""
-        from skillopt_sleep.night.probe import health_of
-
-        return health_of(self._backends)
-
-    def close(self) -> None:
-        """End what is under way, and leave nothing behind."""
-        for backend in self._backends.values():
-            backend.close()
-
-    def _interrupt(self) -> None:
-        """Wake who waits for another try, then end what is under way."""
-        self._clock.stop()
-        self.close()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from skillopt_sleep.domain.account import Account, Tried
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.evidence import EvidenceRow
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Skip
@@ -27,10 +29,12 @@ __all__ = [
     "Ledger",
     "OpenNight",
     "Outcome",
+    "PairJudge",
     "Parallel",
     "Progress",
     "RejectedEdits",
     "Source",
+    "Trials",
 ]
 
 T = TypeVar("T")
@@ -130,6 +134,14 @@ class Judge(Protocol):
         """
 
 
+@runtime_checkable
+class PairJudge(Protocol):
+    """A judge that can score both answers of a pair in one call, without being told which is which."""
+
+    def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
+        """Score two measured responses of the task, in the order given. Raises what ``Judge.score`` raises."""
+
+
 class Parallel(Protocol):
     """Independent work, done at once as far as the workers go."""
 
@@ -212,6 +224,19 @@ class RejectedEdits(Protocol):
 
     def remember(self, project: str, night: str, edits: Sequence[AppliedEdit]) -> None:
         """Keep them, each once."""
+
+
+class Trials(Protocol):
+    """Store: what is undecided, and the account of everything that was tried. Raises ``DiskError`` only."""
+
+    def pending(self, project: str) -> tuple[PendingEdit, ...]:
+        """The undecided edits of a project."""
+
+    def conclude(self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried]) -> None:
+        """Put these in place of the undecided ones; enter what was tried, each edit once, with its latest verdict."""
+
+    def account(self, project: str) -> Account:
+        """The account of a project."""
 
 
 class Outcome(Protocol):

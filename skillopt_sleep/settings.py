@@ -26,7 +26,7 @@ __all__ = ["Origins", "Settings", "agent_homes", "environment", "load", "secrets
 PREFIX = "SKILLOPT_SLEEP_"
 NOT_SETTINGS = frozenset({"SKILLOPT_SLEEP_SETTINGS"})
 OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
-    "gate_mode": {"on": "strict", "true": "strict", "none": "off", "false": "off", "greedy": "off"},
+    "gate_mode": {"on": "paired", "true": "paired", "none": "off", "false": "off", "greedy": "off"},
 }
 """Values that users of the reference write, and what they mean here."""
 
@@ -60,7 +60,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     miner: Literal["auto", "heuristic", "model"] = "auto"
     edit_budget: Count = 4
     rollouts_k: Count = 1
-    gate_mode: GateMode = GateMode.STRICT
+    gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: Share = 0.5
     evolve_skill: bool = True

@@ -21,7 +21,15 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.worlds.chance import uniform
 from skillopt_sleep.backends.worlds.conform import conform, properties
-from skillopt_sleep.backends.worlds.play import Luck, Traits, do_task, judge_answer, mine_sessions, propose_edits
+from skillopt_sleep.backends.worlds.play import (
+    Luck,
+    Traits,
+    do_task,
+    judge_answer,
+    judge_pair,
+    mine_sessions,
+    propose_edits,
+)
 from skillopt_sleep.backends.worlds.world import World, flaws, read_world
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
 from skillopt_sleep.errors import (
@@ -192,6 +200,8 @@ class SimulatedBackend:
             value = mine_sessions(world, text)
         elif "score" in asked:
             value = judge_answer(world, text, traits, luck)
+        elif "second" in asked:
+            value = judge_pair(world, text, traits, luck)
         return msgspec.json.encode(conform(value, prompt.schema)).decode()
 
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 BENCHMARKS = {
+    "gate": "how often the gate accepts what does not help, and how soon what does, beside rules on means",
     "harvest": "reading session files, beside plain JSON decoding and plain reading of the same bytes",
     "night": "calls by phase, and wall time beside the ideal for N workers and a given latency",
     "startup": "how long the commands take to start, beside a bare interpreter",

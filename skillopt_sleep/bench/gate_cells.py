@@ -18,7 +18,21 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.paired import margin_for
 from skillopt_sleep.domain.rollout import GateMetric
 
-__all__ = ["GRADE_NOISE", "Cell", "Judge", "Law", "Spread", "Task", "grid", "law", "tasks_of"]
+__all__ = [
+    "GRADE",
+    "GRADE_NOISE",
+    "USUAL_SIZE",
+    "Cell",
+    "Judge",
+    "Law",
+    "Spread",
+    "Task",
+    "describe",
+    "edit_of",
+    "grid",
+    "law",
+    "tasks_of",
+]
 
 SIZES = (4, 8, 12, 20, 40)
 BASES = (0.1, 0.3, 0.5, 0.6, 0.9)
@@ -93,6 +107,26 @@ class Law(Struct, frozen=True, kw_only=True):
 
     win: float
     loss: float
+
+
+def edit_of(cell: Cell) -> str:
+    """The edit in words, and who judges it."""
+    effect = {
+        Spread.EVEN: f"{cell.effect:+.2f} on every task",
+        Spread.MIXED: f"a quarter of the tasks {cell.effect:+.2f}, a quarter {-cell.effect:+.2f}",
+        Spread.RANDOM: f"each task by chance, sd {cell.effect:.2f}: no null for few tasks",
+    }
+    return f"{cell.judge.value} {cell.base}, {effect[cell.spread]}"
+
+
+def describe(cell: Cell) -> str:
+    """The whole cell in words: the edit, the val tasks, and the percentages lost and failed if there are any."""
+    words = [edit_of(cell), f"{cell.tasks} tasks"]
+    if cell.lost_baseline or cell.lost_candidate:
+        words.append(f"lost {100 * cell.lost_baseline:.0f}/{100 * cell.lost_candidate:.0f} %")
+    if cell.own_baseline or cell.own_candidate:
+        words.append(f"own failures {100 * cell.own_baseline:.0f}/{100 * cell.own_candidate:.0f} %")
+    return ", ".join(words)
 
 
 def tasks_of(cell: Cell, random: Random) -> tuple[Task, ...]:

@@ -63,4 +63,6 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
 def apart(one: Estimate, other: Estimate) -> float:
     """How many joint standard errors lie between two estimates of one number."""
     difference, joint = abs(one.value - other.value), math.hypot(one.error, other.error)
-    return difference / joint if joint else math.inf if difference else 0.0
+    if math.isclose(one.value, other.value, rel_tol=1e-9, abs_tol=1e-12):
+        return 0.0
+    return difference / joint if joint else math.inf

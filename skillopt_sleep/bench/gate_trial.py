@@ -25,6 +25,9 @@ from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
 
 __all__ = ["MEAN_RULES", "simulate_mean_rules", "simulate_paired"]
 
+MOST_NIGHTS = 30
+"""Enough for all pairs of a life, four a night; an edit whose nights all go unmeasured is not followed any longer."""
+
 
 def _higher(gains: Sequence[float]) -> bool:
     """Whether the candidate's mean is higher at all."""
@@ -61,45 +64,52 @@ class _Trial:
         only_candidate = cell.lost_candidate * (1 - cell.lost_baseline)
         both = cell.lost_baseline * cell.lost_candidate
         self._lost_by = tuple(accumulate((only_baseline, only_candidate, both)))
-        self._lossy = self._lost_by[2] > 0
-        self._lost = [0, 0]
         self._wins = self._losses = self._ties = 0
+        self._tonight = self._lost = self._lost_baseline = self._lost_candidate = 0
         self.planned = 0
         self.verdict = Verdict.UNDECIDED
 
     @property
-    def spent(self) -> bool:
-        """Whether it had all the pairs of a life."""
-        return self._wins + self._losses + self._ties >= PAIRS_A_LIFE
+    def is_open(self) -> bool:
+        """Whether another night could decide it."""
+        return self.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and self._tally.pairs < PAIRS_A_LIFE
 
     @property
-    def doubt(self) -> str | None:
-        """Why too little was measured so far."""
-        return too_little_measured(
-            planned=self.planned,
-            measured=self._wins + self._losses + self._ties,
-            lost_baseline=self._lost[0],
-            lost_candidate=self._lost[1],
-        )
+    def _tally(self) -> Tally:
+        return Tally(wins=self._wins, losses=self._losses, ties=self._ties)
 
     def night(self) -> None:
-        """Rounds over all tasks, each in a new order, while the rule goes on; ends in the trial's verdict."""
-        before, going = self.planned, True
+        """Pairs until the rule stops; an accept needs enough measured, a reject stands in any case.
+
+        Every pair stays in the tally, but those of an accept that is not believed: the edit goes on without them.
+        """
+        before = self._wins, self._losses, self._ties
+        self._tonight = self._lost = self._lost_baseline = self._lost_candidate = 0
+        self._rounds()
+        self.planned += self._tonight
+        self.verdict = _verdict(self._wins, self._losses, self._k)
+        if self.verdict is not Verdict.REJECT and self._too_little():
+            if self.verdict is Verdict.ACCEPT:
+                self._wins, self._losses, self._ties = before
+            self.verdict = Verdict.UNMEASURED
+
+    def _rounds(self) -> None:
+        """Round after round over all tasks, each in a new order, while the rule goes on."""
+        going = True
         while going:
             if not self._alike:
                 self._shuffle(self._laws)
-            for each in self._laws:
-                self._pair(each)
-                if self.verdict is not Verdict.UNDECIDED or self.spent or self.planned - before == PAIRS_A_NIGHT:
+            room = min(PAIRS_A_NIGHT - self._tonight, PAIRS_A_LIFE - self._tally.pairs)
+            for chances in self._laws[:room]:
+                if self._pair(chances):
                     return
-            tally = Tally(wins=self._wins, losses=self._losses, ties=self._ties)
-            going = go_on_tonight(tally, self.planned - before)
+            going = go_on_tonight(self._tally, self._tonight)
 
-    def _pair(self, chances: Law) -> None:
-        """Replay one pair; an accept stands only if enough came back to believe it, a reject in any case."""
-        self.planned += 1
-        if self._lossy and self._lose():
-            return
+    def _pair(self, chances: Law) -> bool:
+        """Replay one pair; whether it decided."""
+        self._tonight += 1
+        if self._lost_by[2] and self._lose():
+            return False
         drawn = self._draw()
         if drawn < chances.win:
             self._wins += 1
@@ -107,19 +117,26 @@ class _Trial:
             self._losses += 1
         else:
             self._ties += 1
-        verdict = _verdict(self._wins, self._losses, self._k)
-        if verdict is Verdict.ACCEPT and self._lossy and self.doubt:
-            return
-        self.verdict = verdict
+            return False
+        return _verdict(self._wins, self._losses, self._k) is not Verdict.UNDECIDED
 
     def _lose(self) -> bool:
         """Whether transport loses this pair: one arm of it, the other, or both, by one draw."""
         drawn = self._draw()
         if drawn >= self._lost_by[2]:
             return False
-        self._lost[0] += drawn < self._lost_by[0] or drawn >= self._lost_by[1]
-        self._lost[1] += drawn >= self._lost_by[0]
+        self._lost += 1
+        self._lost_baseline += drawn < self._lost_by[0]
+        self._lost_candidate += self._lost_by[0] <= drawn < self._lost_by[1]
         return True
+
+    def _too_little(self) -> str | None:
+        return too_little_measured(
+            planned=self._tonight,
+            measured=self._tonight - self._lost,
+            lost_baseline=self._lost_baseline,
+            lost_candidate=self._lost_candidate,
+        )
 
 
 def _laws(cell: Cell, random: Random) -> tuple[Law, ...]:
@@ -127,7 +144,7 @@ def _laws(cell: Cell, random: Random) -> tuple[Law, ...]:
 
 
 def simulate_paired(cell: Cell, k: int, repeats: int, seed: str) -> Figures:
-    """``repeats`` edits of this cell, each followed night after night to its verdict or to its last pair."""
+    """``repeats`` edits of this cell, each followed night after night to its verdict or to the end of its life."""
     random = Random(f"{seed} paired {k} {cell}")
     laws = _laws(cell, random)
     tonight = within = life = unmeasured = 0
@@ -140,9 +157,11 @@ def simulate_paired(cell: Cell, k: int, repeats: int, seed: str) -> Figures:
         trial.night()
         pairs.append(trial.planned)
         tonight += trial.verdict is Verdict.ACCEPT
-        unmeasured += trial.verdict is Verdict.UNDECIDED and trial.doubt is not None
-        while trial.verdict is Verdict.UNDECIDED and not trial.spent:
+        unmeasured += trial.verdict is Verdict.UNMEASURED
+        nights = 1
+        while trial.is_open and nights < MOST_NIGHTS:
             trial.night()
+            nights += 1
         pairs_life.append(trial.planned)
         life += trial.verdict is Verdict.ACCEPT
         within += trial.verdict is Verdict.ACCEPT and trial.planned <= PAIRS_A_NIGHT

@@ -81,6 +81,8 @@ class EditStatus(enum.StrEnum):
     """It would change nothing, or the block would outgrow its cap."""
     REJECTED = "rejected"
     """It was applied to a candidate that the gate turned down; ``why`` has the scores."""
+    PENDING = "pending"
+    """It was applied to a candidate that is not decided yet; ``why`` says what it would take."""
     GUARDED = "guarded"
     """A guard rule holds it back; shown, never applied by itself."""
 

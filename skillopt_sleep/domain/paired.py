@@ -176,8 +176,9 @@ def needs(tally: Tally, k: int) -> str:
 def too_little_measured(*, planned: int, measured: int, lost_baseline: int, lost_candidate: int) -> str | None:
     """Why the pairs that came back may not speak for the ones that did not; None when they may.
 
-    ``planned`` pairs were replayed and ``measured`` came back whole; the others lost one arm or both to transport. An
-    edit that makes calls fail loses more of its own: the two-sided exact binomial test at ``SUSPICIOUS``.
+    ``planned`` pairs were replayed and ``measured`` came back whole; of the others transport lost both arms, or only
+    the one or the other. An edit that makes calls fail loses more of its own: the two-sided exact binomial test on the
+    pairs that lost one arm, at ``SUSPICIOUS``.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"

@@ -6,6 +6,7 @@ import enum
 
 from msgspec import Struct, field
 
+from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.refusal import Refusal
@@ -21,6 +22,7 @@ __all__ = [
     "HoldoutRow",
     "NightReport",
     "NightState",
+    "PendingReport",
     "PhaseTally",
     "Refusal",
     "StoppedBy",
@@ -140,12 +142,32 @@ class HoldoutDetail(Struct, frozen=True, kw_only=True):
 
 
 class TrialReport(Struct, frozen=True, kw_only=True):
-    """One comparison of a document with and without tonight's edits."""
+    """One comparison of a document with and without some edits.
+
+    ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
+    (PHI to the score); None under the strict rule. ``since`` is the night they were first tried, "" for tonight.
+    """
 
     document: str
     decision: Decision
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
+    score: int | None = None
+    e: float | None = None
+    k: int | None = None
+    since: str = ""
+
+
+class PendingReport(Struct, frozen=True, kw_only=True):
+    """Edits that are not decided yet, with their tally; ``needs`` says what it would take."""
+
+    document: str
+    rules: tuple[str, ...]
+    wins: int
+    losses: int
+    ties: int
+    needs: str
+    since: str
 
 
 class DocumentChange(Struct, frozen=True, kw_only=True):
@@ -214,6 +236,8 @@ class NightReport(Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskLabel, ...] = ()
     phases: tuple[PhaseTally, ...] = ()
     trials: tuple[TrialReport, ...] = ()
+    pending: tuple[PendingReport, ...] = ()
+    account: Account = Account()
     documents: tuple[DocumentChange, ...] = ()
     caps: Caps = Caps()
     spend: Spend = Spend()

@@ -8,7 +8,7 @@ such a tag. What the answer says about its own score is then words of the answer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -24,7 +24,9 @@ from skillopt_sleep.errors import BadReply, UsageError
 from skillopt_sleep.ports import Ask
 from skillopt_sleep.prompts import render
 
-__all__ = ["PLUGIN", "RubricJudge", "rubric_prompt"]
+__all__ = ["PLUGIN", "RubricJudge", "pair_prompt", "rubric_prompt"]
+
+V = TypeVar("V")
 
 LONGEST = 24_000
 """Characters of an answer that are judged; of a longer one the middle is left out, and the judge is told so."""
@@ -40,13 +42,25 @@ SCHEMA: dict[str, Json] = {
     },
 }
 
-TAGS = ("request", "rubric", "answer")
+PAIR_SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["first", "second"],
+    "properties": {"first": SCHEMA, "second": SCHEMA},
+}
+
+TAGS = ("request", "rubric", "answer", "first", "second")
 
 
 class _Verdict(Struct, frozen=True, kw_only=True):
     reason: str = ""
     score: Annotated[float, Meta(ge=0, le=1)]
     passed: bool = field(name="pass")
+
+
+class _PairVerdict(Struct, frozen=True, kw_only=True):
+    first: _Verdict
+    second: _Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +79,60 @@ class RubricJudge:
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
         """Score a response by ``RubricReference.rubric``; equal answers are judged by one call."""
-        prompt = rubric_prompt(task, rollout.response)
+        return _score(self._asked(task, rubric_prompt(task, rollout.response), ask, _Verdict))
+
+    def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
+        """Score two responses in one call that does not say which is which; equal ones get one score."""
+        if first.response == second.response:
+            score = self.score(task, first, ask)
+            return score, score
+        verdict = self._asked(task, pair_prompt(task, first.response, second.response), ask, _PairVerdict)
+        return _score(verdict.first), _score(verdict.second)
+
+    def _asked(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V]) -> V:
         problem = ""
         for sample in range(self.tries):
             reply = ask(replace(prompt, sample=sample), phase="judge")
             try:
-                verdict = msgspec.convert(extract_json(reply.text), _Verdict)
+                return msgspec.convert(extract_json(reply.text), wanted)
             except ValueError as error:  # msgspec.ValidationError is one
                 problem = str(error)
-            else:
-                return Score(hard=float(verdict.passed), soft=verdict.score, rationale=verdict.reason)
         raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
+
+
+def _score(verdict: _Verdict) -> Score:
+    return Score(hard=float(verdict.passed), soft=verdict.score, rationale=verdict.reason)
 
 
 def rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
     """What the judge is sent; the answer stands in it once, quoted."""
-    if not isinstance(task.reference, RubricReference):
-        raise UsageError(f"task {task.id}: the judge rubric needs a rubric")
-    request = disarm("\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip()), *TAGS)
-    rubric, quoted = disarm(task.reference.rubric, *TAGS), disarm(_shortened(answer), *TAGS)
+    request, rubric, quoted = _quoted(task, answer)
     system, user = render(
         "judge_rubric", seal=seal(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
     )
     return Prompt(system=system, user=user, schema=SCHEMA)
+
+
+def pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
+    """What the judge is sent of a pair: each answer once, quoted; swapped answers swap places and nothing else."""
+    request, rubric, one, two = _quoted(task, first, second)
+    system, user = render(
+        "judge_pair",
+        seal=seal(request, rubric, *sorted((one, two))),
+        request=request,
+        rubric=rubric,
+        first=one,
+        second=two,
+    )
+    return Prompt(system=system, user=user, schema=PAIR_SCHEMA)
+
+
+def _quoted(task: TaskRecord, *answers: str) -> list[str]:
+    """Request, rubric and answers, none of which can end its tag or begin another."""
+    if not isinstance(task.reference, RubricReference):
+        raise UsageError(f"task {task.id}: the judge rubric needs a rubric")
+    request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
+    return [disarm(text, *TAGS) for text in (request, task.reference.rubric, *map(_shortened, answers))]
 
 
 def _shortened(answer: str) -> str:

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.guard import guard
-from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
+from skillopt_sleep.domain.pending import Dropped, PendingEdit, revive
+from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.optimize.gate import run_trial
+from skillopt_sleep.night.trying import ConsolidatePlan, Gate, pending_after
 from skillopt_sleep.optimize.reflect import Lesson, Reflection, reflect
 from skillopt_sleep.optimize.replay import Attempt, Models, replay
 
-__all__ = ["ConsolidatePlan", "consolidate"]
-
-
-class ConsolidatePlan(Struct, frozen=True, kw_only=True):
-    """The settings of one step. ``rollouts_k`` samples of each train task; ``block_cap`` in characters."""
-
-    edit_budget: int = 4
-    rollouts_k: int = 1
-    gate_mode: GateMode = GateMode.STRICT
-    gate_metric: GateMetric = GateMetric.MIXED
-    gate_mixed_weight: float = 0.5
-    evolve_skill: bool = True
-    evolve_memory: bool = True
-    preferences: str = ""
-    block_cap: int = 8000
-
-    @property
-    def kinds(self) -> tuple[DocumentKind, ...]:
-        """Which documents evolve, in order."""
-        wanted = {DocumentKind.SKILL: self.evolve_skill, DocumentKind.MEMORY: self.evolve_memory}
-        return tuple(kind for kind, evolves in wanted.items() if evolves)
+__all__ = ["consolidate"]
 
 
 def consolidate(
@@ -46,19 +28,22 @@ def consolidate(
     plan: ConsolidatePlan,
     models: Models,
     *,
+    night: str = "",
+    seed: int = 0,
     rejected: tuple[AppliedEdit, ...] = (),
+    pending: tuple[PendingEdit, ...] = (),
 ) -> Consolidated:
-    """Evolve each document in turn, each on top of what was accepted before it.
+    """Go on with what is undecided, then evolve each document in turn, each on top of what was accepted before it.
 
     Without val tasks nothing could be accepted, so nothing is spent, unless the gate is off.
     Raises ``FatalBackend`` and ``BudgetSpent``: everything paid for until then is in the ledger.
     """
-    current = baseline
-    steps: list[DocumentStep] = []
+    gate = Gate(plan=plan, models=models, val=pools.val, night=night, seed=seed)
+    current, steps, left, dropped = _go_on(baseline, pools, gate, pending)
     known: tuple[ReplayResult, ...] = ()
     worthwhile = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
     for kind in plan.kinds if worthwhile else ():
-        step, proposed = _evolve(kind, current, pools, plan, models, rejected=rejected, known=known)
+        step, proposed = _evolve(kind, current, pools, gate, rejected=(*_texts(left), *rejected), known=known)
         steps.append(step)
         rejected = (*(edit for edit in step.edits if edit.status is EditStatus.REJECTED), *rejected)
         if step.trial is not None:
@@ -66,26 +51,74 @@ def consolidate(
             known = step.trial.candidate if accepted else step.trial.baseline
         if step.decision.verdict is Verdict.ACCEPT:
             current = proposed
-    return Consolidated(baseline=baseline, candidate=current, steps=tuple(steps), pools=pools, gate_mode=plan.gate_mode)
+        left += pending_after(step, current, pools, gate)
+    return Consolidated(
+        baseline=baseline,
+        candidate=current,
+        steps=tuple(steps),
+        pools=pools,
+        gate_mode=plan.gate_mode,
+        pending=tuple(each for each in left if isinstance(revive(each, current, models.target.model), Candidate)),
+        dropped=tuple(dropped),
+    )
+
+
+def _go_on(
+    baseline: Candidate, pools: Pools, gate: Gate, pending: Sequence[PendingEdit]
+) -> tuple[Candidate, list[DocumentStep], list[PendingEdit], list[Dropped]]:
+    """Spend first on what is closest to a decision."""
+    current = baseline
+    steps: list[DocumentStep] = []
+    left: list[PendingEdit] = []
+    dropped: list[Dropped] = []
+    for edit in sorted(pending, key=lambda each: -each.tally.score):
+        candidate = revive(edit, current, gate.models.target.model)
+        if isinstance(candidate, Dropped):
+            dropped.append(candidate)
+            continue
+        tasks = [task for task in (*pools.val, *pools.train) if task.group not in edit.groups]
+        trial = gate.go_on(edit, tasks, current, candidate)
+        applied = tuple(AppliedEdit(edit=each, status=EditStatus.APPLIED) for each in edit.edits)
+        if trial.decision.verdict is Verdict.ACCEPT:
+            current = candidate
+        else:
+            applied = tuple(_turned_down(each, trial.decision) for each in applied)
+        if trial.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and trial.tally is not None:
+            left.append(replace(edit, tally=trial.tally, nights=edit.nights + 1))
+        steps.append(
+            DocumentStep(
+                kind=edit.kind, edits=applied, trial=trial, decision=trial.decision, since=edit.night, id=edit.id
+            )
+        )
+    return current, steps, left, dropped
+
+
+def _texts(pending: Sequence[PendingEdit]) -> tuple[AppliedEdit, ...]:
+    """Undecided edits as a reflection is shown them: what is being tried is not to be proposed again."""
+    return tuple(
+        AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why=f"being tried: {each.needs} would decide")
+        for each in pending
+        for edit in each.edits
+    )
 
 
 def _evolve(
     kind: DocumentKind,
     current: Candidate,
     pools: Pools,
-    plan: ConsolidatePlan,
-    models: Models,
+    gate: Gate,
     *,
     rejected: tuple[AppliedEdit, ...],
     known: tuple[ReplayResult, ...],
 ) -> tuple[DocumentStep, Candidate]:
     """One document through one step. ``known`` are val rollouts of ``current`` that this night has already."""
+    plan = gate.plan
     attempts = [
         Attempt(task=task, candidate=current, sample=sample)
         for task in pools.train
         for sample in range(plan.rollouts_k)
     ]
-    train = replay(attempts, models, phase="train")
+    train = replay(attempts, gate.models, phase="train")
     lesson = Lesson(
         edit_budget=plan.edit_budget,
         preferences=plan.preferences,
@@ -93,32 +126,28 @@ def _evolve(
         metric=plan.gate_metric,
         mixed_weight=plan.gate_mixed_weight,
     )
-    reflection = reflect(kind, current, train, pools.train, models, lesson=lesson)
+    reflection = reflect(kind, current, train, pools.train, gate.models, lesson=lesson)
     proposed, edits = _propose(kind, current, reflection, plan, rejected)
-    if proposed == current:
-        why = reflection.nothing or "no proposed edit could be applied"
-        decision = Decision(verdict=Verdict.UNMEASURED if reflection.lost else _silent(train), why=why)
-        return DocumentStep(kind=kind, train=train, reflection=reflection, edits=edits, decision=decision), current
-    if plan.gate_mode is GateMode.OFF:
-        decision = Decision(
-            verdict=Verdict.ACCEPT, why="the gate is off: edits are taken as proposed, nothing is proven"
-        )
-        return DocumentStep(kind=kind, train=train, reflection=reflection, edits=edits, decision=decision), proposed
-    trial = run_trial(
-        pools.val,
-        current,
-        proposed,
-        models,
-        metric=plan.gate_metric,
-        mixed_weight=plan.gate_mixed_weight,
-        known=known,
+    step = DocumentStep(
+        kind=kind,
+        train=train,
+        reflection=reflection,
+        edits=edits,
+        decision=Decision(
+            verdict=Verdict.UNMEASURED if reflection.lost else _silent(train),
+            why=reflection.nothing or "no proposed edit could be applied",
+        ),
+        id=proposed.digest,
     )
+    if proposed == current:
+        return step, current
+    if plan.gate_mode is GateMode.OFF:
+        why = "the gate is off: edits are taken as proposed, nothing is proven"
+        return replace(step, decision=Decision(verdict=Verdict.ACCEPT, why=why)), proposed
+    trial = gate.trial(current, proposed, known)
     if trial.decision.verdict is not Verdict.ACCEPT:
         edits = tuple(_turned_down(each, trial.decision) for each in edits)
-    step = DocumentStep(
-        kind=kind, train=train, reflection=reflection, edits=edits, trial=trial, decision=trial.decision
-    )
-    return step, proposed
+    return replace(step, edits=edits, trial=trial, decision=trial.decision), proposed
 
 
 def _propose(
@@ -150,10 +179,10 @@ def _held(edit: EditRecord, rejected: tuple[AppliedEdit, ...]) -> AppliedEdit | 
 
 
 def _turned_down(applied: AppliedEdit, decision: Decision) -> AppliedEdit:
-    """An applied edit that the gate did not let through: rejected when it was measured, else merely left."""
+    """An applied edit that the gate did not let through: rejected when that is the verdict, else still open."""
     if applied.status is not EditStatus.APPLIED:
         return applied
-    status = EditStatus.REJECTED if decision.verdict is Verdict.REJECT else EditStatus.SKIPPED
+    status = EditStatus.REJECTED if decision.verdict is Verdict.REJECT else EditStatus.PENDING
     return replace(applied, status=status, why=decision.why)
 
 

@@ -30,7 +30,16 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
             tasks = night.stage("mine", gather, sessions, plan, kit, connection.models)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
             outcome = night.stage(
-                "consolidate", consolidate, plan.baseline, pools, plan.step, connection.models, rejected=plan.rejected
+                "consolidate",
+                consolidate,
+                plan.baseline,
+                pools,
+                plan.step,
+                connection.models,
+                night=night.id,
+                seed=night.seed,
+                rejected=plan.rejected,
+                pending=plan.pending,
             )
         night.evidence(evidence(night.id, outcome))
         night.stage("stage", stage, night.id, outcome, plan, kit)

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.account import Tried
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.domain.evidence import Arm, EvidenceRow, evidence_row
+from skillopt_sleep.domain.pending import Dropped, PendingEdit
 from skillopt_sleep.domain.report import (
     GateAction,
     HoldoutDetail,
     HoldoutRow,
     NightReport,
+    PendingReport,
     TrialReport,
 )
 from skillopt_sleep.domain.rollout import ReplayResult
@@ -34,7 +37,10 @@ HEAD = 240
 
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
-    """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off."""
+    """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off.
+
+    ``id`` names the edits tried together over all their nights; ``since`` is the earlier night they come from, if any.
+    """
 
     kind: DocumentKind
     train: tuple[ReplayResult, ...] = ()
@@ -42,6 +48,8 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     edits: tuple[AppliedEdit, ...] = ()
     trial: Trial | None = None
     decision: Decision
+    id: str = ""
+    since: str = ""
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
@@ -52,10 +60,20 @@ class Consolidated(Struct, frozen=True, kw_only=True):
     pools: Pools
     gate_mode: GateMode
     steps: tuple[DocumentStep, ...] = ()
+    pending: tuple[PendingEdit, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute the verdict, its numbers and its detail to the night's report."""
         return _concluded(report, self)
+
+    def tried(self, night: str) -> tuple[Tried, ...]:
+        """What a paired trial was spent on tonight, for the account."""
+        return tuple(
+            Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
+            for step in self.steps
+            if step.trial is not None and step.trial.k is not None
+        )
 
     @property
     def edits(self) -> tuple[AppliedEdit, ...]:
@@ -79,9 +97,22 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
         gate_action=_action(verdict, outcome.gate_mode),
         applied_edits=_with(edits, EditStatus.APPLIED),
         rejected_edits=_with(edits, EditStatus.REJECTED),
-        held_edits=_with(edits, EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED),
+        held_edits=_with(edits, EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus.PENDING),
         reflect_raw=tuple(raw for step in outcome.steps for raw in step.reflection.raw),
         refused=(*report.refused, *(refusal for step in outcome.steps for refusal in step.reflection.refused)),
+        pending=tuple(
+            PendingReport(
+                document=each.kind,
+                rules=tuple(edit.text or edit.anchor for edit in each.edits),
+                wins=each.tally.wins,
+                losses=each.tally.losses,
+                ties=each.tally.ties,
+                needs=each.needs,
+                since=each.night,
+            )
+            for each in outcome.pending
+        ),
+        notes=(*report.notes, *(f"an undecided edit was dropped: {each.why}" for each in outcome.dropped)),
         call_error=next(iter(lost), report.call_error),
         trials=tuple(
             TrialReport(
@@ -89,11 +120,15 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
                 decision=step.decision,
                 improved=step.trial.improved if step.trial else (),
                 worsened=step.trial.worsened if step.trial else (),
+                score=step.trial.tally.score if step.trial and step.trial.tally else None,
+                e=round(step.trial.tally.e, 2) if step.trial and step.trial.tally else None,
+                k=step.trial.k if step.trial else None,
+                since=step.since,
             )
             for step in outcome.steps
         ),
     )
-    return _with_scores(report, trials[0], shown[0], pools.val) if shown else report
+    return _with_scores(report, trials[0], shown[0], (*pools.val, *pools.train)) if shown else report
 
 
 def _with_scores(report: NightReport, first: Trial, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
@@ -144,6 +179,8 @@ def _pass_rate(results: Sequence[ReplayResult]) -> float | None:
 
 
 def _rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:
+    """One row for each task that was replayed: its first rollout."""
+    known = {task.id: task for task in tasks}
     return tuple(
         HoldoutRow(
             id=task.id,
@@ -154,7 +191,8 @@ def _rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple
             response_head=excerpt(result.response, HEAD),
             why=result.score.rationale if result.score else result.call_error,
         )
-        for task, result in zip(tasks, results, strict=True)
+        for result in {each.task_id: each for each in reversed(results)}.values()
+        if (task := known.get(result.task_id)) is not None
     )
 
 

@@ -14,14 +14,15 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import BackendHealth, DocumentChange, NightReport
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.night.consolidate import ConsolidatePlan
 from skillopt_sleep.night.harvest import Harvested, Window
+from skillopt_sleep.night.trying import ConsolidatePlan
 from skillopt_sleep.optimize.replay import Models
-from skillopt_sleep.ports import Archive, Inbox, Journal, Ledger, RejectedEdits, Source
+from skillopt_sleep.ports import Archive, Inbox, Journal, Ledger, RejectedEdits, Source, Trials
 
 __all__ = ["Connection", "Kit", "MiningPlan", "NightPlan", "Staging"]
 
@@ -53,6 +54,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     step: ConsolidatePlan = ConsolidatePlan()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
+    pending: tuple[PendingEdit, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -62,7 +64,9 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         Caps may be raised in between, and midnight may pass: what was looked back on by then is kept.
         """
         window = replace(self.window, since="")
-        same = replace(self, caps=Caps(), notes=(), rejected=(), baseline=Candidate(documents=()), window=window)
+        same = replace(
+            self, caps=Caps(), notes=(), rejected=(), pending=(), baseline=Candidate(documents=()), window=window
+        )
         return hashlib.sha256(msgspec.json.encode(same) + self.baseline.digest.encode()).hexdigest()[:32]
 
     def blank_report(self) -> NightReport:
@@ -114,6 +118,7 @@ class Kit:
     inbox: Inbox
     archive: Archive
     rejected: RejectedEdits
+    trials: Trials
     staging: Staging
     journal: Journal
     connect: Callable[[Ledger, Harvested], Connection]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.domain.report import DocumentChange, NightReport
 from skillopt_sleep.domain.verdict import Verdict
@@ -15,14 +16,15 @@ __all__ = ["Staged", "stage"]
 
 
 class Staged(Struct, frozen=True, kw_only=True):
-    """Where the proposal lies (None when nothing changed), and the documents in it."""
+    """Where the proposal lies (None when nothing changed), the documents in it, and the account after this night."""
 
     proposal: str | None = None
     documents: tuple[DocumentChange, ...] = ()
+    account: Account = Account()
 
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute to the night's report."""
-        return replace(report, proposal=self.proposal, documents=self.documents)
+        return replace(report, proposal=self.proposal, documents=self.documents, account=self.account)
 
 
 def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:
@@ -37,4 +39,5 @@ def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Stage
     if all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
         pools = outcome.pools
         kit.archive.used(plan.window.scope, [task.id for task in (*pools.train, *pools.val)])
-    return Staged(proposal=proposal, documents=documents)
+    kit.trials.conclude(plan.project, outcome.pending, outcome.tried(night))
+    return Staged(proposal=proposal, documents=documents, account=kit.trials.account(plan.project))

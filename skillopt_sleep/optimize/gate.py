@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.paired import Tally
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import Decision, Pair, decide_strict
@@ -16,13 +17,18 @@ __all__ = ["Trial", "run_trial"]
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """Both arms of a comparison, task by task, and the decision."""
+    """Both arms of a comparison, pair by pair, and the decision.
+
+    ``tally`` and ``k`` are of the paired rule: the pairs over the edit's whole life, and the score that accepts it.
+    """
 
     decision: Decision
     baseline: tuple[ReplayResult, ...]
     candidate: tuple[ReplayResult, ...]
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
+    tally: Tally | None = None
+    k: int | None = None
 
 
 def run_trial(

@@ -18,7 +18,7 @@ from skillopt_sleep.errors import TransientBackend, UsageError
 from skillopt_sleep.ports import Ask, Judge, Parallel
 from skillopt_sleep.prompts import render
 
-__all__ = ["Attempt", "Models", "replay", "replay_prompt"]
+__all__ = ["Attempt", "Models", "answer", "judge_of", "replay", "replay_prompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +69,30 @@ def _documents(candidate: Candidate) -> str:
     return "\n\n".join(f"<{kind}>\n{text.strip()}\n</{kind}>" for kind, text in texts.items() if text.strip())
 
 
-def _make(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
-    task = attempt.task
-    result = ReplayResult(task_id=task.id, candidate=attempt.candidate.digest, sample=attempt.sample)
+def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
+    """The target's answer to one attempt, not scored yet; ``call_error`` says when transport lost it."""
+    result = ReplayResult(task_id=attempt.task.id, candidate=attempt.candidate.digest, sample=attempt.sample)
     try:
-        reply = models.target(replay_prompt(task, attempt.candidate, sample=attempt.sample), phase=phase)
-        result = replace(result, response=reply.text, tools_called=reply.tools_called, latency=reply.latency)
-        score = _judge(task, models.judges).score(task, result, models.optimizer)
+        reply = models.target(replay_prompt(attempt.task, attempt.candidate, sample=attempt.sample), phase=phase)
     except TransientBackend as error:
         return replace(result, call_error=f"{type(error).__name__}: {error}")
-    return replace(result, score=score)
+    return replace(result, response=reply.text, tools_called=reply.tools_called, latency=reply.latency)
 
 
-def _judge(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
+def judge_of(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
+    """The judge that a task's reference names. Raises ``UsageError`` when there is none of that name."""
     kind = reference_kind(task.reference)
     if kind not in judges:
         raise UsageError(f"task {task.id} asks for the judge {kind!r}; there is {', '.join(sorted(judges))}")
     return judges[kind]
+
+
+def _make(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
+    result = answer(attempt, models=models, phase=phase)
+    if result.call_error:
+        return result
+    try:
+        score = judge_of(attempt.task, models.judges).score(attempt.task, result, models.optimizer)
+    except TransientBackend as error:
+        return replace(result, call_error=f"{type(error).__name__}: {error}")
+    return replace(result, score=score)

@@ -57,6 +57,11 @@ CREATE TABLE rejected_edits (
     project TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (project, edit)
 );
+CREATE TABLE pending_edits (project TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (project, id));
+CREATE TABLE tried_edits (
+    project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
+    PRIMARY KEY (project, id)
+);
 """
 
 

@@ -7,6 +7,7 @@ import json
 import jsonschema
 import pytest
 
+from skillopt_sleep.bench.worlds import make_sessions
 from skillopt_sleep.domain.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import DiskError
@@ -202,9 +203,9 @@ def test_gate_off_scores_no_val(tmp_path):
 
 
 def test_useless_proposals_are_rejected_and_remembered(tmp_path):
-    """An edit that changes nothing is turned down, and the next reflection is shown it."""
+    """Under the strict rule an edit that changes nothing is turned down, and the next reflection is shown it."""
     person = make_person(tmp_path / "mira")
-    app, report = run(person, simulated={"useless": 1.0})
+    app, report = run(person, simulated={"useless": 1.0}, gate_mode="strict")
     assert report.verdict is Verdict.REJECT
     assert report.proposal is None
     remembered = {each.edit.text for each in app.rejected.recall(str(person.project))}
@@ -218,3 +219,41 @@ def test_several_rollouts_are_kept_apart(tmp_path):
     phases = {phase.phase: phase.calls for phase in report.phases}
     assert phases["train"] >= 3 * report.counts.train
     assert report.verdict in {Verdict.ACCEPT, Verdict.REJECT}
+
+
+def test_undecided_edit_goes_on_the_next_night(tmp_path):
+    """What changes nothing ties: it keeps its tally, is said to be pending, and is not proposed again meanwhile."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    app, report = run(person, simulated={"useless": 1.0})
+    assert report.verdict is Verdict.UNDECIDED
+    assert report.pending
+    assert report.proposal is None
+    first = app.trials.pending(str(person.project))
+    person.write(make_sessions(person.world, 7))
+    app, report = run(person, simulated={"useless": 1.0})
+    second = {edit.id: edit for edit in app.trials.pending(str(person.project))}
+    for edit in first:
+        assert second[edit.id].tally.pairs > edit.tally.pairs
+        assert second[edit.id].night == edit.night
+
+
+def test_pending_edit_is_dropped_when_its_text_changes(tmp_path):
+    """A hand edit of the document ends what was measured on the old text, and the report says so."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    app, _ = run(person, simulated={"useless": 1.0})
+    assert app.trials.pending(str(person.project))
+    (person.project / "CLAUDE.md").write_text("# ours\n")
+    skill = person.project / ".claude/skills/skillopt-sleep-learned/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: x\ndescription: y\n---\n\n- Our own rule.\n")
+    person.write(make_sessions(person.world, 7))
+    _, report = run(person, simulated={"useless": 1.0})
+    assert any("has changed" in note for note in report.notes)
+
+
+def test_account_counts_every_edit_tried(tmp_path):
+    """One edit tried and accepted: at most its alpha is expected to be wrong."""
+    person = make_person(tmp_path / "mira")
+    _, report = run(person)
+    assert report.account.accepted == 1
+    assert report.account.by_chance == pytest.approx(0.0496 * report.account.tried, abs=2e-3)

@@ -19,7 +19,7 @@ from skillopt_sleep.backends.worlds.world import Rule, World, WorldTask
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.words import excerpt, fold
 
-__all__ = ["Luck", "Traits", "do_task", "judge_answer", "mine_sessions", "propose_edits"]
+__all__ = ["Luck", "Traits", "do_task", "judge_answer", "judge_pair", "mine_sessions", "propose_edits"]
 
 REWORDED = 85
 """Likeness (0 to 100) from which a line is an ask in other words, or an answer a reply of the world."""
@@ -81,6 +81,19 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
 def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
     """The verdict on the answer that ``text`` delimits: pass when it is nearer to a good reply than to a bad one."""
     answer = next((passage.words for passage in tagged(text, "answer", "response", "reply")), text)
+    return _verdict(world, text, answer, luck("noise") < traits.noise)
+
+
+def judge_pair(world: World, text: str, traits: Traits, luck: Luck) -> dict[str, Json]:
+    """The verdicts on the two answers that ``text`` delimits, each judged as if it stood alone."""
+    verdicts: dict[str, Json] = {}
+    for place in ("first", "second"):
+        answer = next((passage.words for passage in tagged(text, place)), "")
+        verdicts[place] = _verdict(world, text, answer, luck("noise", place) < traits.noise)
+    return verdicts
+
+
+def _verdict(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Json]:  # noqa: FBT001
     asked = [task for task in world.tasks if any(True for ask in task.asks for _ in occurrences(ask, text))]
     likeness = [(_likeness(task.good, answer), _likeness(task.bad, answer)) for task in asked or world.tasks]
     good, bad = max(likeness, key=max, default=(0.0, 0.0))
@@ -88,7 +101,7 @@ def judge_answer(world: World, text: str, traits: Traits, luck: Luck) -> dict[st
         rubric = " ".join(passage.words for passage in tagged(text, "rubric")) or text.replace(answer, " ")
         score = round(OVERLAP_WORTH * _overlap(rubric, answer), 2)
         return {"reason": "It does not do what was asked.", "score": score, "pass": False}
-    passed = (good > bad) is not (luck("noise") < traits.noise)
+    passed = (good > bad) is not mistaken
     reason = "It is what this person wants." if passed else "It breaks a rule this person holds to."
     return {"reason": reason, "score": float(passed), "pass": passed}
 

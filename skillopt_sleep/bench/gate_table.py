@@ -1,0 +1,87 @@
+"""The tables of the gate's benchmark, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from skillopt_sleep.bench.gate_bounds import Bound, CellResult
+from skillopt_sleep.bench.gate_cells import edit_of
+from skillopt_sleep.bench.gate_figures import Estimate, Figures
+from skillopt_sleep.bench.gate_nights import NightsFigures
+from skillopt_sleep.domain.paired import exact_error
+
+__all__ = ["bounds_table", "cells_table", "errors_table", "nights_table"]
+
+LEGEND = """\
+Percent of edits accepted, with standard errors, by:
+  paired 6, 8  in the first night; in 36: within 36 pairs, whatever the nights; life: ever, and exactly so by sums
+               unm.: first nights that end unmeasured; pairs, calls: of the first night
+  strict       the candidate's mean is higher, in one look at one pair for each task
+  +1 se        it is higher by a standard error
+lost, own: percent of replays lost by transport, or failed by the agent itself, baseline/candidate"""
+
+
+def errors_table(thresholds: Sequence[int]) -> str:
+    """The closed form."""
+    return "\n".join(f"paired {k}: exact error {100 * exact_error(k):.2f} %" for k in thresholds)
+
+
+def cells_table(results: Sequence[CellResult]) -> Iterator[str]:
+    """A block for each edit, a line for each cell."""
+    yield LEGEND
+    for edit, cells in groupby(results, key=lambda result: edit_of(result.cell)):
+        block = list(cells)
+        paired = [each.rule for each in block[0].figures if each.rule.startswith("paired")]
+        yield f"\n{edit}"
+        heads = "".join(f" | {rule:>9} {'in 36':>9} {'life':>9} exact unm. pairs calls" for rule in paired)
+        yield f"{'val':>3} {'lost':>5} {'own':>5}{heads} | {'strict':>9} {'+1 se':>9}"
+        yield from (_line(result) for result in block)
+
+
+def _line(result: CellResult) -> str:
+    cell = result.cell
+    exact = {each.rule: each for each in result.exact}
+    lost, own = _both(cell.lost_baseline, cell.lost_candidate), _both(cell.own_baseline, cell.own_candidate)
+    paired = "".join(
+        f" | {_paired(each, exact.get(each.rule))}" for each in result.figures if each.rule.startswith("paired")
+    )
+    looks = " ".join(f"{_percent(each.life):>9}" for each in result.figures if not each.rule.startswith("paired"))
+    return f"{cell.tasks:>3} {lost:>5} {own:>5}{paired} | {looks}"
+
+
+def _paired(figures: Figures, exact: Figures | None) -> str:
+    known = f"{100 * exact.life.value:5.2f}" if exact else "     "
+    shares = " ".join(f"{_percent(each):>9}" for each in (figures.tonight, figures.within_36, figures.life))
+    return f"{shares} {known} {100 * figures.unmeasured.value:4.0f} {figures.pairs.value:5.1f} {figures.calls:5.1f}"
+
+
+def nights_table(rows: Sequence[NightsFigures]) -> Iterator[str]:
+    """A line for each gate."""
+    yield "30 nights at 176 calls. wrong: percent of the accepted whose true mean effect, on the 40 tasks, is at most 0"
+    yield f"{'gate':<34}{'tried':>7}{'accepted':>14}{'wrong %':>11}{'as drawn %':>12}{'true gain':>15}{'calls':>7}"
+    for row in rows:
+        yield (
+            f"{row.gate:<34}{row.tried.value:>7.1f}{_plain(row.accepted, 2):>14}{_percent(row.wrong):>11}"
+            f"{_percent(row.wrong_drawn):>12}{_plain(row.gain, 3):>15}{row.calls_a_night.value:>7.0f}"
+        )
+
+
+def bounds_table(bounds: Sequence[Bound]) -> Iterator[str]:
+    """A line for each promise."""
+    for bound in bounds:
+        mark = "holds " if bound.holds else "BROKEN"
+        yield f"{mark} {bound.promise}: {_plain(bound.worst, 4)}  ({bound.where})"
+
+
+def _both(baseline: float, candidate: float) -> str:
+    return f"{100 * baseline:.0f}/{100 * candidate:.0f}" if baseline or candidate else ""
+
+
+def _percent(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f}±{100 * estimate.error:.1f}"
+
+
+def _plain(estimate: Estimate, digits: int) -> str:
+    error = f"±{estimate.error:.{digits}f}" if estimate.error else ""
+    return f"{estimate.value:.{digits}f}{error}"

@@ -1,0 +1,195 @@
+"""Run a paired trial: replay val tasks under both arms, interleaved and judged blind, until the rule has decided.
+
+The rule itself is ``domain/paired.py``. Nothing here can change its error: which pair comes next is fixed by the seed
+before any score is seen, and every way to stop early only saves money.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.evidence import Arm
+from skillopt_sleep.domain.paired import (
+    PAIRS_A_NIGHT,
+    Result,
+    Tally,
+    decide,
+    follow,
+    go_on_tonight,
+    judge_pair,
+    margin_for,
+    needs,
+    too_little_measured,
+)
+from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
+from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.verdict import Decision, Verdict
+from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.optimize.gate import Trial
+from skillopt_sleep.optimize.replay import Attempt, Models, answer, judge_of
+from skillopt_sleep.ports import PairJudge
+
+__all__ = ["PairRow", "PairedPlan", "run_paired"]
+
+
+class PairedPlan(Struct, frozen=True, kw_only=True):
+    """The settings of a trial.
+
+    ``k`` is the score that accepts. ``first_sample`` numbers the first round's replays, so that each night's and each
+    round's are calls of their own, while the candidates of one night share their base replays.
+    """
+
+    k: int
+    metric: GateMetric
+    mixed_weight: float
+    seed: int
+    first_sample: int
+
+
+class PairRow(Struct, frozen=True, kw_only=True):
+    """One pair. ``first`` is the arm the judge saw first; ``result`` is None when transport lost an arm."""
+
+    task_id: str
+    baseline: ReplayResult
+    candidate: ReplayResult
+    first: Arm
+    result: Result | None
+
+
+def run_paired(
+    tasks: Sequence[TaskRecord],
+    baseline: Candidate,
+    candidate: Candidate,
+    models: Models,
+    plan: PairedPlan,
+    *,
+    before: Tally = Tally(),  # noqa: B008 - frozen
+) -> Trial:
+    """Add pairs to the tally ``before`` until it decides, or going on tonight is not worth its price.
+
+    Pairs are replayed as many at once as could decide at the earliest, so none is paid for in vain. Raises
+    ``FatalBackend`` and ``BudgetSpent``.
+    """
+    rows: list[PairRow] = []
+    tally = before
+    for sample, order in _rounds(tasks, plan):
+        left = order
+        while left and decide(tally, plan.k) is Verdict.UNDECIDED and len(rows) < PAIRS_A_NIGHT:
+            size = min(plan.k - tally.score, PAIRS_A_NIGHT - len(rows))
+            chunk, left = left[:size], left[size:]
+            measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
+            rows += measured
+            tally = follow((row.result for row in measured if row.result is not None), plan.k, tally)
+        if decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
+            break
+    return Trial(
+        decision=_decision(rows, tally, plan),
+        baseline=tuple(row.baseline for row in rows),
+        candidate=tuple(row.candidate for row in rows),
+        improved=_with(rows, Result.WIN),
+        worsened=_with(rows, Result.LOSS),
+        tally=tally,
+        k=plan.k,
+    )
+
+
+def _with(rows: Sequence[PairRow], result: Result) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row.task_id for row in rows if row.result is result))
+
+
+def _rounds(tasks: Sequence[TaskRecord], plan: PairedPlan) -> Iterator[tuple[int, list[TaskRecord]]]:
+    """Round after round, every task once, in an order the seed alone has drawn."""
+    rng = random.Random(plan.seed)  # noqa: S311  a seeded order, not a secret
+    sample = plan.first_sample
+    while tasks:
+        yield sample, rng.sample(list(tasks), len(tasks))
+        sample += 1
+
+
+def _measure(
+    pairs: Sequence[tuple[TaskRecord, int]], arms: tuple[Candidate, Candidate], models: Models, plan: PairedPlan
+) -> list[PairRow]:
+    """Replay each (task, sample) under baseline and candidate, one after the other in the queue, then judge them."""
+    attempts = [Attempt(task=task, candidate=arm, sample=sample) for task, sample in pairs for arm in arms]
+    answers = models.parallel(functools.partial(answer, models=models, phase="val"), attempts)
+    made = [(task, old, new) for (task, _), old, new in zip(pairs, answers[::2], answers[1::2], strict=True)]
+    return models.parallel(functools.partial(_judged, models=models, plan=plan), made)
+
+
+def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:
+    task, old, new = pair
+    first = _drawn(task.id, new, plan.seed)
+    if not old.call_error and not new.call_error:
+        try:
+            old, new = _scored(task, old, new, first, models)
+        except TransientBackend as error:  # the judge was lost, and with it both scores
+            lost = f"{type(error).__name__}: {error}"
+            old, new = replace(old, call_error=lost), replace(new, call_error=lost)
+    result = None
+    if old.score is not None and new.score is not None:
+        before, after = (combine(score, plan.metric, plan.mixed_weight) for score in (old.score, new.score))
+        result = judge_pair(before, after, margin_for(plan.metric))
+    return PairRow(task_id=task.id, baseline=old, candidate=new, first=first, result=result)
+
+
+def _scored(
+    task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
+) -> tuple[ReplayResult, ReplayResult]:
+    judge = judge_of(task, models.judges)
+    if isinstance(judge, PairJudge):
+        if first is Arm.BASELINE:
+            one, two = judge.score_pair(task, old, new, models.optimizer)
+        else:
+            two, one = judge.score_pair(task, new, old, models.optimizer)
+    else:
+        one, two = (judge.score(task, result, models.optimizer) for result in (old, new))
+    return replace(old, score=one), replace(new, score=two)
+
+
+def _drawn(task_id: str, new: ReplayResult, seed: int) -> Arm:
+    """Which answer the judge sees first: a coin that knows the pair and the night, not the answers."""
+    coin = hashlib.sha256(f"{seed}:{task_id}:{new.candidate}:{new.sample}".encode()).digest()[0] & 1
+    return Arm.CANDIDATE if coin else Arm.BASELINE
+
+
+def _decision(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan) -> Decision:
+    """The verdict in words, with the numbers it stands on."""
+    measured = [row for row in rows if row.result is not None]
+    problem = too_little_measured(
+        planned=len(rows),
+        measured=len(measured),
+        lost_baseline=sum(bool(row.baseline.call_error) and not row.candidate.call_error for row in rows),
+        lost_candidate=sum(bool(row.candidate.call_error) and not row.baseline.call_error for row in rows),
+    )
+    verdict = decide(tally, plan.k)
+    numbers = f"{tally.wins} wins, {tally.losses} losses, {tally.ties} ties: score {tally.score} of {plan.k}"
+    if not rows:
+        why = "there are no validation tasks apart from the training ones"
+    elif problem and verdict is not Verdict.REJECT:
+        verdict, why = Verdict.UNMEASURED, problem
+    elif verdict is Verdict.UNDECIDED:
+        why = f"{numbers}; {needs(tally, plan.k)} would decide"
+    else:
+        why = numbers
+    return Decision(
+        verdict=verdict,
+        why=why,
+        baseline=_mean([row.baseline for row in measured], plan),
+        candidate=_mean([row.candidate for row in measured], plan),
+        pairs=len(rows),
+        measured=len(measured),
+        wins=tally.wins,
+        losses=tally.losses,
+    )
+
+
+def _mean(results: Sequence[ReplayResult], plan: PairedPlan) -> float | None:
+    values = [combine(each.score, plan.metric, plan.mixed_weight) for each in results if each.score is not None]
+    return sum(values) / len(values) if values else None
