@@ -52,7 +52,7 @@ def measure(cell: Cell, repeats: int, seed: str) -> CellResult:
 def main(argv: Sequence[str]) -> int:
     """Print the tables, or JSON; 1 when a bound is broken."""
     parser = argparse.ArgumentParser(prog="python -m skillopt_sleep.bench gate", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=1000, help="edits in each cell (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=2000, help="edits in each cell (default: %(default)s)")
     parser.add_argument("--histories", type=int, default=200, help="months of 30 nights (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cells described so, as in 'binary 0.5, +0.40'")
     parser.add_argument("--seed", type=int, default=1)

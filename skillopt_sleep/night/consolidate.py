@@ -14,6 +14,7 @@ from skillopt_sleep.domain.pending import Dropped, PendingEdit, revive
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
+from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.trying import ConsolidatePlan, Gate, pending_after
 from skillopt_sleep.optimize.reflect import Lesson, Reflection, reflect
@@ -36,14 +37,22 @@ def consolidate(
     """Go on with what is undecided, then evolve each document in turn, each on top of what was accepted before it.
 
     Without val tasks nothing could be accepted, so nothing is spent, unless the gate is off.
-    Raises ``FatalBackend`` and ``BudgetSpent``: everything paid for until then is in the ledger.
+    A cap that is hit after a first trial ends the night with what that came to. Raises ``FatalBackend`` and, when
+    nothing was tried, ``BudgetSpent``: everything paid for until then is in the ledger.
     """
     gate = Gate(plan=plan, models=models, val=pools.val, night=night, seed=seed)
     current, steps, left, dropped = _go_on(baseline, pools, gate, pending)
     known: tuple[ReplayResult, ...] = ()
+    cut = ""
     worthwhile = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
     for kind in plan.kinds if worthwhile else ():
-        step, proposed = _evolve(kind, current, pools, gate, rejected=(*_texts(left), *rejected), known=known)
+        try:
+            step, proposed = _evolve(kind, current, pools, gate, rejected=(*_texts(left), *rejected), known=known)
+        except BudgetSpent as spent:
+            if not any(step.trial for step in steps):
+                raise
+            cut = f"the {kind} had to wait: {spent}"
+            break
         steps.append(step)
         rejected = (*(edit for edit in step.edits if edit.status is EditStatus.REJECTED), *rejected)
         if step.trial is not None:
@@ -60,6 +69,7 @@ def consolidate(
         gate_mode=plan.gate_mode,
         pending=tuple(each for each in left if isinstance(revive(each, current, models.target.model), Candidate)),
         dropped=tuple(dropped),
+        cut=cut,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -62,6 +62,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
     steps: tuple[DocumentStep, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    cut: str = ""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute the verdict, its numbers and its detail to the night's report."""
@@ -112,7 +113,7 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
             )
             for each in outcome.pending
         ),
-        notes=(*report.notes, *(f"an undecided edit was dropped: {each.why}" for each in outcome.dropped)),
+        notes=(*report.notes, *_notes(outcome)),
         call_error=next(iter(lost), report.call_error),
         trials=tuple(
             TrialReport(
@@ -129,6 +130,12 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
         ),
     )
     return _with_scores(report, trials[0], shown[0], (*pools.val, *pools.train)) if shown else report
+
+
+def _notes(outcome: Consolidated) -> Iterator[str]:
+    yield from (f"an undecided edit was dropped: {each.why}" for each in outcome.dropped)
+    if outcome.cut:
+        yield outcome.cut
 
 
 def _with_scores(report: NightReport, first: Trial, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:

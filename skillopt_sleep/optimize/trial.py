@@ -31,7 +31,7 @@ from skillopt_sleep.domain.paired import (
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import Decision, Verdict
-from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.replay import Attempt, Models, answer, judge_of
 from skillopt_sleep.ports import PairJudge
@@ -74,20 +74,28 @@ def run_paired(
 ) -> Trial:
     """Add pairs to the tally ``before`` until it decides, or going on tonight is not worth its price.
 
-    Pairs are replayed as many at once as could decide at the earliest, so none is paid for in vain. Raises
-    ``FatalBackend`` and ``BudgetSpent``.
+    Pairs are replayed as many at once as could decide at the earliest, so none is paid for in vain. A cap that is hit
+    on the way ends the trial for tonight, undecided; ``BudgetSpent`` is raised when not one pair could be paid for,
+    and ``FatalBackend`` always.
     """
     rows: list[PairRow] = []
     tally = before
+    spent = False
     for sample, order in _rounds(tasks, plan):
         left = order
         while left and decide(tally, plan.k) is Verdict.UNDECIDED and len(rows) < PAIRS_A_NIGHT:
             size = min(plan.k - tally.score, PAIRS_A_NIGHT - len(rows))
             chunk, left = left[:size], left[size:]
-            measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
+            try:
+                measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
+            except BudgetSpent:
+                if not rows:
+                    raise
+                spent = True
+                break
             rows += measured
             tally = follow((row.result for row in measured if row.result is not None), plan.k, tally)
-        if decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
+        if spent or decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
             break
     return Trial(
         decision=_decision(rows, tally, plan),

@@ -15,7 +15,7 @@ import pytest
 from skillopt_sleep.reports import diagnostics
 from tests.fakes.home import SEED, make_person
 from tests.fakes.package import install
-from tests.fakes.program import run, start
+from tests.fakes.program import run, started
 
 DIES_AT_STEP = """
 import atexit, os, signal, sqlite3, sys
@@ -70,6 +70,11 @@ class Killing:
         done = run(*self.arguments(**options), path=[self.package])
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def run_to_death(self, **options):
+        """Run a night that kills itself."""
+        done = run(*self.arguments(**options), path=[self.package])
+        assert done.returncode == -signal.SIGKILL, done.stderr
 
     @property
     def sent(self):
@@ -156,9 +161,7 @@ def test_seed_pins_the_deal(tmp_path, unbroken):
 def test_kill_between_calls_costs_no_call(tmp_path, unbroken, call):
     """At one worker, a night killed between two calls makes exactly the calls of the unbroken one."""
     killing = Killing(tmp_path, workers=1)
-    process = start(*killing.arguments(die_before=call), path=[killing.package])
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    killing.run_to_death(die_before=call)
     assert len(killing.sent) == len(killing.kept) == call - 1
     (cut,) = killing.check_diagnostics()
     assert cut["state"] == "running"
@@ -174,8 +177,7 @@ def test_kill_before_every_call_costs_no_call(tmp_path, unbroken):
     killing = Killing(tmp_path, workers=1)
     calls = len(unbroken[0].sent)
     for number in range(calls):
-        process = start(*killing.arguments(die_before=number + 1), path=[killing.package])
-        process.communicate(timeout=60)
+        killing.run_to_death(die_before=number + 1)
         assert len(killing.sent) == number
     report = killing.run()
     assert report["resumed"] == calls
@@ -187,11 +189,11 @@ def kill_until_it_ends(killing, moments, latency=0.05):
     in_flight = 0
     for moment in (*moments, 60):
         before, paid = len(killing.sent), set(killing.kept)
-        process = start(*killing.arguments(latency=latency), path=[killing.package])
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(moment)
-        process.kill()
-        process.communicate(timeout=60)
+        with (
+            started(*killing.arguments(latency=latency), path=[killing.package]) as process,
+            contextlib.suppress(subprocess.TimeoutExpired),
+        ):
+            process.communicate(timeout=moment)
         assert not paid & set(killing.sent[before:]), "a committed reply was paid for again"
         in_flight += len(killing.sent[before:]) - len(set(killing.kept) - paid)
         nights = killing.check_diagnostics()
@@ -226,10 +228,9 @@ def die_at(killing, step):
     """Run a night that is killed before that step; whether it was, and how many steps it took."""
     (killing.package / "sitecustomize.py").write_text(DIES_AT_STEP)
     steps = killing.folder / "steps"
-    process = start(*killing.arguments(), path=[killing.package], DIE_AT_STEP=str(step), STEPS=str(steps))
-    process.communicate(timeout=60)
+    done = run(*killing.arguments(), path=[killing.package], DIE_AT_STEP=str(step), STEPS=str(steps))
     (killing.package / "sitecustomize.py").unlink()
-    return process.returncode == -signal.SIGKILL, int(steps.read_text()) if steps.exists() else None
+    return done.returncode == -signal.SIGKILL, int(steps.read_text()) if steps.exists() else None
 
 
 @pytest.fixture(scope="module")

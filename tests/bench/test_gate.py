@@ -1,0 +1,231 @@
+"""The gate's benchmark: its made-up edits, its ways of measuring them, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_sleep.bench import gate
+from skillopt_sleep.bench.gate_bounds import Bound, cell_bounds, nights_bounds
+from skillopt_sleep.bench.gate_cells import GRADE, GRADE_NOISE, Cell, Judge, Spread, describe, grid, law, tasks_of
+from skillopt_sleep.bench.gate_exact import exact_paired
+from skillopt_sleep.bench.gate_figures import Estimate, apart, mean, ratio, share
+from skillopt_sleep.bench.gate_nights import CALLS_A_NIGHT, GATES, nights
+from skillopt_sleep.bench.gate_trial import MEAN_RULES, simulate_mean_rules, simulate_paired
+from skillopt_sleep.domain.paired import Result, exact_error, judge_pair, margin_for
+from skillopt_sleep.domain.rollout import GateMetric
+from skillopt_sleep.domain.verdict import Pair, Verdict, decide_strict
+
+FIGURES = ("tonight", "within_36", "life", "pairs", "pairs_life")
+
+
+def cell(effect: float = 0.0, *, tasks: int = 12, judge: Judge = Judge.BINARY, base: float = 0.5, **rest) -> Cell:
+    """A cell of the usual size with nothing lost."""
+    return Cell(tasks=tasks, judge=judge, base=base, effect=effect, **rest)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(cell(0.4), id="binary"),
+        pytest.param(cell(0.2, base=0.3, own_baseline=0.1, own_candidate=0.3), id="binary-own-failures"),
+        pytest.param(cell(0.1, judge=Judge.GRADED, base=GRADE), id="graded"),
+        pytest.param(cell(0.2, judge=Judge.GRADED, base=0.3, own_baseline=0.2, own_candidate=0.1), id="graded-own"),
+    ],
+)
+def test_law_of_a_task(made):
+    """It is how the pair rule judges scores drawn for the two arms."""
+    random, runs = Random(1), 8000
+    (task, *_), margin = tasks_of(made, random), margin_for(_metric(made))
+    drawn = [judge_pair(*_scores(made, task, random), margin) for _ in range(runs)]
+    expected = law(made, task)
+    assert apart(share(drawn.count(Result.WIN), runs), Estimate(value=expected.win)) < 4
+    assert apart(share(drawn.count(Result.LOSS), runs), Estimate(value=expected.loss)) < 4
+
+
+def _metric(made: Cell) -> GateMetric:
+    return GateMetric.HARD if made.judge is Judge.BINARY else GateMetric.SOFT
+
+
+def _scores(made: Cell, task, random: Random) -> tuple[float, float]:
+    """Baseline and candidate, drawn in the plainest way."""
+    scores = []
+    for rate, own in ((task.baseline, made.own_baseline), (task.candidate, made.own_candidate)):
+        if made.judge is Judge.BINARY:
+            score = float(random.random() < rate)
+        else:
+            score = random.normalvariate(rate, GRADE_NOISE)
+        scores.append(0.0 if random.random() < own else score)
+    return scores[0], scores[1]
+
+
+def test_every_cell_of_the_grid_is_possible():
+    """No pass rate leaves [0, 1], no cell comes twice, and none but a random mixture draws."""
+    cells = list(grid())
+    assert len(set(cells)) == len(cells) == len({describe(each) for each in cells})
+    for each in cells:
+        tasks = tasks_of(each, Random(0))
+        assert len(tasks) == each.tasks
+        assert all(0 <= task.candidate <= 1 for task in tasks)
+        assert each.spread is Spread.RANDOM or tasks == tasks_of(each, Random(1))
+
+
+@pytest.mark.parametrize("tasks", [4, 8, 12, 20, 40])
+def test_mixed_effect_is_a_null_on_its_very_tasks(tasks):
+    """A quarter gains what a quarter loses; a random mixture does not even out."""
+    made = tasks_of(cell(0.3, tasks=tasks, spread=Spread.MIXED), Random(0))
+    gains = [task.candidate - task.baseline for task in made]
+    assert sum(gains) == pytest.approx(0)
+    assert sum(gain > 0 for gain in gains) == tasks // 4
+    random = tasks_of(cell(0.2, tasks=tasks, spread=Spread.RANDOM), Random(0))
+    assert abs(sum(task.candidate - task.baseline for task in random)) > 0.01
+
+
+def test_own_failures_of_the_candidate_are_harm():
+    """A cell in which only the candidate fails on its own is no null, whatever its effect; alike in both it is."""
+    assert cell(own_candidate=0.2).gain == pytest.approx(-0.1)
+    assert not cell(own_candidate=0.2).is_null
+    assert cell(own_baseline=0.1, own_candidate=0.1).is_null
+
+
+@pytest.mark.parametrize("k", [6, 8])
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(cell(), id="useless"),
+        pytest.param(cell(0.4, base=0.3), id="good"),
+        pytest.param(cell(-0.13, tasks=8), id="harmful"),
+        pytest.param(cell(0.1, judge=Judge.GRADED, base=GRADE, tasks=4), id="graded"),
+        pytest.param(cell(0.2, tasks=40, own_baseline=0.1, own_candidate=0.1), id="own-failures"),
+    ],
+)
+def test_simulation_agrees_with_exact_figures(made, k):
+    """In every figure, within what chance explains."""
+    simulated, exact = simulate_paired(made, k, 1500, "1"), exact_paired(made, k)
+    assert max(apart(getattr(simulated, name), getattr(exact, name)) for name in FIGURES) < 4
+
+
+@pytest.mark.parametrize("k", [6, 8])
+@pytest.mark.parametrize("judge", Judge)
+def test_useless_edit_is_accepted_as_seldom_as_promised(judge, k):
+    """The exact figure of a life stays below the exact error, and comes near it where many pairs are decided."""
+    life = exact_paired(cell(judge=judge, base=GRADE), k).life.value
+    assert 0.95 * exact_error(k) < life < exact_error(k)
+
+
+def test_power_is_what_the_rule_promises():
+    """A +.4 edit on a base of .3 is accepted within 36 pairs by .91, in one night of 12 tasks by .82 of all nights."""
+    exact = exact_paired(cell(0.4, base=0.3), 6)
+    assert (round(exact.within_36.value, 3), round(exact.tonight.value, 3)) == (0.910, 0.818)
+
+
+@pytest.mark.parametrize("lost", [0.05, 0.2])
+def test_useless_edit_when_transport_loses_pairs(lost):
+    """It is accepted no more often; with 36 % of the pairs lost most nights say that too little was measured."""
+    figures = simulate_paired(cell(lost_baseline=lost, lost_candidate=lost), 6, 600, "1")
+    assert figures.life.value <= exact_error(6) + 3 * figures.life.error
+    assert (figures.unmeasured.value > 0.8) is (lost == 0.2)
+
+
+def test_edit_whose_every_replay_is_lost():
+    """Nothing is measured and nothing accepted, by any rule."""
+    made = cell(0.4, lost_candidate=1.0)
+    for figures in (simulate_paired(made, 6, 5, "1"), *simulate_mean_rules(made, 5, "1")):
+        assert (figures.unmeasured.value, figures.life.value) == (1.0, 0.0)
+
+
+def test_same_seed_same_figures():
+    """Whatever was measured before; another seed gives others."""
+    first, _, again, other = (gate.measure(cell(0.2, tasks=size), 30, seed) for size, seed in SEEDED)
+    assert first == again
+    assert first.figures != other.figures
+
+
+SEEDED = [(12, "1"), (8, "1"), (12, "1"), (12, "2")]
+
+
+@given(passed=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40))
+def test_strict_rule_is_the_programs_own(passed):
+    """On the same scores ``strict`` accepts when ``decide_strict`` does."""
+    pairs = [Pair(task_id=str(n), baseline=float(old), candidate=float(new)) for n, (old, new) in enumerate(passed)]
+    accepts = decide_strict(pairs).verdict is Verdict.ACCEPT
+    assert MEAN_RULES["strict"]([pair.candidate - pair.baseline for pair in pairs]) is accepts
+
+
+@pytest.mark.parametrize(
+    ("gains", "clearly"),
+    [([1.0, 1.0, -1.0, 0.0], False), ([1.0, 1.0, 0.0, 0.0], True), ([1.0, 1.0], True), ([-1.0, -1.0, 0.0], False)],
+)
+def test_mean_and_one_standard_error(gains, clearly):
+    """The mean gain must exceed its own standard error, which is 0 when all gains are alike."""
+    assert MEAN_RULES["mean + 1 se"](gains) is clearly
+
+
+def test_strict_rule_accepts_useless_edits():
+    """On 12 tasks of a fair coin it accepts 42 % of them: the share of wins over losses with the ties out."""
+    strict, clearly = simulate_mean_rules(cell(), 3000, "1")
+    assert apart(strict.life, Estimate(value=0.4195)) < 4
+    assert clearly.life.value < strict.life.value
+
+
+def test_months_of_few_histories():
+    """The paired gate lets in a smaller share of wrong edits than the strict one and stays in its budget."""
+    rows = {row.gate: row for row in nights(12, "1")}
+    assert list(rows) == list(GATES)
+    assert rows["paired 6"].wrong.value < rows["strict, 12 tasks, 1 a night"].wrong.value
+    assert all(row.calls_a_night.value <= CALLS_A_NIGHT for row in rows.values())
+    assert all(isinstance(bound, Bound) for bound in nights_bounds([*rows.values()]))
+
+
+def test_bound_that_is_broken_is_said():
+    """A gate that accepts every second useless edit is named, with the figure."""
+    result = gate.measure(cell(), 200, "1")
+    lax = [each for each in result.figures if each.rule == "strict"]
+    broken = [bound for bound in cell_bounds([_as_paired(result, lax[0])], (6,)) if not bound.holds]
+    assert broken
+    assert all("useless" in bound.promise or "agree" in bound.promise for bound in broken)
+
+
+def _as_paired(result, figures):
+    from msgspec.structs import replace
+
+    return replace(result, figures=(replace(figures, rule="paired 6"),))
+
+
+def test_estimates():
+    """Means, shares and ratios come with their errors, and a share's is never 0."""
+    assert mean([1.0, 2.0, 3.0]) == Estimate(value=2.0, error=pytest.approx(3**-0.5))
+    assert share(0, 98).error == pytest.approx(0.01, rel=0.01)
+    assert ratio([1.0, 2.0], [2.0, 4.0]) == Estimate(value=0.5, error=0.0)
+    assert apart(Estimate(value=1.0, error=3.0), Estimate(value=11.0, error=4.0)) == pytest.approx(2.0)
+    assert apart(Estimate(value=1.0), Estimate(value=2.0)) == float("inf")
+
+
+def test_command_prints_tables(capsys):
+    """Errors, cells with standard errors, months and bounds; the exit code says whether all bounds hold."""
+    code = gate.main(["--only", "binary 0.5, +0.40 on every task, 12 tasks", "--repeats", "40", "--histories", "4"])
+    printed = capsys.readouterr().out
+    assert "paired 6: exact error 4.96 %" in printed
+    assert "binary 0.5, +0.40 on every task\n" in printed
+    assert "99.34" in printed
+    assert (code == 0) is ("BROKEN" not in printed)
+
+
+def test_command_prints_json(capsys):
+    """The same as one object, with every figure's standard error and the exact ones beside them."""
+    gate.main(["--only", "graded 0.5, +0.00 on every task, 8 tasks", "--repeats", "20", "--histories", "4", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert [each["cell"]["lost_baseline"] for each in printed["cells"]] == [0.0, 0.05, 0.1, 0.2]
+    assert {"value", "error"} == set(printed["cells"][0]["figures"][0]["life"])
+    assert [len(each["exact"]) for each in printed["cells"]] == [2, 0, 0, 0]
+
+
+def test_command_refuses_single_runs(capsys):
+    """One run has no standard error."""
+    with pytest.raises(SystemExit):
+        gate.main(["--repeats", "1"])
+    assert "at least 2" in capsys.readouterr().err
