@@ -31,7 +31,7 @@ OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
 """Values that users of the reference write, and what they mean here."""
 
 Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(gt=0)]
+Amount = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Table = dict[str, dict[str, Json]]
 TABLES = ("sources", "backends", "judges")
@@ -73,7 +73,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
     workers: Count = 4
-    retry_wait: Annotated[float, Meta(ge=0)] = 1.0
+    retry_wait: Annotated[float, Meta(ge=0, le=60)] = 1.0
     data_dir: str = ""
     sources: Table = field(default_factory=dict)
     backends: Table = field(default_factory=dict)

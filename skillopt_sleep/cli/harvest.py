@@ -10,6 +10,7 @@ import msgspec
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import UsageError
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
@@ -33,6 +34,8 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
     tasks that rules alone find in the waiting sessions, as a file to review by hand and `run --tasks`; nothing
     leaves the inbox.
     """
+    if everything and not sessions:
+        raise UsageError("--all goes with --sessions: it prints every session of the archive")
     app = make_app(flags)
     filed = app.file_sessions()
     if tasks_out is not None:

@@ -100,7 +100,10 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
     *tables, key = path.split(".")
     node = given
     for table in tables:
-        node = cast("dict[str, Json]", node.setdefault(table, {}))
+        below = node.setdefault(table, {})
+        if not isinstance(below, dict):
+            raise UsageError(f"--set {assignment}: {table} has a value already, so it cannot be a table too")
+        node = below
     node[key] = value
 
 

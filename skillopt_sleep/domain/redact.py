@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -209,6 +211,28 @@ class Redactor:
         lowered = _lower(text)
         return any(hint in lowered for hint in _HINTS) or bool(self._literal and self._literal.search(text))
 
+    def changes(self, texts: Sequence[str]) -> dict[str, str]:
+        """Those of many texts that hold secrets, and what they are without them.
+
+        The same as ``redact`` on each, at a fraction of its price: most texts hold nothing, and all are searched for
+        hints as if they were one.
+        """
+        whole = _lower("\n".join(texts))
+        hints = frozenset(hint for hint in _HINTS if hint in whole)
+        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+        hit = {bisect_right(starts, at) - 1 for hint in hints for at in _occurrences(hint, whole)}
+        if self._literal:
+            hit |= {number for number, text in enumerate(texts) if self._literal.search(text)}
+        kinds = tuple(kind for kind in KINDS if hints.intersection(kind.hints))
+        found = {}
+        for number in sorted(hit):
+            text = texts[number]
+            lowered = _lower(text)
+            held = any(True for kind in kinds for _ in _find(kind, text, lowered))
+            if held or (self._literal and self._literal.search(text)):
+                found[text] = self.redact(text)
+        return found
+
     def _pass(self, text: str) -> str:
         if self._literal:
             text = self._literal.sub(_hide_literal, text)
@@ -225,9 +249,13 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
 
     ``source``, ``path``, ids and times stay: they are what a session is found by again.
     """
-    if not redactor.suspects("\n".join(_texts(session))):
+    changes = redactor.changes(tuple(dict.fromkeys(_texts(session))))
+    if not changes:
         return session
-    redact = redactor.redact
+
+    def redact(text: str) -> str:
+        return changes.get(text, text)
+
     return replace(
         session,
         cwd=redact(session.cwd),

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skillopt_sleep.bench import gate
-from skillopt_sleep.bench.gate_bounds import Bound, cell_bounds, nights_bounds
+from skillopt_sleep.bench.gate_bounds import CellResult, cell_bounds, nights_bounds
 from skillopt_sleep.bench.gate_cells import GRADE, GRADE_NOISE, Cell, Judge, Spread, describe, grid, law, tasks_of
 from skillopt_sleep.bench.gate_exact import exact_paired
 from skillopt_sleep.bench.gate_figures import Estimate, apart, mean, ratio, share
@@ -53,14 +54,12 @@ def _metric(made: Cell) -> GateMetric:
 
 def _scores(made: Cell, task, random: Random) -> tuple[float, float]:
     """Baseline and candidate, drawn in the plainest way."""
-    scores = []
-    for rate, own in ((task.baseline, made.own_baseline), (task.candidate, made.own_candidate)):
-        if made.judge is Judge.BINARY:
-            score = float(random.random() < rate)
-        else:
-            score = random.normalvariate(rate, GRADE_NOISE)
-        scores.append(0.0 if random.random() < own else score)
-    return scores[0], scores[1]
+    drawn = [
+        float(random.random() < rate) if made.judge is Judge.BINARY else random.normalvariate(rate, GRADE_NOISE)
+        for rate in (task.baseline, task.candidate)
+    ]
+    owns = (made.own_baseline, made.own_candidate)
+    return tuple(0.0 if random.random() < own else score for own, score in zip(owns, drawn, strict=True))
 
 
 def test_every_cell_of_the_grid_is_possible():
@@ -128,7 +127,7 @@ def test_useless_edit_when_transport_loses_pairs(lost):
     """It is accepted no more often; with 36 % of the pairs lost most nights say that too little was measured."""
     figures = simulate_paired(cell(lost_baseline=lost, lost_candidate=lost), 6, 600, "1")
     assert figures.life.value <= exact_error(6) + 3 * figures.life.error
-    assert (figures.unmeasured.value > 0.8) is (lost == 0.2)
+    assert (figures.unmeasured.value > 0.6) is (lost == 0.2)
 
 
 def test_edit_whose_every_replay_is_lost():
@@ -140,12 +139,10 @@ def test_edit_whose_every_replay_is_lost():
 
 def test_same_seed_same_figures():
     """Whatever was measured before; another seed gives others."""
-    first, _, again, other = (gate.measure(cell(0.2, tasks=size), 30, seed) for size, seed in SEEDED)
+    order = [(12, "1"), (8, "1"), (12, "1"), (12, "2")]
+    first, _, again, other = (gate.measure(cell(0.2, tasks=size), 30, seed) for size, seed in order)
     assert first == again
     assert first.figures != other.figures
-
-
-SEEDED = [(12, "1"), (8, "1"), (12, "1"), (12, "2")]
 
 
 @given(passed=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40))
@@ -178,22 +175,16 @@ def test_months_of_few_histories():
     assert list(rows) == list(GATES)
     assert rows["paired 6"].wrong.value < rows["strict, 12 tasks, 1 a night"].wrong.value
     assert all(row.calls_a_night.value <= CALLS_A_NIGHT for row in rows.values())
-    assert all(isinstance(bound, Bound) for bound in nights_bounds([*rows.values()]))
+    assert all(bound.holds for bound in nights_bounds([*rows.values()]))
 
 
 def test_bound_that_is_broken_is_said():
     """A gate that accepts every second useless edit is named, with the figure."""
-    result = gate.measure(cell(), 200, "1")
-    lax = [each for each in result.figures if each.rule == "strict"]
-    broken = [bound for bound in cell_bounds([_as_paired(result, lax[0])], (6,)) if not bound.holds]
-    assert broken
-    assert all("useless" in bound.promise or "agree" in bound.promise for bound in broken)
-
-
-def _as_paired(result, figures):
-    from msgspec.structs import replace
-
-    return replace(result, figures=(replace(figures, rule="paired 6"),))
+    strict, _ = simulate_mean_rules(cell(), 200, "1")
+    result = CellResult(cell=cell(), figures=(replace(strict, rule="paired 6"),))
+    (bound,) = cell_bounds([result], (6,))
+    assert bound.worst == strict.life
+    assert not bound.holds
 
 
 def test_estimates():

@@ -209,3 +209,15 @@ def test_a_session_without_secrets() -> None:
 def test_the_hints_of_each_kind() -> None:
     """They are lower case and none is empty, or its kind would never be looked for, or always."""
     assert all(kind.hints and all(hint and hint == hint.lower() for hint in kind.hints) for kind in KINDS)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["", "plain words", "token", "password=hunter2hunter2", "a" * 40, *SECRETS.values()]),
+        max_size=8,
+    )
+)
+def test_many_texts_at_once(texts):
+    """What is looked for in many texts as one is what is found in each by itself."""
+    redactor = Redactor()
+    assert redactor.changes(texts) == {t: redactor.redact(t) for t in texts if redactor.redact(t) != t}

@@ -1,0 +1,69 @@
+"""The command line in process: what a user types, and what comes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+from skillopt_sleep.cli import main
+from tests.fakes.home import make_person
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        """What it printed, as JSON."""
+        return json.loads(self.out)
+
+    @property
+    def refusal(self):
+        """The one line on stderr that says what is wrong."""
+        assert self.out == ""
+        (line,) = self.err.splitlines()
+        assert line.startswith("skillopt-sleep: ")
+        return line.removeprefix("skillopt-sleep: ")
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch):
+    """Type a command; standing in one's home."""
+    monkeypatch.chdir(os.environ["HOME"])
+
+    def typed(*arguments):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        return Done(end.value.code, out, err)
+
+    return typed
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with a few corrected sessions and a project."""
+    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Every file and folder a test has made, with the bytes and the time of its last change."""
+
+    def look():
+        return {
+            str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+            for folder in (tmp_path, os.environ["HOME"])
+            for path in sorted(tmp_path.__class__(folder).rglob("*"))
+        }
+
+    return look

@@ -1,0 +1,121 @@
+"""Help says all there is, and wrong words get one line that says what was meant."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+
+import click
+import pytest
+
+from skillopt_sleep.cli import COMMANDS, program
+from skillopt_sleep.settings import Settings
+
+
+def command_of(name):
+    return importlib.import_module(f"skillopt_sleep.cli.{name}").command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_documents_every_option(cli, name):
+    """Each option and argument is in the help, each option with its own words."""
+    done = cli(name, "--help")
+    assert done.code == 0
+    assert done.err == ""
+    for parameter in command_of(name).params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            assert all(spelling in done.out for spelling in parameter.opts)
+        else:
+            assert parameter.name.upper() in done.out
+            assert parameter.name.upper() in command_of(name).help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_is_listed_with_what_it_does(cli, name):
+    """The program's help has a line for each command, which begins as the command's own help does not contradict."""
+    assert re.search(rf"^  {name} +\S", cli("--help").out, re.MULTILINE)
+    assert command_of(name).name == name
+    assert command_of(name).help
+
+
+def test_no_command_at_all_shows_the_help(cli):
+    """A newcomer who types the bare name is shown around."""
+    done = cli()
+    assert done.code == 0
+    assert done.out == cli("--help").out
+    assert "skillopt-sleep insights" in done.out
+
+
+def test_marked_lines_of_the_help_stay_as_they_are(cli):
+    """First steps stand below each other, and the mark that keeps them so is not printed."""
+    done = cli("--help")
+    assert "\\b" not in done.out
+    assert re.search(r"insights +what .*\n +skillopt-sleep doctor +what .*\n +skillopt-sleep run +one", done.out)
+    assert "\\b" not in cli("run", "--help").out
+
+
+def test_version(cli):
+    """One line, name and number."""
+    assert re.fullmatch(r"skillopt-sleep, version \d+\.\d+\.\d+\S*\n", cli("--version").out)
+
+
+def test_every_night_option_is_a_setting():
+    """An option with a spelling of its own for a setting that does not exist would do nothing."""
+    elsewhere = {"project", "claude_home", "codex_home", "assignments", "as_json", "dry_run", "task_file"}
+    assert {each.name for each in command_of("run").params} - elsewhere <= set(Settings.__struct_fields__)
+
+
+WRONG = {
+    "command": (["nights"], ["no command 'nights'", "skillopt-sleep --help"]),
+    "command, nearly": (["statsu"], ["no command 'statsu'", "did you mean 'status'?"]),
+    "option": (["run", "--worker", "3"], ["--worker", "skillopt-sleep run --help"]),
+    "option's value": (["run", "--workers", "many"], ["--workers", "'many'", "integer"]),
+    "closed set": (["run", "--scope", "mine"], ["--scope", "'mine'", "invoked", "all"]),
+    "argument too many": (["status", "now"], ["now", "skillopt-sleep status --help"]),
+    "backend": (["run", "--backend", "clade"], ["no backend 'clade'", "claude, codex", "did you mean 'claude'?"]),
+    "role's backend": (["run", "--backend=simulated", "--optimizer-backend=x"], ["no backend 'x'", "simulated"]),
+    "source": (["harvest", "--source", "codec"], ["no source 'codec'", "did you mean 'codex'?"]),
+    "source without a home": (["harvest", "--source", "codex"], ["no codex sessions found", "--codex-home"]),
+    "gate mode": (["run", "--gate-mode", "lax"], ["gate_mode = 'lax'", "paired, strict, off"]),
+    "no number": (["run", "--max-calls", "0"], ["max_calls = 0", ">= 1"]),
+    "setting": (["run", "--set", "max_call=3"], ["no setting 'max_call'", "did you mean 'max_calls'?"]),
+    "setting without a value": (["run", "--set", "workers"], ["--set workers", "KEY=VALUE"]),
+    "setting's value": (["run", "--set", "workers=0"], ["workers = 0", ">= 1"]),
+    "value and table": (["run", "--set", "backends=1", "--set", "backends.claude.timeout=1"], ["backends has a value"]),
+    "adapter of a table": (["run", "--set", "backends.clade.timeout=1"], ["no backend 'clade'", "'claude'"]),
+    "option of an adapter": (["run", "--set", "backends.claude.time=1"], ["no option 'time'", "'timeout'"]),
+    "value of an adapter": (["run", "--set", "backends.claude.timeout=soon"], ["[backends.claude]", "float", "timeout"]),
+    "judge's option": (["run", "--backend=simulated", "--set", "judges.rubric.x=1"], ["[judges.rubric]", "'x'"]),
+    "project": (["run", "--project", "/no/such"], ["/no/such", "no such folder"]),
+    "home": (["run", "--claude-home", "/no/such"], ["--claude-home /no/such", "no such folder"]),
+    "task file": (["run", "--tasks", "/no/such.json"], ["/no/such.json", "No such file"]),
+    "night": (["show", "20260101-030000-abcd"], ["no night 20260101-030000-abcd", "none yet"]),
+    "archive": (["harvest", "--all"], ["--all goes with --sessions"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG.values(), ids=WRONG)
+def test_wrong_word_gets_one_line(cli, tree, arguments, says):
+    """Exit 2, nothing written, and one line that names the value, what is expected, and where to look."""
+    before = tree()
+    done = cli(*arguments)
+    assert done.code == 2
+    assert all(part in done.refusal for part in says), done.err
+    assert tree().keys() - before.keys() <= DATABASE
+
+
+DATABASE = set()
+
+
+def test_bad_settings_file_gets_one_line(cli, tmp_path, monkeypatch):
+    """TOML that is none: the file, the place, and that nothing was changed."""
+    path = tmp_path / "settings.toml"
+    path.write_text('backend = "claude\n')
+    monkeypatch.setenv("SKILLOPT_SLEEP_SETTINGS", str(path))
+    done = cli("status")
+    assert done.code == 2
+    assert str(path) in done.refusal
+    assert "not valid TOML" in done.refusal
+    assert os.listdir(tmp_path) == ["settings.toml"]
