@@ -16,7 +16,7 @@ import msgspec
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.domain.report import BackendHealth, NightReport
+from skillopt_sleep.domain.report import BackendHealth, NightReport, PendingReport
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
@@ -218,6 +218,7 @@ class App:
             self.backend(each)
         self.judges()
         baseline, notes = self.baseline()
+        account = self.trials.account(str(self.project))
         since = ""
         if settings.lookback_days:
             since = (self.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
@@ -239,11 +240,12 @@ class App:
             split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
             step=msgspec.structs.replace(
                 msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
-                k=self.trials.account(str(self.project)).k,
+                k=account.k,
             ),
             caps=self.caps(),
             rejected=self.rejected.recall(str(self.project)),
             pending=self.trials.pending(str(self.project)),
+            account=account,
         )
 
     @property
@@ -287,11 +289,15 @@ class App:
         )
 
     def run(self, plan: NightPlan) -> NightReport:
-        """Run or resume a night. Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report."""
+        """Run or resume a night; its report as it was kept, secrets taken out.
+
+        Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report.
+        """
         from skillopt_sleep.night.night import run_night
 
         with one_night(self.data_dir):
-            return run_night(plan, self.kit)
+            night = run_night(plan, self.kit).night
+        return self.report(night)
 
     def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
         """A night up to the first call, on a copy in memory."""
@@ -338,6 +344,8 @@ class App:
             adopted=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.ADOPTED),
             waiting=self.count_waiting(),
             fresh=len(self.archive.fresh(self.scope)),
+            pending=tuple(map(PendingReport.of, self.trials.pending(str(self.project)))),
+            account=self.trials.account(str(self.project)),
             running=is_locked(self.data_dir),
         )
 

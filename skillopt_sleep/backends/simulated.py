@@ -154,14 +154,14 @@ class SimulatedBackend:
         return Health(ready=True, version="embedded", logged_in=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer, after ``latency`` seconds; see ``Backend.complete`` for what it raises."""
+        """One answer, ``latency`` seconds after it was asked for; see ``Backend.complete`` for what it raises."""
         started = time.monotonic()
-        if self._line.closed.wait(self.latency):
+        text = "" if self.fatal else self._answer(prompt)
+        if self._line.closed.wait(max(0.0, started + self.latency - time.monotonic())):
             raise TimedOut("the simulated agent was closed")
         if self.fatal:
             raise FATAL[self.fatal](_fatal_message(self.fatal))
         self._draw_fault(prompt)
-        text = self._answer(prompt)
         return Reply(
             text=text,
             model=self.model,

@@ -218,17 +218,18 @@ class Redactor:
         hints as if they were one.
         """
         whole = _lower("\n".join(texts))
-        hints = frozenset(hint for hint in _HINTS if hint in whole)
+        words = b"\n".join({*whole.encode("utf-8", "replace").translate(_WORDS).split()})
+        hints = frozenset(hint for hint in _HINTS if hint.encode() in words)
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         hit = {bisect_right(starts, at) - 1 for hint in hints for at in _occurrences(hint, whole)}
         if self._literal:
             hit |= {number for number, text in enumerate(texts) if self._literal.search(text)}
-        kinds = tuple(kind for kind in KINDS if hints.intersection(kind.hints))
+        kinds = tuple((kind, here) for kind in KINDS if (here := [hint for hint in kind.hints if hint in hints]))
         found = {}
         for number in sorted(hit):
             text = texts[number]
             lowered = _lower(text)
-            held = any(True for kind in kinds for _ in _find(kind, text, lowered))
+            held = any(True for kind, here in kinds for _ in _find(kind, text, lowered, here))
             if held or (self._literal and self._literal.search(text)):
                 found[text] = self.redact(text)
         return found
@@ -238,7 +239,7 @@ class Redactor:
             text = self._literal.sub(_hide_literal, text)
         lowered = _lower(text)
         for kind in KINDS:
-            if secrets := tuple(_find(kind, text, lowered)):
+            if secrets := tuple(_find(kind, text, lowered, kind.hints)):
                 text = _hide(kind.name, text, secrets)
                 lowered = _lower(text)
         return text
@@ -278,15 +279,19 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
 _HINTS = tuple(dict.fromkeys(hint for kind in KINDS for hint in kind.hints))
 
 
+_WORDS = bytes(byte if chr(byte) in "".join(_HINTS) else ord(" ") for byte in range(256))
+"""Leaves of a text the characters that hints are made of: a hint then stands within a word, and words recur."""
+
+
 def _lower(text: str) -> str:
     """The text in lower case, character for character: the one capital that has two for its small form is kept out."""
     return text.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
 
 
-def _find(kind: Kind, text: str, lowered: str) -> Iterator[slice]:
-    """Where the secrets of one kind stand, in order, none over another."""
+def _find(kind: Kind, text: str, lowered: str, hints: Sequence[str]) -> Iterator[slice]:
+    """Where the secrets of one kind stand, in order, none over another; ``hints``: those of its own to go by."""
     end = 0
-    for start in _starts(kind, text, lowered):
+    for start in _starts(kind, text, lowered, hints):
         match = kind.pattern.match(text, start) if start >= end else None
         if match is None:
             continue
@@ -298,11 +303,11 @@ def _find(kind: Kind, text: str, lowered: str) -> Iterator[slice]:
         end = match.end()
 
 
-def _starts(kind: Kind, text: str, lowered: str) -> list[int]:
+def _starts(kind: Kind, text: str, lowered: str, hints: Sequence[str]) -> list[int]:
     if kind.anywhere:
-        hinted = any(hint in lowered for hint in kind.hints)
+        hinted = any(hint in lowered for hint in hints)
         return [match.start() for match in kind.pattern.finditer(text)] if hinted else []
-    return sorted(start for hint in kind.hints for start in _occurrences(hint, lowered))
+    return sorted(start for hint in hints for start in _occurrences(hint, lowered))
 
 
 def _occurrences(hint: str, lowered: str) -> Iterator[int]:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.session import Skip
 from skillopt_sleep.domain.verdict import Decision, Verdict
@@ -27,6 +28,7 @@ __all__ = [
     "Refusal",
     "StoppedBy",
     "TaskLabel",
+    "TaskOrigin",
     "TrialReport",
 ]
 
@@ -123,7 +125,10 @@ class PhaseTally(Struct, frozen=True, kw_only=True):
 
 
 class HoldoutRow(Struct, frozen=True, kw_only=True):
-    """One val task in one arm. ``hard`` and ``soft`` are None when transport lost the rollout; ``why`` says how."""
+    """One val task in one arm: ``hard`` and ``soft`` are means over its replays, the rest is of the first of them.
+
+    Both are None when transport lost them all; ``why`` says how.
+    """
 
     id: str
     reference_kind: str
@@ -145,7 +150,9 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     """One comparison of a document with and without some edits.
 
     ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
-    (PHI to the score); None under the strict rule. ``since`` is the night they were first tried, "" for tonight.
+    (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
+    "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different ones measured
+    tonight, of which some ``improved`` and some ``worsened``.
     """
 
     document: str
@@ -156,10 +163,16 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     e: float | None = None
     k: int | None = None
     since: str = ""
+    ties: int | None = None
+    tasks: int = 0
+    edits: tuple[str, ...] = ()
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
-    """Edits that are not decided yet, with their tally; ``needs`` says what it would take."""
+    """Edits that are not decided yet, with their tally; ``needs`` says what it would take.
+
+    ``edits`` are their ids, ``since`` is the night they were first tried, ``nights`` counts those they were tried in.
+    """
 
     document: str
     rules: tuple[str, ...]
@@ -168,6 +181,23 @@ class PendingReport(Struct, frozen=True, kw_only=True):
     ties: int
     needs: str
     since: str
+    nights: int = 1
+    edits: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(pending: PendingEdit) -> PendingReport:
+        """A pending edit as it is reported."""
+        return PendingReport(
+            document=pending.kind,
+            rules=tuple(edit.text or edit.anchor for edit in pending.edits),
+            wins=pending.tally.wins,
+            losses=pending.tally.losses,
+            ties=pending.tally.ties,
+            needs=pending.needs,
+            since=pending.night,
+            nights=pending.nights,
+            edits=tuple(edit.id for edit in pending.edits),
+        )
 
 
 class DocumentChange(Struct, frozen=True, kw_only=True):
@@ -184,12 +214,24 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
     tracked: bool = False
 
 
+class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):
+    """A session that a task comes from; ``day`` is a date, "" when unknown."""
+
+    day: str
+    source: str
+    session_id: str
+
+
 class TaskLabel(Struct, frozen=True, kw_only=True):
-    """What stands behind a task id in a report: ``intent`` is what was asked, ``words`` the person's corrections."""
+    """What stands behind a task id in a report.
+
+    ``intent`` is what was asked, ``words`` the person's corrections, ``origins`` the sessions, the oldest first.
+    """
 
     id: str
     intent: str
     words: tuple[str, ...] = ()
+    origins: tuple[TaskOrigin, ...] = ()
 
 
 class NightReport(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import NightReport, TaskLabel
+from skillopt_sleep.domain.report import NightReport, TaskLabel, TaskOrigin
 from skillopt_sleep.domain.task import Split, TaskRecord
 from skillopt_sleep.domain.words import excerpt
 
@@ -46,7 +46,8 @@ class Pools(Struct, frozen=True, kw_only=True):
 
 def _label(task: TaskRecord) -> TaskLabel:
     words = tuple(excerpt(words, QUOTED) for words in task.feedback[:QUOTES])
-    return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words)
+    origins = {TaskOrigin(day=each.at[:10], source=each.source, session_id=each.session_id) for each in task.origins}
+    return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words, origins=tuple(sorted(origins)))
 
 
 def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan) -> Pools:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.report import NightReport, PendingReport
 
 __all__ = ["Status"]
 
@@ -13,7 +14,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """The nights of a project, the latest first, and what waits.
 
     ``proposals`` are the nights whose proposal can still be adopted; ``adopted`` those that are live and can be
-    reverted; ``waiting`` counts sessions in the inbox, ``fresh`` tasks no concluded night has used.
+    reverted; ``waiting`` counts sessions in the inbox, ``fresh`` tasks no concluded night has used; ``pending`` edits
+    are not decided yet, and ``account`` adds up all that were tried.
     """
 
     project: str
@@ -22,4 +24,6 @@ class Status(Struct, frozen=True, kw_only=True):
     adopted: tuple[str, ...] = ()
     waiting: int = 0
     fresh: int = 0
+    pending: tuple[PendingReport, ...] = ()
+    account: Account = Account()
     running: bool = False

@@ -51,7 +51,7 @@ def consolidate(
         except BudgetSpent as spent:
             if not any(step.trial for step in steps):
                 raise
-            cut = f"the {kind} had to wait: {spent}"
+            cut = f"a cap cut the night short, so the {kind} had to wait: {spent}"
             break
         steps.append(step)
         rejected = (*(edit for edit in step.edits if edit.status is EditStatus.REJECTED), *rejected)
@@ -61,14 +61,15 @@ def consolidate(
         if step.decision.verdict is Verdict.ACCEPT:
             current = proposed
         left += pending_after(step, current, pools, gate)
+    carried = [revive(each, current, models.target.model) for each in left]
     return Consolidated(
         baseline=baseline,
         candidate=current,
         steps=tuple(steps),
         pools=pools,
         gate_mode=plan.gate_mode,
-        pending=tuple(each for each in left if isinstance(revive(each, current, models.target.model), Candidate)),
-        dropped=tuple(dropped),
+        pending=tuple(each for each, onto in zip(left, carried, strict=True) if isinstance(onto, Candidate)),
+        dropped=(*dropped, *(each for each in carried if isinstance(each, Dropped))),
         cut=cut,
     )
 
@@ -123,10 +124,10 @@ def _evolve(
 ) -> tuple[DocumentStep, Candidate]:
     """One document through one step. ``known`` are val rollouts of ``current`` that this night has already."""
     plan = gate.plan
-    attempts = [
+    attempts = [  # a task's samples far apart: equal answers are judged by one call, and no worker waits for it
         Attempt(task=task, candidate=current, sample=sample)
-        for task in pools.train
         for sample in range(plan.rollouts_k)
+        for task in pools.train
     ]
     train = replay(attempts, gate.models, phase="train")
     lesson = Lesson(

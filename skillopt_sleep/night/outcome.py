@@ -35,6 +35,12 @@ __all__ = ["Consolidated", "DocumentStep", "evidence"]
 HEAD = 240
 """Characters of a response that a report shows."""
 
+QUOTED = 90
+"""Characters of a rule in a note."""
+
+TRIED = (EditStatus.APPLIED, EditStatus.REJECTED, EditStatus.PENDING)
+"""What an edit can be that was on trial."""
+
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
     """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off.
@@ -101,39 +107,40 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
         held_edits=_with(edits, EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus.PENDING),
         reflect_raw=tuple(raw for step in outcome.steps for raw in step.reflection.raw),
         refused=(*report.refused, *(refusal for step in outcome.steps for refusal in step.reflection.refused)),
-        pending=tuple(
-            PendingReport(
-                document=each.kind,
-                rules=tuple(edit.text or edit.anchor for edit in each.edits),
-                wins=each.tally.wins,
-                losses=each.tally.losses,
-                ties=each.tally.ties,
-                needs=each.needs,
-                since=each.night,
-            )
-            for each in outcome.pending
-        ),
+        pending=tuple(map(PendingReport.of, outcome.pending)),
         notes=(*report.notes, *_notes(outcome)),
         call_error=next(iter(lost), report.call_error),
-        trials=tuple(
-            TrialReport(
-                document=step.kind,
-                decision=step.decision,
-                improved=step.trial.improved if step.trial else (),
-                worsened=step.trial.worsened if step.trial else (),
-                score=step.trial.tally.score if step.trial and step.trial.tally else None,
-                e=round(step.trial.tally.e, 2) if step.trial and step.trial.tally else None,
-                k=step.trial.k if step.trial else None,
-                since=step.since,
-            )
-            for step in outcome.steps
-        ),
+        trials=tuple(map(_trial_report, outcome.steps)),
     )
     return _with_scores(report, trials[0], shown[0], (*pools.val, *pools.train)) if shown else report
 
 
+def _trial_report(step: DocumentStep) -> TrialReport:
+    trial = step.trial
+    report = TrialReport(document=step.kind, decision=step.decision, since=step.since)
+    if trial is None:
+        return report
+    tally, pairs = trial.tally, zip(trial.baseline, trial.candidate, strict=True)
+    return replace(
+        report,
+        improved=trial.improved,
+        worsened=trial.worsened,
+        score=tally.score if tally else None,
+        e=round(tally.e, 2) if tally else None,
+        k=trial.k,
+        ties=tally.ties if tally else None,
+        tasks=len({old.task_id for old, new in pairs if old.score is not None and new.score is not None}),
+        edits=tuple(each.edit.id for each in _with(step.edits, *TRIED)),
+    )
+
+
 def _notes(outcome: Consolidated) -> Iterator[str]:
-    yield from (f"an undecided edit was dropped: {each.why}" for each in outcome.dropped)
+    for each in outcome.dropped:
+        rule = excerpt(next(edit.text or edit.anchor for edit in each.edit.edits), QUOTED)
+        yield f"an undecided edit of the {each.edit.kind} (“{rule}”) was dropped: {each.why}"
+    for step in outcome.steps:
+        if step.trial is not None and step.trial.cut:
+            yield f"a cap cut the trial of the {step.kind} short: {step.trial.cut}"
     if outcome.cut:
         yield outcome.cut
 
@@ -186,20 +193,25 @@ def _pass_rate(results: Sequence[ReplayResult]) -> float | None:
 
 
 def _rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:
-    """One row for each task that was replayed: its first rollout."""
+    """One row for each task that was replayed."""
     known = {task.id: task for task in tasks}
-    return tuple(
-        HoldoutRow(
-            id=task.id,
-            reference_kind=reference_kind(task.reference),
-            hard=result.score.hard if result.score else None,
-            soft=result.score.soft if result.score else None,
-            response_len=len(result.response),
-            response_head=excerpt(result.response, HEAD),
-            why=result.score.rationale if result.score else result.call_error,
-        )
-        for result in {each.task_id: each for each in reversed(results)}.values()
-        if (task := known.get(result.task_id)) is not None
+    replays: dict[str, list[ReplayResult]] = {}
+    for result in results:
+        replays.setdefault(result.task_id, []).append(result)
+    return tuple(_row(known[name], each) for name, each in replays.items() if name in known)
+
+
+def _row(task: TaskRecord, replays: Sequence[ReplayResult]) -> HoldoutRow:
+    scores = [result.score for result in replays if result.score is not None]
+    first = next((result for result in replays if result.score is not None), replays[0])
+    return HoldoutRow(
+        id=task.id,
+        reference_kind=reference_kind(task.reference),
+        hard=statistics.fmean(score.hard for score in scores) if scores else None,
+        soft=statistics.fmean(score.soft for score in scores) if scores else None,
+        response_len=len(first.response),
+        response_head=excerpt(first.response, HEAD),
+        why=first.score.rationale if first.score else first.call_error,
     )
 
 

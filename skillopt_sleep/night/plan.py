@@ -11,11 +11,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.pending import PendingEdit
-from skillopt_sleep.domain.report import BackendHealth, DocumentChange, NightReport
+from skillopt_sleep.domain.report import BackendHealth, DocumentChange, NightReport, PendingReport
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
@@ -55,6 +56,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
+    account: Account = Account()
     notes: tuple[str, ...] = ()
 
     @property
@@ -65,7 +67,14 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         """
         window = replace(self.window, since="")
         same = replace(
-            self, caps=Caps(), notes=(), rejected=(), pending=(), baseline=Candidate(documents=()), window=window
+            self,
+            caps=Caps(),
+            notes=(),
+            rejected=(),
+            pending=(),
+            account=Account(),
+            baseline=Candidate(documents=()),
+            window=window,
         )
         return hashlib.sha256(msgspec.json.encode(same) + self.baseline.digest.encode()).hexdigest()[:32]
 
@@ -80,6 +89,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             gate_metric=self.step.gate_metric,
             backends=self.roles,
             caps=self.caps,
+            pending=tuple(map(PendingReport.of, self.pending)),
+            account=self.account,
             notes=self.notes,
         )
 

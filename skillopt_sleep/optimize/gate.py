@@ -20,6 +20,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Both arms of a comparison, pair by pair, and the decision.
 
     ``tally`` and ``k`` are of the paired rule: the pairs over the edit's whole life, and the score that accepts it.
+    ``cut`` says which cap ended the trial for tonight, "" for none.
     """
 
     decision: Decision
@@ -29,6 +30,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     worsened: tuple[str, ...] = ()
     tally: Tally | None = None
     k: int | None = None
+    cut: str = ""
 
 
 def run_trial(

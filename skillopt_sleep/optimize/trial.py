@@ -80,7 +80,7 @@ def run_paired(
     """
     rows: list[PairRow] = []
     tally = before
-    spent = False
+    cut = ""
     for sample, order in _rounds(tasks, plan):
         left = order
         while left and decide(tally, plan.k) is Verdict.UNDECIDED and len(rows) < PAIRS_A_NIGHT:
@@ -88,14 +88,14 @@ def run_paired(
             chunk, left = left[:size], left[size:]
             try:
                 measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
-            except BudgetSpent:
+            except BudgetSpent as spent:
                 if not rows:
                     raise
-                spent = True
+                cut = str(spent)
                 break
             rows += measured
             tally = follow((row.result for row in measured if row.result is not None), plan.k, tally)
-        if spent or decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
+        if cut or decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
             break
     return Trial(
         decision=_decision(rows, tally, plan),
@@ -105,6 +105,7 @@ def run_paired(
         worsened=_with(rows, Result.LOSS),
         tally=tally,
         k=plan.k,
+        cut=cut,
     )
 
 

@@ -88,7 +88,9 @@ class JournalledNight:
         self._journal.write(self._report, {"evidence.jsonl": self._journal.renderers.evidence(rows)})
 
     def report(self) -> NightReport:
-        """The report, with the account as of now."""
+        """The report, with the account as of now, or as of its end."""
+        if self._report.finished_at:
+            return self._report
         return replace(
             self._report,
             phases=self._ledger.tallies(),
@@ -103,19 +105,19 @@ class JournalledNight:
 
     def end(self, error: BaseException | None) -> None:
         """Conclude: every way a night can end gets its words, its state and its exit code."""
-        now = self._journal.clock.now().isoformat(timespec="seconds")
+        report = self.report()
         if error is not None:
-            self._report = _ended_by(self._report, error)
+            report = _ended_by(report, error)
         else:
-            unmeasured = self._report.verdict is Verdict.UNMEASURED
+            unmeasured = report.verdict is Verdict.UNMEASURED
             if unmeasured:  # the calls that were lost are to be made again when the night goes on
                 self._journal.forget(self.id, from_stage="consolidate")
-            self._report = replace(
-                self._report,
+            report = replace(
+                report,
                 state=NightState.STOPPED if unmeasured else NightState.FINISHED,
                 exit_code=TOO_LITTLE_MEASURED if unmeasured else 0,
             )
-        self._report = replace(self._report, finished_at=now)
+        self._report = replace(report, finished_at=report.updated_at)
         self.write()
 
 
@@ -220,13 +222,14 @@ class NightJournal:
 
         The database comes last: a night killed in between is one that goes on, and writes its files again.
         """
-        self.write(report, {"diagnostics.json": self.renderers.diagnostics(report)})
+        diagnostics = self.renderers.diagnostics(report)
+        self.write(report, {"diagnostics.json": diagnostics})
         if report.finished_at:
             self.write(report, {"report.md": self.renderers.markdown(report)})
         with self.database.transaction() as connection:
             connection.execute(
                 "UPDATE nights SET state = ?, report = ? WHERE id = ?",
-                (report.state, msgspec.json.encode(report), report.night),
+                (report.state, diagnostics, report.night),
             )
 
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
