@@ -11,10 +11,11 @@ __all__ = ["Estimate", "Figures", "apart", "mean", "ratio", "share"]
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """A number and its standard error, 0 where it is exact."""
+    """A number and its standard error, 0 where it is exact; ``runs`` is given for a share of so many."""
 
     value: float
     error: float = 0.0
+    runs: int = 0
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class Figures(Struct, frozen=True, kw_only=True):
 def share(hits: int, of: int) -> Estimate:
     """How many of ``of``. The error is that of one more hit and one more miss: never 0, also where all went alike."""
     smoothed = (hits + 1) / (of + 2)
-    return Estimate(value=hits / of, error=math.sqrt(smoothed * (1 - smoothed) / of))
+    return Estimate(value=hits / of, error=math.sqrt(smoothed * (1 - smoothed) / of), runs=of)
 
 
 def mean(values: Sequence[float]) -> Estimate:
@@ -61,8 +62,17 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
 
 
 def apart(one: Estimate, other: Estimate) -> float:
-    """How many joint standard errors lie between two estimates of one number."""
-    difference, joint = abs(one.value - other.value), math.hypot(one.error, other.error)
+    """How many joint standard errors lie between two estimates of one number.
+
+    Shares are compared by the error they have if both are right: with the exact share, or the one of all runs together.
+    """
     if math.isclose(one.value, other.value, rel_tol=1e-9, abs_tol=1e-12):
         return 0.0
-    return difference / joint if joint else math.inf
+    errors = [one.error, other.error]
+    if shares := [each for each in (one, other) if each.runs]:
+        exact = [each.value for each in (one, other) if not each.error]
+        runs = sum(each.runs for each in shares)
+        right = exact[0] if exact else sum(each.value * each.runs for each in shares) / runs
+        errors = [math.sqrt(right * (1 - right) / each.runs) for each in shares]
+    joint = math.hypot(*errors)
+    return abs(one.value - other.value) / joint if joint else math.inf

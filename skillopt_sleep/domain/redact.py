@@ -218,7 +218,7 @@ class Redactor:
         hints as if they were one.
         """
         whole = _lower("\n".join(texts))
-        words = b"\n".join({*whole.encode("utf-8", "replace").translate(_WORDS).split()})
+        words = b"\n".join({*whole.encode("utf-8", "replace").translate(_HINTING).split()})
         hints = frozenset(hint for hint in _HINTS if hint.encode() in words)
         starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         hit = {bisect_right(starts, at) - 1 for hint in hints for at in _occurrences(hint, whole)}
@@ -279,7 +279,7 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
 _HINTS = tuple(dict.fromkeys(hint for kind in KINDS for hint in kind.hints))
 
 
-_WORDS = bytes(byte if chr(byte) in "".join(_HINTS) else ord(" ") for byte in range(256))
+_HINTING = bytes(byte if chr(byte) in "".join(_HINTS) else ord(" ") for byte in range(256))
 """Leaves of a text the characters that hints are made of: a hint then stands within a word, and words recur."""
 
 

@@ -194,6 +194,9 @@ def test_estimates():
     assert ratio([1.0, 2.0], [2.0, 4.0]) == Estimate(value=0.5, error=0.0)
     assert apart(Estimate(value=1.0, error=3.0), Estimate(value=11.0, error=4.0)) == pytest.approx(2.0)
     assert apart(Estimate(value=1.0), Estimate(value=2.0)) == float("inf")
+    assert apart(share(5, 4000), Estimate(value=0.0045551)) == pytest.approx(3.1, abs=0.05)
+    assert apart(share(10, 100), share(20, 100)) == pytest.approx(0.1 / (0.15 * 0.85 * 2 / 100) ** 0.5)
+    assert apart(share(1, 100), Estimate(value=0.0)) == float("inf")
 
 
 def test_command_prints_tables(capsys):
@@ -211,7 +214,7 @@ def test_command_prints_json(capsys):
     gate.main(["--only", "graded 0.5, +0.00 on every task, 8 tasks", "--repeats", "20", "--histories", "4", "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert [each["cell"]["lost_baseline"] for each in printed["cells"]] == [0.0, 0.05, 0.1, 0.2]
-    assert {"value", "error"} == set(printed["cells"][0]["figures"][0]["life"])
+    assert {"value", "error", "runs"} == set(printed["cells"][0]["figures"][0]["life"])
     assert [len(each["exact"]) for each in printed["cells"]] == [2, 0, 0, 0]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 
 import click
 import pytest
 
-from skillopt_sleep.cli import COMMANDS, program
+from skillopt_sleep.cli import COMMANDS
 from skillopt_sleep.settings import Settings
 
 
@@ -118,4 +117,4 @@ def test_bad_settings_file_gets_one_line(cli, tmp_path, monkeypatch):
     assert done.code == 2
     assert str(path) in done.refusal
     assert "not valid TOML" in done.refusal
-    assert os.listdir(tmp_path) == ["settings.toml"]
+    assert list(tmp_path.iterdir()) == [path]
