@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
@@ -16,7 +16,8 @@ from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Skip
-from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.split import Past
+from skillopt_sleep.domain.task import Split, TaskRecord
 
 __all__ = [
     "Archive",
@@ -212,8 +213,11 @@ class Archive(Protocol):
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
         """Enter tasks (by id; new or seen again = fresh) and take the sessions out of the inbox, in one step."""
 
-    def used(self, scope: str, task_ids: Sequence[str]) -> None:
-        """These tasks served a night that ended in accept, reject or undecided: they are fresh no more."""
+    def past(self, scope: str) -> Past:
+        """Which tasks are fresh, and how often each of the others decided."""
+
+    def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
+        """These tasks, by id, had their part in a night that ended in accept, reject or undecided: fresh no more."""
 
 
 class RejectedEdits(Protocol):

@@ -52,7 +52,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     rollouts_k: int = 3
     workers: int = 8
     latency: float = 0.2
-    sessions: int = 400
+    sessions: int = 120
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "Run one night now, or go on with the one that was cut short.",
     "status": "The last nights, and what waits for you.",
     "show": "The whole report of a night (the last one).",
+    "why": "Where a rule came from: your own words, the tasks, the test.",
     "adopt": "Put a night's proposal live.",
     "revert": "Undo an adopted night, or one edit of it, byte for byte.",
     "harvest": "Read new sessions into the inbox; print or export what was found.",

@@ -89,6 +89,12 @@ class Tally(Struct, frozen=True, kw_only=True):
         """The evidence against "it helps no more than it harms", under which its expectation never exceeds 1."""
         return float(PHI**self.score)
 
+    @property
+    def in_words(self) -> str:
+        """As it is told: "6 wins, 0 losses, 1 tie"."""
+        counts = ((self.wins, "win", "wins"), (self.losses, "loss", "losses"), (self.ties, "tie", "ties"))
+        return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
+
     def add(self, result: Result) -> Tally:
         """The tally with one more pair."""
         match result:

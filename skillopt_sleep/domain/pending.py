@@ -22,7 +22,8 @@ def base_digest(document: Document) -> str:
 class PendingEdit(Struct, frozen=True, kw_only=True):
     """The edits of one document that were tried together.
 
-    ``groups`` are the task groups its own reflection has seen: it is never tried on them. ``k`` is the score that
+    ``groups`` are the task groups its own reflection has seen, and the ids of their tasks, for a group may come to be
+    part of another: it is never tried on them. ``k`` is the score that
     accepts, fixed when it was first tried; ``night`` is that night.
     """
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.report import NightReport, TaskLabel, TaskOrigin
 from skillopt_sleep.domain.task import Split, TaskRecord
 from skillopt_sleep.domain.words import excerpt
 
-__all__ = ["Pools", "SplitPlan", "split_tasks"]
+__all__ = ["Past", "Pools", "SplitPlan", "group_of", "split_tasks"]
 
+TEST_SHARE = 0.1
+"""The share of the groups of an archive that is sealed."""
+TEST_FROM = 20
+"""Groups from which on any are sealed: of fewer, each is needed to teach and to decide."""
 
 QUOTED = 200
 QUOTES = 3
@@ -28,6 +33,18 @@ class SplitPlan(Struct, frozen=True, kw_only=True):
     val_share: float = 1 / 3
     max_train: int = 24
     max_val: int = 12
+    max_test: int = 12
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """What became of the tasks of an archive, by id.
+
+    ``fresh`` are those no concluded night has used. ``as_val`` has every task that ever served, with the number of
+    nights in which it was val: 0 = it only taught. To be set aside for test is not to serve.
+    """
+
+    fresh: frozenset[str] = frozenset()
+    as_val: Mapping[str, int] = {}
 
 
 class Pools(Struct, frozen=True, kw_only=True):
@@ -50,34 +67,66 @@ def _label(task: TaskRecord) -> TaskLabel:
     return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words, origins=tuple(sorted(origins)))
 
 
-def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan) -> Pools:
-    """Deal whole groups to train and val; a pinned task pulls its whole group along.
+def group_of(task: TaskRecord) -> str:
+    """The name of the group a task belongs to; without one it is a group of its own."""
+    return task.group or task.id
+
+
+def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None = None) -> Pools:
+    """Deal whole groups to train, val and test; a pinned task pulls its whole group along.
+
+    Those decide that decided least often, so val rotates from night to night; those teach first that are fresh, or
+    were corrected; ties fall by seed. Of an archive, which comes with its ``past``, a share is sealed.
 
     A group with tasks pinned to different splits goes to the most sealed of them (test, then val), because a twin of
     a val task must never teach. With a single free group there is no val: nothing can be accepted, only learnt about.
     """
     groups: dict[str, list[TaskRecord]] = defaultdict(list)
     for task in tasks:
-        groups[task.group or task.id].append(task)
-    dealt: dict[Split, list[TaskRecord]] = {split: [] for split in Split}
-    free: list[str] = []
+        groups[group_of(task)].append(task)
+    dealt: dict[Split, list[list[TaskRecord]]] = {split: [] for split in Split}
+    free: list[list[TaskRecord]] = []
     for name in sorted(groups):
-        pinned = {task.split for task in groups[name]}
-        split = next((each for each in (Split.TEST, Split.VAL, Split.TRAIN) if each in pinned), None)
-        if split is None:
-            free.append(name)
-        else:
-            dealt[split].extend(groups[name])
+        split = _pinned(groups[name])
+        if split is None and past is not None and len(groups) >= TEST_FROM and _is_sealed(name, groups[name], past):
+            split = Split.TEST
+        (free if split is None else dealt[split]).append(groups[name])
     random.Random(plan.seed).shuffle(free)  # noqa: S311  a seeded deal, not a secret
+    past = past or Past()
+    free.sort(key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
     wanted = 0 if dealt[Split.VAL] or len(free) < 2 else max(1, round(len(free) * plan.val_share))  # noqa: PLR2004
-    for name in free[:wanted]:
-        dealt[Split.VAL].extend(groups[name])
-    for name in free[wanted:]:
-        dealt[Split.TRAIN].extend(groups[name])
-    train, val = dealt[Split.TRAIN][: plan.max_train], dealt[Split.VAL][: plan.max_val]
+    wanted = min(wanted, plan.max_val)
+    dealt[Split.VAL] += free[:wanted]
+    teaching = sorted(free[wanted:], key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
+    dealt[Split.TRAIN] += teaching
+    dealt[Split.TEST].sort(key=lambda group: all(task.id not in past.fresh for task in group))
+    train, val = _filled(dealt[Split.TRAIN], plan.max_train), _filled(dealt[Split.VAL], plan.max_val)
     return Pools(
-        train=tuple(train),
-        val=tuple(val),
-        test=tuple(dealt[Split.TEST]),
-        left=len(dealt[Split.TRAIN]) - len(train) + len(dealt[Split.VAL]) - len(val),
+        train=train,
+        val=val,
+        test=_filled(dealt[Split.TEST], plan.max_test),
+        left=sum(map(len, (*dealt[Split.TRAIN], *dealt[Split.VAL]))) - len(train) - len(val),
     )
+
+
+def _pinned(group: Iterable[TaskRecord]) -> Split | None:
+    """The most sealed of the splits that tasks of a group are pinned to, if any."""
+    pins = {task.split for task in group}
+    return next((each for each in (Split.TEST, Split.VAL, Split.TRAIN) if each in pins), None)
+
+
+def _is_sealed(name: str, group: Iterable[TaskRecord], past: Past) -> bool:
+    """Whether a group is of the sealed share, for good: what taught or decided once can never test."""
+    served = any(task.id in past.as_val for task in group)
+    return not served and int(sha256(name.encode())[:8], 16) < TEST_SHARE * 16**8
+
+
+def _filled(groups: Iterable[Sequence[TaskRecord]], most: int) -> tuple[TaskRecord, ...]:
+    """Whole groups in order, as far as they fit; only a first one too large for any night is cut."""
+    pool: list[TaskRecord] = []
+    for group in groups:
+        if len(pool) + len(group) <= most:
+            pool += group
+        elif not pool:
+            pool += group[:most]
+    return tuple(pool)

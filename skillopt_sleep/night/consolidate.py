@@ -87,8 +87,13 @@ def _go_on(
         if isinstance(candidate, Dropped):
             dropped.append(candidate)
             continue
-        tasks = [task for task in (*pools.val, *pools.train) if task.group not in edit.groups]
-        trial = gate.go_on(edit, tasks, current, candidate)
+        try:
+            trial = gate.go_on(edit, pools, current, candidate)
+        except BudgetSpent:
+            if not steps:
+                raise
+            left.append(edit)
+            continue
         applied = tuple(AppliedEdit(edit=each, status=EditStatus.APPLIED) for each in edit.edits)
         if trial.decision.verdict is Verdict.ACCEPT:
             current = candidate

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.report import NightReport, StoppedBy
 from skillopt_sleep.domain.session import Session
-from skillopt_sleep.domain.split import SplitPlan
-from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.split import Past, SplitPlan, split_tasks
+from skillopt_sleep.domain.task import Split, TaskRecord
 from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.merge import grouped, merge
@@ -53,7 +53,7 @@ class Gathered(Struct, frozen=True, kw_only=True):
         return replace(report, stopped_by=StoppedBy.NO_SESSIONS, why=where)
 
 
-def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> Gathered:
+def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed: int) -> Gathered:
     """Mine, keep, choose. Sessions leave the inbox in the step that keeps their tasks.
 
     Raises ``FatalBackend`` and ``BudgetSpent``, with every session still in the inbox; ``FatalBackend`` also when
@@ -71,7 +71,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models) -> G
     ]
     kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), done)
     known = kit.archive.tasks(scope)
-    tasks = choose(known, kit.archive.fresh(scope), plan.split)
+    tasks = choose(known, kit.archive.past(scope), replace(plan.split, seed=seed))
     if mined.unmined and not tasks:
         raise BackendUnusable(
             f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
@@ -99,9 +99,10 @@ def _unmined_note(count: int) -> tuple[str, ...]:
     return (f"{count} sessions could not be mined tonight, because the reply was lost; they wait in the inbox",)
 
 
-def choose(tasks: Sequence[TaskRecord], fresh: frozenset[str], plan: SplitPlan) -> tuple[TaskRecord, ...]:
-    """Tonight's tasks: fresh before older, corrected before uncorrected; none at all when nothing is fresh."""
-    if not any(task.id in fresh for task in tasks):
+def choose(tasks: Sequence[TaskRecord], past: Past, plan: SplitPlan) -> tuple[TaskRecord, ...]:
+    """Tonight's tasks of an archive, each pinned to its part in the night; none at all when nothing is fresh."""
+    pools = split_tasks(tasks, plan, past)
+    if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
         return ()
-    ordered = sorted(tasks, key=lambda task: (task.id not in fresh, not task.feedback))
-    return tuple(ordered[: plan.max_train + plan.max_val])
+    parts = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
+    return tuple(replace(task, split=split) for split, dealt in parts.items() for task in dealt)

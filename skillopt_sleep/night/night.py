@@ -27,7 +27,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
         with closing(kit.connect(night.ledger, sessions)) as connection:
             if plan.mining.given or sessions.sessions or kit.archive.fresh(plan.window.scope):
                 night.look("probe", probe, connection).require_ready()
-            tasks = night.stage("mine", gather, sessions, plan, kit, connection.models)
+            tasks = night.stage("mine", gather, sessions, plan, kit, connection.models, night.seed)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
             outcome = night.stage(
                 "consolidate",

@@ -1,4 +1,4 @@
-"""Split: deal tonight's tasks by the night's own seed."""
+"""Split: tonight's tasks become those that teach and those that decide."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["split"]
 
 
 def split(gathered: Gathered, plan: SplitPlan, seed: int) -> Pools:
-    """Deal the tasks; the same night deals the same way when it is resumed."""
+    """Deal the tasks: those of an archive came with their parts, those of a task file are dealt by seed."""
     return split_tasks(gathered.tasks, replace(plan, seed=seed))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.domain.report import DocumentChange, NightReport
+from skillopt_sleep.domain.task import Split
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.plan import Kit, NightPlan
@@ -38,6 +39,7 @@ def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Stage
     kit.rejected.remember(plan.project, night, rejected)
     if all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
         pools = outcome.pools
-        kit.archive.used(plan.window.scope, [task.id for task in (*pools.train, *pools.val)])
+        dealt = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
+        kit.archive.used(plan.window.scope, night, {split: [task.id for task in dealt[split]] for split in dealt})
     kit.trials.conclude(plan.project, outcome.pending, outcome.tried(night))
     return Staged(proposal=proposal, documents=documents, account=kit.trials.account(plan.project))

@@ -12,7 +12,7 @@ from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.domain.pending import PendingEdit, base_digest
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
-from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.split import Pools, group_of
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import GateMode, Verdict
 from skillopt_sleep.night.outcome import DocumentStep
@@ -75,10 +75,9 @@ class Gate:
             known=known,
         )
 
-    def go_on(
-        self, pending: PendingEdit, tasks: Sequence[TaskRecord], current: Candidate, proposed: Candidate
-    ) -> Trial:
-        """Go on with an edit of an earlier night, on tasks its own reflection has not seen."""
+    def go_on(self, pending: PendingEdit, pools: Pools, current: Candidate, proposed: Candidate) -> Trial:
+        """Go on with an edit of an earlier night, on as many tasks as tonight's val has, none that wrote it."""
+        tasks = _unseen(pending, (*pools.val, *pools.train))[: len(pools.val) or None]
         return run_paired(tasks, current, proposed, self.models, self._paired(pending.k), before=pending.tally)
 
     def _paired(self, k: int) -> PairedPlan:
@@ -89,6 +88,12 @@ class Gate:
             seed=self.seed,
             first_sample=SAMPLES_A_NIGHT * (1 + self.seed % 1_000_000),
         )
+
+
+def _unseen(pending: PendingEdit, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """The tasks of groups that its own reflection has not seen, whatever a group has come to be called since."""
+    seen = {*pending.groups, *(group_of(task) for task in tasks if task.id in pending.groups)}
+    return [task for task in tasks if group_of(task) not in seen]
 
 
 def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Gate) -> list[PendingEdit]:
@@ -108,7 +113,7 @@ def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Ga
             model=gate.models.target.model,
             k=trial.k,
             edits=tried,
-            groups=tuple(sorted({task.group or task.id for task in pools.train})),
+            groups=tuple(sorted({name for task in pools.train for name in (group_of(task), task.id)})),
             tally=trial.tally,
         )
     ]

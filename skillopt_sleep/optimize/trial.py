@@ -17,6 +17,9 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.evidence import Arm
 from skillopt_sleep.domain.paired import (
+    DROP,
+    MOST_LOSSES,
+    PAIRS_A_LIFE,
     PAIRS_A_NIGHT,
     Result,
     Tally,
@@ -83,8 +86,8 @@ def run_paired(
     cut = ""
     for sample, order in _rounds(tasks, plan):
         left = order
-        while left and decide(tally, plan.k) is Verdict.UNDECIDED and len(rows) < PAIRS_A_NIGHT:
-            size = min(plan.k - tally.score, PAIRS_A_NIGHT - len(rows))
+        while left and decide(tally, plan.k) is Verdict.UNDECIDED and _may_go_on(tally, len(rows)):
+            size = min(_soonest(tally, plan.k), PAIRS_A_NIGHT - len(rows), PAIRS_A_LIFE - tally.pairs)
             chunk, left = left[:size], left[size:]
             try:
                 measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
@@ -97,8 +100,13 @@ def run_paired(
             tally = follow((row.result for row in measured if row.result is not None), plan.k, tally)
         if cut or decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
             break
+    decision = _decision(rows, tally, plan)
+    if decision.verdict is Verdict.UNMEASURED and decide(tally, plan.k) is Verdict.ACCEPT:
+        # Not to be accepted on the next night's silence. Forgetting what spoke for the edit cannot raise the error;
+        # forgetting every night that was not measured could.
+        tally = before
     return Trial(
-        decision=_decision(rows, tally, plan),
+        decision=decision,
         baseline=tuple(row.baseline for row in rows),
         candidate=tuple(row.candidate for row in rows),
         improved=_with(rows, Result.WIN),
@@ -107,6 +115,15 @@ def run_paired(
         k=plan.k,
         cut=cut,
     )
+
+
+def _may_go_on(tally: Tally, pairs_tonight: int) -> bool:
+    return pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
+
+
+def _soonest(tally: Tally, k: int) -> int:
+    """How many more pairs decide at the earliest: all won, or all lost."""
+    return min(k - tally.score, -(-(tally.score - DROP) // 2), MOST_LOSSES + 1 - tally.losses)
 
 
 def _with(rows: Sequence[PairRow], result: Result) -> tuple[str, ...]:
@@ -178,7 +195,7 @@ def _decision(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan) -> Decisi
         lost_candidate=sum(bool(row.candidate.call_error) and not row.baseline.call_error for row in rows),
     )
     verdict = decide(tally, plan.k)
-    numbers = f"{tally.wins} wins, {tally.losses} losses, {tally.ties} ties: score {tally.score} of {plan.k}"
+    numbers = f"{tally.in_words}: score {tally.score} of {plan.k}"
     if not rows:
         why = "there are no validation tasks apart from the training ones"
     elif problem and verdict is not Verdict.REJECT:

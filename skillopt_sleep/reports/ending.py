@@ -14,6 +14,7 @@ from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports.phrases import errors, number, score, sentence
 from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import Outcome, task_rows
+from skillopt_sleep.reports.tally import claims, paired
 
 __all__ = ["Ending", "Step", "Word", "ending"]
 
@@ -82,7 +83,9 @@ def _accepted(report: NightReport) -> Ending:
     return Ending(
         word=Word.ACCEPTED,
         title="a change is ready",
-        says=_text("A change to what your agent reads helped, and waits for your word.", _trial(report)),
+        says=_text(
+            "A change to what your agent reads helped, and waits for your word.", claims(report) or _trial(report)
+        ),
         now="Nothing of yours has been touched yet. Look at the change, then adopt it if you want it.",
         steps=_adoption(report),
     )
@@ -131,6 +134,10 @@ def _undecided(report: NightReport) -> Ending:
             now=f"{_WORK_ON} The command says how many more it takes.",
             steps=(_INSIGHTS,),
         )
+    if report.pending:
+        wait = number(len(report.pending), "change")
+        says = f"{wait} could not be decided yet, and {'goes' if len(report.pending) == 1 else 'go'} on the next night."
+        return Ending(word=Word.UNDECIDED, title="no decision yet", says=says, now=_GOES_ON)
     if trial := _trial(report):
         says = _text("Whether the change helps could not be decided.", trial, sentence(report.why))
         return Ending(word=Word.UNDECIDED, title="no decision yet", says=says, now=_GOES_ON)
@@ -247,7 +254,9 @@ def _text(*sentences: str) -> str:
 
 
 def _trial(report: NightReport) -> str:
-    """What the comparison showed, in a sentence; "" when there was none."""
+    """What the comparison showed under the strict rule, in a sentence; "" when there was none."""
+    if paired(report):
+        return ""
     outcomes = Counter(pair.outcome for pair in task_rows(report))
     if not outcomes:
         return ""

@@ -15,10 +15,11 @@ from pathlib import PurePath
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.report import BackendHealth, HoldoutRow, NightReport, PhaseTally, TrialReport
 from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import ending
 from skillopt_sleep.reports.phrases import DOCUMENTS, ERRORS, PHASES, number, score, sentence, spending, when
 from skillopt_sleep.reports.plain import plain, plain_lines
-from skillopt_sleep.reports.rows import Outcome, TaskRow, rule_row, task_rows, within
+from skillopt_sleep.reports.rows import Outcome, TaskRow, bare, held, rule_row, task_rows, within
 
 __all__ = ["escape", "render"]
 
@@ -43,8 +44,10 @@ def render(report: NightReport) -> str:
         _opening(report),
         _edits("What was learnt" if report.accepted else "What was tried", "remark", report.applied_edits, report),
         _edits("What was tried and dropped", "why it was dropped", report.rejected_edits, report),
-        _edits("What was held back", "why it is held back", report.held_edits, report),
+        _pending(report),
+        _edits("What was held back", "why it is held back", held(report), report),
         _proof(report),
+        _account(report),
         _read(report),
         _cost(report),
         _agents(report.backends),
@@ -99,6 +102,33 @@ def _edits(heading: str, why: str, edits: Sequence[AppliedEdit], report: NightRe
             yield f"   - {why}: {escape(row.why)}"
 
 
+def _pending(report: NightReport) -> Iterator[str]:
+    if not report.pending:
+        return
+    yield "## Pending"
+    yield ""
+    yield (
+        "Not decided yet. The next night goes on with what is closest to a decision, unless the text it changes or the"
+        " model is another one by then."
+    )
+    for count, pending in enumerate(report.pending, start=1):
+        rules = "**, tried together with **".join(escape(bare(rule)) for rule in pending.rules)
+        yield ""
+        yield f"{count}. **{rules}**"
+        yield f"   - for the {_document(pending.document)}"
+        yield f"   - {escape(tally.going_on(pending, report.night))}"
+
+
+def _account(report: NightReport) -> Iterator[str]:
+    if said := tally.account(report.account):
+        yield "## The account"
+        yield ""
+        yield (
+            f"Of all edits that were ever tried here: {said} The bound adds up, over the edits tried, the chance that a"
+            " useless one is accepted."
+        )
+
+
 def _proof(report: NightReport) -> Iterator[str]:
     rows = task_rows(report)
     if not rows:
@@ -119,7 +149,7 @@ def _proof(report: NightReport) -> Iterator[str]:
         yield from remarks
     if report.trials:
         yield ""
-        yield " ".join(map(_tested, report.trials)) + (_LUCK.get(report.gate_mode, "") if report.accepted else "")
+        yield from _counted(report) if tally.paired(report) else _compared(report)
 
 
 def _remarks(rows: Sequence[TaskRow]) -> Iterator[str]:
@@ -130,6 +160,22 @@ def _remarks(rows: Sequence[TaskRow]) -> Iterator[str]:
             yield f"- worse: “{escape(plain(row.task, INTENT))}” {escape(sentence(row.after.why))}"
     for why, count in lost.most_common():
         yield f"- not measured: {number(count, 'task')}" + (f". {escape(sentence(why))}" if why else "")
+
+
+def _compared(report: NightReport) -> Iterator[str]:
+    yield " ".join(map(_tested, report.trials)) + (_LUCK.get(report.gate_mode, "") if report.accepted else "")
+
+
+def _counted(report: NightReport) -> Iterator[str]:
+    """The trials by the paired rule, and how to read them."""
+    for trial in report.trials:
+        if trial.k is None:
+            yield f"- The {_document(trial.document)}: {escape(sentence(trial.decision.why))}"
+        else:
+            evidence = "" if trial.e is None else f"; E = {trial.e:g}"
+            yield f"- The {_document(trial.document)}: {escape(tally.trial(trial))}{evidence}."
+    yield ""
+    yield _READING
 
 
 def _tested(trial: TrialReport) -> str:
@@ -145,7 +191,7 @@ def _tested(trial: TrialReport) -> str:
 def _graded(row: HoldoutRow) -> str:
     if row.hard is None:
         return "not measured"
-    passed = "passed" if row.hard >= 1 else "failed"
+    passed = {1.0: "passed", 0.0: "failed"}.get(row.hard, f"passed {row.hard:.0%} of the time")
     return passed if row.soft in {None, row.hard} else f"{passed}, {score(row.soft)}"
 
 
@@ -318,6 +364,14 @@ _VERDICTS = {
 
 _LUCK = {"strict": " Every task was replayed once each way, so part of the difference may be luck."}
 """What a gate mode leaves open."""
+
+_READING = (
+    "How to read this: each pair is one task replayed once without and once with the change. It is a win where the"
+    " change did better, a loss where it did worse, else a tie; the score is the wins less twice the losses. E is 1.618"
+    " (the golden ratio) to the score: for a change that helps no more than it harms, its mean over all nights is at"
+    " most 1."
+)
+"""What a reader needs to recount a trial by the paired rule."""
 
 _ROLES = {
     "target": "does the tasks (target)",

@@ -10,12 +10,13 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp
-from skillopt_sleep.domain.report import HoldoutRow, NightReport
+from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditStatus
+from skillopt_sleep.domain.report import HoldoutRow, NightReport, TrialReport
+from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports.phrases import DOCUMENTS
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["Outcome", "RuleRow", "TaskRow", "rule_row", "task_rows", "within"]
+__all__ = ["Outcome", "RuleRow", "TaskRow", "bare", "held", "rule_row", "task_rows", "within"]
 
 QUOTED = 160
 """Characters of a person's words that are quoted."""
@@ -29,6 +30,7 @@ class Outcome(enum.StrEnum):
 
     BETTER = "better"
     WORSE = "worse"
+    MIXED = "now better, now worse"
     SAME = "the same"
     UNMEASURED = "not measured"
 
@@ -62,17 +64,26 @@ def task_rows(report: NightReport) -> tuple[TaskRow, ...]:
     """The tasks that tested the change, before and after; what changed comes first."""
     after = {row.id: row for row in report.holdout_detail.candidate}
     labels = {label.id: plain(label.intent, QUOTED) for label in report.tasks}
+    shown = _shown(report)
     pairs = [
         TaskRow(
             task=labels.get(before.id, plain(before.id)),
             before=before,
             after=after[before.id],
-            outcome=_outcome(_value(before, report.gate_metric), _value(after[before.id], report.gate_metric)),
+            outcome=_counted(before.id, shown) or _outcome(before, after[before.id], report.gate_metric),
         )
         for before in report.holdout_detail.baseline
         if before.id in after
     ]
     return tuple(sorted(pairs, key=lambda pair: list(Outcome).index(pair.outcome)))
+
+
+def held(report: NightReport) -> tuple[AppliedEdit, ...]:
+    """The edits that were held back, without those that are pending and shown as such."""
+    pending = {edit for each in report.pending for edit in each.edits}
+    return tuple(
+        each for each in report.held_edits if each.status is not EditStatus.PENDING or each.edit.id not in pending
+    )
 
 
 def rule_row(applied: AppliedEdit, report: NightReport) -> RuleRow:
@@ -82,10 +93,10 @@ def rule_row(applied: AppliedEdit, report: NightReport) -> RuleRow:
     labels = {label.id: label for label in report.tasks}
     words = (quote for task in edit.task_ids if task in labels for quote in labels[task].words)
     return RuleRow(
-        text=_bare(edit.text if edit.op is not EditOp.DELETE else edit.anchor),
+        text=bare(edit.text if edit.op is not EditOp.DELETE else edit.anchor),
         does=f"{_DOES[edit.op]} the {DOCUMENTS[edit.document]}",
         path=paths.get(edit.document, ""),
-        instead_of=_bare(edit.anchor) if edit.op is EditOp.REPLACE else "",
+        instead_of=bare(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason),
         words=tuple(dict.fromkeys(plain(quote, QUOTED) for quote in words))[:WORDS],
         why=plain(applied.why),
@@ -98,7 +109,7 @@ def within(path: str, project: str) -> str:
     return plain(str(whole.relative_to(project)) if project and whole.is_relative_to(project) else path)
 
 
-def _bare(rule: str) -> str:
+def bare(rule: str) -> str:
     """A rule without its bullet."""
     return plain(rule).removeprefix("- ")
 
@@ -110,10 +121,26 @@ def _value(row: HoldoutRow, metric: str) -> float | None:
     return {"hard": row.hard, "soft": row.soft}.get(metric, (row.hard + row.soft) / 2)
 
 
-def _outcome(before: float | None, after: float | None) -> Outcome:
-    if before is None or after is None:
+def _shown(report: NightReport) -> TrialReport | None:
+    """The trial that the night's detail is of: the last accepted one, else the last."""
+    trials = [each for each in report.trials if each.decision.pairs]
+    accepted = [each for each in trials if each.decision.verdict is Verdict.ACCEPT]
+    return next(reversed(accepted or trials), None)
+
+
+def _counted(task: str, trial: TrialReport | None) -> Outcome | None:
+    """What the paired rule made of a task's replays; None where it counted none of them, or another rule decided."""
+    if trial is None or trial.k is None:
+        return None
+    won, lost = task in trial.improved, task in trial.worsened
+    return Outcome.MIXED if won and lost else Outcome.BETTER if won else Outcome.WORSE if lost else None
+
+
+def _outcome(before: HoldoutRow, after: HoldoutRow, metric: str) -> Outcome:
+    old, new = _value(before, metric), _value(after, metric)
+    if old is None or new is None:
         return Outcome.UNMEASURED
-    return Outcome.SAME if after == before else Outcome.BETTER if after > before else Outcome.WORSE
+    return Outcome.SAME if new == old else Outcome.BETTER if new > old else Outcome.WORSE
 
 
 _DOES = {

@@ -6,13 +6,19 @@ from collections.abc import Iterator
 
 from skillopt_sleep.domain.report import NightReport, NightState
 from skillopt_sleep.domain.status import Status
+from skillopt_sleep.domain.words import excerpt
+from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import Word, ending
-from skillopt_sleep.reports.phrases import money, number
+from skillopt_sleep.reports.phrases import DOCUMENTS, money, number
 from skillopt_sleep.reports.plain import plain
+from skillopt_sleep.reports.rows import bare
 
 __all__ = ["render"]
 
 HEAD = ("night", "ended", "score", "rules", "calls", "money", "proposal")
+
+RULE = 90
+"""Characters of a pending rule."""
 
 FIRST_STEPS = """\
   skillopt-sleep insights  shows in seconds what your sessions tell, and calls no model
@@ -22,7 +28,12 @@ FIRST_STEPS = """\
 
 def render(status: Status, *, most: int) -> str:
     """A table of at most ``most`` nights, the latest first, and what waits; not ended by a newline."""
-    parts = [_table(status, most) if status.nights else f"No night yet.\n\n{FIRST_STEPS}", "\n".join(_waits(status))]
+    parts = [
+        _table(status, most) if status.nights else f"No night yet.\n\n{FIRST_STEPS}",
+        "\n".join(_pending(status)),
+        "\n".join(_waits(status)),
+        f"Account of all edits: {said}" if (said := tally.account(status.account)) else "",
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -55,6 +66,15 @@ def _proposal(night: NightReport, status: Status) -> str:
     if night.night in status.proposals:
         return "waits for you"
     return "closed" if night.proposal else ""
+
+
+def _pending(status: Status) -> Iterator[str]:
+    if status.pending:
+        yield "Pending, for the next nights to decide:"
+    for pending in status.pending:
+        for rule in pending.rules:
+            yield f"  {DOCUMENTS.get(pending.document, plain(pending.document))}: {excerpt(bare(rule), RULE)}"
+        yield f"    {tally.going_on(pending)}"
 
 
 def _waits(status: Status) -> Iterator[str]:

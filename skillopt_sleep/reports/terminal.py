@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import Ending, ending
-from skillopt_sleep.reports.phrases import money, number
+from skillopt_sleep.reports.phrases import DOCUMENTS, money, number
 from skillopt_sleep.reports.plain import plain
-from skillopt_sleep.reports.rows import Outcome, RuleRow, rule_row, task_rows
+from skillopt_sleep.reports.rows import Outcome, RuleRow, bare, held, rule_row, task_rows
 
 __all__ = ["render"]
 
@@ -37,12 +39,15 @@ def render(report: NightReport, *, width: int) -> str:
         [*_entry("Now", told.now, room), *_steps(told, room)],
         list(_rules("Learnt" if report.accepted else "Tried", report.applied_edits, report, room)),
         list(_rules("Dropped", report.rejected_edits, report, room)),
-        list(_rules("Held back", report.held_edits, report, room)),
+        list(_pending(report, room)),
+        list(_rules("Held back", held(report), report, room)),
+        list(_tested(report, room)),
         list(_tasks(report, room)),
         [
             *_entry("Read", _read(report), room),
             *_entry("Left out", _left_out(report), room),
             *_entry("Spent", _spent(report), room),
+            *_entry("Account", tally.account(report.account), room),
         ],
         [line for note in report.notes for line in _entry("Note", plain(note), room)],
     ]
@@ -80,6 +85,29 @@ def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, room: 
         yield from (line for about in _about(row) for line in _entry("", f"   {about}", room, hang=3))
     if len(edits) > MOST:
         yield from _entry("", f"and {len(edits) - MOST} more", room)
+
+
+def _pending(report: NightReport, room: int) -> Iterator[str]:
+    """What is not decided yet, and what it would take."""
+    for count, pending in enumerate(report.pending[:MOST], start=1):
+        rules = "; and with it: ".join(map(bare, pending.rules))
+        yield from _entry("Pending" if count == 1 else "", f"{count}. {rules}", room, hang=3)
+        yield from _entry("", f"   {tally.going_on(pending, report.night)}", room, hang=3)
+    if len(report.pending) > MOST:
+        yield from _entry("", f"and {len(report.pending) - MOST} more", room)
+
+
+def _tested(report: NightReport, room: int) -> Iterator[str]:
+    """The paired trials of tonight; those that go on stand under what is pending."""
+    pending = {each.edits for each in report.pending}
+    trials = [
+        each
+        for each in tally.paired(report)
+        if each.decision.verdict is not Verdict.UNDECIDED or each.edits not in pending
+    ]
+    for count, each in enumerate(trials):
+        document = DOCUMENTS.get(each.document, plain(each.document))
+        yield from _entry("" if count else "Tested", f"{document}: {tally.trial(each)}", room, hang=2)
 
 
 def _about(row: RuleRow) -> Iterator[str]:

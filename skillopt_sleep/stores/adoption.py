@@ -32,7 +32,7 @@ from skillopt_sleep.stores.files import (
 )
 from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus, StagedDocument, sha256
 
-__all__ = ["LiveChange", "adopt", "adoptions", "revert"]
+__all__ = ["LiveChange", "adopt", "adoptions", "ever_live", "revert"]
 
 NEW_FILE_MODE = 0o644
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
@@ -134,6 +134,12 @@ def adoptions(database: Database) -> tuple[Adoption, ...]:
         )
         for row in rows
     )
+
+
+def ever_live(database: Database, project: str) -> dict[tuple[str, str], bool]:
+    """Each (night, edit id) of a project that was ever made live, and whether it still is."""
+    rows = database.rows("SELECT night, edits FROM adoptions WHERE project = ? ORDER BY id", (project,))
+    return {(row["night"], each.edit.id): each.reverted_at is None for row in rows for each in _decode(row["edits"])}
 
 
 class _AdoptedEdit(Struct, frozen=True, kw_only=True):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.session import Session, SessionKey
-from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.task import Split, TaskRecord
 from skillopt_sleep.stores.database import Database
+
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.split import Past
 
 __all__ = ["RejectedEditStore", "TaskArchive"]
 
@@ -59,12 +63,26 @@ class TaskArchive:
         ids = [turn.id for turn in msgspec.json.decode(rows[0]["data"], type=Session).turns]
         return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
 
-    def used(self, scope: str, task_ids: Sequence[str]) -> None:
-        """Mark tasks as used."""
+    def past(self, scope: str) -> Past:
+        """The fresh ones, and the nights as val of every task that served."""
+        from skillopt_sleep.domain.split import Past  # noqa: PLC0415  `status` reads this module and deals nothing
+
+        rows = self._database.rows(
+            "SELECT task, SUM(split = ?) AS nights FROM services WHERE scope = ? AND split != ? GROUP BY task",
+            (Split.VAL, scope, Split.TEST),
+        )
+        return Past(fresh=self.fresh(scope), as_val={row["task"]: row["nights"] for row in rows})
+
+    def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
+        """Mark tasks as used; a night that says so again changes nothing."""
         with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE tasks SET fresh = 0 WHERE scope = ? AND id = ?", [(scope, id_) for id_ in task_ids]
-            )
+            for split, ids in dealt.items():
+                connection.executemany(
+                    "INSERT OR REPLACE INTO services VALUES (?, ?, ?, ?)", [(scope, id_, night, split) for id_ in ids]
+                )
+                connection.executemany(
+                    "UPDATE tasks SET fresh = 0 WHERE scope = ? AND id = ?", [(scope, id_) for id_ in ids]
+                )
 
 
 class RejectedEditStore:

@@ -34,6 +34,10 @@ CREATE TABLE tasks (
     scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (scope, id)
 );
+CREATE TABLE services (
+    scope TEXT NOT NULL, task TEXT NOT NULL, night TEXT NOT NULL, split TEXT NOT NULL,
+    PRIMARY KEY (scope, task, night)
+) WITHOUT ROWID;
 CREATE TABLE nights (
     id TEXT PRIMARY KEY, project TEXT NOT NULL, plan TEXT NOT NULL, seed INTEGER NOT NULL, state TEXT NOT NULL,
     sitting INTEGER NOT NULL, started_at TEXT NOT NULL, report BLOB
@@ -83,7 +87,8 @@ class Database:
                 self._copy(path)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                path.touch(mode=0o600)
+                if not path.exists():
+                    path.touch(mode=0o600)
                 self._connect(str(path))
             self._prepare(SCHEMA + extra_schema)
         except (OSError, sqlite3.Error) as error:
@@ -97,7 +102,9 @@ class Database:
 
     def _copy(self, path: Path) -> None:
         if path.exists():
-            original = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            # reading leaves two files beside a database, unless it is told that nobody writes: there is no log
+            mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+            original = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
             original.backup(self._connection)
             original.close()
 

@@ -54,6 +54,7 @@ def test_files_of_a_night_are_the_users_alone(cli, mira):
 @pytest.mark.parametrize("as_json", [False, True], ids=["words", "json"])
 def test_dry_run_writes_nothing(cli, mira, tree, as_json):
     """Tonight's tasks and their price, no call, no trace: also with a backend that would cost."""
+    run("harvest", *mira.places)
     before = tree()
     done = cli("run", *mira.places, "--backend=claude", "--dry-run", *(["--json"] if as_json else []))
     assert (done.code, done.err) == (0, "")

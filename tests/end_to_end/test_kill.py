@@ -228,7 +228,8 @@ def die_at(killing, step):
     """Run a night that is killed before that step; whether it was, and how many steps it took."""
     (killing.package / "sitecustomize.py").write_text(DIES_AT_STEP)
     steps = killing.folder / "steps"
-    done = run(*killing.arguments(), path=[killing.package], DIE_AT_STEP=str(step), STEPS=str(steps))
+    counting = {"DIE_AT_STEP": str(step), "STEPS": str(steps), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = run(*killing.arguments(), path=[killing.package], **counting)
     (killing.package / "sitecustomize.py").unlink()
     return done.returncode == -signal.SIGKILL, int(steps.read_text()) if steps.exists() else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
@@ -16,10 +17,12 @@ from skillopt_sleep.domain.report import (
     HoldoutRow,
     NightReport,
     NightState,
+    PendingReport,
     PhaseTally,
     Refusal,
     StoppedBy,
     TaskLabel,
+    TaskOrigin,
     TrialReport,
 )
 from skillopt_sleep.domain.session import Skip
@@ -30,12 +33,19 @@ MEMORY = "/home/ada/shop/CLAUDE.md"
 
 TASKS = (
     TaskLabel(
-        id="t-01", intent="write the commit message for the parcel label change", words=("No, ticket key first.",)
+        id="t-01",
+        intent="write the commit message for the parcel label change",
+        words=("No, ticket key first.",),
+        origins=(TaskOrigin(day="2026-06-30", source="claude", session_id="5c03"),),
     ),
     TaskLabel(
         id="t-02",
         intent="commit what we have",
         words=("wrong again: ticket key first, then an imperative verb, like KL-7: Add labels",),
+        origins=(
+            TaskOrigin(day="2026-07-01", source="claude", session_id="91be"),
+            TaskOrigin(day="2026-07-02", source="codex", session_id="rollout-77"),
+        ),
     ),
     TaskLabel(id="t-03", intent="when does the spring sale end? add it to the banner", words=("we write 2026-03-14",)),
     TaskLabel(id="v-01", intent="open a pull request for the returns form, with a title that fits our changelog"),
@@ -386,11 +396,138 @@ NO_SESSIONS = replace(
     backends=(),
 )
 
+PAIRED = replace(
+    ACCEPTED,
+    night="2026-07-09-f00d",
+    gate_mode="paired",
+    why="skill: 6 wins, 0 losses, 3 ties: score 6 of 6; memory: 1 win, 4 losses, 2 ties: score -7 of 6",
+    rejected_edits=(replace(MEMORY_RULE, why="1 win, 4 losses, 2 ties: score -7 of 6"),),
+    holdout_detail=HoldoutDetail(
+        baseline=(
+            *arm(0.3, 0.2, 0.2, 1.0, 0.4, 1.0),
+            HoldoutRow(
+                id="v-07",
+                reference_kind="rubric",
+                hard=2 / 3,
+                soft=0.7,
+                response_len=90,
+                response_head="KL-12: Add the form",
+                why="",
+            ),
+        ),
+        candidate=arm(1.0, 1.0, 0.9, 1.0, 0.4, 1.0, 1.0),
+    ),
+    trials=(
+        TrialReport(
+            document="skill",
+            decision=Decision(
+                verdict=Verdict.ACCEPT,
+                why="6 wins, 0 losses, 3 ties: score 6 of 6",
+                baseline=0.443,
+                candidate=0.857,
+                pairs=9,
+                measured=9,
+                wins=6,
+            ),
+            improved=("v-01", "v-02", "v-03", "v-07"),
+            score=6,
+            e=17.94,
+            k=6,
+            ties=3,
+            tasks=7,
+            edits=("e-1", "e-2"),
+        ),
+        TrialReport(
+            document="memory",
+            decision=Decision(
+                verdict=Verdict.REJECT,
+                why="1 win, 4 losses, 2 ties: score -7 of 6",
+                baseline=0.857,
+                candidate=0.5,
+                pairs=7,
+                measured=7,
+                wins=1,
+                losses=4,
+            ),
+            improved=("v-01",),
+            worsened=("v-02", "v-03", "v-05", "v-06"),
+            score=-7,
+            e=0.03,
+            k=6,
+            ties=2,
+            tasks=7,
+            edits=("e-3",),
+        ),
+    ),
+    account=Account(tried=41, accepted=9, by_chance=2.0336),
+)
+
+PENDING_RULE = PendingReport(
+    document="memory",
+    rules=(MEMORY_RULE.edit.text,),
+    wins=5,
+    losses=0,
+    ties=9,
+    needs="1 more win",
+    since="2026-07-10-beef",
+    edits=("e-3",),
+)
+OLDER_RULES = PendingReport(
+    document="skill",
+    rules=("Say which test fails before you mend it.", "Name the file and the line of what you changed."),
+    wins=9,
+    losses=2,
+    ties=14,
+    needs="1 more win",
+    since="2026-07-08-9d3e",
+    nights=2,
+    edits=("e-8", "e-9"),
+)
+GOES_ON = replace(
+    PAIRED,
+    night="2026-07-10-beef",
+    verdict=Verdict.UNDECIDED,
+    accepted=False,
+    gate_action=GateAction.UNDECIDED,
+    why="memory: 5 wins, 0 losses, 9 ties: score 5 of 6; 1 more win would decide",
+    applied_edits=(),
+    rejected_edits=(),
+    held_edits=(replace(MEMORY_RULE, status=EditStatus.PENDING, why="score 5 of 6; 1 more win would decide"), GUARDED),
+    documents=(),
+    proposal=None,
+    pending=(PENDING_RULE, OLDER_RULES),
+    trials=(
+        TrialReport(
+            document="memory",
+            decision=Decision(
+                verdict=Verdict.UNDECIDED,
+                why="5 wins, 0 losses, 9 ties: score 5 of 6; 1 more win would decide",
+                baseline=0.443,
+                candidate=0.8,
+                pairs=14,
+                measured=14,
+                wins=5,
+            ),
+            improved=("v-01", "v-02", "v-03", "v-07"),
+            score=5,
+            e=11.09,
+            k=6,
+            ties=9,
+            tasks=7,
+            edits=("e-3",),
+        ),
+    ),
+    account=Account(tried=12, accepted=1, by_chance=0.5952, k=8),
+    notes=("a cap cut the night short, so the skill had to wait: the next call could overspend the cap of 120 calls",),
+)
+
 SAMPLES = {
     "accepted": ACCEPTED,
     "rejected": REJECTED,
     "undecided": UNDECIDED,
     "unmeasured": UNMEASURED,
+    "paired": PAIRED,
+    "pending": GOES_ON,
     "logged-out": LOGGED_OUT,
     "budget": BUDGET,
     "no-sessions": NO_SESSIONS,

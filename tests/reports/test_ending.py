@@ -29,6 +29,8 @@ from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, RUNNING, SAMPLES
         ("crash", "STOPPED", "skillopt-sleep run"),
         ("running", "RUNNING", "skillopt-sleep run"),
         ("untested", "UNTESTED", "skillopt-sleep show 2026-07-03-a1c4"),
+        ("paired", "ACCEPTED", "skillopt-sleep show 2026-07-09-f00d"),
+        ("pending", "UNDECIDED", None),
         ("nothing-proposed", "UNDECIDED", None),
     ],
 )

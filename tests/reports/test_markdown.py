@@ -33,7 +33,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("name", ["accepted", "rejected", "undecided", "unmeasured", "logged-out", "budget"])
+@pytest.mark.parametrize(
+    "name", ["accepted", "rejected", "undecided", "unmeasured", "logged-out", "budget", "paired", "pending"]
+)
 def test_page_reads_as_the_snapshot(name, snapshot):
     """The pages are read by people; a change of one is looked at."""
     snapshot(f"{name}.md", markdown.render(SAMPLES[name]).encode())

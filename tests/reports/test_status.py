@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.reports import status
-from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, NO_SESSIONS, REJECTED, RUNNING, UNDECIDED
+from tests.reports.samples import (
+    ACCEPTED,
+    BUDGET,
+    LOGGED_OUT,
+    NO_SESSIONS,
+    OLDER_RULES,
+    PENDING_RULE,
+    REJECTED,
+    RUNNING,
+    UNDECIDED,
+)
 
 ADOPTED = replace(ACCEPTED, night="2026-07-02-51be")
 CLOSED = replace(ACCEPTED, night="2026-07-01-c9a0")
@@ -18,6 +29,8 @@ STATUS = Status(
     adopted=(ADOPTED.night,),
     waiting=4,
     fresh=12,
+    pending=(PENDING_RULE, OLDER_RULES),
+    account=Account(tried=41, accepted=9, by_chance=2.0336),
 )
 
 

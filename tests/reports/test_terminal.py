@@ -12,7 +12,9 @@ from tests.reports.samples import ACCEPTED, SAMPLES
 SCREEN = 50
 
 
-@pytest.mark.parametrize("name", ["accepted", "rejected", "undecided", "unmeasured", "logged-out", "budget"])
+@pytest.mark.parametrize(
+    "name", ["accepted", "rejected", "undecided", "unmeasured", "logged-out", "budget", "paired", "pending"]
+)
 def test_screen_reads_as_the_snapshot(name, snapshot):
     """The screens are read by people; a change of one is looked at."""
     snapshot(f"{name}.txt", f"{terminal.render(SAMPLES[name], width=88)}\n".encode())

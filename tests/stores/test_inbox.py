@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.session import Session, SessionFile, Turn
-from skillopt_sleep.domain.task import Origin, RubricReference, TaskRecord
+from skillopt_sleep.domain.task import Origin, RubricReference, Split, TaskRecord
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.stores.archive import TaskArchive
 from skillopt_sleep.stores.database import Database
@@ -116,7 +116,7 @@ def test_task_is_fresh_until_a_concluded_night_used_it(database):
     """Used tasks stay in the archive, and are fresh again when they recur."""
     archive = TaskArchive(database)
     archive.commit("p", [task("x"), task("y")], [])
-    archive.used("p", ["x"])
+    archive.used("p", "n1", {Split.VAL: ["x"]})
     assert archive.fresh("p") == {"y"}
     archive.commit("p", [task("x")], [])
     assert archive.fresh("p") == {"y"}

@@ -1,0 +1,92 @@
+"""The arithmetic of the paired gate in words: a trial, what it proves, what is pending, and the account of it all."""
+
+from __future__ import annotations
+
+import math
+
+from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.paired import Tally, exact_error
+from skillopt_sleep.domain.report import NightReport, PendingReport, TrialReport
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.reports.phrases import DOCUMENTS, number
+from skillopt_sleep.reports.plain import plain
+
+__all__ = ["account", "chance", "claims", "going_on", "paired", "trial"]
+
+FEW = 5
+"""Under so many different tasks a change proves little about other work, and is said to."""
+
+
+def paired(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
+    """The paired trials of a night that ended so, or all of them."""
+    return tuple(
+        each for each in report.trials if each.k is not None and (not verdicts or each.decision.verdict in verdicts)
+    )
+
+
+def trial(tried: TrialReport) -> str:
+    """One paired trial on one line, not ended: its tally over all its nights, and what that came to."""
+    k, verdict = tried.k or 0, tried.decision.verdict
+    since = f" since night {plain(tried.since)}" if tried.since else ""
+    tally = Tally(wins=tried.decision.wins, losses=tried.decision.losses, ties=tried.ties or 0).in_words + since
+    match verdict:
+        case Verdict.ACCEPT:
+            return (
+                f"{tally}: score {tried.score}, accepted at {k};"
+                f" the chance that a useless edit gets there is at most {chance(k)}"
+            )
+        case Verdict.REJECT:
+            return f"{tally}: score {tried.score}, so it was dropped; it would have been accepted at {k}"
+        case Verdict.UNDECIDED:
+            return f"{tally}: score {tried.score}, accepted at {k}; not decided yet"
+        case Verdict.UNMEASURED:
+            return f"{tally}, and nothing decided: {plain(tried.decision.why)}"
+
+
+def claims(report: NightReport) -> str:
+    """What the accepted trials of a night show, and no more than that; "" when none was accepted by the paired rule."""
+    return " ".join(_claim(each) for each in paired(report, Verdict.ACCEPT))
+
+
+def _claim(tried: TrialReport) -> str:
+    improved, worsened = len(tried.improved), len(tried.worsened)
+    tasks = f"{'this' if tried.tasks == 1 else 'these'} {number(tried.tasks, 'task')} of yours"
+    earlier = " and those of earlier nights" if tried.since else ""
+    detail = f"{improved or 'none'} improved, {worsened or 'none'} got worse"
+    said = f"With it the {_document(tried.document)} is better on {tasks}{earlier} as replayed ({detail})."
+    if tried.tasks >= FEW or tried.since:
+        return said
+    return f"{said} That is few: with fewer than {FEW} different tasks it says little about your other work."
+
+
+def going_on(pending: PendingReport, night: str = "") -> str:
+    """What an undecided edit is away from, and where it stands; ``night`` is the one that reports it."""
+    since = "first tried tonight" if pending.since == night else f"first tried in night {plain(pending.since)}"
+    nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
+    tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
+    return f"{plain(pending.needs)} and it is accepted; it has {tally.in_words}; {since}{nights}"
+
+
+def account(total: Account) -> str:
+    """Everything that was ever tried here, added up, in a sentence or two; "" before the first edit was tried."""
+    if not total.tried:
+        return ""
+    if not total.accepted:
+        return f"{number(total.tried)} tried, none accepted."
+    by_chance = _up(min(total.by_chance, total.accepted))
+    said = f"{number(total.tried)} tried, {number(total.accepted)} accepted, at most {by_chance} of them by chance."
+    return said if total.k == Account().k else f"{said} That may be too many: a new edit needs a score of {total.k}."
+
+
+def chance(k: int) -> str:
+    """The chance that a useless edit is ever accepted at ``k``, rounded up: "5 %"."""
+    return f"{_up(100 * exact_error(k))} %"
+
+
+def _up(value: float) -> str:
+    """At most one decimal, never less than the value."""
+    return f"{math.ceil(round(value * 10, 6)) / 10:g}"
+
+
+def _document(kind: str) -> str:
+    return DOCUMENTS.get(kind, plain(kind))

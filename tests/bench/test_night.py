@@ -1,0 +1,68 @@
+"""Nights over made-up worlds: what they cost in calls, and that workers are kept busy."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+from skillopt_sleep.bench.night import EDITS, Plan, main, mine, play
+from skillopt_sleep.bench.waves import Waves
+from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.domain.call import Prompt
+from tests.fakes.backend import ScriptedBackend
+
+NIGHT, MINING = Plan(latency=0.06), Plan(latency=0.2, sessions=96)
+BOUND = 1.25
+"""What a loaded machine is allowed; on an idle one nights at 200 ms a call stay under 1.1."""
+TRIES = 3
+"""A machine that does other things as well may be late now and then, a scheduler that makes work wait is always."""
+
+
+RUNS = {**{what: partial(play, what, 1, NIGHT) for what in EDITS}, "mining": partial(mine, 1, MINING)}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_workers_are_kept_busy(run):
+    """A night of 24 train and 12 val tasks, K = 3, and mining take little longer than their calls must."""
+    ratios = []
+    while len(ratios) < TRIES and min(ratios, default=BOUND + 1) > BOUND:
+        ratios.append(run().ratio)
+    assert min(ratios) <= BOUND, ratios
+
+
+def test_equal_answers_are_judged_by_one_call():
+    """K samples of a task that come out the same cost K rollouts and one judgement."""
+    calls = play("a useless edit", 1, Plan(train=8, val=4, latency=0.0)).calls
+    assert calls["train"] == 3 * 8
+    assert calls["judge"] == 8 + 4
+
+
+@pytest.mark.parametrize(("what", "verdict"), [("a clear win", "accept"), ("a useless edit", "undecided")])
+def test_kinds_of_night_are_what_they_are_called(what, verdict):
+    """Rules of the world are accepted; useless ones change no answer, so no pair speaks for or against them."""
+    assert play(what, 1, Plan(latency=0.0)).outcome == verdict
+
+
+def test_waves_are_calls_that_wait_for_the_same():
+    """First and second calls of a batch's pieces are two waves, the next batch begins a third."""
+    waves = Waves()
+    backend, parallel = waves.backend(ScriptedBackend("hello")), waves.parallel(Pool(4))
+    prompt = Prompt(system="be brief", user="say hello")
+    parallel(lambda calls: [backend.complete(prompt) for _ in range(calls)], [2] * 9 + [1])
+    parallel(lambda _: backend.complete(prompt), [None])
+    assert waves.sizes() == (10, 9, 1)
+    assert waves.ideal(workers=4, latency=0.5) == (3 + 3 + 1) * 0.5
+
+
+def test_benchmark_prints_its_runs(capsys):
+    """As a table for people, as JSON for programs."""
+    arguments = ["--seeds", "1", "--train", "4", "--val", "2", "--latency", "0.001", "--sessions", "4"]
+    assert main(arguments) == 0
+    table = capsys.readouterr().out
+    assert all(what in table for what in (*EDITS, "mining", "ratio"))
+    assert main([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["what"] for row in rows] == [*EDITS, "mining"]
+    assert all(row["ratio"] >= 1 and sum(row["waves"]) == sum(row["calls"].values()) for row in rows)
