@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.insights import Insights
     from skillopt_sleep.domain.redact import Redactor
     from skillopt_sleep.domain.task import TaskRecord
-    from skillopt_sleep.domain.why import Story
     from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.ports import Backend, Judge, Ledger, Progress, Source
@@ -358,20 +357,6 @@ class App:
             known = ", ".join(report.night for report in nights[:5]) or "none yet"
             raise UsageError(f"there is no night {night or ''} of {self.project}; the last ones: {known}")
         return found
-
-    def why(self, rule: str) -> tuple[Story, ...]:
-        """Where the rules with that text came from. Raises ``UsageError`` when there is none."""
-        from skillopt_sleep.domain.why import find, nearest
-        from skillopt_sleep.stores.adoption import ever_live
-
-        status = self.status()
-        live = ever_live(self.database, str(self.project))
-        pending = {edit for each in status.pending for edit in each.edits}
-        if stories := find(rule, status.nights, live=live, pending=pending):
-            return stories
-        near = nearest(rule, status.nights)
-        hint = f"; the nearest: {near!r}" if near else "; skillopt-sleep show has the rules of the last night"
-        raise UsageError(f"no night of {self.project} had a rule with {rule!r} in it{hint}")
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at the backends of both roles, outside of a night."""

@@ -44,12 +44,19 @@ def require(kind: Kind, name: str) -> None:
 
 
 def find(kind: Kind, name: str) -> type:
-    """The adapter class of that name; built-ins win over entry points. Raises ``UsageError`` as ``require`` does."""
+    """The adapter class of that name; built-ins win over entry points.
+
+    Raises ``UsageError`` as ``require`` does, and for an entry point whose package cannot be loaded.
+    """
     require(kind, name)
     if name in _built_in(kind):
         adapter: type = importlib.import_module(f"skillopt_sleep.{kind}.{name}").PLUGIN
         return adapter
-    loaded: type = _entry_points(kind)[name].load()
+    entry = _entry_points(kind)[name]
+    try:
+        loaded: type = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the {kind[:-1]} {name!r} ({entry.value}) cannot be loaded: {error}") from error
     return loaded
 
 

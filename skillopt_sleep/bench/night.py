@@ -40,12 +40,25 @@ RULES = 4
 EDITS = {"a clear win": 0.0, "a useless edit": 1.0}
 """Kinds of night, by the share of proposed rules that are useless."""
 NO_CAP = 10**9
+PRICED = {
+    "a clear win": ("a clear win", 1),
+    "a useless edit": ("a useless edit", 1),
+    "two of them": ("a useless edit", 6),
+}
+"""What a night costs in calls, at K = 1 and a base pass rate of .5: the kind of night, and how many rules are useless.
+
+A clear win turns every val task from fail to pass. With more than one useless rule the memory is offered another one.
+"""
 ANSWER = "\n" + "This is said at length. " * 40
 """Said besides what matters."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is run: tasks, samples of each train task, workers, and the seconds that each call takes."""
+    """What is run: tasks, samples of each train task, workers, and the seconds that each call takes.
+
+    ``base_pass`` is the chance that a task passes without a rule; ``useless`` counts the useless rules there are: with
+    a single one, the memory is offered what was just tried for the skill.
+    """
 
     train: int = 24
     val: int = 12
@@ -53,6 +66,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     workers: int = 8
     latency: float = 0.2
     sessions: int = 120
+    base_pass: float = 0.0
+    useless: int = 6
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -67,19 +82,25 @@ class Run(Struct, frozen=True, kw_only=True):
     ideal: float
 
     @property
-    def ratio(self) -> float:
-        """Wall time by the least possible."""
-        return self.seconds / self.ideal
+    def total(self) -> int:
+        """Calls of all phases."""
+        return sum(self.calls.values())
+
+    @property
+    def ratio(self) -> float | None:
+        """Wall time by the least possible; None where calls take no time."""
+        return self.seconds / self.ideal if self.ideal else None
 
 
 class _CountingApp(App):
     """An App whose calls are counted, by wave."""
 
-    def __init__(self, folder: Path, world: World, plan: Plan, **simulated: Json) -> None:
+    def __init__(self, folder: Path, world: World, plan: Plan, seed: int, **simulated: Json) -> None:
         (folder / "world.json").write_bytes(write_world(world))
         flags: dict[str, Json] = {
             "backend": "simulated",
             "data_dir": str(folder / "data"),
+            "seed": seed,
             "rollouts_k": plan.rollouts_k,
             "workers": plan.workers,
             "max_train": plan.train,
@@ -87,7 +108,7 @@ class _CountingApp(App):
             "max_calls": NO_CAP,
             "max_tokens": NO_CAP,
             "backends": {
-                "simulated": {"world": str(folder / "world.json"), "latency": plan.latency, **simulated},
+                "simulated": {"world": str(folder / "world.json"), "seed": seed, "latency": plan.latency, **simulated},
             },
         }
         env = {"HOME": str(folder)}
@@ -107,10 +128,13 @@ class _CountingApp(App):
 def play(what: str, seed: int, plan: Plan) -> Run:
     """Run one whole night with the proposals of ``EDITS[what]``."""
     each_rule = -(-(plan.train + plan.val) // RULES)
-    world = make_world(seed, rules=RULES, tasks_per_rule=each_rule)
+    world = make_world(seed, rules=RULES, tasks_per_rule=each_rule, base_pass=plan.base_pass, useless=plan.useless)
+    tasks = _tasks(world, plan, seed)
+    if not EDITS[what]:
+        world = _failing(world, {task.id for task in tasks if task.split is Split.VAL})
     with tempfile.TemporaryDirectory() as folder:
-        app = _CountingApp(Path(folder), world, plan, useless=EDITS[what])
-        given = app.plan(_tasks(world, plan, seed))
+        app = _CountingApp(Path(folder), world, plan, seed, useless=EDITS[what])
+        given = app.plan(tasks)
         started = time.perf_counter()
         report = app.run(given)
         seconds = time.perf_counter() - started
@@ -125,6 +149,14 @@ def play(what: str, seed: int, plan: Plan) -> Run:
     )
 
 
+def price(seed: int) -> tuple[Run, ...]:
+    """One night of each kind in ``PRICED``, at no latency."""
+    plan = Plan(rollouts_k=1, base_pass=0.5, latency=0.0)
+    return tuple(
+        replace(play(what, seed, replace(plan, useless=useless)), what=name) for name, (what, useless) in PRICED.items()
+    )
+
+
 def mine(seed: int, plan: Plan) -> Run:
     """Have the model mine ``plan.sessions`` sessions, in as many batches as they fill."""
     world = make_world(seed, rules=RULES)
@@ -132,7 +164,7 @@ def mine(seed: int, plan: Plan) -> Run:
         _wordy(session) for again in range(-(-plan.sessions // RULES)) for session in make_sessions(world, seed + again)
     ][: plan.sessions]
     with tempfile.TemporaryDirectory() as folder:
-        app = _CountingApp(Path(folder), world, plan)
+        app = _CountingApp(Path(folder), world, plan, seed)
         ledger = NightLedger(app.database, night="bench", sitting=1)
         models = app.connect(ledger, Harvested()).models
         started = time.perf_counter()
@@ -147,6 +179,12 @@ def mine(seed: int, plan: Plan) -> Run:
         seconds=seconds,
         ideal=app.waves.ideal(plan.workers, plan.latency),
     )
+
+
+def _failing(world: World, ids: set[str]) -> World:
+    """The world in which these tasks always fail without their rule."""
+    tasks = tuple(replace(task, base_pass=0.0) if task.id in ids else task for task in world.tasks)
+    return replace(world, tasks=tasks)
 
 
 def _wordy(session: Session) -> Session:
@@ -182,19 +220,26 @@ def main(argv: Sequence[str]) -> int:
     for name, kind in Plan.__annotations__.items():
         default = getattr(Plan(), name)
         parser.add_argument(f"--{name.replace('_', '-')}", type=float if kind == "float" else int, default=default)
+    parser.add_argument("--priced", type=int, default=20, help="nights that are priced (default: %(default)s)")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args(argv))
-    seeds, as_json = given.pop("seeds"), given.pop("json")
+    seeds, priced, as_json = given.pop("seeds"), given.pop("priced"), given.pop("json")
     plan = Plan(**given)
+    if priced < 1:
+        parser.error("at least 1 night is priced")
     runs = [play(what, seed, plan) for what in EDITS for seed in range(1, seeds + 1)]
     runs += [mine(seed, plan) for seed in range(1, seeds + 1)]
-    print(msgspec.json.encode([_row(run) for run in runs]).decode() if as_json else _table(plan, runs))
+    prices = [run for seed in range(1, priced + 1) for run in price(seed)]
+    if as_json:
+        print(msgspec.json.encode([_row(run) for run in (*runs, *prices)]).decode())
+    else:
+        print(_table(plan, runs), "", _price_table(prices), sep="\n")
     return 0
 
 
 def _row(run: Run) -> dict[str, Json]:
     row: dict[str, Json] = msgspec.to_builtins(run)
-    return row | {"ratio": round(run.ratio, 4)}
+    return row | {"ratio": None if run.ratio is None else round(run.ratio, 4)}
 
 
 def _table(plan: Plan, runs: Sequence[Run]) -> str:
@@ -220,4 +265,15 @@ def _table(plan: Plan, runs: Sequence[Run]) -> str:
 
 def _figures(run: Run, phases: Sequence[str]) -> tuple[float, ...]:
     by_phase = [run.calls.get(phase, 0) for phase in phases]
-    return (*by_phase, sum(run.calls.values()), len(run.waves), run.seconds, run.ideal, run.ratio)
+    return (*by_phase, sum(run.calls.values()), len(run.waves), run.seconds, run.ideal, run.ratio or 0.0)
+
+
+def _price_table(runs: Sequence[Run]) -> str:
+    phases = sorted({phase for run in runs for phase in run.calls})
+    lines = [f"price in calls, K = 1, base pass rate .5; medians over {len(runs) // len(PRICED)} seeds"]
+    lines.append(f"{'':<16}" + "".join(f"{each:>{max(8, len(each) + 2)}}" for each in (*phases, "calls")))
+    for what in PRICED:
+        rows = [(*(run.calls.get(phase, 0) for phase in phases), run.total) for run in runs if run.what == what]
+        cells = zip((statistics.median(column) for column in zip(*rows, strict=True)), (*phases, "calls"), strict=True)
+        lines.append(f"{what:<16}" + "".join(f"{cell:>{max(8, len(each) + 2)}g}" for cell, each in cells))
+    return "\n".join(lines)

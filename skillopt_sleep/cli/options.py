@@ -49,7 +49,7 @@ night_options = _all(
     click.option("--agent", help="Whose files are written: claude or codex."),
     click.option("--target-skill", help="A SKILL.md, or the name of a skill, to improve instead of the learnt one."),
     click.option("--miner", help="How tasks are found: heuristic, model, auto."),
-    click.option("--gate-mode", help="strict or off."),
+    click.option("--gate-mode", help="paired, strict or off.  [default: paired]"),
     click.option("--gate-metric", help="hard, soft or mixed."),
     click.option("--edit-budget", type=int, help="At most this many edits of a document a night."),
     click.option("--rollouts-k", type=int, help="Attempts at each training task."),

@@ -8,11 +8,20 @@ import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import UsageError
 
 __all__ = ["command"]
 
 
-@click.command("why")
+class _RuleCommand(click.Command):
+    """A rule may be given as it stands in its file: its list mark is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the list marks off."""
+        return super().parse_args(ctx, [each.removeprefix("- ") for each in args])
+
+
+@click.command("why", cls=_RuleCommand)
 @click.argument("rule", nargs=-1, required=True)
 @place_options
 @as_json
@@ -21,7 +30,18 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
 
     RULE is its text, a part of it, or the id of the edit; adopted or not.
     """
-    stories = make_app(flags).why(" ".join(rule))
+    from skillopt_sleep.domain.why import find, nearest
+    from skillopt_sleep.stores.adoption import ever_live
+
+    app, wanted = make_app(flags), " ".join(rule)
+    status = app.status()
+    pending = {edit for each in status.pending for edit in each.edits}
+    stories = find(wanted, status.nights, live=ever_live(app.database, status.project), pending=pending)
+    if not stories:
+        near = nearest(wanted, status.nights)
+        raise UsageError(
+            f"no rule of {status.project} has {wanted!r} in it" + (f"; the nearest: {near!r}" if near else "")
+        )
     if as_json:
         import msgspec
 

@@ -5,16 +5,15 @@ to care. A secret becomes ``[redacted:kind:1a2b3c]``: the same secret the same p
 it stays readable, and six hex digits of a digest, which do not lead back to it.
 
 Linear time: a kind's pattern is tried only where one of the kind's hints stands, which plain substring search finds,
-and repeats nothing that could be matched in two ways.
+and repeats nothing that could be matched in two ways. Nearly all texts are told to hold nothing by a single search for
+``_SIGNS``, at about 3 ns a character.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -161,7 +160,7 @@ KINDS: tuple[Kind, ...] = (
         _mixed,
         re.IGNORECASE,
     ),
-    _kind("bearer", "bearer", r"\bbearer\s{1,4}(?P<secret>[\w.~+/=-]{16,8000})", _mixed, re.IGNORECASE),
+    _kind("bearer", "bearer", r"\b(?:[Bb]earer|BEARER)\s{1,4}(?P<secret>[\w.~+/=-]{16,8000})", _mixed),
     _kind("url", "://", r"://[^\s/:@\"'<>]{0,255}:(?P<secret>[^\s/@\"'<>]{3,255})@", _stated),
     _kind(
         "environment",
@@ -188,6 +187,34 @@ KINDS: tuple[Kind, ...] = (
 )
 """Looked for in this order; what an earlier kind took is no more there for a later one."""
 
+_SIGNS = re.compile(
+    r"""
+    [-_.:=A](?:                                 # one of these is in every secret, or in what gives it away, and rare
+        (?<=_)(?:(?<=gh[pousr]_)|(?<=github_pat_)|(?<=npm_)|(?<=k_live_)|(?<=k_test_)|(?<=whsec_)|(?<=hf_))
+    |   (?<=-)(?:(?<=glpat-)|(?<=gldt-)|(?<=glrt-)|(?<=glcbt-)|(?<=glptt-)|(?<=glft-)|(?<=glimt-)|(?<=pypi-)
+            |(?<=xox[a-z]-)|(?<=xapp-)|(?<=GOCSPX-)|(?<=sk-)(?<![A-Za-z0-9]sk-)
+            |(?<=-----)(?=BEGIN|END)
+            |(?=(?i:secret|token|passw(?:or)?d|passphrase|api-?key)[ \t]))
+    |   (?<=\.)(?:(?<=ya29\.)|(?=eyJ|slack\.com/))
+    |   (?<=A)(?=KIA|SIA|BIA|CCA|Iza)
+    |   (?<=:)(?=//[^\s/:@"'<>]{0,255}:[^\s/@"'<>]{3,255}@)
+    |   (?P<assigns>(?<=[:=])(?=[>=]?[ \t]{0,4}\\{0,4}["']?[^\s"'\\]{5}))
+    )
+    """,
+    re.VERBOSE,
+)
+"""Where a secret of ``KINDS`` could be: at every one of them there is a sign, and few signs are of a secret.
+
+What ``assigns`` is a sign only after a telling name, and the kind ``bearer`` has none but its name.
+"""
+_TELLING_NAMES = ("secret", "token", "pass", "pwd", "credential", "key", "_pat", "authorization")
+_NAMED = re.compile(
+    rf"(?:{'|'.join(_TELLING_NAMES)})(?:wd|word|phrase)?s?(?:[_-]\w{{1,32}}|\d{{1,4}})?\\{{0,4}}[\"']?[ \t]{{0,4}}\Z"
+)
+LONGEST_NAME = 64
+"""Characters in which a name that ``_NAMED`` tells has room."""
+_BEARER = ("bearer", "Bearer", "BEARER")
+
 
 class Redactor:
     """Takes secrets out of texts: those of ``KINDS``, and literal ``values`` (of the environment, say).
@@ -198,6 +225,7 @@ class Redactor:
     def __init__(self, values: Sequence[str] = ()) -> None:
         worth = sorted({value for value in values if _worth_hiding(value)}, key=lambda value: (-len(value), value))
         literal = "|".join(map(re.escape, worth))
+        self._values = tuple(worth)
         self._literal = re.compile(f"{_PLACEHOLDER}|(?P<secret>{literal})") if worth else None
 
     def redact(self, text: str) -> str:
@@ -208,38 +236,22 @@ class Redactor:
 
     def suspects(self, text: str) -> bool:
         """Whether anything in the text may be a secret; cheap, and False for nearly all of them."""
-        lowered = _lower(text)
-        return any(hint in lowered for hint in _HINTS) or bool(self._literal and self._literal.search(text))
+        if any(value in text for value in self._values) or any(word in text for word in _BEARER):
+            return True
+        return any(sign.lastgroup is None or _is_named(text, sign.start()) for sign in _SIGNS.finditer(text))
 
     def changes(self, texts: Sequence[str]) -> dict[str, str]:
-        """Those of many texts that hold secrets, and what they are without them.
-
-        The same as ``redact`` on each, at a fraction of its price: most texts hold nothing, and all are searched for
-        hints as if they were one.
-        """
-        whole = _lower("\n".join(texts))
-        words = b"\n".join({*whole.encode("utf-8", "replace").translate(_HINTING).split()})
-        hints = frozenset(hint for hint in _HINTS if hint.encode() in words)
-        starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
-        hit = {bisect_right(starts, at) - 1 for hint in hints for at in _occurrences(hint, whole)}
-        if self._literal:
-            hit |= {number for number, text in enumerate(texts) if self._literal.search(text)}
-        kinds = tuple((kind, here) for kind in KINDS if (here := [hint for hint in kind.hints if hint in hints]))
-        found = {}
-        for number in sorted(hit):
-            text = texts[number]
-            lowered = _lower(text)
-            held = any(True for kind, here in kinds for _ in _find(kind, text, lowered, here))
-            if held or (self._literal and self._literal.search(text)):
-                found[text] = self.redact(text)
-        return found
+        """Those of many texts that hold secrets, and what they are without them: as ``redact`` on each, but faster."""
+        if not self.suspects("\n".join(texts)):
+            return {}
+        return {text: redacted for text in texts if (redacted := self.redact(text)) != text}
 
     def _pass(self, text: str) -> str:
         if self._literal:
             text = self._literal.sub(_hide_literal, text)
         lowered = _lower(text)
         for kind in KINDS:
-            if secrets := tuple(_find(kind, text, lowered, kind.hints)):
+            if secrets := tuple(_find(kind, text, lowered)):
                 text = _hide(kind.name, text, secrets)
                 lowered = _lower(text)
         return text
@@ -276,11 +288,10 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
     )
 
 
-_HINTS = tuple(dict.fromkeys(hint for kind in KINDS for hint in kind.hints))
-
-
-_HINTING = bytes(byte if chr(byte) in "".join(_HINTS) else ord(" ") for byte in range(256))
-"""Leaves of a text the characters that hints are made of: a hint then stands within a word, and words recur."""
+def _is_named(text: str, end: int) -> bool:
+    """Whether a telling name stands right before this place."""
+    before = _lower(text[max(0, end - LONGEST_NAME) : end])
+    return any(name in before for name in _TELLING_NAMES) and _NAMED.search(before) is not None
 
 
 def _lower(text: str) -> str:
@@ -288,10 +299,10 @@ def _lower(text: str) -> str:
     return text.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
 
 
-def _find(kind: Kind, text: str, lowered: str, hints: Sequence[str]) -> Iterator[slice]:
-    """Where the secrets of one kind stand, in order, none over another; ``hints``: those of its own to go by."""
+def _find(kind: Kind, text: str, lowered: str) -> Iterator[slice]:
+    """Where the secrets of one kind stand, in order, none over another."""
     end = 0
-    for start in _starts(kind, text, lowered, hints):
+    for start in _starts(kind, text, lowered):
         match = kind.pattern.match(text, start) if start >= end else None
         if match is None:
             continue
@@ -303,11 +314,11 @@ def _find(kind: Kind, text: str, lowered: str, hints: Sequence[str]) -> Iterator
         end = match.end()
 
 
-def _starts(kind: Kind, text: str, lowered: str, hints: Sequence[str]) -> list[int]:
+def _starts(kind: Kind, text: str, lowered: str) -> list[int]:
     if kind.anywhere:
-        hinted = any(hint in lowered for hint in hints)
+        hinted = any(hint in lowered for hint in kind.hints)
         return [match.start() for match in kind.pattern.finditer(text)] if hinted else []
-    return sorted(start for hint in hints for start in _occurrences(hint, lowered))
+    return sorted(start for hint in kind.hints for start in _occurrences(hint, lowered))
 
 
 def _occurrences(hint: str, lowered: str) -> Iterator[int]:

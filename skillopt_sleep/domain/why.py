@@ -64,12 +64,11 @@ def find(
     ``nights`` come the latest first, and so do the stories. ``live`` knows each (night, edit id) that was ever adopted,
     and whether it still is; ``pending`` are the ids of the undecided edits.
     """
-    said = _bare(wanted)
     rules = _rules(nights)
     for matches in (
         lambda edit: edit.id == wanted.strip(),
-        lambda edit: fold(_text(edit)) == fold(said),
-        lambda edit: contains_words(_text(edit), said),
+        lambda edit: fold(_text(edit)) == fold(wanted),
+        lambda edit: contains_words(_text(edit), wanted),
     ):
         if found := [edit for edit in rules.values() if matches(edit)]:
             return tuple(_story(edit, nights, live, pending) for edit in found)
@@ -99,11 +98,6 @@ def _edits(night: NightReport) -> Iterator[AppliedEdit]:
 
 def _text(edit: EditRecord) -> str:
     return edit.text or edit.anchor
-
-
-def _bare(wanted: str) -> str:
-    """A rule without the list mark it has in the file it is copied from."""
-    return wanted.strip().removeprefix("- ")
 
 
 def _story(

@@ -100,7 +100,7 @@ def _go_on(
         else:
             applied = tuple(_turned_down(each, trial.decision) for each in applied)
         if trial.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and trial.tally is not None:
-            left.append(replace(edit, tally=trial.tally, nights=edit.nights + 1))
+            left.append(replace(edit, tally=trial.tally, nights=edit.nights + bool(trial.decision.pairs)))
         steps.append(
             DocumentStep(
                 kind=edit.kind, edits=applied, trial=trial, decision=trial.decision, since=edit.night, id=edit.id

@@ -18,6 +18,7 @@ from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.evidence import Arm
 from skillopt_sleep.domain.paired import (
     DROP,
+    GO_ON_AT,
     MOST_LOSSES,
     PAIRS_A_LIFE,
     PAIRS_A_NIGHT,
@@ -86,7 +87,7 @@ def run_paired(
     cut = ""
     for sample, order in _rounds(tasks, plan):
         left = order
-        while left and decide(tally, plan.k) is Verdict.UNDECIDED and _may_go_on(tally, len(rows)):
+        while left and decide(tally, plan.k) is Verdict.UNDECIDED and _may_go_on(tally, len(rows), len(left)):
             size = min(_soonest(tally, plan.k), PAIRS_A_NIGHT - len(rows), PAIRS_A_LIFE - tally.pairs)
             chunk, left = left[:size], left[size:]
             try:
@@ -117,8 +118,13 @@ def run_paired(
     )
 
 
-def _may_go_on(tally: Tally, pairs_tonight: int) -> bool:
-    return pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
+def _may_go_on(tally: Tally, pairs_tonight: int, left: int) -> bool:
+    """Whether the ``left`` pairs of a round are worth their price: were all won, there would have to be another round.
+
+    If not, they could not accept the edit tonight either; it goes on another night, as cheaply.
+    """
+    hopeless = pairs_tonight > 0 and tally.score + left < GO_ON_AT
+    return not hopeless and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
 
 
 def _soonest(tally: Tally, k: int) -> int:

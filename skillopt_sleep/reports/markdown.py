@@ -124,8 +124,8 @@ def _account(report: NightReport) -> Iterator[str]:
         yield "## The account"
         yield ""
         yield (
-            f"Of all edits that were ever tried here: {said} The bound adds up, over the edits tried, the chance that a"
-            " useless one is accepted."
+            f"Of all edits that were ever tried here: {said} Edits that are tried together count as one. The bound adds"
+            " up, over all that were tried, the chance that a useless one is accepted."
         )
 
 

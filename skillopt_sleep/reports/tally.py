@@ -38,7 +38,7 @@ def trial(tried: TrialReport) -> str:
         case Verdict.REJECT:
             return f"{tally}: score {tried.score}, so it was dropped; it would have been accepted at {k}"
         case Verdict.UNDECIDED:
-            return f"{tally}: score {tried.score}, accepted at {k}; not decided yet"
+            return f"{tally}: score {tried.score}, and it takes {k}; not decided yet"
         case Verdict.UNMEASURED:
             return f"{tally}, and nothing decided: {plain(tried.decision.why)}"
 

@@ -19,7 +19,7 @@ TEXT = 100
 """Characters of a rule in a list, and of a task."""
 
 STATES = {
-    RuleState.PROPOSED: "proposed; it waits to be adopted, or a later proposal has taken its place",
+    RuleState.PROPOSED: "proposed, and not adopted",
     RuleState.ADOPTED: "adopted; it is live",
     RuleState.REVERTED: "adopted once, and reverted",
     RuleState.REJECTED: "rejected: it was tried and did not help",

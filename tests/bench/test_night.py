@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import statistics
 from functools import partial
 
 import pytest
 
-from skillopt_sleep.bench.night import EDITS, Plan, main, mine, play
+from skillopt_sleep.bench.night import EDITS, PRICED, Plan, main, mine, play, price
 from skillopt_sleep.bench.waves import Waves
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.call import Prompt
@@ -45,6 +46,16 @@ def test_kinds_of_night_are_what_they_are_called(what, verdict):
     assert play(what, 1, Plan(latency=0.0)).outcome == verdict
 
 
+def test_night_is_worth_its_price():
+    """Six pairs decide a clear win, and a useless edit is left as soon as tonight cannot accept it."""
+    nights = [{run.what: run for run in price(seed)} for seed in range(1, 8)]
+    medians = {what: statistics.median(night[what].total for night in nights) for what in PRICED}
+    assert medians["a clear win"] <= 119
+    assert medians["a useless edit"] <= 85
+    assert medians["a clear win"] < 48 + 1 + 6 * 3 + 48 + 1, "answers that stay the same are judged once"
+    assert {night["a clear win"].calls["val"] for night in nights} == {12}
+
+
 def test_waves_are_calls_that_wait_for_the_same():
     """First and second calls of a batch's pieces are two waves, the next batch begins a third."""
     waves = Waves()
@@ -58,11 +69,12 @@ def test_waves_are_calls_that_wait_for_the_same():
 
 def test_benchmark_prints_its_runs(capsys):
     """As a table for people, as JSON for programs."""
-    arguments = ["--seeds", "1", "--train", "4", "--val", "2", "--latency", "0.001", "--sessions", "4"]
+    arguments = ["--seeds", "1", "--priced", "1", "--train", "4", "--val", "2", "--latency", "0.001", "--sessions", "4"]
     assert main(arguments) == 0
     table = capsys.readouterr().out
-    assert all(what in table for what in (*EDITS, "mining", "ratio"))
+    assert all(what in table for what in (*EDITS, "mining", "ratio", *PRICED))
     assert main([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["what"] for row in rows] == [*EDITS, "mining"]
-    assert all(row["ratio"] >= 1 and sum(row["waves"]) == sum(row["calls"].values()) for row in rows)
+    assert [row["what"] for row in rows] == [*EDITS, "mining", *PRICED]
+    assert all(row["ratio"] >= 1 for row in rows[: -len(PRICED)])
+    assert all(sum(row["waves"]) == sum(row["calls"].values()) for row in rows)

@@ -206,6 +206,22 @@ def test_a_session_without_secrets() -> None:
     assert redact_session(session, Redactor()) is session
 
 
+@given(secretive)
+def test_a_text_that_holds_a_secret(text: str) -> None:
+    """It is suspected: the quick look never passes over what the thorough one finds."""
+    redactor = Redactor()
+    if redactor._pass(text) != text:
+        assert redactor.suspects(text)
+
+
+@given(st.sampled_from(KINDS).flatmap(lambda kind: st.from_regex(kind.pattern, fullmatch=True)))
+def test_whatever_a_pattern_matches(text: str) -> None:
+    """It is suspected, for every kind and not only its examples."""
+    redactor = Redactor()
+    if redactor._pass(text) != text:
+        assert redactor.suspects(text)
+
+
 def test_the_hints_of_each_kind() -> None:
     """They are lower case and none is empty, or its kind would never be looked for, or always."""
     assert all(kind.hints and all(hint and hint == hint.lower() for hint in kind.hints) for kind in KINDS)

@@ -22,12 +22,14 @@ call = dict(argv=argv, stdin=sys.stdin.read(), env=dict(os.environ), cwd=os.getc
             settings=[argv[i + 1] for i, each in enumerate(argv) if each == "-c"],
             instructions=[open(json.loads(each.partition("=")[2])).read() for each in argv
                           if each.startswith("model_instructions_file=")])
-with open(here + "/calls.jsonl", "a") as file:
+with open(here + "/calls.jsonl", "a+") as file:
     file.write(json.dumps(call) + "\\n")
-if "world" in told:
+    file.seek(0)
+    number = sum(json.loads(line)["argv"][:1] == argv[:1] for line in file)
+if "world" in told and number <= told.get("until", number):
     sys.path[:0] = {path!r}
     from tests.fakes import agent
-    told["stdout"] = getattr(agent, os.path.basename(sys.argv[0]))(call, told["world"])
+    told = dict(stdout=getattr(agent, os.path.basename(sys.argv[0]))(call, told["world"]))
 sys.stdout.write(told.get("stdout", ""))
 sys.stderr.write(told.get("stderr", ""))
 sys.stdout.flush()
@@ -57,7 +59,8 @@ class FakeCli:
     def behave(self, *, on: str = "*", **told: object) -> None:
         """From now on, when the first arguments are ``on``: print ``stdout``, ``stderr``, end with ``status``, ...
 
-        ``world`` is the path of a world file: the answer is the simulated agent's, in the words of this CLI.
+        ``world`` is the path of a world file: the answer is the simulated agent's, in the words of this CLI; with
+        ``until``, only up to that call of its kind, and all else holds for the later ones.
         """
         path = self.folder / "behaviour.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {on: told}))

@@ -1,0 +1,47 @@
+"""``why``: from the text of a rule to the person's own words."""
+
+from __future__ import annotations
+
+
+def test_rule_of_a_night_answers_for_itself(cli, mira):
+    """Part of its text, with the list mark it has in the file, finds what it stands on and what became of it."""
+    night = cli(*mira.arguments("run", "--json")).json
+    edit = night["applied_edits"][0]["edit"]
+    wanted = f"- {edit['text']}"
+    told = cli("why", wanted, *mira.places)
+    assert (told.code, told.err) == (0, "")
+    assert "proposed, and not adopted" in told.out
+    (story,) = cli("why", wanted, "--json", *mira.places).json
+    assert story["edit"]["id"] == edit["id"]
+    assert [task["id"] for task in story["tasks"]]
+    sessions = {path.stem for path in mira.claude.rglob("*.jsonl")}
+    for task in story["tasks"]:
+        assert task["words"]
+        assert {origin["session_id"] for origin in task["origins"]} <= sessions
+        assert task["intent"] in told.out
+    (attempt,) = story["attempts"]
+    assert attempt["trial"]["score"] >= attempt["trial"]["k"]
+    assert f"E = {attempt['trial']['e']:g}" in told.out
+
+
+def test_state_follows_the_rule(cli, mira):
+    """Proposed, adopted, reverted."""
+    edit = cli(*mira.arguments("run", "--json")).json["applied_edits"][0]["edit"]["id"]
+    states = []
+    for change in ((), ("adopt",), ("revert",)):
+        if change:
+            assert cli(*change, *mira.places).code == 0
+        states.append(cli("why", edit, "--json", *mira.places).json[0]["state"])
+    assert states == ["proposed", "adopted", "reverted"]
+
+
+def test_unknown_rule_is_exit_2_with_the_nearest(cli, mira):
+    """One line that says so; a project that never ran has no rule at all, and still has none afterwards."""
+    before = cli("why", "anything", *mira.places)
+    assert before.code == 2
+    assert "no rule of" in before.refusal
+    assert not mira.data.exists()
+    text = cli(*mira.arguments("run", "--json")).json["applied_edits"][0]["edit"]["text"]
+    done = cli("why", f"{text} and something else", *mira.places)
+    assert done.code == 2
+    assert f"the nearest: {text!r}" in done.refusal

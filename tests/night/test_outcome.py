@@ -1,0 +1,134 @@
+"""From what a night did to what it reports."""
+
+from __future__ import annotations
+
+from skillopt_sleep.domain import pending
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
+from skillopt_sleep.domain.paired import Tally
+from skillopt_sleep.domain.report import NightReport, TaskOrigin
+from skillopt_sleep.domain.rollout import ReplayResult, Score
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import Origin, RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
+from skillopt_sleep.night.outcome import Consolidated, DocumentStep
+from skillopt_sleep.optimize.gate import Trial
+from tests.fakes.home import make_person
+
+EDITS = tuple(
+    AppliedEdit(
+        edit=EditRecord(id=name, op=EditOp.APPEND, document=DocumentKind.SKILL, text=f"Rule {name}."), status=status
+    )
+    for name, status in (("e-1", EditStatus.PENDING), ("e-2", EditStatus.PENDING), ("e-3", EditStatus.GUARDED))
+)
+
+
+def task(name, *origins):
+    """A val task."""
+    return TaskRecord(id=name, intent=f"do {name}", reference=RubricReference(rubric="right"), origins=origins)
+
+
+def replays(arm, *scores):
+    """Replays of (task, passed) pairs in one arm; None was lost."""
+    return tuple(
+        ReplayResult(
+            task_id=name,
+            candidate=arm,
+            sample=sample,
+            response="done",
+            score=None if passed is None else Score(hard=passed, soft=passed, rationale=f"{passed:g}"),
+            call_error="Overloaded: 529" if passed is None else "",
+        )
+        for sample, (name, passed) in enumerate(scores)
+    )
+
+
+def reported(**trial):
+    """The report of a night with one trial of two rounds over three tasks."""
+    decision = Decision(verdict=Verdict.UNDECIDED, why="2 wins", pairs=6, measured=4, wins=2)
+    made = Trial(
+        decision=decision,
+        baseline=replays("a", ("v-1", 0.0), ("v-2", 1.0), ("v-3", 1.0), ("v-1", 0.0), ("v-2", 1.0), ("v-3", None)),
+        candidate=replays("b", ("v-1", 1.0), ("v-2", 1.0), ("v-3", None), ("v-1", 1.0), ("v-2", 0.0), ("v-3", 1.0)),
+        improved=("v-1",),
+        tally=Tally(wins=2, ties=2),
+        k=6,
+        **trial,
+    )
+    origins = (
+        Origin(source="codex", session_id="s-2", path="/p", words="no", at="2026-07-02T10:00:00Z"),
+        Origin(source="claude", session_id="s-1", path="/p", words="no", at="2026-07-01T10:00:00Z"),
+        Origin(source="claude", session_id="s-1", path="/p", words="wrong", at="2026-07-01T11:00:00Z"),
+    )
+    pools = Pools(train=(task("t-1", *origins),), val=(task("v-1"), task("v-2"), task("v-3")))
+    outcome = Consolidated(
+        baseline=Candidate(documents=()),
+        candidate=Candidate(documents=()),
+        pools=pools,
+        gate_mode=GateMode.PAIRED,
+        steps=(DocumentStep(kind=DocumentKind.SKILL, edits=EDITS, trial=made, decision=decision, id="x"),),
+    )
+    return outcome.add_to(pools.add_to(NightReport(night="n", project="/p")))
+
+
+def test_trial_names_its_edits_and_counts_its_tasks():
+    """What was tried together, without what was held back; a task counts once, and only when both arms came back."""
+    (trial,) = reported().trials
+    assert trial.edits == ("e-1", "e-2")
+    assert trial.tasks == 2
+    assert (trial.score, trial.ties, trial.k, trial.e) == (2, 2, 6, 2.62)
+
+
+def test_detail_of_a_task_is_the_mean_of_its_replays():
+    """Lost replays count neither way."""
+    detail = reported().holdout_detail
+    assert [(row.id, row.hard) for row in detail.baseline] == [("v-1", 0.0), ("v-2", 1.0), ("v-3", 1.0)]
+    assert [(row.id, row.hard) for row in detail.candidate] == [("v-1", 1.0), ("v-2", 0.5), ("v-3", 1.0)]
+
+
+def test_task_is_labelled_with_its_sessions():
+    """Each session once, the oldest first."""
+    label = next(each for each in reported().tasks if each.id == "t-1")
+    assert label.origins == (
+        TaskOrigin(day="2026-07-01", source="claude", session_id="s-1"),
+        TaskOrigin(day="2026-07-02", source="codex", session_id="s-2"),
+    )
+
+
+def test_cap_that_cut_a_trial_is_told():
+    """A tally that could have gone on is not left without its reason."""
+    assert reported(cut="the cap of 20 calls").notes == ("a cap cut the trial of the skill short: the cap of 20 calls",)
+
+
+def test_cap_that_cut_a_night_is_told(tmp_path):
+    """What was decided stands, and the report says what had to wait."""
+    whole = make_person(tmp_path / "whole", tasks_per_rule=4).app()
+    calls = whole.run(whole.plan()).spend.calls
+    cut = make_person(tmp_path / "cut", tasks_per_rule=4).app(max_calls=calls - 1)
+    report = cut.run(cut.plan())
+    assert report.stopped_by is None
+    assert any(note.startswith("a cap cut") for note in report.notes)
+
+
+def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):
+    """Nothing goes silently: neither the rule nor why it does not go on."""
+    monkeypatch.setattr(pending, "PAIRS_A_LIFE", 1)
+    app = make_person(tmp_path / "mira", tasks_per_rule=4).app(simulated={"useless": 1.0})
+    report = app.run(app.plan())
+    assert report.verdict is Verdict.UNDECIDED
+    assert report.pending == ()
+    rule = next(each.edit.text for each in report.held_edits if each.status is EditStatus.PENDING)
+    assert any(rule[:40] in note and "was dropped: undecided after" in note for note in report.notes)
+
+
+def test_night_without_anything_new_has_the_account_too(tmp_path):
+    """What is pending, and what was tried before, stand in every report."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    app = person.app(simulated={"useless": 1.0})
+    before = app.run(app.plan())
+    report = app.run(app.plan())
+    assert report.night != before.night
+    assert before.pending
+    assert report.account == before.account
+    assert report.pending == before.pending

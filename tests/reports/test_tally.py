@@ -1,0 +1,120 @@
+"""The arithmetic of the paired gate in words."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.reports import markdown, tally, terminal
+from skillopt_sleep.reports.rows import Outcome, held, task_rows
+from tests.reports.samples import ACCEPTED, GOES_ON, GUARDED, MEMORY_RULE, PAIRED, PENDING_RULE
+
+TRIAL = PAIRED.trials[0]
+
+
+def test_accepted_trial_can_be_recounted():
+    """Wins, losses, ties, score, threshold, and how often a useless edit gets there."""
+    assert tally.trial(TRIAL) == (
+        "6 wins, 0 losses, 3 ties: score 6, accepted at 6; the chance that a useless edit gets there is at most 5 %"
+    )
+
+
+def test_trial_that_lost_calls_shows_its_tally_and_why_it_decides_nothing():
+    """What was counted before is still shown."""
+    decision = replace(TRIAL.decision, verdict=Verdict.UNMEASURED, wins=2, why="only 3 of 9 pairs could be measured")
+    told = tally.trial(replace(TRIAL, decision=decision, since="2026-07-01-c9a0"))
+    assert told == (
+        "2 wins, 0 losses, 3 ties since night 2026-07-01-c9a0, and nothing decided: only 3 of 9 pairs could be measured"
+    )
+
+
+@pytest.mark.parametrize(("k", "said"), [(6, "5 %"), (7, "3 %"), (8, "1.8 %")])
+def test_chance_is_rounded_up(k, said):
+    """ "At most" stays true."""
+    assert tally.chance(k) == said
+
+
+@pytest.mark.parametrize(
+    ("tasks", "since", "few"), [(5, "", False), (4, "", True), (1, "", True), (1, "2026-07-01-c9a0", False)]
+)
+def test_claim_is_no_wider_than_the_tasks(tasks, since, few):
+    """It names how many tasks it stands on, and says plainly when tonight's are the only ones and few."""
+    said = tally.claims(replace(PAIRED, trials=(replace(TRIAL, tasks=tasks, since=since),)))
+    assert f"{tasks} task" in said
+    assert "as replayed" in said
+    assert ("That is few" in said) is few
+    assert ("those of earlier nights" in said) is bool(since)
+
+
+@pytest.mark.parametrize(
+    ("account", "said"),
+    [
+        pytest.param(Account(), "", id="nothing-tried"),
+        pytest.param(Account(tried=3, by_chance=0.15), "3 tried, none accepted.", id="none-accepted"),
+        pytest.param(
+            Account(tried=41, accepted=9, by_chance=2.0336),
+            "41 tried, 9 accepted, at most 2.1 of them by chance.",
+            id="rounded-up",
+        ),
+        pytest.param(
+            Account(tried=60, accepted=1, by_chance=2.98, k=8),
+            "60 tried, 1 accepted, at most 1 of them by chance. That may be too many: a new edit needs a score of 8.",
+            id="all-by-chance",
+        ),
+    ],
+)
+def test_account_in_a_sentence(account, said):
+    """Tried, accepted, and how many of these by chance at most."""
+    assert tally.account(account) == said
+
+
+@pytest.mark.parametrize("render", [markdown.render, lambda report: terminal.render(report, width=500)])
+def test_pending_edit_is_listed_once(render):
+    """Under its own heading with what it would take, and not among those held back."""
+    page = render(GOES_ON)
+    assert page.count(MEMORY_RULE.edit.text) == 1
+    assert "1 more win and it is accepted; it has 5 wins, 0 losses, 9 ties; first tried tonight" in page
+    assert GUARDED.edit in [each.edit for each in held(GOES_ON)]
+
+
+def test_undecided_edit_that_cannot_go_on_is_still_shown():
+    """What is pending no more stays among what was held back."""
+    assert [each.edit.id for each in held(replace(GOES_ON, pending=()))] == ["e-3", "e-4"]
+
+
+@pytest.mark.parametrize("report", [PAIRED, replace(PAIRED, account=Account(tried=1, by_chance=0.05))])
+def test_every_report_has_the_account(report):
+    """On the screen and on the page."""
+    assert tally.account(report.account) in markdown.render(report)
+    assert tally.account(report.account) in terminal.render(report, width=500)
+
+
+def test_strict_night_claims_nothing_of_the_paired_rule():
+    """Its words are those of two means."""
+    assert tally.claims(ACCEPTED) == ""
+    assert "E = " not in markdown.render(ACCEPTED)
+
+
+@pytest.mark.parametrize(
+    ("improved", "worsened", "outcome"),
+    [
+        (("v-04",), (), Outcome.BETTER),
+        ((), ("v-04",), Outcome.WORSE),
+        (("v-04",), ("v-04",), Outcome.MIXED),
+        ((), (), Outcome.SAME),
+    ],
+)
+def test_task_is_called_what_the_rule_counted(improved, worsened, outcome):
+    """Several replays of a task have one mean, and may still have won once and lost once."""
+    night = replace(PAIRED, trials=(replace(TRIAL, improved=improved, worsened=worsened),))
+    (row,) = [row for row in task_rows(night) if row.before.id == "v-04"]
+    assert row.outcome is outcome
+
+
+def test_pending_edit_of_an_earlier_night_is_dated():
+    """In the status nothing is "tonight"."""
+    assert tally.going_on(replace(PENDING_RULE, nights=3)).endswith(
+        "first tried in night 2026-07-10-beef, in 3 nights so far"
+    )
