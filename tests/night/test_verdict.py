@@ -1,0 +1,360 @@
+"""What makes a verdict one to believe: who is tried on what, in which order, and who gets to see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import defaultdict
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.bench.worlds import make_sessions
+from skillopt_sleep.domain.call import Health, Reply
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.check import Check, CheckKind
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.domain.edit import EditOp, EditRecord
+from skillopt_sleep.domain.paired import Tally
+from skillopt_sleep.domain.pending import PendingEdit, base_digest
+from skillopt_sleep.domain.rollout import GateMetric
+from skillopt_sleep.domain.split import Pools, group_of
+from skillopt_sleep.domain.task import ChecksReference, RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.errors import TimedOut
+from skillopt_sleep.judges.checks import ChecksJudge
+from skillopt_sleep.judges.rubric import RubricJudge
+from skillopt_sleep.night.consolidate import consolidate
+from skillopt_sleep.night.harvest import Harvested
+from skillopt_sleep.night.outcome import Consolidated
+from skillopt_sleep.night.trying import ConsolidatePlan
+from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.optimize.trial import PairedPlan, run_paired
+from skillopt_sleep.stores.ledger import NightLedger
+from tests.fakes.ask import ScriptedAsk
+from tests.fakes.home import make_person
+
+JUDGES = {"checks": ChecksJudge(), "rubric": RubricJudge()}
+RULE = "Say please before anything else."
+BASE = Candidate(
+    documents=(
+        Document(kind=DocumentKind.SKILL, path="SKILL.md", content=b"- Be brief.\n", whole=True),
+        Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"- Be kind.\n", whole=True),
+    )
+)
+BETTER = BASE.with_document(
+    Document(kind=DocumentKind.SKILL, path="SKILL.md", content=f"- Be brief.\n- {RULE}\n".encode(), whole=True)
+)
+
+
+def one_by_one(work, items):
+    """``ports.Parallel`` in order."""
+    return [work(item) for item in items]
+
+
+def models(target, optimizer=None):
+    return Models(target=target, optimizer=optimizer or ScriptedAsk("{}"), judges=JUDGES, parallel=one_by_one)
+
+
+def checked(name, answer="please"):
+    """A task that a check decides."""
+    return TaskRecord(
+        id=name,
+        intent=f"Write {name}",
+        reference=ChecksReference(checks=(Check(kind=CheckKind.CONTAINS, value=answer),)),
+        group=f"group of {name}",
+    )
+
+
+def val_tasks(count):
+    return [checked(f"val-{number}") for number in range(count)]
+
+
+def paired(seed=1, k=6):
+    return PairedPlan(k=k, metric=GateMetric.HARD, mixed_weight=0.5, seed=seed, first_sample=1000 * seed)
+
+
+def polite(prompt):
+    """A target that does as it is told."""
+    return "please, here" if RULE in prompt.user + prompt.system else "here"
+
+
+class Recorder:
+    """``ports.Backend`` around another: ``prompts`` in the order in which they came."""
+
+    def __init__(self, inner, log, reply=None):
+        self._inner, self.prompts, self._reply = inner, log, reply
+        self.name, self.model, self.sees = inner.name, inner.model, inner.sees
+
+    def probe(self):
+        return Health(ready=True)
+
+    def complete(self, prompt):
+        self.prompts.append(prompt)
+        return self._reply(prompt) if self._reply else self._inner.complete(prompt)
+
+    def close(self):
+        self._inner.close()
+
+
+def recording(app, reply=None):
+    """Every prompt that the backends of this app see from here on, by role and in order."""
+    seen = defaultdict(list)
+    build = app.backend
+    app.backend = lambda role, usual=None: Recorder(build(role, usual=usual), seen[role.value], reply)
+    return seen
+
+
+def pools_of(app, night):
+    return msgspec.json.decode(app.journal.kept(night, "split"), type=Pools)
+
+
+def outcome_of(app, night):
+    return msgspec.json.decode(app.journal.kept(night, "consolidate"), type=Consolidated)
+
+
+def test_ten_nights_over_one_archive(tmp_path):
+    """Every task that is not sealed gets to decide; none decides on what it wrote; none that is sealed is seen."""
+    person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
+    known, decided, sealed, wrote = {}, set(), set(), {}
+    went_on = 0
+    reflected = []
+    for night in range(10):
+        person.write(make_sessions(person.world, 100 + night)[:3])
+        app = person.app(simulated={"useless": 1.0}, max_train=12, max_val=5, seed=10 + night)
+        seen = recording(app)
+        report = app.run(app.plan())
+        pools, outcome = pools_of(app, report.night), outcome_of(app, report.night)
+        known |= {task.id: task for task in app.archive.tasks(str(person.project))}
+        decided |= {task.id for task in pools.val}
+        sealed |= {task.id for task in pools.test}
+        here = {task.id: group_of(task) for task in (*pools.train, *pools.val)}
+        for step in outcome.steps:
+            if not step.since:
+                wrote[step.id] = {group_of(task) for task in pools.train}
+            if step.trial:
+                went_on += bool(step.since)
+                assert not wrote[step.id] & {here[result.task_id] for result in step.trial.baseline}
+        reflected += [prompt for prompt in seen["optimizer"] if prompt.schema and "edits" in str(prompt.schema)]
+        for task_id in sealed:
+            intent = known[task_id].intent
+            assert not any(intent in prompt.user for prompts in seen.values() for prompt in prompts)
+    assert went_on
+    assert sealed
+    assert reflected
+    assert decided == set(known) - sealed
+
+
+def test_group_that_has_come_to_be_part_of_another_is_known_again():
+    """An edit is not tried on a group that its reflection has seen under another name."""
+    target = ScriptedAsk(polite)
+    pools = Pools(val=tuple(replace(task, group="all one" if task.id < "val-2" else "") for task in val_tasks(4)))
+    pending = PendingEdit(
+        id="p",
+        night="n1",
+        kind=DocumentKind.SKILL,
+        base=base_digest(BASE[DocumentKind.SKILL]),
+        model=target.model,
+        k=6,
+        edits=(EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text=RULE),),
+        groups=("group of val-0", "val-0"),
+        tally=Tally(),
+    )
+    outcome = consolidate(BASE, pools, ConsolidatePlan(), models(target), night="n2", seed=1, pending=(pending,))
+    assert {result.task_id for step in outcome.steps for result in step.trial.baseline} == {"val-2", "val-3"}
+
+
+def test_arms_are_interleaved(tmp_path):
+    """The backend sees each task under both arms, one after the other, before it sees the next."""
+    person = make_person(tmp_path / "mira", base_pass=0.5)
+    app = person.app(simulated={"useless": 1.0}, workers=1, evolve_memory=False)
+    seen = recording(app)
+    report = app.run(app.plan())
+    assert report.verdict in {Verdict.UNDECIDED, Verdict.REJECT}
+    trial = outcome_of(app, report.night).steps[0].trial
+    replays = [prompt for prompt in seen["target"] if prompt.sample]
+    assert len(replays) == 2 * len(trial.baseline) >= 6
+    rules = [edit.edit.text for edit in outcome_of(app, report.night).edits]
+    arms = ["candidate" if any(rule in prompt.user + prompt.system for rule in rules) else "base" for prompt in replays]
+    assert arms == ["base", "candidate"] * len(trial.baseline)
+    intents = {task.id: task.intent for task in pools_of(app, report.night).val}
+    for result, one, other in zip(trial.baseline, replays[::2], replays[1::2], strict=True):
+        assert intents[result.task_id] in one.user
+        assert intents[result.task_id] in other.user
+
+
+def canaries():
+    """Tasks whose every secret is marked: check patterns of all kinds, rubrics, and what is answered on val."""
+    patterns = (
+        Check(kind=CheckKind.CONTAINS, value="CANARY-contains"),
+        Check(kind=CheckKind.REGEX, value="CANARY-regex"),
+        Check(kind=CheckKind.SECTION_CONTAINS, section="CANARY-section", value="CANARY-within"),
+        Check(kind=CheckKind.TOOL_CALLED, value="CANARY-tool"),
+        Check(kind=CheckKind.JSON_SCHEMA, value={"required": ["CANARY-schema"]}),
+        Check(kind=CheckKind.NOT_CONTAINS, value="nowhere CANARY-not"),
+    )
+    references = (ChecksReference(checks=patterns), RubricReference(rubric="It must have CANARY-rubric in it."))
+
+    def make(part, number):
+        reference = references[number % 2]
+        return TaskRecord(
+            id=f"{part}-{number}",
+            intent=f"Write {part} {number}",
+            reference=reference,
+            feedback=(f"no, not like this ({number})",),
+            group=f"{part}-{number}",
+        )
+
+    return Pools(
+        train=tuple(make("train", number) for number in range(6)),
+        val=tuple(replace(make("val", number), intent=f"CANARY-val-intent {number}") for number in range(6)),
+    )
+
+
+@pytest.mark.parametrize("rollouts_k", [1, 3], ids=["single-shot", "contrastive"])
+@pytest.mark.parametrize("kind", list(DocumentKind))
+def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
+    """No pattern, no rubric, no word of a judge and nothing of a val task, on the first night or the next."""
+    pools = canaries()
+    luck = random.Random(7)
+
+    def target(prompt):
+        return "CANARY-val-response" if "CANARY-val-intent" in prompt.user else f"answer {luck.random()}"
+
+    def judge():
+        passes = luck.random() < 0.5
+        return {"reason": "CANARY-rationale", "score": float(passes), "pass": passes}
+
+    proposals = iter(range(100))
+
+    def optimizer(prompt):
+        if "edits" in prompt.schema["properties"]:
+            rule = {"op": "append", "document": kind, "text": f"Rule {next(proposals)}.", "anchor": "", "reason": "r"}
+            return msgspec.json.encode({"edits": [rule | {"tasks": ["train-0"]}]}).decode()
+        asked = prompt.schema["properties"]
+        verdict = {"first": judge(), "second": judge()} if "first" in asked else judge()
+        return msgspec.json.encode(verdict).decode()
+
+    asked = ScriptedAsk(optimizer)
+    plan = ConsolidatePlan(
+        rollouts_k=rollouts_k,
+        evolve_skill=kind is DocumentKind.SKILL,
+        evolve_memory=kind is DocumentKind.MEMORY,
+    )
+    pending, rejected = (), ()
+    for night in range(1, 4):
+        outcome = consolidate(
+            BASE,
+            pools,
+            plan,
+            models(ScriptedAsk(target), asked),
+            night=f"n{night}",
+            seed=night,
+            pending=pending,
+            rejected=rejected,
+        )
+        assert any(step.trial for step in outcome.steps)
+        pending, rejected = outcome.pending, (*rejected, *outcome.edits)
+    by_phase = defaultdict(list)
+    for prompt, phase in zip(asked.prompts, asked.phases, strict=True):
+        by_phase[phase].append(prompt.system + prompt.user)
+    assert any("CANARY-rubric" in text for text in by_phase["judge"])
+    assert any("CANARY-val-response" in text for text in by_phase["judge"])
+    reflections = by_phase[f"reflect {kind}"]
+    assert len(reflections) >= 3
+    assert any("<better-answer>" in text for text in reflections) is (rollouts_k > 1)
+    for text in reflections:
+        assert "CANARY" not in text
+        assert "val-" not in text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_identical_candidate_is_never_accepted(tmp_path, seed):
+    """However moody the model: an arm that is sent the same is answered once, and every pair is a tie."""
+    person = make_person(tmp_path / "mira", sessions=False)
+    app = person.app(workers=1)
+    mood = random.Random(seed)
+    recording(app, lambda prompt: Reply(text=mood.choice(["please", "no"]), model="moody"))
+    ledger = NightLedger(app.database, night="n", sitting=1)
+    asked = dataclasses.replace(app.connect(ledger, Harvested()).models, judges=JUDGES)
+    trial = run_paired(val_tasks(12), BASE, BASE, asked, paired(seed))
+    assert trial.decision.verdict is Verdict.UNDECIDED
+    assert (trial.tally.wins, trial.tally.losses, trial.tally.ties) == (0, 0, len(trial.baseline))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_lost_calls_are_never_scores(seed):
+    """A fifth of the calls lost: their pairs count for nothing, in no arm, and too many of them leave no verdict."""
+    luck = random.Random(seed)
+
+    def target(prompt):
+        return TimedOut("too late") if luck.random() < 0.2 else polite(prompt)
+
+    trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(target)), paired(seed))
+    whole = 0
+    for old, new in zip(trial.baseline, trial.candidate, strict=True):
+        for result in (old, new):
+            assert (result.score is None) or not result.call_error
+        whole += not old.call_error and not new.call_error
+        assert old.score is None or old.score.hard == 0.0
+        assert new.score is None or new.score.hard == 1.0
+    assert trial.decision.measured == whole == trial.decision.wins or trial.decision.verdict is Verdict.UNMEASURED
+    assert trial.decision.losses == 0
+    if whole < 0.8 * len(trial.baseline):
+        assert trial.decision.verdict is Verdict.UNMEASURED
+
+
+def test_base_replays_are_shared_by_the_candidates_of_a_night():
+    """The memory's trial asks for the same base replays as the skill's, which a ledger has; the next night does not."""
+    pools = Pools(train=tuple(checked(f"train-{number}") for number in range(3)), val=tuple(val_tasks(4)))
+    sent = {}
+    for night in (1, 2):
+        target = ScriptedAsk("here")
+        proposals = iter(("Rule one.", "Rule two."))
+
+        def optimizer(prompt, proposals=proposals):
+            rule = {"op": "append", "text": next(proposals), "anchor": "", "reason": "r", "tasks": []}
+            kind = "skill" if 'document kind="skill"' in prompt.user else "memory"
+            return msgspec.json.encode({"edits": [rule | {"document": kind}]}).decode()
+
+        consolidate(BASE, pools, ConsolidatePlan(), models(target, ScriptedAsk(optimizer)), seed=night)
+        sent[night] = [(p.digest, p.sample) for p in target.prompts if p.sample and "Rule" not in p.system + p.user]
+        assert len(sent[night]) == 2 * len(pools.val)
+        assert len(set(sent[night])) == len(pools.val)
+    assert not set(sent[1]) & set(sent[2])
+
+
+def test_each_round_replays_anew():
+    """No replay of either arm counts twice."""
+    fate = iter([False, True] + [False, False, True, True] * 40)  # a win, then only ties
+
+    target = ScriptedAsk(lambda _: "please" if next(fate) else "no")
+    trial = run_paired(val_tasks(3), BASE, BETTER, models(target), paired())
+    assert len(trial.baseline) == 36
+    sent = [(prompt.digest, prompt.sample) for prompt in target.prompts]
+    assert len(set(sent)) == len(sent) == 72
+
+
+def test_pairs_that_could_decide_nothing_tonight_are_not_paid_for():
+    """From a score of -4 no five wins lead to another round once a pair has tied: the rest waits for another night."""
+    before = Tally(wins=0, losses=2)
+    trial = run_paired(val_tasks(5), BASE, BETTER, models(ScriptedAsk("here")), paired(), before=before)
+    assert trial.tally.ties == len(trial.baseline) < 5
+    assert trial.decision.verdict is Verdict.UNDECIDED
+
+
+def test_harmful_edit_is_dropped_after_three_pairs():
+    """Pairs are paid for as they can decide, for the worse as for the better."""
+    target = ScriptedAsk(lambda prompt: "here" if RULE in prompt.user + prompt.system else "please")
+    trial = run_paired(val_tasks(12), BASE, BETTER, models(target), paired())
+    assert trial.decision.verdict is Verdict.REJECT
+    assert len(target.prompts) == 6
+
+
+def test_clear_win_takes_six_pairs():
+    """And not one replay more."""
+    target = ScriptedAsk(polite)
+    trial = run_paired(val_tasks(12), BASE, BETTER, models(target), paired())
+    assert trial.decision.verdict is Verdict.ACCEPT
+    assert len(target.prompts) == 12
