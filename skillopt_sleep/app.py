@@ -46,6 +46,7 @@ __all__ = ["App"]
 
 SIMULATED = "simulated"
 """The one backend that costs nothing: rules mine for it, and it may replay tasks nobody has reviewed."""
+SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
 
 
 class App:
@@ -225,7 +226,7 @@ class App:
         return NightPlan(
             project=str(self.project),
             baseline=baseline,
-            notes=notes,
+            notes=(*notes, *(SIMULATED_NOTE,) * (target[0] == SIMULATED)),
             roles=tuple(
                 BackendHealth(role=role, backend=name, model=model)
                 for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
@@ -235,6 +236,7 @@ class App:
             mining=MiningPlan(
                 by_model=settings.miner == "model" or (settings.miner == "auto" and optimizer[0] != SIMULATED),
                 target_skill=self.target_skill,
+                target_about=self._description(baseline),
                 given=tasks,
             ),
             split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
@@ -247,6 +249,18 @@ class App:
             pending=self.trials.pending(str(self.project)),
             account=account,
         )
+
+    def _description(self, baseline: Candidate) -> str:
+        """What the one skill to improve says it is for. Raises ``UsageError`` when there is no such skill."""
+        from skillopt_sleep.domain.document import DocumentKind, description
+
+        if not self.target_skill:
+            return ""
+        skill = baseline[DocumentKind.SKILL]
+        if skill is None or skill.content is None:
+            where = skill.path if skill else self.settings.target_skill
+            raise UsageError(f"--target-skill {self.settings.target_skill}: there is no skill at {where}")
+        return description(skill)
 
     @property
     def target_skill(self) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
-from skillopt_sleep.errors import UsageError
+from skillopt_sleep.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
@@ -71,6 +71,8 @@ def _export(app: App, path: Path) -> None:
     from skillopt_sleep.night.mine_heuristic import mine_heuristic
     from skillopt_sleep.stores.files import write_atomic
 
+    if path.exists():
+        raise Refused(f"{path} is there already, and may be reviewed; move it aside, or name another file")
     tasks = mine_heuristic(app.waiting(), target_skill=app.target_skill).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)

@@ -58,7 +58,10 @@ def _read(path: Path) -> tuple[TaskRecord, ...]:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read the task file {path}: {error.strerror}") from error
-    return decode_tasks(data, str(path))
+    tasks = decode_tasks(data, str(path))
+    if not tasks:
+        raise UsageError(f"the task file {path} holds no tasks; `skillopt-sleep harvest --tasks-out FILE` writes some")
+    return tasks
 
 
 def print_report(report: NightReport, *, as_json: bool) -> None:

@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["BEGIN", "END", "Document", "DocumentKind", "Span", "bullet_spans", "bullets", "region", "with_region"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "Document",
+    "DocumentKind",
+    "Span",
+    "bullet_spans",
+    "bullets",
+    "description",
+    "region",
+    "with_region",
+]
 
 BEGIN = "<!-- skillopt-sleep:begin -->"
 END = "<!-- skillopt-sleep:end -->"
@@ -67,6 +78,13 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+
+def description(document: Document) -> str:
+    """What a skill's frontmatter says it is for, "" when it does not say."""
+    head = (document.content or b"")[:4096].decode("utf-8", "replace").partition("\n---")[0]
+    line = next((line for line in head.splitlines() if line.startswith("description:")), "")
+    return line.removeprefix("description:").strip(" \t\"'")
 
 
 def region(document: Document) -> str:

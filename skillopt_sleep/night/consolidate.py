@@ -45,7 +45,8 @@ def consolidate(
     known: tuple[ReplayResult, ...] = ()
     cut = ""
     worthwhile = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
-    for kind in plan.kinds if worthwhile else ():
+    kinds = [kind for kind in plan.kinds if baseline[kind] is not None]
+    for kind in kinds if worthwhile else ():
         try:
             step, proposed = _evolve(kind, current, pools, gate, rejected=(*_texts(left), *rejected), known=known)
         except BudgetSpent as spent:
@@ -61,7 +62,7 @@ def consolidate(
         if step.decision.verdict is Verdict.ACCEPT:
             current = proposed
         left += pending_after(step, current, pools, gate)
-    carried = [revive(each, current, models.target.model) for each in left]
+    carried = [revive(each, current, models.target.model) if pools.val else current for each in left]
     return Consolidated(
         baseline=baseline,
         candidate=current,
@@ -82,6 +83,8 @@ def _go_on(
     steps: list[DocumentStep] = []
     left: list[PendingEdit] = []
     dropped: list[Dropped] = []
+    if not pools.val:  # nothing is tried tonight, so nothing is held against what waits
+        return current, steps, list(pending), dropped
     for edit in sorted(pending, key=lambda each: -each.tally.score):
         candidate = revive(edit, current, gate.models.target.model)
         if isinstance(candidate, Dropped):

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.refusal import Refusal
+from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.report import NightReport, StoppedBy
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import Past, SplitPlan, split_tasks
@@ -71,7 +72,10 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     ]
     kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), done)
     known = kit.archive.tasks(scope)
-    tasks = choose(known, kit.archive.past(scope), replace(plan.split, seed=seed))
+    skill = plan.mining.target_skill
+    about = plan.mining.target_about
+    wanted = [task for task in known if not skill or relates(skill, (task.skill_hint,), task.intent, about=about)]
+    tasks = choose(wanted, kit.archive.past(scope), replace(plan.split, seed=seed))
     if mined.unmined and not tasks:
         raise BackendUnusable(
             f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
@@ -83,20 +87,27 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
         mined=mined.found,
         known=len(known),
         refused=mined.refused,
-        notes=_unmined_note(len(sessions) - len(done)),
+        notes=(*_unmined_note(len(sessions) - len(done)), *_other_skills_note(len(known) - len(wanted), skill)),
     )
 
 
 def _mine(sessions: Sequence[Session], plan: MiningPlan, models: Models) -> Mined:
+    """Mine for every skill: the tasks of others wait in the archive until a night is theirs."""
     if not plan.by_model:
-        return mine_heuristic(sessions, target_skill=plan.target_skill)
-    return mine_model(sessions, models.optimizer, models.parallel, target_skill=plan.target_skill)
+        return mine_heuristic(sessions)
+    return mine_model(sessions, models.optimizer, models.parallel)
 
 
 def _unmined_note(count: int) -> tuple[str, ...]:
     if not count:
         return ()
     return (f"{count} sessions could not be mined tonight, because the reply was lost; they wait in the inbox",)
+
+
+def _other_skills_note(count: int, skill: str) -> tuple[str, ...]:
+    if not count:
+        return ()
+    return (f"{count} tasks do not tell of the skill {skill!r}; they wait for a night without --target-skill",)
 
 
 def choose(tasks: Sequence[TaskRecord], past: Past, plan: SplitPlan) -> tuple[TaskRecord, ...]:

@@ -29,13 +29,15 @@ __all__ = ["Connection", "Kit", "MiningPlan", "NightPlan", "Staging"]
 
 
 class MiningPlan(Struct, frozen=True, kw_only=True):
-    """How tasks are found. ``by_model`` asks the optimizer, else rules alone; ``target_skill`` keeps one skill's tasks.
+    """How tasks are found. ``by_model`` asks the optimizer, else rules alone.
 
-    ``given`` are the tasks of a task file: then nothing is harvested or mined.
+    ``target_skill`` keeps the tasks of one skill, by its name and ``target_about``, its description. ``given`` are the
+    tasks of a task file: then nothing is harvested or mined.
     """
 
     by_model: bool = False
     target_skill: str = ""
+    target_about: str = ""
     given: tuple[TaskRecord, ...] | None = None
 
 

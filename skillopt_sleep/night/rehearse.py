@@ -27,7 +27,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
     if plan.mining.given is not None:
         tasks = grouped(plan.mining.given)
     else:
-        mined = mine_heuristic(sessions, target_skill=plan.mining.target_skill)
+        mined = mine_heuristic(sessions)
         refused = len(mined.refused)
         kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
         tasks = choose(kit.archive.tasks(scope), kit.archive.past(scope), plan.split)

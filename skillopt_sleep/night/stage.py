@@ -31,13 +31,13 @@ class Staged(Struct, frozen=True, kw_only=True):
 def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:
     """Stage what was accepted; remember what was rejected; mark the tasks of a concluded night as used.
 
-    Tasks of a night that could not measure enough stay fresh.
+    Tasks of a night that tried nothing, or could not measure enough, stay fresh.
     """
     applied = [edit for edit in outcome.edits if edit.status is EditStatus.APPLIED]
     proposal, documents = kit.staging.stage(night, outcome.baseline, outcome.candidate, applied)
     rejected = [edit for edit in outcome.edits if edit.status is EditStatus.REJECTED]
     kit.rejected.remember(plan.project, night, rejected)
-    if all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
+    if outcome.steps and all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
         pools = outcome.pools
         dealt = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
         kit.archive.used(plan.window.scope, night, {split: [task.id for task in dealt[split]] for split in dealt})

@@ -91,10 +91,17 @@ class Database:
                     path.touch(mode=0o600)
                 self._connect(str(path))
             self._prepare(SCHEMA + extra_schema)
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.DatabaseError as error:
+            if "not a database" in str(error) or "malformed" in str(error):
+                raise DiskError(
+                    f"{path} is damaged ({error}); move it aside to start anew: sessions are harvested again, what"
+                    " nights learnt so far and what can be reverted is in that file alone"
+                ) from error
             raise DiskError(
                 f"cannot open {path}: {error}; check that the folder is writable and the disk not full"
             ) from error
+        except OSError as error:
+            raise DiskError(f"cannot open {path}: {error.strerror}; name another folder with --data-dir") from error
 
     def _connect(self, name: str) -> None:
         self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
