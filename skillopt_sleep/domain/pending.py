@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.edit import EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.paired import PAIRS_A_LIFE, Tally, needs
+from skillopt_sleep.domain.task import TaskRecord, group_of
 
 __all__ = ["Dropped", "PendingEdit", "base_digest", "revive"]
 
@@ -37,6 +40,11 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...]
     tally: Tally
     nights: int = 1
+
+    def unseen(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+        """The tasks of groups that its own reflection has not seen, whatever a group has come to be called since."""
+        seen = {*self.groups, *(group_of(task) for task in tasks if task.id in self.groups)}
+        return tuple(task for task in tasks if group_of(task) not in seen)
 
     @property
     def needs(self) -> str:

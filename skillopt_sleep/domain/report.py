@@ -152,13 +152,15 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
     (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
     "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different ones measured
-    tonight, of which some ``improved`` and some ``worsened``.
+    tonight, of which some ``improved`` and some ``worsened``. ``confirmed_regressions`` are those of an accepted edit
+    that lost twice more when they were replayed again.
     """
 
     document: str
     decision: Decision
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
+    confirmed_regressions: tuple[str, ...] = ()
     score: int | None = None
     e: float | None = None
     k: int | None = None
@@ -239,7 +241,8 @@ class NightReport(Struct, frozen=True, kw_only=True):
 
     ``baseline_score`` and ``candidate_score`` are val means under the gate metric; ``holdout_baseline`` and
     ``holdout_candidate`` the same arms as plain pass rates (means of ``hard``). ``exit_code`` is what a run ends with.
-    ``seed`` dealt the tasks; the setting of that name repeats the deal.
+    ``seed`` dealt the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting spent of its
+    caps, ``spend_night`` what the night has cost in all its sittings (a night cut short by a cap gets new ones).
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -283,5 +286,6 @@ class NightReport(Struct, frozen=True, kw_only=True):
     documents: tuple[DocumentChange, ...] = ()
     caps: Caps = Caps()
     spend: Spend = Spend()
+    spend_night: Spend = Spend()
     notes: tuple[str, ...] = ()
     proposal: str | None = None

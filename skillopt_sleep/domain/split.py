@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.report import NightReport, TaskLabel, TaskOrigin
-from skillopt_sleep.domain.task import Split, TaskRecord
+from skillopt_sleep.domain.task import Split, TaskRecord, group_of
 from skillopt_sleep.domain.words import excerpt
 
-__all__ = ["Past", "Pools", "SplitPlan", "group_of", "split_tasks"]
+__all__ = ["Past", "Pools", "SplitPlan", "split_tasks"]
 
 TEST_SHARE = 0.1
 """The share of the groups of an archive that is sealed."""
@@ -65,11 +65,6 @@ def _label(task: TaskRecord) -> TaskLabel:
     words = tuple(excerpt(words, QUOTED) for words in task.feedback[:QUOTES])
     origins = {TaskOrigin(day=each.at[:10], source=each.source, session_id=each.session_id) for each in task.origins}
     return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words, origins=tuple(sorted(origins)))
-
-
-def group_of(task: TaskRecord) -> str:
-    """The name of the group a task belongs to; without one it is a group of its own."""
-    return task.group or task.id
 
 
 def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None = None) -> Pools:

@@ -18,6 +18,7 @@ __all__ = [
     "RubricReference",
     "Split",
     "TaskRecord",
+    "group_of",
     "reference_kind",
 ]
 
@@ -102,3 +103,8 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     group: str = ""
     split: Split | None = None
     reviewed: bool = False
+
+
+def group_of(task: TaskRecord) -> str:
+    """The name of the group a task belongs to; without one it is a group of its own."""
+    return task.group or task.id

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.report import NightReport, StoppedBy
@@ -75,7 +76,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     skill = plan.mining.target_skill
     about = plan.mining.target_about
     wanted = [task for task in known if not skill or relates(skill, (task.skill_hint,), task.intent, about=about)]
-    tasks = choose(wanted, kit.archive.past(scope), replace(plan.split, seed=seed))
+    tasks = choose(wanted, kit.archive.past(scope), replace(plan.split, seed=seed), plan.pending)
     if mined.unmined and not tasks:
         raise BackendUnusable(
             f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
@@ -110,10 +111,17 @@ def _other_skills_note(count: int, skill: str) -> tuple[str, ...]:
     return (f"{count} tasks do not tell of the skill {skill!r}; they wait for a night without --target-skill",)
 
 
-def choose(tasks: Sequence[TaskRecord], past: Past, plan: SplitPlan) -> tuple[TaskRecord, ...]:
-    """Tonight's tasks of an archive, each pinned to its part in the night; none at all when nothing is fresh."""
+def choose(
+    tasks: Sequence[TaskRecord], past: Past, plan: SplitPlan, pending: Sequence[PendingEdit] = ()
+) -> tuple[TaskRecord, ...]:
+    """Tonight's tasks of an archive, each pinned to its part in the night.
+
+    When nothing is fresh, none at all, or just what an undecided edit can go on with.
+    """
     pools = split_tasks(tasks, plan, past)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
-        return ()
+        closest = max(pending, key=lambda each: each.tally.score, default=None)
+        going_on = closest.unseen((*pools.val, *pools.train)) if closest else ()
+        return tuple(replace(task, split=Split.VAL) for task in going_on[: plan.max_val])
     parts = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
     return tuple(replace(task, split=split) for split, dealt in parts.items() for task in dealt)

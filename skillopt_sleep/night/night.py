@@ -25,7 +25,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
     with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
         sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact)
         with closing(kit.connect(night.ledger, sessions)) as connection:
-            if plan.mining.given or sessions.sessions or kit.archive.fresh(plan.window.scope):
+            if plan.mining.given or sessions.sessions or plan.pending or kit.archive.fresh(plan.window.scope):
                 night.look("probe", probe, connection).require_ready()
             tasks = night.stage("mine", gather, sessions, plan, kit, connection.models, night.seed)
             pools = night.stage("split", split, tasks, plan.split, night.seed)

@@ -125,6 +125,7 @@ def _trial_report(step: DocumentStep) -> TrialReport:
         report,
         improved=trial.improved,
         worsened=trial.worsened,
+        confirmed_regressions=trial.confirmed_regressions,
         score=tally.score if tally else None,
         e=round(tally.e, 2) if tally else None,
         k=trial.k,

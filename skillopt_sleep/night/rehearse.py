@@ -30,7 +30,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         mined = mine_heuristic(sessions)
         refused = len(mined.refused)
         kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
-        tasks = choose(kit.archive.tasks(scope), kit.archive.past(scope), plan.split)
+        tasks = choose(kit.archive.tasks(scope), kit.archive.past(scope), plan.split, plan.pending)
     pools = split_tasks(tasks, plan.split)
     expected = expected_calls(
         pools,

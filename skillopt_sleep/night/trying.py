@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -12,8 +11,8 @@ from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.domain.pending import PendingEdit, base_digest
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
-from skillopt_sleep.domain.split import Pools, group_of
-from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import TaskRecord, group_of
 from skillopt_sleep.domain.verdict import GateMode, Verdict
 from skillopt_sleep.night.outcome import DocumentStep
 from skillopt_sleep.optimize.gate import Trial, run_trial
@@ -77,7 +76,7 @@ class Gate:
 
     def go_on(self, pending: PendingEdit, pools: Pools, current: Candidate, proposed: Candidate) -> Trial:
         """Go on with an edit of an earlier night, on as many tasks as tonight's val has, none that wrote it."""
-        tasks = _unseen(pending, (*pools.val, *pools.train))[: len(pools.val) or None]
+        tasks = pending.unseen((*pools.val, *pools.train))[: len(pools.val) or None]
         return run_paired(tasks, current, proposed, self.models, self._paired(pending.k), before=pending.tally)
 
     def _paired(self, k: int) -> PairedPlan:
@@ -88,12 +87,6 @@ class Gate:
             seed=self.seed,
             first_sample=SAMPLES_A_NIGHT * (1 + self.seed % 1_000_000),
         )
-
-
-def _unseen(pending: PendingEdit, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """The tasks of groups that its own reflection has not seen, whatever a group has come to be called since."""
-    seen = {*pending.groups, *(group_of(task) for task in tasks if task.id in pending.groups)}
-    return [task for task in tasks if group_of(task) not in seen]
 
 
 def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Gate) -> list[PendingEdit]:

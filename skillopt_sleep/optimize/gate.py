@@ -28,6 +28,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     candidate: tuple[ReplayResult, ...]
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
+    confirmed_regressions: tuple[str, ...] = ()
     tally: Tally | None = None
     k: int | None = None
     cut: str = ""

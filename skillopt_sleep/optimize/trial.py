@@ -42,6 +42,9 @@ from skillopt_sleep.ports import PairJudge
 
 __all__ = ["PairRow", "PairedPlan", "run_paired"]
 
+AGAIN = 500
+"""Added to the number of a night's first sample: the replays that confirm a loss are none of its rounds'."""
+
 
 class PairedPlan(Struct, frozen=True, kw_only=True):
     """The settings of a trial.
@@ -106,12 +109,15 @@ def run_paired(
         # Not to be accepted on the next night's silence. Forgetting what spoke for the edit cannot raise the error;
         # forgetting every night that was not measured could.
         tally = before
+    worsened = _with(rows, Result.LOSS)
+    lost = [task for task in tasks if task.id in worsened and decision.verdict is Verdict.ACCEPT]
     return Trial(
         decision=decision,
         baseline=tuple(row.baseline for row in rows),
         candidate=tuple(row.candidate for row in rows),
         improved=_with(rows, Result.WIN),
-        worsened=_with(rows, Result.LOSS),
+        worsened=worsened,
+        confirmed_regressions=_confirmed(lost, (baseline, candidate), models, plan),
         tally=tally,
         k=plan.k,
         cut=cut,
@@ -153,6 +159,19 @@ def _measure(
     answers = models.parallel(functools.partial(answer, models=models, phase="val"), attempts)
     made = [(task, old, new) for (task, _), old, new in zip(pairs, answers[::2], answers[1::2], strict=True)]
     return models.parallel(functools.partial(_judged, models=models, plan=plan), made)
+
+
+def _confirmed(
+    lost: Sequence[TaskRecord], arms: tuple[Candidate, Candidate], models: Models, plan: PairedPlan
+) -> tuple[str, ...]:
+    """Which tasks that lost under an accepted edit lose twice more: no part of the tally, and not at any price."""
+    pairs = [(task, plan.first_sample + AGAIN + number) for task in lost for number in range(2)]
+    try:
+        rows = _measure(pairs, arms, models, plan)
+    except BudgetSpent:
+        return ()
+    twice = zip(rows[::2], rows[1::2], strict=True)
+    return tuple(one.task_id for one, other in twice if one.result is other.result is Result.LOSS)
 
 
 def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:

@@ -17,7 +17,7 @@ from skillopt_sleep.domain.report import BackendHealth, HoldoutRow, NightReport,
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import ending
-from skillopt_sleep.reports.phrases import DOCUMENTS, ERRORS, PHASES, number, score, sentence, spending, when
+from skillopt_sleep.reports.phrases import DOCUMENTS, ERRORS, PHASES, earlier, number, score, sentence, spending, when
 from skillopt_sleep.reports.plain import plain, plain_lines
 from skillopt_sleep.reports.rows import Outcome, TaskRow, bare, held, rule_row, task_rows, within
 
@@ -248,6 +248,9 @@ def _cost(report: NightReport) -> Iterator[str]:
     yield ""
     if report.spend.calls or report.phases:
         yield from _table(("", "used", "cap"), spending(report.caps, report.spend))
+        if before := earlier(report):
+            yield ""
+            yield f"That is this sitting, of its own caps: {before}."
     else:
         yield "Nothing: no model was called."
     if report.phases:
@@ -265,7 +268,7 @@ def _cost(report: NightReport) -> Iterator[str]:
 def _phase(phase: PhaseTally) -> tuple[str, ...]:
     return (
         escape(phase.phase),
-        number(phase.calls) + (f" + {number(phase.reused)} paid before" if phase.reused else ""),
+        number(phase.calls) + (f" + {number(phase.reused)} reused" if phase.reused else ""),
         number(phase.input_tokens),
         number(phase.output_tokens),
         "" if phase.cost_usd is None else f"${phase.cost_usd:.2f}",

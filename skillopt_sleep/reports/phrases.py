@@ -8,7 +8,20 @@ from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["DOCUMENTS", "ERRORS", "PHASES", "errors", "money", "number", "score", "sentence", "spending", "when"]
+__all__ = [
+    "DOCUMENTS",
+    "ERRORS",
+    "PHASES",
+    "earlier",
+    "errors",
+    "money",
+    "number",
+    "score",
+    "sentence",
+    "spending",
+    "when",
+    "whole",
+]
 
 DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 """What the kinds of documents are called."""
@@ -55,6 +68,19 @@ def money(spend: Spend) -> str:
     if spend.unpriced and not spend.usd:
         return "no price known"
     return f"at least ${spend.usd:,.2f}" if spend.unpriced else f"${spend.usd:,.2f}"
+
+
+def earlier(report: NightReport) -> str:
+    """What a night had spent in sittings before this one, "" for nothing."""
+    whole, now = report.spend_night, report.spend
+    if whole.calls <= now.calls:
+        return ""
+    return f"{number(whole.calls)} calls and {number(whole.tokens)} tokens in all sittings of this night"
+
+
+def whole(report: NightReport) -> Spend:
+    """What a night has cost in all its sittings."""
+    return report.spend_night if report.spend_night.calls > report.spend.calls else report.spend
 
 
 def spending(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:

@@ -9,7 +9,7 @@ from skillopt_sleep.domain.status import Status
 from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import Word, ending
-from skillopt_sleep.reports.phrases import DOCUMENTS, money, number
+from skillopt_sleep.reports.phrases import DOCUMENTS, money, number, whole
 from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import bare
 
@@ -54,8 +54,8 @@ def _row(night: NightReport, status: Status) -> tuple[str, ...]:
         f"stopped: {told.title}" if told.word is Word.STOPPED else told.word.lower(),
         f"{night.baseline_score:.2f} -> {night.candidate_score:.2f}" if tested else "",
         number(len(night.applied_edits)) if night.applied_edits else "",
-        number(night.spend.calls),
-        money(night.spend),
+        number(whole(night).calls),
+        money(whole(night)),
         _proposal(night, status),
     )
 

@@ -95,6 +95,7 @@ class JournalledNight:
             self._report,
             phases=self._ledger.tallies(),
             spend=self.spent(),
+            spend_night=self._ledger.spent(whole_night=True),
             updated_at=self._journal.clock.now().isoformat(timespec="seconds"),
         )
 

@@ -63,13 +63,13 @@ class NightLedger:
                 ),
             )
 
-    def spent(self) -> Spend:
-        """What this sitting has spent so far; ``seconds`` is left to the clock of the process."""
+    def spent(self, *, whole_night: bool = False) -> Spend:
+        """What this sitting, or the whole night, has spent so far; ``seconds`` is left to the clock of the process."""
         row = self._database.rows(
             "SELECT COUNT(*) AS calls, TOTAL(input_tokens + output_tokens) AS tokens, TOTAL(cost_usd) AS usd,"
             " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced"
-            " FROM calls WHERE night = ? AND sitting = ?",
-            (self._night, self._sitting),
+            " FROM calls WHERE night = ? AND sitting >= ?",
+            (self._night, 0 if whole_night else self._sitting),
         )[0]
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 

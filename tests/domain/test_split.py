@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.split import TEST_FROM, Past, SplitPlan, group_of, split_tasks
-from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord
+from skillopt_sleep.domain.split import TEST_FROM, Past, SplitPlan, split_tasks
+from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.merge import grouped
 

@@ -10,7 +10,7 @@ import pytest
 from skillopt_sleep.bench.worlds import make_sessions
 from skillopt_sleep.domain.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.errors import DiskError
+from skillopt_sleep.errors import DiskError, UsageError
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.reports import diagnostics
 from tests.fakes.home import make_person
@@ -257,3 +257,41 @@ def test_account_counts_every_edit_tried(tmp_path):
     _, report = run(person)
     assert report.account.accepted == 1
     assert report.account.by_chance == pytest.approx(0.0496 * report.account.tried, abs=2e-3)
+
+
+def test_undecided_edit_goes_on_without_new_sessions(tmp_path):
+    """A night with nothing new still spends on what is pending, and on nothing else."""
+    person = make_person(tmp_path / "mira")
+    app, _ = run(person, max_calls=60)
+    (before,) = app.trials.pending(str(person.project))
+    _, report = run(person)
+    assert report.verdict is Verdict.ACCEPT
+    assert report.proposal is not None
+    assert not any(phase.phase in {"train", "mine"} for phase in report.phases)
+    assert before.edits
+
+
+def test_night_that_could_try_nothing_leaves_its_tasks_fresh(tmp_path):
+    """A memory file that is a link and a skill that may not evolve: nothing is spent, nothing is used up."""
+    person = make_person(tmp_path / "mira")
+    (person.project / "CLAUDE.md").symlink_to("elsewhere.md")
+    _, report = run(person, evolve_skill=False)
+    assert report.spend.calls == 0
+    (person.project / "CLAUDE.md").unlink()
+    _, report = run(person, evolve_skill=False)
+    assert report.verdict is Verdict.ACCEPT
+
+
+def test_other_skills_tasks_wait_for_a_night_of_theirs(tmp_path):
+    """A night for one skill loses nothing that is not of it; a skill that is not there is refused."""
+    person = make_person(tmp_path / "mira")
+    with pytest.raises(UsageError, match="no skill"):
+        run(person, target_skill="elsewhere/SKILL.md")
+    skill = person.project / "unrelated" / "SKILL.md"
+    skill.parent.mkdir()
+    skill.write_text("---\nname: unrelated\ndescription: spreadsheets\n---\n")
+    _, report = run(person, target_skill="unrelated/SKILL.md")
+    assert report.spend.calls == 0
+    assert any("wait" in note for note in report.notes)
+    _, report = run(person)
+    assert report.verdict is Verdict.ACCEPT

@@ -19,10 +19,10 @@ from skillopt_sleep.domain.edit import EditOp, EditRecord
 from skillopt_sleep.domain.paired import Tally
 from skillopt_sleep.domain.pending import PendingEdit, base_digest
 from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.split import Pools, group_of
-from skillopt_sleep.domain.task import ChecksReference, RubricReference, TaskRecord
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import ChecksReference, RubricReference, TaskRecord, group_of
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.errors import TimedOut
+from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.night.consolidate import consolidate
@@ -318,10 +318,11 @@ def test_base_replays_are_shared_by_the_candidates_of_a_night():
             kind = "skill" if 'document kind="skill"' in prompt.user else "memory"
             return msgspec.json.encode({"edits": [rule | {"document": kind}]}).decode()
 
-        consolidate(BASE, pools, ConsolidatePlan(), models(target, ScriptedAsk(optimizer)), seed=night)
+        outcome = consolidate(BASE, pools, ConsolidatePlan(), models(target, ScriptedAsk(optimizer)), seed=night)
         sent[night] = [(p.digest, p.sample) for p in target.prompts if p.sample and "Rule" not in p.system + p.user]
         assert len(sent[night]) == 2 * len(pools.val)
         assert len(set(sent[night])) == len(pools.val)
+        assert {"train-0", "group of train-0"} <= set(outcome.pending[0].groups)
     assert not set(sent[1]) & set(sent[2])
 
 
@@ -358,3 +359,49 @@ def test_clear_win_takes_six_pairs():
     trial = run_paired(val_tasks(12), BASE, BETTER, models(target), paired())
     assert trial.decision.verdict is Verdict.ACCEPT
     assert len(target.prompts) == 12
+
+
+class OneLoser:
+    """A target that the rule helps on every task but the first it is given; ``again``: whether it loses once more."""
+
+    def __init__(self, *again):
+        self.loser = ""
+        self._again = iter(again)
+
+    def __call__(self, prompt):
+        name = next(task.id for task in reversed(val_tasks(12)) if task.intent in prompt.user)
+        self.loser = self.loser or name
+        told = RULE in prompt.user + prompt.system
+        if name != self.loser or not told:
+            return "please" if told is not (name == self.loser) else "here"
+        lost = next(self._again, True) if prompt.sample >= 1500 else True
+        return lost if isinstance(lost, Exception) else "here" if lost else "please"
+
+
+@pytest.mark.parametrize(
+    ("again", "confirmed"),
+    [
+        pytest.param([True, True], True, id="lost-twice-more"),
+        pytest.param([True, False], False, id="lost-once-more"),
+        pytest.param([False, False], False, id="chance"),
+        pytest.param([TimedOut("too late"), True], False, id="not-measured"),
+        pytest.param([BudgetSpent("no call is left", cap="calls")], False, id="no-call-left"),
+    ],
+)
+def test_task_that_lost_is_replayed_twice_more(again, confirmed):
+    """Under an accepted edit, and outside its tally; lost both again, the loss is confirmed."""
+    target = OneLoser(*again)
+    trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(target)), paired())
+    assert trial.decision.verdict is Verdict.ACCEPT
+    assert trial.worsened == (target.loser,)
+    assert trial.confirmed_regressions == (target.loser,) * confirmed
+    assert (trial.tally.wins, trial.tally.losses) == (8, 1)
+
+
+def test_losses_of_an_edit_that_is_not_accepted_are_not_replayed():
+    """They cost nothing more."""
+    target = ScriptedAsk(OneLoser())
+    trial = run_paired(val_tasks(3), BASE, BETTER, models(target), paired())
+    assert trial.decision.verdict is Verdict.UNDECIDED
+    assert trial.worsened
+    assert len(target.prompts) == 2 * len(trial.baseline)
