@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app
+from skillopt_sleep.cli.options import as_json, make_app, place_of
 from skillopt_sleep.errors import Refused
 
 __all__ = ["command"]
@@ -49,12 +49,7 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
     )
     with watched(app):
         report = app.run(app.plan())
-    print_report(report, as_json=as_json)
-    if not as_json:
-        here = f"--project {app.project} --data-dir {app.data_dir}"
-        click.echo(
-            f"\nTry it on this night: skillopt-sleep show {here}\n                      skillopt-sleep adopt {here}"
-        )
+    print_report(report, as_json=as_json, place=place_of({"project": app.project, "data_dir": str(app.data_dir)}))
     sys.exit(report.exit_code or 0)
 
 

@@ -15,7 +15,7 @@ from skillopt_sleep.errors import UsageError
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
 
-__all__ = ["as_json", "make_app", "night_options", "place_options"]
+__all__ = ["as_json", "make_app", "night_options", "place_of", "place_options", "program_name"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -59,6 +59,27 @@ night_options = _all(
     click.option("--max-usd", type=float, help="Cap on dollars a night."),
     click.option("--max-minutes", type=float, help="Cap on minutes a night."),
 )
+
+
+def program_name() -> str:
+    """How this program is called where it runs: by name, by the script of its checkout, or by its interpreter."""
+    import shlex
+    import shutil
+    import sys
+
+    if shutil.which("skillopt-sleep"):
+        return "skillopt-sleep"
+    script = Path(__file__).parents[2] / "scripts" / "run"
+    words = ["bash", str(script)] if script.is_file() else [sys.executable, "-m", "skillopt_sleep"]
+    return shlex.join(words)
+
+
+def place_of(flags: Mapping[str, Json | Path]) -> str:
+    """The options that lead another command to the same project and data, " --project …", "" where none were given."""
+    import shlex
+
+    given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
+    return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
 
 
 def make_app(flags: Mapping[str, Json | Path]) -> App:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
+from skillopt_sleep.cli.options import as_json, make_app, night_options, place_of, place_options, program_name
 from skillopt_sleep.domain import Json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json 
 
     with watched(app):
         report = app.run(app.plan(tasks))
-    print_report(report, as_json=as_json)
+    print_report(report, as_json=as_json, place=place_of(flags))
     sys.exit(report.exit_code or 0)
 
 
@@ -64,8 +64,8 @@ def _read(path: Path) -> tuple[TaskRecord, ...]:
     return tasks
 
 
-def print_report(report: NightReport, *, as_json: bool) -> None:
-    """Print what a night came to: the report on stdout, why it stopped on stderr."""
+def print_report(report: NightReport, *, as_json: bool, place: str = "") -> None:
+    """Print what a night came to: the report on stdout, why it stopped on stderr; ``place`` as ``place_of`` has it."""
     from skillopt_sleep.reports import diagnostics, terminal
     from skillopt_sleep.reports.plain import plain
     from skillopt_sleep.stores.journal import night_folder
@@ -73,7 +73,7 @@ def print_report(report: NightReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(diagnostics.render(report).decode(), nl=False)
     else:
-        click.echo(terminal.render(report, width=_width()))
+        click.echo(terminal.render(report, width=_width(), program=program_name(), place=place))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)

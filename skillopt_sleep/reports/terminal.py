@@ -30,13 +30,16 @@ MOST = 6
 """Rules shown of each kind, and tasks of each outcome; the report has all of them."""
 
 
-def render(report: NightReport, *, width: int) -> str:
-    """The lines, none wider than ``width`` columns but for a command or a single word; not ended by a newline."""
+def render(report: NightReport, *, width: int, program: str = "skillopt-sleep", place: str = "") -> str:
+    """The lines, none wider than ``width`` columns but for a command or a single word; not ended by a newline.
+
+    ``program`` is how this program is called here, ``place`` the options that lead a command to this night.
+    """
     told = ending(report)
     room = max(width, LEAST)
     sections = [
         _entry(told.word, told.says, room),
-        [*_entry("Now", told.now, room), *_steps(told, room)],
+        [*_entry("Now", told.now, room), *_steps(told, room, program, place)],
         list(_rules("Learnt" if report.accepted else "Tried", report.applied_edits, report, room)),
         list(_rules("Dropped", report.rejected_edits, report, room)),
         list(_pending(report, room)),
@@ -66,16 +69,17 @@ def _entry(label: str, text: str, room: int, *, hang: int = 0) -> list[str]:
     )
 
 
-def _steps(told: Ending, room: int) -> Iterator[str]:
+def _steps(told: Ending, room: int, program: str, place: str) -> Iterator[str]:
     """Commands, never broken, each with what it does beside it or, where that is too narrow, under it."""
     indent = " " * LABEL
-    longest = max((len(step.command) for step in told.steps), default=0)
-    for step in told.steps:
-        beside = f"{indent}{step.command:<{longest}}  {step.effect}"
+    commands = [step.command.replace("skillopt-sleep", program, 1) + place for step in told.steps]
+    longest = max(map(len, commands), default=0)
+    for command, step in zip(commands, told.steps, strict=True):
+        beside = f"{indent}{command:<{longest}}  {step.effect}"
         if len(beside) <= room:
             yield beside
         else:
-            yield from (f"{indent}{step.command}", *_entry("", f"  {step.effect}", room, hang=2))
+            yield from (f"{indent}{command}", *_entry("", f"  {step.effect}", room, hang=2))
 
 
 def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, room: int) -> Iterator[str]:
