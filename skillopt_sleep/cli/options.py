@@ -104,6 +104,8 @@ def make_app(flags: Mapping[str, Json | Path]) -> App:
     folder = Path(str(project)) if project else _project_of(Path.cwd())
     if not folder.is_dir():
         raise UsageError(f"--project {folder}: there is no such folder")
+    if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
+        raise UsageError(f"--project {str(folder)!a}: its name is not UTF-8 and cannot be stored; rename the folder")
     return App(settings, origins, env, folder.resolve())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -44,9 +45,13 @@ class SessionInbox:
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (source, file.path, file.size, file.mtime_ns)
             )
+            known = self._known.get(source)
+            first_time = known is not None and file.path not in known
+            if known is not None:
+                known[file.path] = (file.size, file.mtime_ns)
             if session is None or not session.turns:
                 return None
-            new, archived = self._news(session)
+            new, archived = self._news(session, () if first_time else self._archived(source, session.path))
             merged = msgspec.structs.replace(session, turns=archived)
             if not archived:
                 return None
@@ -72,7 +77,7 @@ class SessionInbox:
             )
             return msgspec.structs.replace(session, turns=new) if new else None
 
-    def _news(self, session: Session) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+    def _news(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
         """The turns nobody had seen, and everything of this session that the archive is to hold."""
         owners = {
             row["turn"]: row["path"]
@@ -84,7 +89,7 @@ class SessionInbox:
         unique = {turn.id: turn for turn in session.turns}
         new = tuple(turn for turn in unique.values() if turn.id not in owners)
         kept = tuple(turn for turn in unique.values() if owners.get(turn.id, session.path) == session.path)
-        gone = tuple(turn for turn in self._archived(session.source, session.path) if turn.id not in unique)
+        gone = tuple(turn for turn in before if turn.id not in unique)
         return new, gone + kept
 
     def _archived(self, source: str, path: str) -> tuple[Turn, ...]:

@@ -18,6 +18,7 @@ from skillopt_sleep.domain.call import Prompt, Role
 from skillopt_sleep.errors import (
     BackendUnusable,
     BudgetSpent,
+    DiskError,
     EmptyReply,
     NotLoggedIn,
     Overloaded,
@@ -55,6 +56,21 @@ def test_reply_already_paid_for_costs_nothing(tmp_path):
     assert again.ask(PROMPT, phase="train").text == "hello"
     assert again.backend.prompts == []
     assert again.ledger.tallies()[0].reused == 1
+
+
+def test_reply_is_kept_with_its_account_or_not_at_all(tmp_path, monkeypatch):
+    """When the account cannot be written the reply is not kept either, so neither is ever there without the other."""
+    line = Line(ScriptedBackend("hello"), tmp_path)
+
+    def full(_attempt):
+        raise DiskError("no space left on device")
+
+    monkeypatch.setattr(line.ledger, "record", full)
+    with pytest.raises(DiskError):
+        line.ask(PROMPT, phase="train")
+    again = Line(ScriptedBackend("hello"), tmp_path)
+    assert again.ledger.find(Role.TARGET, PROMPT, "m") is None
+    assert again.ledger.spent().calls == 0
 
 
 def test_another_sample_or_night_is_another_call(tmp_path):

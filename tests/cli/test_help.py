@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -96,6 +98,15 @@ WRONG = {
     "night": (["show", "20260101-030000-abcd"], ["no night 20260101-030000-abcd", "none yet"]),
     "archive": (["harvest", "--all"], ["--all goes with --sessions"]),
 }
+
+
+def test_project_whose_name_is_not_utf8_is_refused(cli, tmp_path):
+    """It could not be stored, so it is said before anything is done."""
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    Path(odd).mkdir()
+    done = cli("run", "--project", odd)
+    assert done.code == 2
+    assert "not UTF-8" in done.refusal
 
 
 @pytest.mark.parametrize(("arguments", "says"), WRONG.values(), ids=WRONG)

@@ -229,6 +229,23 @@ def test_cli_that_fails_in_the_middle_of_a_night(tmp_path, name, failure):
     nights.check_account()
 
 
+def test_key_in_an_error_is_shown_to_nobody(tmp_path, monkeypatch):
+    """A provider that repeats the key it refused does not put it on the screen, into a file or into the database."""
+    key = "sk-own-0123456789abcdefghij"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    nights = Nights(tmp_path, "claude")
+    nights.heal(until=0, **claude_fails(f"Invalid API key {key}", 401))
+    done, found = nights.run()
+    assert "Invalid API key" in found["call_error"]
+    assert key not in done.stdout + done.stderr
+    shown = run("show", *nights.person.places)
+    assert key not in shown.stdout
+    kept = [nights.person.project, nights.person.data]
+    assert not [
+        path for folder in kept for path in folder.rglob("*") if path.is_file() and key.encode() in path.read_bytes()
+    ]
+
+
 def test_environment_reaches_the_cli(tmp_path, monkeypatch):
     """The agent runs with the user's own environment, without which it would not be logged in."""
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/")

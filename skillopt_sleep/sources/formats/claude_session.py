@@ -114,15 +114,17 @@ class ClaudeSession:
 
     def _place(self, record: Record) -> None:
         """Where and when the session was."""
-        if record.cwd:
+        if record.cwd and record.cwd not in self._cwds:
             self._cwd = self._cwd or record.cwd
             self._cwds.add(record.cwd)
-        if record.timestamp:
-            self._started_at = self._started_at or record.timestamp
-            self._ended_at = max(self._ended_at, record.timestamp)
+        stamp = record.timestamp
+        if stamp and stamp > self._ended_at:
+            self._started_at = self._started_at or stamp
+            self._ended_at = stamp
         self._entrypoint = record.entrypoint or self._entrypoint
         self._branch = record.git_branch or self._branch
-        self._session_id = self._session_id or record.session_id or ""
+        if not self._session_id:
+            self._session_id = record.session_id or ""
 
     def _assistant(self, record: Record, message: Message) -> None:
         invented = record.is_api_error_message or message.model == SYNTHETIC

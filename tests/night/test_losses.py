@@ -1,0 +1,98 @@
+"""What a night loses in transport is not measured, is said, and is there for the next one."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.domain.report import NightState, StoppedBy
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.errors import Overloaded
+from tests.fakes.home import make_person
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with a few corrected sessions."""
+    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+
+
+@pytest.fixture
+def lose(monkeypatch):
+    """Lose every call whose reply is to have that property, until the end of the block."""
+
+    @contextlib.contextmanager
+    def losing(asked, complete=SimulatedBackend.complete):
+        def lost(self, prompt):
+            if prompt.schema is not None and asked in prompt.schema["properties"]:
+                raise Overloaded("529")
+            return complete(self, prompt)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedBackend, "complete", lost)
+            yield
+
+    return losing
+
+
+def run(person, **changed):
+    app = person.app(retry_wait=0, **changed)
+    return app, app.run(app.plan())
+
+
+def test_lost_reflection_is_no_verdict(mira, lose):
+    """Without a reflection nothing was tried: exit 5, the tasks stay fresh, and train is not paid for again."""
+    with lose("edits"):
+        app, cut = run(mira)
+    assert (cut.verdict, cut.exit_code, cut.state) == (Verdict.UNMEASURED, 5, NightState.STOPPED)
+    assert "Overloaded" in cut.call_error
+    assert app.status().fresh == 10
+    train = {phase.phase: phase.calls for phase in cut.phases}["train"]
+    _, done = run(mira)
+    assert (done.night, done.verdict) == (cut.night, Verdict.ACCEPT)
+    assert {phase.phase: phase.calls for phase in done.phases}["train"] == train
+
+
+def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
+    """Nothing to work on because a model was not reached is not "nothing to learn from": exit 4, all of it waits."""
+    with lose("tasks"):
+        app, cut = run(mira, miner="model")
+    assert (cut.stopped_by, cut.exit_code) == (StoppedBy.BACKEND, 4)
+    assert "5 of 5 sessions could not be mined (Overloaded: 529)" in cut.why
+    assert app.status().waiting == 5
+    _, done = run(mira, miner="model")
+    assert (done.night, done.stopped_by, done.counts.tasks) == (cut.night, None, 10)
+
+
+def test_night_that_paid_nothing_looks_again(mira, tmp_path):
+    """Sessions that came after a night was turned away at the door are taken up when it goes on."""
+    app, cut = run(mira, simulated={"fatal": "not_logged_in"})
+    assert cut.stopped_by is StoppedBy.BACKEND
+    (app.project / "later").mkdir()
+    path = min(mira.claude.rglob("*.jsonl"))
+    copy = path.with_name("a-new-session.jsonl")
+    copy.write_bytes(
+        path.read_bytes().replace(b'"uuid":"', b'"uuid":"new').replace(path.stem.encode(), copy.stem.encode())
+    )
+    _, done = run(mira)
+    assert done.night == cut.night
+    assert done.counts.sessions == cut.counts.sessions + 1
+
+
+def test_words_are_counted_of_the_sessions_that_are_taken_up(mira):
+    """Whoever filed them: a night after a harvest, or after a night that failed, says how much it read."""
+    mira.app().file_sessions()
+    _, report = run(mira)
+    assert (report.counts.files_read, report.counts.prompts, report.counts.corrections) == (0, 30, 10)
+
+
+def test_night_cut_short_before_midnight_goes_on_after_it(mira):
+    """How far it looks back is counted in days, and is no reason to begin anew."""
+    plan = mira.app(lookback_days=7).plan()
+    assert plan.window.since
+    tomorrow = replace(plan, window=replace(plan.window, since="2999-01-01"))
+    assert tomorrow.fingerprint == plan.fingerprint
+    assert mira.app(edit_budget=2).plan().fingerprint != plan.fingerprint
