@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -22,6 +24,7 @@ def pytest_collection_modifyitems(config, items):
 def _own_home(tmp_path_factory, monkeypatch):
     """A home of its own for every test."""
     home = tmp_path_factory.mktemp("home")
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name in {"CLAUDE_CONFIG_DIR", "CODEX_HOME"} or name.startswith(("XDG_", "SKILLOPT_SLEEP_")):
+            monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))

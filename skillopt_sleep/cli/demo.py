@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_of
-from skillopt_sleep.errors import Refused
+from skillopt_sleep.errors import DiskError, Refused
 
 __all__ = ["command"]
 
 RECORDED_IN = "/home/mira/kistenlauf"
 """The project the sample sessions say they were recorded in; the demo's own folder takes its place."""
 MARKER = ".skillopt-sleep-demo"
+SETTINGS = "settings.toml"
+"""Empty: the user's own might name a backend that costs."""
 
 
 @click.command("demo")
@@ -30,10 +32,16 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
     No key, no account, no model: the agent is simulated, everything stays on this machine, and your own sessions,
     settings and files are not touched.
     """
+    import platformdirs
+
     from skillopt_sleep.cli.progress import watched
     from skillopt_sleep.cli.run import print_report
 
-    home = _prepare(folder)
+    home = (folder or platformdirs.user_cache_path("skillopt-sleep") / "demo").absolute()
+    try:
+        _prepare(home)
+    except OSError as error:
+        raise DiskError(f"cannot write the demo into {home}: {error.strerror}; name another --folder") from error
     click.echo(f"A night over the bundled sample sessions, in {home}. The agent is simulated.\n", err=True)
     options = {"backends.simulated.world": world} if world else {}
     app = make_app(
@@ -45,7 +53,8 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
             "backend": "simulated",
             "source": "all",
             "assignments": [f"{key}={value}" for key, value in options.items()],
-        }
+        },
+        env={"HOME": str(home), "SKILLOPT_SLEEP_SETTINGS": str(home / SETTINGS)},
     )
     with watched(app):
         report = app.run(app.plan())
@@ -53,21 +62,18 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
     sys.exit(report.exit_code or 0)
 
 
-def _prepare(folder: Path | None) -> Path:
-    """A fresh folder with the sample sessions; only one that an earlier demo made is ever emptied."""
-    import platformdirs
-
-    home = (folder or platformdirs.user_cache_path("skillopt-sleep") / "demo").absolute()
+def _prepare(home: Path) -> None:
+    """Make it a fresh folder with the sample sessions; only one that an earlier demo made is ever emptied."""
     if home.exists() and any(home.iterdir()):
         if not (home / MARKER).exists():
             raise Refused(f"{home} is not empty and was not made by the demo; name another --folder")
         shutil.rmtree(home)
     (home / "project").mkdir(parents=True)
     (home / MARKER).touch()
+    (home / SETTINGS).touch()
     samples = Path(__file__).parent / "samples"
     for sample in samples.rglob("*.jsonl"):
         target = home / sample.relative_to(samples)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = sample.read_text(encoding="utf-8")
         target.write_text(text.replace(RECORDED_IN, str(home / "project")), encoding="utf-8")
-    return home

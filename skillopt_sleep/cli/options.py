@@ -82,24 +82,24 @@ def place_of(flags: Mapping[str, Json | Path]) -> str:
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
 
 
-def make_app(flags: Mapping[str, Json | Path]) -> App:
-    """Build the App from whatever shared options a command was given."""
+def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None) -> App:
+    """Build the App from whatever shared options a command was given; ``env`` takes the place of the user's own."""
     from skillopt_sleep.app import App
     from skillopt_sleep.settings import environment, load
 
-    env = environment()
-    given: dict[str, Json] = {}
-    for assignment in cast("tuple[str, ...]", flags.get("assignments") or ()):
-        _assign(given, assignment)
-    given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}
+    env = environment() if env is None else env
+    sources: dict[str, Json] = {}
+    given: dict[str, Json] = {"sources": sources}
     homes = {"claude": flags.get("claude_home"), "codex": flags.get("codex_home")}
     for source, home in homes.items():
         if home is not None:
             if not Path(str(home)).is_dir():
                 raise UsageError(f"--{source}-home {home}: there is no such folder")
-            options = cast("dict[str, Json]", given.setdefault("sources", {}))
-            options[source] = {"homes": [str(home)]} if source == "claude" else {"home": str(home)}
-    settings, origins = load(env, given)
+            sources[source] = {"homes": [str(home)]} if source == "claude" else {"home": str(home)}
+    for assignment in cast("tuple[str, ...]", flags.get("assignments") or ()):
+        _assign(given, assignment)
+    given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}
+    settings, origins = load(env, {key: value for key, value in given.items() if value != {}})
     project = flags.get("project")
     folder = Path(str(project)) if project else _project_of(Path.cwd())
     if not folder.is_dir():

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["watched"]
 
-STOPPING = ("SIGTERM", "SIGHUP")
-"""Besides Ctrl-C: a service manager, and a terminal that is closed. Those that are ignored, as under nohup, stay so."""
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Ctrl-C, a service manager, a terminal that is closed. Those that are ignored, as under nohup, stay so."""
 
 
 class _Bar:
@@ -47,11 +47,7 @@ class _Bar:
 @contextmanager
 def watched(app: App) -> Iterator[None]:
     """Show the progress of an app's night on stderr, and turn the signals that end a program into an orderly end."""
-    numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, _terminated)
-    try:
+    with _stoppable():
         if not sys.stderr.isatty():
             yield
             return
@@ -68,10 +64,23 @@ def watched(app: App) -> Iterator[None]:
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             app.progress = _Bar(progress)
             yield
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Raise ``Interrupted`` for the first signal; later ones would only disturb the end, which takes a second."""
+    numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+
+    def stop(signum: int, _frame: FrameType | None) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _terminated(signum: int, _frame: FrameType | None) -> None:
-    raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)

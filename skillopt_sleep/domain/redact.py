@@ -187,25 +187,23 @@ KINDS: tuple[Kind, ...] = (
 )
 """Looked for in this order; what an earlier kind took is no more there for a later one."""
 
+_ASSIGNED = r"""(?=[>=]?[ \t]{0,4}\\{0,4}["']?[^\s"'\\]{5})"""
 _SIGNS = re.compile(
-    r"""
-    [-_.:=A](?:                                 # one of these is in every secret, or in what gives it away, and rare
-        (?<=_)(?:(?<=gh[pousr]_)|(?<=github_pat_)|(?<=npm_)|(?<=k_live_)|(?<=k_test_)|(?<=whsec_)|(?<=hf_))
-    |   (?<=-)(?:(?<=glpat-)|(?<=gldt-)|(?<=glrt-)|(?<=glcbt-)|(?<=glptt-)|(?<=glft-)|(?<=glimt-)|(?<=pypi-)
-            |(?<=xox[a-z]-)|(?<=xapp-)|(?<=GOCSPX-)|(?<=sk-)(?<![A-Za-z0-9]sk-)
-            |(?<=-----)(?=BEGIN|END)
-            |(?=(?i:secret|token|passw(?:or)?d|passphrase|api-?key)[ \t]))
-    |   (?<=\.)(?:(?<=ya29\.)|(?=eyJ|slack\.com/))
-    |   (?<=A)(?=KIA|SIA|BIA|CCA|Iza)
-    |   (?<=:)(?=//[^\s/:@"'<>]{0,255}:[^\s/@"'<>]{3,255}@)
-    |   (?P<assigns>(?<=[:=])(?=[>=]?[ \t]{0,4}\\{0,4}["']?[^\s"'\\]{5}))
-    )
+    rf"""                                       # one of these characters is in whatever gives a secret away, and rare
+    _(?:(?<=hf_)|(?<=gh[pousr]_|npm_)|(?<=whsec_)|(?<=k_live_|k_test_)|(?<=github_pat_))
+  | -(?:(?<=sk-)(?<![A-Za-z0-9]sk-)|(?<=gldt-|glrt-|glft-|pypi-|xapp-|xox[a-z]-)|(?<=glpat-|glcbt-|glptt-|glimt-)
+      | (?<=GOCSPX-)|(?<=-----)(?=BEGIN|END)
+      | (?=(?i:secret|token|passw(?:or)?d|passphrase|api-?key)[ \t]))
+  | \.(?:(?=eyJ|slack\.com/)|(?<=ya29\.))
+  | A(?=KIA|SIA|BIA|CCA|Iza)
+  | :(?:(?=//[^\s/:@"'<>]{{0,255}}:[^\s/@"'<>]{{3,255}}@)|(?P<colon>{_ASSIGNED}))
+  | =(?P<equals>{_ASSIGNED})
     """,
     re.VERBOSE,
 )
 """Where a secret of ``KINDS`` could be: at every one of them there is a sign, and few signs are of a secret.
 
-What ``assigns`` is a sign only after a telling name, and the kind ``bearer`` has none but its name.
+A named sign counts only after a telling name; the kind ``bearer`` has none but its name.
 """
 _TELLING_NAMES = ("secret", "token", "pass", "pwd", "credential", "key", "_pat", "authorization")
 _NAMED = re.compile(

@@ -76,7 +76,7 @@ def test_signal_in_the_middle_of_calls(tmp_path, signum, code):
 
 
 def test_second_signal_does_no_harm(tmp_path):
-    """An impatient second Ctrl-C ends it too, and what lies on disk is still whole."""
+    """An impatient second Ctrl-C neither delays the end nor breaks what lies on disk."""
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=6)
     with started(*person.arguments("run", latency=20)) as process:
         wait_for(lambda: calls_are_under_way(person))

@@ -126,7 +126,9 @@ def _without_added(text: str) -> str:
         start = match.end()
     text = text[start:].strip()
     end = len(text)
-    while tag := next((tag for tag in _ADDED_TAGS if text.endswith(f"</{tag}>", 0, end)), ""):
+    while text.endswith(">", 0, end) and (
+        tag := next((tag for tag in _ADDED_TAGS if text.endswith(f"</{tag}>", 0, end)), "")
+    ):
         opening = text.rfind(f"<{tag}", 0, end)
         if opening < 0:
             break
