@@ -68,13 +68,14 @@ def watched(app: App) -> Iterator[None]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Raise ``Interrupted`` for the first signal; later ones would only disturb the end, which takes a second."""
+    """Raise ``Interrupted`` for the first signal; from then on to the end of the program, a second, none is heard."""
     numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
 
     def stop(signum: int, _frame: FrameType | None) -> None:
         for number in before:
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, _deaf)
+        before.clear()
         raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)
 
     for number in before:
@@ -84,3 +85,7 @@ def _stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _deaf(_signum: int, _frame: FrameType | None) -> None:
+    """Not ``SIG_IGN``: children inherit that, and Python complains of a signal that was under way."""
