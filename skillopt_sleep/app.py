@@ -210,7 +210,7 @@ class App:
         settings = self.settings
         target, optimizer = self.role(Role.TARGET), self.role(Role.OPTIMIZER)
         unreviewed = sum(not task.reviewed for task in tasks or ())
-        if unreviewed and target[0] != SIMULATED:
+        if unreviewed and {target[0], optimizer[0]} != {SIMULATED}:
             raise UsageError(
                 f'{unreviewed} of {len(tasks or ())} tasks are not reviewed: read the file, set "reviewed": true, or'
                 " try it with --backend simulated"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.paired import PAIRS_A_NIGHT
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import GateMode
 
 __all__ = ["Expected", "Rehearsal", "expected_calls"]
 
@@ -37,16 +39,16 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
 
 
 def expected_calls(
-    pools: Pools, *, samples: int, documents: int, gated: bool, mining_batches: int
+    pools: Pools, *, samples: int, documents: int, mode: GateMode, mining_batches: int
 ) -> tuple[Expected, ...]:
     """Count the calls of a night by phase.
 
     A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
-    nothing; the most accepts the first document, so that train is rolled out anew under it.
+    nothing; the most accepts the first document, so that train is rolled out anew under it, and has every paired trial
+    go on as long as a night allows.
     """
     train = sum(_calls(task) for task in pools.train) * samples
-    val = sum(_calls(task) for task in pools.val)
-    worthwhile = bool(pools.train) and (bool(pools.val) or not gated)
+    worthwhile = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
     contrasts = 2 if samples > 1 else 1
     phases = [Expected(phase="mine", least=mining_batches, most=mining_batches)]
     if worthwhile:
@@ -54,8 +56,12 @@ def expected_calls(
             Expected(phase="train", least=train, most=train * documents),
             Expected(phase="reflect", least=0, most=contrasts * documents),
         ]
-    if worthwhile and gated:
-        phases.append(Expected(phase="val", least=0, most=val * (documents + 1)))
+    if worthwhile and mode is GateMode.STRICT:
+        val = sum(_calls(task) for task in pools.val) * (documents + 1)
+        phases.append(Expected(phase="val", least=0, most=val))
+    if worthwhile and mode is GateMode.PAIRED:
+        dearest = max(_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
+        phases.append(Expected(phase="val", least=0, most=PAIRS_A_NIGHT * dearest * documents))
     return tuple(phases)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from skillopt_sleep.domain.expect import Rehearsal, expected_calls
 from skillopt_sleep.domain.split import split_tasks
-from skillopt_sleep.domain.verdict import GateMode
 from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.merge import grouped, merge
@@ -36,7 +35,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         pools,
         samples=plan.step.rollouts_k,
         documents=len(plan.step.kinds),
-        gated=plan.step.gate_mode is not GateMode.OFF,
+        mode=plan.step.gate_mode,
         mining_batches=len(batches(sessions)) if plan.mining.by_model else 0,
     )
     return Rehearsal(

@@ -1,0 +1,42 @@
+"""What a night is expected to cost, before a call is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_sleep.domain.expect import expected_calls
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import ExactReference, RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import GateMode
+
+
+def pools(train, val, reference):
+    made = [TaskRecord(id=f"t{number}", intent=f"task {number}", reference=reference) for number in range(train + val)]
+    return Pools(train=tuple(made[:train]), val=tuple(made[train:]))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reference", "most"),
+    [
+        pytest.param(GateMode.STRICT, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 72}, id="strict"),
+        pytest.param(
+            GateMode.PAIRED, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 216}, id="paired"
+        ),
+        pytest.param(
+            GateMode.PAIRED, ExactReference(answer="a"), {"train": 48, "reflect": 2, "val": 144}, id="no judge"
+        ),
+        pytest.param(GateMode.OFF, RubricReference(rubric="r"), {"train": 96, "reflect": 2}, id="off"),
+    ],
+)
+def test_most_calls_by_phase(mode, reference, most):
+    """Two documents over 24 train and 12 val tasks; a paired trial has 36 pairs a night at most."""
+    found = expected_calls(pools(24, 12, reference), samples=1, documents=2, mode=mode, mining_batches=0)
+    assert {each.phase: each.most for each in found if each.phase != "mine"} == most
+
+
+def test_night_without_val_expects_nothing():
+    """Nothing could be accepted, so nothing is spent."""
+    found = expected_calls(
+        pools(5, 0, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
+    )
+    assert [(each.phase, each.most) for each in found] == [("mine", 3)]
