@@ -285,13 +285,12 @@ class App:
             )
         )
 
-    @property
-    def kit(self) -> Kit:
-        """The outside world of a night."""
+    def kit(self, plan: NightPlan) -> Kit:
+        """The outside world of a night; one with tasks of its own reads no sessions."""
         from skillopt_sleep.night.plan import Kit
 
         return Kit(
-            sources=self.sources(),
+            sources=() if plan.mining.given is not None else self.sources(),
             inbox=self.inbox,
             archive=self.archive,
             rejected=self.rejected,
@@ -310,7 +309,7 @@ class App:
         from skillopt_sleep.night.night import run_night
 
         with one_night(self.data_dir):
-            night = run_night(plan, self.kit).night
+            night = run_night(plan, self.kit(plan)).night
         return self.report(night)
 
     def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
@@ -318,7 +317,8 @@ class App:
         from skillopt_sleep.night.rehearse import rehearse
 
         self.rehearsing = True
-        return rehearse(self.plan(tasks), self.kit)
+        plan = self.plan(tasks)
+        return rehearse(plan, self.kit(plan))
 
     def in_scope(self, sessions: Iterable[Session]) -> tuple[Session, ...]:
         """Those sessions that are of the work asked for."""

@@ -62,7 +62,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     sessions could not be mined and there is nothing else to work on.
     """
     if plan.mining.given is not None:
-        return Gathered(tasks=grouped(plan.mining.given), sessions=1, mined=len(plan.mining.given))
+        return Gathered(tasks=grouped(plan.mining.given))
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     mined = _mine(sessions, plan.mining, models)
     scope = plan.window.scope

@@ -9,6 +9,7 @@ import pytest
 
 from skillopt_sleep.bench.worlds import make_sessions
 from skillopt_sleep.domain.report import GateAction, NightState, StoppedBy
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import DiskError, UsageError
 from skillopt_sleep.night import night as night_module
@@ -295,3 +296,25 @@ def test_other_skills_tasks_wait_for_a_night_of_theirs(tmp_path):
     assert any("wait" in note for note in report.notes)
     _, report = run(person)
     assert report.verdict is Verdict.ACCEPT
+
+
+def test_night_of_a_task_file_reads_no_sessions(tmp_path):
+    """Given tasks are all it works on: nothing is harvested, and the inbox is as it was."""
+    person = make_person(tmp_path / "mira")
+    tasks = tuple(
+        TaskRecord(
+            id=task.id,
+            intent=task.asks[0],
+            reference=RubricReference(rubric="It is what was asked for."),
+            feedback=(next(rule for rule in person.world.rules if rule.id in task.rules).complaints[0],),
+            reviewed=True,
+        )
+        for task in person.world.tasks
+    )
+    app = person.app()
+    report = app.run(app.plan(tasks))
+    assert report.verdict is Verdict.ACCEPT
+    assert report.counts.files_seen == 0
+    assert app.inbox.waiting() == ()
+    _, report = run(person)
+    assert report.counts.files_read > 0
