@@ -12,57 +12,63 @@ from skillopt_sleep.errors import DiskError
 
 __all__ = ["Database"]
 
-VERSION = 1
-"""``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program."""
+VERSION = 2
+"""``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program.
+
+An older file is brought up by running the schema again, which only ever adds tables.
+"""
 
 SCHEMA = """
-CREATE TABLE files (
+CREATE TABLE IF NOT EXISTS files (
     source TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     PRIMARY KEY (source, path)
 ) WITHOUT ROWID;
-CREATE TABLE sessions (
+CREATE TABLE IF NOT EXISTS sessions (
     source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, model TEXT NOT NULL,
     ended_at TEXT NOT NULL, waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (source, path)
 );
-CREATE INDEX sessions_waiting ON sessions (cwd) WHERE waiting != '';
-CREATE TABLE turns (
+CREATE INDEX IF NOT EXISTS sessions_waiting ON sessions (cwd) WHERE waiting != '';
+CREATE TABLE IF NOT EXISTS turns (
     source TEXT NOT NULL, turn TEXT NOT NULL, path TEXT NOT NULL,
     PRIMARY KEY (source, turn)
 ) WITHOUT ROWID;
-CREATE TABLE tasks (
+CREATE TABLE IF NOT EXISTS tasks (
     scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (scope, id)
 );
-CREATE TABLE services (
+CREATE TABLE IF NOT EXISTS services (
     scope TEXT NOT NULL, task TEXT NOT NULL, night TEXT NOT NULL, split TEXT NOT NULL,
     PRIMARY KEY (scope, task, night)
 ) WITHOUT ROWID;
-CREATE TABLE nights (
+CREATE TABLE IF NOT EXISTS nights (
     id TEXT PRIMARY KEY, project TEXT NOT NULL, plan TEXT NOT NULL, seed INTEGER NOT NULL, state TEXT NOT NULL,
     sitting INTEGER NOT NULL, started_at TEXT NOT NULL, report BLOB
 );
-CREATE TABLE stages (
+CREATE TABLE IF NOT EXISTS stages (
     night TEXT NOT NULL, name TEXT NOT NULL, outcome BLOB NOT NULL,
     PRIMARY KEY (night, name)
 );
-CREATE TABLE replies (
+CREATE TABLE IF NOT EXISTS replies (
     night TEXT NOT NULL, role TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL, sample INTEGER NOT NULL,
     reply BLOB NOT NULL,
     PRIMARY KEY (night, role, digest, model, sample)
 );
-CREATE TABLE calls (
+CREATE TABLE IF NOT EXISTS calls (
     night TEXT NOT NULL, sitting INTEGER NOT NULL, phase TEXT NOT NULL, role TEXT NOT NULL, error TEXT NOT NULL,
     attempt INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost_usd REAL,
     seconds REAL NOT NULL
 );
-CREATE INDEX calls_night ON calls (night, sitting);
-CREATE TABLE rejected_edits (
+CREATE INDEX IF NOT EXISTS calls_night ON calls (night, sitting);
+CREATE TABLE IF NOT EXISTS rejected_edits (
     project TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (project, edit)
 );
-CREATE TABLE pending_edits (project TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (project, id));
-CREATE TABLE tried_edits (
+CREATE TABLE IF NOT EXISTS pending_edits (
+    project TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (project, id)
+);
+CREATE TABLE IF NOT EXISTS tried_edits (
     project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
     PRIMARY KEY (project, id)
 );

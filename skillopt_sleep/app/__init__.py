@@ -1,0 +1,142 @@
+"""The composition root: from settings to adapters to a night; the only place that builds.
+
+What only a night needs is imported where it is built: `status` must not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillopt_sleep.app.adapters import Adapters
+from skillopt_sleep.app.stores import Stores
+from skillopt_sleep.domain.report import NightReport, PendingReport
+from skillopt_sleep.domain.session import Session
+from skillopt_sleep.domain.status import Status
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.night.harvest import Filed, file_sessions, in_scope
+from skillopt_sleep.stores.lock import is_locked, one_night
+from skillopt_sleep.stores.staging import ProposalStatus
+
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.candidate import Candidate
+    from skillopt_sleep.domain.expect import Rehearsal
+    from skillopt_sleep.domain.insights import Insights
+    from skillopt_sleep.domain.task import TaskRecord
+    from skillopt_sleep.night.plan import Kit, NightPlan
+
+__all__ = ["App"]
+
+
+class App(Stores, Adapters):
+    """Everything one invocation may need, each part built when it is first asked for."""
+
+    def plan(self, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
+        """Everything decided before a night begins, as ``plan_night`` has it."""
+        from skillopt_sleep.app.plan import plan_night
+
+        return plan_night(self, tasks)
+
+    def baseline(self) -> tuple[Candidate, tuple[str, ...]]:
+        """The live files a night may propose to change, as they are, and notes on those it may not."""
+        from skillopt_sleep.app.plan import baseline_of
+
+        return baseline_of(self)
+
+    @property
+    def target_skill(self) -> str:
+        """The name of the one skill to improve, "" for what is learnt from all tasks."""
+        named = Path(self.settings.target_skill)
+        return named.absolute().parent.name if named.name == "SKILL.md" else self.settings.target_skill
+
+    def file_sessions(self) -> Filed:
+        """Harvest into the inbox, outside of a night."""
+        return file_sessions(self.sources(), self.inbox, self.redact)
+
+    def kit(self, plan: NightPlan) -> Kit:
+        """The outside world of a night; one with tasks of its own reads no sessions."""
+        from skillopt_sleep.night.plan import Kit
+
+        return Kit(
+            sources=() if plan.mining.given is not None else self.sources(),
+            inbox=self.inbox,
+            archive=self.archive,
+            rejected=self.rejected,
+            trials=self.trials,
+            staging=self.staging,
+            journal=self.journal,
+            connect=self.connect,
+            redact=self.redact,
+        )
+
+    def run(self, plan: NightPlan) -> NightReport:
+        """Run or resume a night; its report as it was kept, secrets taken out.
+
+        Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report.
+        """
+        from skillopt_sleep.night.night import run_night
+
+        with one_night(self.data_dir):
+            night = run_night(plan, self.kit(plan)).night
+        return self.report(night)
+
+    def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
+        """A night up to the first call, on a copy in memory."""
+        from skillopt_sleep.night.rehearse import rehearse
+
+        self.rehearsing = True
+        plan = self.plan(tasks)
+        return rehearse(plan, self.kit(plan))
+
+    def in_scope(self, sessions: Iterable[Session]) -> tuple[Session, ...]:
+        """Those sessions that are of the work asked for."""
+        return tuple(
+            session
+            for session in sessions
+            if in_scope(session.cwd, self.scope) and self.settings.source in {"auto", "all", session.source}
+        )
+
+    def waiting(self) -> tuple[Session, ...]:
+        """The sessions of that work that no night has mined."""
+        return tuple(self.inbox.load(key) for key in self.inbox.waiting() if in_scope(key.cwd, self.scope))
+
+    def count_waiting(self) -> int:
+        """How many these are, without reading one."""
+        return sum(count for cwd, count in self.inbox.waiting_by_folder().items() if in_scope(cwd, self.scope))
+
+    def insights(self) -> Insights:
+        """What the sessions already tell, on a copy in memory."""
+        from skillopt_sleep.domain.insights import insights
+        from skillopt_sleep.night.mine_heuristic import mine_heuristic
+
+        self.rehearsing = True
+        self.file_sessions()
+        sessions = self.in_scope(self.inbox.everything())
+        return insights(sessions, mine_heuristic(sessions).tasks)
+
+    def status(self) -> Status:
+        """How things stand for the project; writes nothing, so a project that never ran has none."""
+        self.rehearsing = not (self.data_dir / "sleep.db").exists()
+        nights = self.journal.reports(str(self.project))
+        proposals = self.staging.proposals()
+        return Status(
+            project=str(self.project),
+            nights=nights,
+            proposals=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.STAGED),
+            adopted=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.ADOPTED),
+            waiting=self.count_waiting(),
+            fresh=len(self.archive.fresh(self.scope)),
+            pending=tuple(map(PendingReport.of, self.trials.pending(str(self.project)))),
+            account=self.trials.account(str(self.project)),
+            running=is_locked(self.data_dir),
+        )
+
+    def report(self, night: str | None) -> NightReport:
+        """The report of a night of this project, or of the last one. Raises ``UsageError``."""
+        nights = self.status().nights
+        found = next((report for report in nights if night in {None, report.night}), None)
+        if found is None:
+            known = ", ".join(report.night for report in nights[:5]) or "none yet"
+            raise UsageError(f"there is no night {night or ''} of {self.project}; the last ones: {known}")
+        return found

@@ -1,0 +1,106 @@
+"""Sources, backends and judges as the settings name them, built when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from skillopt_sleep.app.invocation import Invocation
+from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.call import Role
+from skillopt_sleep.domain.report import BackendHealth
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.night.harvest import Harvested
+from skillopt_sleep.registry import Kind, build, names, require
+from skillopt_sleep.settings import agent_homes
+
+if TYPE_CHECKING:
+    from skillopt_sleep.night.connection import NightConnection
+    from skillopt_sleep.ports import Backend, Judge, Ledger, Source
+
+__all__ = ["SIMULATED", "Adapters"]
+
+SIMULATED = "simulated"
+"""The one backend that costs nothing: rules mine for it, and it may replay tasks nobody has reviewed."""
+
+
+class Adapters(Invocation):
+    """The outside world of a night."""
+
+    def sources(self) -> tuple[Source, ...]:
+        """The sources asked for. Raises ``UsageError`` when one was named that is none, or whose home is not there."""
+        homes = agent_homes(self.env)
+        every = {*homes, *self.settings.sources}  # a source with neither home nor options has nothing to read
+        wanted = sorted(every) if self.settings.source in {"auto", "all"} else [self.settings.source]
+        for name in wanted:
+            require(Kind.SOURCE, name)
+        found = []
+        for name in wanted:
+            options = self.settings.sources.get(name, {})
+            if not options and not homes.get(name):
+                if self.settings.source == name:
+                    raise UsageError(f"no {name} sessions found; name their home with --{name}-home DIR")
+                continue
+            here = homes.get(name, ())
+            found.append(cast("Source", build(Kind.SOURCE, name, options, homes=here, home=next(iter(here), ""))))
+        return tuple(found)
+
+    @property
+    def agent(self) -> str:
+        """Whose files are written: Claude Code's or Codex's."""
+        if self.settings.agent != "auto":
+            return self.settings.agent
+        return "codex" if "codex" in {self.settings.source, self.role(Role.TARGET)[0]} else "claude"
+
+    def role(self, role: Role) -> tuple[str, str]:
+        """Backend name and model asked for ("" = by default) of a role."""
+        settings = self.settings
+        if role is Role.TARGET:
+            return settings.target_backend or settings.backend, settings.target_model
+        return settings.optimizer_backend or settings.backend, settings.optimizer_model
+
+    def backend(self, role: Role, *, usual: Harvested | None = None) -> Backend:
+        """The backend of a role; its model, where none was asked for, is the one the sessions used."""
+        name, model = self.role(role)
+        options = dict(self.settings.backends.get(name, {}))
+        model = model or str(options.pop("model", "")) or (usual.usual_model(name) if usual else "")
+        given: dict[str, object] = {"env": self.env} | ({"model": model} if model else {})
+        return cast("Backend", build(Kind.BACKEND, name, options, **given))
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Every judge by its name."""
+        options = self.settings.judges
+        return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in names(Kind.JUDGE)}
+
+    def caps(self) -> Caps:
+        """The caps of one night."""
+        settings = self.settings
+        return Caps(
+            calls=settings.max_calls, tokens=settings.max_tokens, usd=settings.max_usd, minutes=settings.max_minutes
+        )
+
+    def probe(self) -> tuple[BackendHealth, ...]:
+        """Look at the backends of both roles, outside of a night."""
+        backends = {role: self.backend(role) for role in Role}
+        try:
+            from skillopt_sleep.night.probe import health_of
+
+            return health_of(backends)
+        finally:
+            for backend in backends.values():
+                backend.close()
+
+    def connect(self, ledger: Ledger, sessions: Harvested) -> NightConnection:
+        """Both roles of a night, ready to be asked."""
+        from skillopt_sleep.night.connection import NightConnection
+
+        return NightConnection(
+            {role: self.backend(role, usual=sessions) for role in Role},
+            self.judges(),
+            ledger,
+            self.clock,
+            caps=self.caps(),
+            workers=self.settings.workers,
+            first_wait=self.settings.retry_wait,
+            progress=self.progress,
+        )

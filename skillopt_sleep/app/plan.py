@@ -1,0 +1,106 @@
+"""Everything decided before a night begins."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from skillopt_sleep.app.adapters import SIMULATED
+from skillopt_sleep.domain.call import Role
+from skillopt_sleep.domain.document import DocumentKind, description
+from skillopt_sleep.domain.report import BackendHealth
+from skillopt_sleep.domain.split import SplitPlan
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.night.harvest import Window
+from skillopt_sleep.night.plan import MiningPlan, NightPlan
+from skillopt_sleep.night.trying import ConsolidatePlan
+from skillopt_sleep.settings import agent_homes
+from skillopt_sleep.stores.documents import Targets, read_baseline
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.candidate import Candidate
+    from skillopt_sleep.domain.task import TaskRecord
+
+__all__ = ["baseline_of", "plan_night"]
+
+SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
+
+
+def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
+    """Decide everything about a night that can be decided beforehand; nothing is written.
+
+    Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated, and for adapters that
+    cannot be built as the settings have it.
+    """
+    settings = app.settings
+    target, optimizer = app.role(Role.TARGET), app.role(Role.OPTIMIZER)
+    unreviewed = sum(not task.reviewed for task in tasks or ())
+    if unreviewed and {target[0], optimizer[0]} != {SIMULATED}:
+        raise UsageError(
+            f'{unreviewed} of {len(tasks or ())} tasks are not reviewed: read the file, set "reviewed": true, or'
+            " try it with --backend simulated"
+        )
+    for each in Role:
+        app.backend(each)
+    app.judges()
+    baseline, notes = app.baseline()
+    account = app.trials.account(str(app.project))
+    since = ""
+    if settings.lookback_days:
+        since = (app.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
+    return NightPlan(
+        project=str(app.project),
+        baseline=baseline,
+        notes=(*notes, *(SIMULATED_NOTE,) * (target[0] == SIMULATED)),
+        roles=tuple(
+            BackendHealth(role=role, backend=name, model=model)
+            for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
+        ),
+        sources=(settings.source,),
+        window=Window(scope=app.scope, since=since[:10], max_sessions=settings.max_sessions),
+        mining=MiningPlan(
+            by_model=settings.miner == "model" or (settings.miner == "auto" and optimizer[0] != SIMULATED),
+            target_skill=app.target_skill,
+            target_about=_description(app, baseline),
+            given=tasks,
+        ),
+        split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
+        step=msgspec.structs.replace(
+            msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+            k=account.k,
+        ),
+        caps=app.caps(),
+        rejected=app.rejected.recall(str(app.project)),
+        pending=app.trials.pending(str(app.project)),
+        account=account,
+    )
+
+
+def _description(app: App, baseline: Candidate) -> str:
+    """What the one skill to improve says it is for. Raises ``UsageError`` when there is no such skill."""
+    if not app.target_skill:
+        return ""
+    skill = baseline[DocumentKind.SKILL]
+    if skill is None or skill.content is None:
+        where = skill.path if skill else app.settings.target_skill
+        raise UsageError(f"--target-skill {app.settings.target_skill}: there is no skill at {where}")
+    return description(skill)
+
+
+def baseline_of(app: App) -> tuple[Candidate, tuple[str, ...]]:
+    """The live files a night may propose to change, as they are, and notes on those it may not."""
+    everywhere = app.settings.scope == "all"
+    homes = app.settings.sources.get(app.agent, {})
+    named = [*cast("list[str]", homes.get("homes", [])), *([str(homes["home"])] if "home" in homes else [])]
+    home = next(iter((*named, *agent_homes(app.env).get(app.agent, ()))), "")
+    return read_baseline(
+        Targets(
+            agent=app.agent,
+            project=app.project,
+            user_home=home if everywhere else "",
+            skill=app.settings.target_skill,
+        )
+    )
