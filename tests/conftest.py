@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
+
+AGENTS = Path(__file__).parent / "agents"
 
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run what takes minutes")
+    parser.addoption("--agents", action="store_true", help="run the contract with the real agent CLIs, and only that")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """The real CLIs are installed by `scripts/test-agents`, which then asks for their tests."""
+    return True if collection_path == AGENTS and not config.getoption("--agents") else None
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not config.getoption("--agents"):
+        terminalreporter.write_line("not run: tests/agents, which needs the real CLIs (bash scripts/test-agents)")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -33,6 +33,8 @@ class Invocation:
         self.clock = SystemClock()
         self.progress: Progress | None = None
         self.rehearsing = False
+        self.said: list[str] = []
+        """What the user is to be told besides the answer, one line each."""
         for kind in Kind:
             for name in getattr(settings, kind):
                 require(kind, name)

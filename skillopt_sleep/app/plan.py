@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from skillopt_sleep.app.adapters import SIMULATED
+from skillopt_sleep.app.watch import watched
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.document import DocumentKind, description
 from skillopt_sleep.domain.report import BackendHealth
@@ -16,6 +17,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Window
 from skillopt_sleep.night.plan import MiningPlan, NightPlan
 from skillopt_sleep.night.trying import ConsolidatePlan
+from skillopt_sleep.reports.watch import notes as watch_notes
 from skillopt_sleep.settings import agent_homes
 from skillopt_sleep.stores.documents import Targets, read_baseline
 
@@ -54,7 +56,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
     return NightPlan(
         project=str(app.project),
         baseline=baseline,
-        notes=(*notes, *(SIMULATED_NOTE,) * (target[0] == SIMULATED)),
+        notes=(*notes, *(SIMULATED_NOTE,) * (target[0] == SIMULATED), *watch_notes(watched(app))),
         roles=tuple(
             BackendHealth(role=role, backend=name, model=model)
             for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,23 @@ class Stores(Invocation):
 
     @cached_property
     def database(self) -> Database:
-        """The user's database, opened (and made) now; while rehearsing, a copy of it in memory."""
-        return Database(self.data_dir / "sleep.db", extra_schema=staging.SCHEMA, rehearsal=self.rehearsing)
+        """The user's database, opened (and made) now; while rehearsing, a copy of it in memory.
+
+        Live files that an adopt or revert left half changed when it was killed are put back first.
+        """
+        path = self.data_dir / "sleep.db"
+        database = Database(path, extra_schema=staging.SCHEMA, rehearsal=self.rehearsing)
+        if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
+            return database
+        from skillopt_sleep.stores.swaps import undo_unfinished
+
+        if self.rehearsing:
+            database.close()
+            with closing(Database(path, extra_schema=staging.SCHEMA)) as real:
+                self.said += undo_unfinished(real)
+            return Database(path, extra_schema=staging.SCHEMA, rehearsal=True)
+        self.said += undo_unfinished(database)
+        return database
 
     @cached_property
     def inbox(self) -> SessionInbox:

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "why": "Where a rule came from: your own words, the tasks, the test.",
     "adopt": "Put a night's proposal live.",
     "revert": "Undo an adopted night, or one edit of it, byte for byte.",
+    "watch": "Whether adopted rules help: your corrections before and since.",
     "harvest": "Read new sessions into the inbox; print or export what was found.",
     "settings": "Every setting, its value, and where the value came from.",
     "demo": "A whole night on bundled sample sessions, with a simulated agent.",

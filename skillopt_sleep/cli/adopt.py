@@ -9,12 +9,10 @@ import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
-from skillopt_sleep.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skillopt_sleep.app import App
     from skillopt_sleep.stores.adoption import LiveChange
 
 __all__ = ["command", "print_changes"]
@@ -22,29 +20,24 @@ __all__ = ["command", "print_changes"]
 
 @click.command("adopt")
 @click.argument("night", required=False)
-@click.option("--edit", "edits", multiple=True, metavar="ID", help="Only this edit of the proposal; may be repeated.")
+@click.option("--edit", "edits", multiple=True, metavar="ID", help="Only this edit; may be repeated.")
+@click.option("--undecided", is_flag=True, help="Also what the gate has not decided; recorded as adopted by hand.")
 @place_options
 @as_json
-def command(night: str | None, edits: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
+def command(night: str | None, edits: tuple[str, ...], undecided: bool, as_json: bool, **flags: Json | Path) -> None:
     """Make the proposal of NIGHT (the latest that waits) live, all of it or single edits.
 
-    Refused (exit 8), with nothing changed, when a live file is not what it was when the night measured it.
+    An edit that the guard holds back goes live only when it is named with --edit; one that is undecided needs
+    --undecided. All files change together or none does. Refused (exit 8), with nothing changed, when a live file is
+    not what it was when the night measured it.
     """
-    from skillopt_sleep.stores.adoption import adopt
+    from skillopt_sleep.app.adopt import adopt_night
 
     app = make_app(flags)
-    night = night or _waiting(app)
-    changes = adopt(app.staging, night, only=edits or None)
+    night, changes = adopt_night(app, night, edits=edits, undecided=undecided)
     print_changes(changes, as_json=as_json)
     if not as_json:
         click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")
-
-
-def _waiting(app: App) -> str:
-    proposals = app.status().proposals
-    if not proposals:
-        raise Refused("no proposal waits to be adopted; `skillopt-sleep status` shows the last nights")
-    return proposals[0]
 
 
 def print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:

@@ -106,7 +106,17 @@ def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = N
         raise UsageError(f"--project {folder}: there is no such folder")
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
         raise UsageError(f"--project {str(folder)!a}: its name is not UTF-8 and cannot be stored; rename the folder")
-    return App(settings, origins, env, folder.resolve())
+    app = App(settings, origins, env, folder.resolve())
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(lambda: _tell(app))
+    return app
+
+
+def _tell(app: App) -> None:
+    """Say on stderr what was found and mended on the way."""
+    for line in app.said:
+        click.echo(f"skillopt-sleep: {line}", err=True)
 
 
 def _assign(given: dict[str, Json], assignment: str) -> None:

@@ -24,6 +24,7 @@ class Adoption(Struct, frozen=True, kw_only=True):
 
     ``before`` and ``after`` are the bytes of the file around it, None when there is no file. ``mode`` holds the
     permission bits of the file that was there. ``folders`` counts the parents of the file that exist only for it.
+    ``how`` says by whose word it went live, "" when a gate had accepted it; ``adopted_at`` is ISO 8601.
     """
 
     id: int
@@ -37,6 +38,8 @@ class Adoption(Struct, frozen=True, kw_only=True):
     edits: tuple[EditRecord, ...]
     mode: int | None = None
     folders: int = 0
+    how: str = ""
+    adopted_at: str = ""
 
     def document(self, content: bytes | None) -> Document:
         """This file with other content."""

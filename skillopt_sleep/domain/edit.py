@@ -15,6 +15,7 @@ from msgspec import Struct
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.document import Document, DocumentKind, bullet_spans, bullets, region, with_region
+from skillopt_sleep.domain.prose import NotOnce, append_block, delete_words, insert_below, is_block, replace_words
 from skillopt_sleep.domain.refusal import Refusal
 
 __all__ = [
@@ -40,7 +41,7 @@ Member = TypeVar("Member", bound=enum.StrEnum)
 _MARK = re.compile(r"\A(?:[-*+•](?:\s+|\Z))+")
 _NUMBER = re.compile(r"\A\d{1,9}[.)][ \t]+")
 _LINE_END = re.compile(r"\r\n?|\n")
-_OWN_MARKER = re.compile(r"skillopt-sleep\s*:\s*(?:begin|end)", re.IGNORECASE)
+_OWN_MARKER = re.compile(r"skillopt-sleep\s*:\s*(?:begin|end|guidance)", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:[-*+•][ \t]+)?---+[ \t]*$", re.MULTILINE)
 
 
@@ -106,19 +107,20 @@ def edit_id(op: EditOp, document: DocumentKind, text: str, anchor: str) -> str:
 
 
 def apply_edits(
-    document: Document, edits: Iterable[EditRecord], *, cap: int | None = REGION_CAP
+    document: Document, edits: Iterable[EditRecord], *, cap: int | None = REGION_CAP, prose: bool = False
 ) -> tuple[Document, tuple[AppliedEdit, ...]]:
     """Apply edits in order, each to what the ones before it made; every edit comes back with what became of it.
 
     A rule is one list item. An anchor is a whole rule, or words that stand in one rule only. ``cap`` bounds the
-    characters of the region (None: no bound); an edit that would pass it is skipped. Raises ``Refused`` for a
-    document whose region cannot be found.
+    characters of the region (None: no bound); an edit that would pass it is skipped. With ``prose`` the region may be
+    more than rules: an anchor that is no whole rule is looked for in the text, and what is no single rule is written
+    as it stands. Raises ``Refused`` for a document whose region cannot be found.
     """
     text = region(document)
     outcomes = []
     for edit in edits:
         try:
-            text, anchor = _applied(text, edit, document.kind, cap)
+            text, anchor = _applied(text, edit, document.kind, cap, prose=prose)
         except _Held as held:
             outcomes.append(AppliedEdit(edit=edit, status=held.status, why=str(held)))
         else:
@@ -176,11 +178,22 @@ class _Held(Exception):
         self.status = status
 
 
-def _applied(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None) -> tuple[str, str]:
+def _applied(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:
     """The region after the edit, and the rule that its anchor means."""
     if edit.document is not kind:
         raise _Held(EditStatus.UNMATCHED, f"it is for the {edit.document}, this is the {kind}")
     rules = bullets(text)
+    if prose and not _is_rule_edit(edit, rules):
+        changed, anchor = _written(text, edit), edit.anchor
+    else:
+        changed, anchor = _ruled(text, edit, rules)
+    if cap is not None and len(text) < len(changed) > cap:
+        raise _Held(EditStatus.SKIPPED, f"the rules would take {len(changed)} characters, over the cap of {cap}")
+    return changed, anchor
+
+
+def _ruled(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]:
+    """The region with one of its rules changed, and that rule."""
     rule = "" if edit.op is EditOp.DELETE else _new_rule(edit.text, rules)
     if edit.op is EditOp.APPEND:
         changed, expected, anchor = _appended(text, rule), (*rules, rule), ""
@@ -190,9 +203,36 @@ def _applied(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None) -
         expected, anchor = (*rules[:index], *put, *rules[index + 1 :]), _words(rules[index])
     if bullets(changed) != expected:
         raise _Held(EditStatus.SKIPPED, "what stands around it would not leave it a list item of its own")
-    if cap is not None and len(text) < len(changed) > cap:
-        raise _Held(EditStatus.SKIPPED, f"the rules would take {len(changed)} characters, over the cap of {cap}")
     return changed, anchor
+
+
+def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
+    """Whether an edit of prose is about one list item: it names one whole, or adds one."""
+    if edit.op is EditOp.APPEND:
+        return not is_block(edit.text)
+    return not is_block(edit.text) and [_words(rule) for rule in rules].count(_words(edit.anchor)) == 1
+
+
+def _written(text: str, edit: EditRecord) -> str:
+    """The region with words changed, or a block added, wherever they stand."""
+    if _OWN_MARKER.search(edit.text):
+        raise _Held(EditStatus.GUARDED, "it holds a marker of our own block")
+    if edit.op is not EditOp.DELETE and not edit.text.strip():
+        raise _Held(EditStatus.SKIPPED, "it says nothing")
+    if edit.op in {EditOp.APPEND, EditOp.INSERT_AFTER} and edit.text.strip() in text:
+        raise _Held(EditStatus.SKIPPED, "it is already there")
+    try:
+        match edit.op:
+            case EditOp.APPEND:
+                return append_block(text, edit.text)
+            case EditOp.INSERT_AFTER:
+                return insert_below(text, edit.anchor, edit.text)
+            case EditOp.REPLACE:
+                return replace_words(text, edit.anchor, edit.text)
+            case EditOp.DELETE:
+                return delete_words(text, edit.anchor)
+    except NotOnce as error:
+        raise _Held(EditStatus.UNMATCHED, f"its anchor {_shorten(edit.anchor)} is {error}") from error
 
 
 def _new_rule(text: str, rules: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ __all__ = [
     "judge_pair",
     "margin_for",
     "needs",
+    "next_pairs",
     "stricter",
     "threshold",
     "too_little_measured",
@@ -171,6 +172,22 @@ def go_on_tonight(tally: Tally, pairs_tonight: int) -> bool:
     Stopping looks at nothing but pairs already counted, and they stay counted: it cannot change the error.
     """
     return tally.score >= GO_ON_AT and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
+
+
+def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
+    """How many of the ``left`` pairs of a round to replay next, all at once; 0 when the round is over for tonight.
+
+    At once go as many as could decide at the earliest, all won or all lost, so none is paid for in vain. A round that
+    has begun is left when winning all the rest of it would not earn the edit another one: it could not be accepted
+    tonight, and goes on another night, as cheaply. ``pairs_tonight`` counts the ones transport lost too. Like
+    ``go_on_tonight`` this looks at nothing but pairs already counted, and cannot change the error.
+    """
+    if decide(tally, k) is not Verdict.UNDECIDED:
+        return 0
+    if pairs_tonight > 0 and tally.score + left < GO_ON_AT:
+        return 0
+    soonest = min(k - tally.score, -((DROP - tally.score) // 2), MOST_LOSSES + 1 - tally.losses)
+    return max(0, min(soonest, left, PAIRS_A_NIGHT - pairs_tonight, PAIRS_A_LIFE - tally.pairs))
 
 
 def needs(tally: Tally, k: int) -> str:

@@ -17,11 +17,6 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.evidence import Arm
 from skillopt_sleep.domain.paired import (
-    DROP,
-    GO_ON_AT,
-    MOST_LOSSES,
-    PAIRS_A_LIFE,
-    PAIRS_A_NIGHT,
     Result,
     Tally,
     decide,
@@ -30,6 +25,7 @@ from skillopt_sleep.domain.paired import (
     judge_pair,
     margin_for,
     needs,
+    next_pairs,
     too_little_measured,
 )
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
@@ -90,8 +86,7 @@ def run_paired(
     cut = ""
     for sample, order in _rounds(tasks, plan):
         left = order
-        while left and decide(tally, plan.k) is Verdict.UNDECIDED and _may_go_on(tally, len(rows), len(left)):
-            size = min(_soonest(tally, plan.k), PAIRS_A_NIGHT - len(rows), PAIRS_A_LIFE - tally.pairs)
+        while size := next_pairs(tally, plan.k, pairs_tonight=len(rows), left=len(left)):
             chunk, left = left[:size], left[size:]
             try:
                 measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
@@ -122,20 +117,6 @@ def run_paired(
         k=plan.k,
         cut=cut,
     )
-
-
-def _may_go_on(tally: Tally, pairs_tonight: int, left: int) -> bool:
-    """Whether the ``left`` pairs of a round are worth their price: were all won, there would have to be another round.
-
-    If not, they could not accept the edit tonight either; it goes on another night, as cheaply.
-    """
-    hopeless = pairs_tonight > 0 and tally.score + left < GO_ON_AT
-    return not hopeless and pairs_tonight < PAIRS_A_NIGHT and tally.pairs < PAIRS_A_LIFE
-
-
-def _soonest(tally: Tally, k: int) -> int:
-    """How many more pairs decide at the earliest: all won, or all lost."""
-    return min(k - tally.score, -(-(tally.score - DROP) // 2), MOST_LOSSES + 1 - tally.losses)
 
 
 def _with(rows: Sequence[PairRow], result: Result) -> tuple[str, ...]:

@@ -16,7 +16,10 @@ from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports.phrases import DOCUMENTS
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["Outcome", "RuleRow", "TaskRow", "bare", "held", "rule_row", "task_rows", "within"]
+__all__ = ["INTENT", "Outcome", "RuleRow", "TaskRow", "bare", "held", "rule_row", "task_rows", "within"]
+
+INTENT = 90
+"""Characters of a task in a table."""
 
 QUOTED = 160
 """Characters of a person's words that are quoted."""

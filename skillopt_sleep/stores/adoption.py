@@ -1,14 +1,13 @@
 """Adopt and revert: the only place that changes a live file.
 
-Everything is looked at before the first file is written, the bytes that were there are in the database before that,
-and each file is looked at again right before its turn. If one cannot be written, those before it are put back.
+Everything is looked at before the first file is written, and each file again right before its turn. How they change
+all together or not at all is told in ``swaps``.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -19,22 +18,16 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.adoption import Adoption, moved, without
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import EditRecord, EditStatus, apply_edits
-from skillopt_sleep.errors import DiskError, Refused, SleepError
+from skillopt_sleep.errors import Refused
 from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.files import (
-    make_folders,
-    missing_folders,
-    mode_of,
-    read_regular,
-    refuse_links,
-    remove,
-    write_atomic,
-)
+from skillopt_sleep.stores.files import missing_folders, mode_of, read_regular, refuse_unwritable
 from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus, StagedDocument, sha256
+from skillopt_sleep.stores.swaps import Swap, carry_out, one_change
 
-__all__ = ["LiveChange", "adopt", "adoptions", "ever_live", "revert"]
+__all__ = ["BY_HAND", "LiveChange", "adopt", "adopt_by_hand", "adoptions", "ever_live", "revert"]
 
-NEW_FILE_MODE = 0o644
+BY_HAND = "by hand"
+"""How the record of an adoption begins that no gate had accepted."""
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
 
 
@@ -48,35 +41,50 @@ class LiveChange(Struct, frozen=True, kw_only=True):
     exists: bool
 
 
-def adopt(staging: ProposalStaging, night: str, *, only: Collection[str] | None = None) -> tuple[LiveChange, ...]:
-    """Make the proposal of a night live, or only the edits with these ids. Needs a transaction of its own.
+def adopt(
+    staging: ProposalStaging, night: str, *, only: Collection[str] | None = None, how: str = ""
+) -> tuple[LiveChange, ...]:
+    """Make the proposal of a night live, or only the edits with these ids.
 
     Raises ``Refused``, with no live file changed, when the night has no proposal here or is adopted already, when a
-    file of the proposal or a live file is not what it was, when a link is in the way, and when the edits chosen need
-    others; ``DiskError`` when a file cannot be written.
+    file of the proposal or a live file is not what it was or may not be written, when a link is in the way, and when
+    the edits chosen need others; ``DiskError`` when a file cannot be written.
     """
-    with staging.database.transaction() as connection:
+    with one_change(staging.database):
         live = adoptions(staging.database)
-        if any(adoption.night == night for adoption in live):
-            raise Refused(f"night {night} is adopted already; to undo it: skillopt-sleep revert {night}")
         proposal = staging.verified(night)
+        if proposal.status is ProposalStatus.ADOPTED:
+            raise Refused(f"night {night} is adopted already; to undo it: skillopt-sleep revert {night}")
         documents = _chosen(proposal.manifest.documents, only)
-        planned = [_planned(staging, night, document, live) for document in documents]
+        planned = [_planned(staging, night, document, live, how) for document in documents]
         if only is None and [sha256(each.after) for each in planned] != [each.proposed_sha256 for each in documents]:
             raise Refused(f"night {night} was staged by another version of this program; {AGAIN}")
-        ids = [_insert(connection, adoption, staging.clock.now()) for adoption in planned]
-        _set_status(connection, night, ProposalStatus.ADOPTED)
-    swaps = [_Swap(adoption=adoption, old=adoption.before, new=adoption.after) for adoption in planned]
-    try:
-        _swap_all(swaps)
-    except _HalfDone:
-        raise
-    except BaseException:
-        with staging.database.transaction() as connection:
-            connection.executemany("DELETE FROM adoptions WHERE id = ?", [(each,) for each in ids])
-            _set_status(connection, night, proposal.status)
-        raise
-    return tuple(swap.change(swap.adoption.edits) for swap in swaps)
+        return _make_live(staging, night, planned)
+
+
+def adopt_by_hand(
+    staging: ProposalStaging, night: str, documents: Sequence[StagedDocument], *, how: str
+) -> tuple[LiveChange, ...]:
+    """Make edits of a night live that no gate accepted, on the word of the user; ``how`` is kept with them.
+
+    Raises what ``adopt`` raises.
+    """
+    with one_change(staging.database):
+        live = adoptions(staging.database)
+        return _make_live(staging, night, [_planned(staging, night, each, live, how) for each in documents])
+
+
+def _make_live(staging: ProposalStaging, night: str, planned: Sequence[Adoption]) -> tuple[LiveChange, ...]:
+    swaps = [_swap(adoption, adoption.before, adoption.after) for adoption in planned]
+
+    def record(connection: sqlite3.Connection) -> None:
+        for adoption in planned:
+            _insert(connection, adoption, staging.clock.now())
+        if not any(adoption.how.startswith(BY_HAND) for adoption in planned):
+            _set_status(connection, night, ProposalStatus.ADOPTED)
+
+    carry_out(staging.database, f"adopting night {night}", swaps, record)
+    return tuple(_change(adoption, swap) for adoption, swap in zip(planned, swaps, strict=True))
 
 
 def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | None = None) -> tuple[LiveChange, ...]:
@@ -86,38 +94,54 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
     outside our region, only the region goes back. Raises ``Refused``, with nothing changed, when that is not live,
     when later edits stand on it, or when a region was changed by hand; ``DiskError`` when a file cannot be written.
     """
-    with staging.database.transaction() as connection:
+    with one_change(staging.database):
         live = adoptions(staging.database)
-        gone = {
-            (adoption.id, each.id): adoption.project
-            for adoption in live
-            for each in adoption.edits
-            if night in {None, adoption.night} and edit in {None, each.id}
-        }
-        if not gone or (night is None and edit is None):
-            raise Refused(f"that is not live and cannot be reverted; live are: {_listed(live)}")
-        if len(set(gone.values())) > 1:
-            raise Refused(f"edit {edit} is live in several projects; name the night too: {_listed(live)}")
-        swaps, changes = [], []
+        gone = _going(live, night, edit)
+        swaps: list[Swap] = []
+        changes: list[LiveChange] = []
+        results: list[tuple[Adoption, ...]] = []
         for path in dict.fromkeys(adoption.path for adoption in live):
             history = [adoption for adoption in live if adoption.path == path]
             taken = tuple(each for adoption in history for each in adoption.edits if (adoption.id, each.id) in gone)
             if not taken:
                 continue
             result = without(history, lambda adoption, each: (adoption.id, each.id) in gone)
+            refuse_unwritable(Path(path), within=Path(history[-1].project))
             swaps.append(_reverting(history, result))
-            changes.append(swaps[-1].change(taken))
-            _update(connection, result, staging.clock.now())
-        still = {adoption.night for adoption in adoptions(staging.database)}
-        for name in {adoption.night for adoption in live} - still:
-            _set_status(connection, name, ProposalStatus.REVERTED)
-        _swap_all(swaps)
+            changes.append(_change(replace(history[-1], edits=taken), swaps[-1]))
+            results.append(result)
+
+        def record(connection: sqlite3.Connection) -> None:
+            for result in results:
+                _update(connection, result, staging.clock.now())
+            still = {adoption.night for adoption in adoptions(staging.database)}
+            for name in {adoption.night for adoption in live} - still:
+                _set_status(connection, name, ProposalStatus.REVERTED)
+
+        carry_out(staging.database, f"reverting {night or f'edit {edit}'}", swaps, record)
     return tuple(changes)
+
+
+def _going(live: Sequence[Adoption], night: str | None, edit: str | None) -> set[tuple[int, str]]:
+    """The edits to take out, by adoption. Raises ``Refused`` when there are none, or when it is not clear which."""
+    gone = {
+        (adoption.id, each.id): adoption.project
+        for adoption in live
+        for each in adoption.edits
+        if night in {None, adoption.night} and edit in {None, each.id}
+    }
+    if not gone or (night is None and edit is None):
+        raise Refused(f"that is not live and cannot be reverted; live are: {_listed(live)}")
+    if len(set(gone.values())) > 1:
+        raise Refused(f"edit {edit} is live in several projects; name the night too: {_listed(live)}")
+    return set(gone)
 
 
 def adoptions(database: Database) -> tuple[Adoption, ...]:
     """Everything that is live, the oldest first, with the edits of each that have not been reverted."""
-    rows = database.rows("SELECT * FROM adoptions WHERE reverted_at IS NULL ORDER BY id")
+    rows = database.rows(
+        "SELECT * FROM adoptions LEFT JOIN adopted_how ON adoption = id WHERE reverted_at IS NULL ORDER BY id"
+    )
     return tuple(
         Adoption(
             id=row["id"],
@@ -131,6 +155,8 @@ def adoptions(database: Database) -> tuple[Adoption, ...]:
             edits=tuple(each.edit for each in _decode(row["edits"]) if each.reverted_at is None),
             mode=row["mode"],
             folders=row["folders"],
+            how=row["how"] or "",
+            adopted_at=row["adopted_at"],
         )
         for row in rows
     )
@@ -149,70 +175,25 @@ class _AdoptedEdit(Struct, frozen=True, kw_only=True):
     reverted_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Swap:
-    """One live file from its old content to a new one, and back."""
-
-    adoption: Adoption
-    old: bytes | None
-    new: bytes | None
-
-    def there(self) -> None:
-        if _read(self.adoption) != self.old:
-            raise Refused(f"{self.adoption.path} was changed by somebody else this moment; try again")
-        self._write(self.new)
-
-    def back(self) -> None:
-        if _read(self.adoption) == self.new:
-            self._write(self.old)
-
-    def change(self, edits: tuple[EditRecord, ...]) -> LiveChange:
-        return LiveChange(
-            path=self.adoption.path,
-            kind=self.adoption.kind,
-            edits=edits,
-            existed=self.old is not None,
-            exists=self.new is not None,
-        )
-
-    def _write(self, content: bytes | None) -> None:
-        if self.old == self.new:
-            return
-        path = Path(self.adoption.path)
-        if content is None:
-            remove(path, folders=self.adoption.folders)
-            return
-        try:
-            make_folders(path.parent, within=Path(self.adoption.project))
-            write_atomic(path, content, mode_of(path) or self.adoption.mode or NEW_FILE_MODE)
-        except DiskError:
-            if self.old is None:
-                remove(path, folders=self.adoption.folders)
-            raise
+def _swap(adoption: Adoption, old: bytes | None, new: bytes | None) -> Swap:
+    return Swap(
+        path=adoption.path,
+        within=adoption.project,
+        old=old,
+        new=new,
+        mode=adoption.mode,
+        folders=adoption.folders,
+    )
 
 
-class _HalfDone(DiskError):
-    """Some files are written and could not be put back; the bytes they had are in the database."""
-
-
-def _swap_all(swaps: Sequence[_Swap]) -> None:
-    """Every one, or none. Raises ``_HalfDone`` when it can be neither."""
-    try:
-        for swap in swaps:
-            swap.there()
-    except BaseException:
-        for swap in reversed(swaps):
-            try:
-                swap.back()
-            except SleepError as error:
-                night = swap.adoption.night
-                raise _HalfDone(f"half of this is done: {error}; then: skillopt-sleep revert {night}") from error
-        raise
-
-
-def _read(adoption: Adoption) -> bytes | None:
-    refuse_links(Path(adoption.path), within=Path(adoption.project))
-    return read_regular(Path(adoption.path))
+def _change(adoption: Adoption, swap: Swap) -> LiveChange:
+    return LiveChange(
+        path=adoption.path,
+        kind=adoption.kind,
+        edits=adoption.edits,
+        existed=swap.old is not None,
+        exists=swap.new is not None,
+    )
 
 
 def _chosen(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
@@ -227,8 +208,11 @@ def _chosen(documents: Sequence[StagedDocument], only: Collection[str] | None) -
     return [each for each in chosen if each.edits]
 
 
-def _planned(staging: ProposalStaging, night: str, staged: StagedDocument, live: Sequence[Adoption]) -> Adoption:
+def _planned(
+    staging: ProposalStaging, night: str, staged: StagedDocument, live: Sequence[Adoption], how: str
+) -> Adoption:
     """The adoption of one document, checked against the live file; nothing is written."""
+    refuse_unwritable(Path(staged.path), within=staging.project)
     adoption = Adoption(
         id=0,
         night=night,
@@ -241,8 +225,9 @@ def _planned(staging: ProposalStaging, night: str, staged: StagedDocument, live:
         edits=staged.edits,
         mode=mode_of(Path(staged.path)),
         folders=max([missing_folders(Path(staged.path)), *(each.folders for each in live if each.path == staged.path)]),
+        how=how,
     )
-    before = _read(adoption)
+    before = read_regular(Path(staged.path))
     if sha256(before) != staged.base_sha256:
         raise Refused(f"{staged.path} was changed since night {night} looked at it; {AGAIN}")
     after, outcomes = apply_edits(adoption.document(before), staged.edits, cap=None)
@@ -252,10 +237,10 @@ def _planned(staging: ProposalStaging, night: str, staged: StagedDocument, live:
     return replace(adoption, before=before, after=after.content)
 
 
-def _reverting(history: Sequence[Adoption], result: Sequence[Adoption]) -> _Swap:
-    live = _read(history[-1])
+def _reverting(history: Sequence[Adoption], result: Sequence[Adoption]) -> Swap:
+    live = read_regular(Path(history[-1].path))
     mode = next((each.mode for each in history if each.mode is not None), None)
-    return _Swap(adoption=replace(history[-1], mode=mode), old=live, new=moved(live, history, result))
+    return _swap(replace(history[-1], mode=mode), live, moved(live, history, result))
 
 
 def _listed(live: Sequence[Adoption]) -> str:
@@ -265,7 +250,7 @@ def _listed(live: Sequence[Adoption]) -> str:
     return "; ".join(f"night {night} (edits {', '.join(edits)})" for night, edits in nights.items()) or "none"
 
 
-def _insert(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> int | None:
+def _insert(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
     edits = msgspec.json.encode([_AdoptedEdit(edit=edit) for edit in adoption.edits])
     values = (
         adoption.night,
@@ -280,11 +265,13 @@ def _insert(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -
         adoption.folders,
         now.isoformat(),
     )
-    return connection.execute(
+    cursor = connection.execute(
         "INSERT INTO adoptions (night, project, path, kind, whole, before, after, edits, mode, folders, adopted_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         values,
-    ).lastrowid
+    )
+    if adoption.how:
+        connection.execute("INSERT INTO adopted_how VALUES (?, ?)", (cursor.lastrowid, adoption.how))
 
 
 def _update(connection: sqlite3.Connection, result: Sequence[Adoption], now: datetime) -> None:

@@ -133,13 +133,14 @@ class Database:
             self._connection.executescript(f"BEGIN IMMEDIATE;{schema}PRAGMA user_version = {VERSION};COMMIT;")
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; nests into the one already open in this thread."""
+    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """All or nothing; nests into the one already open in this thread. A ``durable`` one outlives a power cut."""
         with self._lock:
             outermost = self._depth == 0
             self._depth += 1
             try:
                 if outermost:
+                    self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                     self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 if outermost:

@@ -11,12 +11,14 @@ from pathlib import Path
 from skillopt_sleep.errors import DiskError, Refused
 
 __all__ = [
+    "drop_temporaries",
     "make_folders",
     "missing_folders",
     "mode_of",
     "own_folder",
     "read_regular",
     "refuse_links",
+    "refuse_unwritable",
     "remove",
     "write_atomic",
 ]
@@ -49,7 +51,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
     """
     temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_temporary(path))
         with open(handle, "wb") as file:  # noqa: PTH123  a descriptor, no path
             file.write(data)
             file.flush()
@@ -63,6 +65,51 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):  # what went wrong has been said; a renamed file is not there any more
                 Path(temporary).unlink()
+
+
+def drop_temporaries(path: Path) -> None:
+    """Remove what a writer of this file left beside it when it was killed. Raises ``DiskError``."""
+    try:
+        beside = [entry.path for entry in os.scandir(path.parent) if entry.name.startswith(_temporary(path))]
+        for each in beside:
+            Path(each).unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DiskError(f"cannot clean up beside {path}: {error.strerror}") from error
+
+
+def _temporary(path: Path) -> str:
+    """How the names of its temporary files begin."""
+    return f".{path.name}.skillopt-"
+
+
+def refuse_unwritable(path: Path, *, within: Path) -> None:
+    """Raise ``Refused``, naming the reason, when putting a file in place here would fail or surprise its owner.
+
+    A file is replaced whole, which the permissions of the file itself would not prevent: one that is read-only or
+    belongs to somebody else is theirs to change.
+    """
+    if not within.is_dir():
+        raise Refused(f"the folder {within} is not there any more, so {path.name} has no place")
+    refuse_links(path, within=within)
+    parent = next(each for each in path.parents if each.exists())
+    if not parent.is_dir():
+        raise Refused(f"{parent} is no folder, so {path} cannot be made")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise Refused(f"the folder {parent} cannot be written to; make it writable, or adopt as its owner")
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if path.name not in os.listdir(path.parent):  # noqa: PTH208  the names as the file system keeps them
+        raise Refused(
+            f"{path} is spelled otherwise on disk (upper or lower case, or accents); rename it to {path.name}"
+        )
+    if not status.st_mode & 0o222:
+        raise Refused(f"{path} is read-only; make it writable (chmod u+w) if it is meant to change")
+    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+        raise Refused(f"{path} belongs to another user (uid {status.st_uid}); adopt as that user")
 
 
 def own_folder(project: Path, *names: str) -> Path:
@@ -84,8 +131,8 @@ def remove(path: Path, *, folders: int = 0) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise DiskError(f"cannot remove {path}: {error.strerror}") from error
-    with contextlib.suppress(OSError):  # a folder that somebody else has put something into stays
-        for folder in path.parents[:folders]:
+    for folder in path.parents[:folders]:
+        with contextlib.suppress(OSError):  # one that somebody else has put something into stays, with those above it
             folder.rmdir()
 
 

@@ -50,8 +50,12 @@ CREATE TABLE IF NOT EXISTS adoptions (
     adopted_at TEXT NOT NULL, reverted_at TEXT
 );
 CREATE INDEX IF NOT EXISTS adoptions_live ON adoptions (path, id) WHERE reverted_at IS NULL;
+CREATE TABLE IF NOT EXISTS adopted_how (adoption INTEGER PRIMARY KEY, how TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS swaps (id INTEGER PRIMARY KEY, what TEXT NOT NULL, swap BLOB NOT NULL);
 """
-"""``edits`` is a JSON list of an adoption's edits, each with the time it was reverted at, or null."""
+"""``edits`` is a JSON list of an adoption's edits, each with the time it was reverted at, or null. ``how`` says by
+whose word an edit went live that no gate had accepted. ``swaps`` holds live files that are being changed this moment.
+"""
 
 MANIFEST = "manifest.json"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
+
+from skillopt_sleep.stores.swaps import Swap
 
 MEMORY = b"# Our rules\r\n\r\nBe kind.\n\n\tTabs stay.  \nno newline at the end"
 
@@ -174,3 +177,85 @@ def test_what_is_done_is_not_done_twice(cli, mira, night):
     done = cli("adopt", night["night"], *mira.places)
     assert done.code == 8
     assert f"skillopt-sleep revert {night['night']}" in done.refusal
+
+
+@pytest.fixture
+def undecided(cli, mira):
+    """A night of hers that ended undecided, with a useless rule on trial."""
+    report = cli(*mira.arguments("run", "--json", useless="1.0"), "--edit-budget=1", "--set=max_val=4").json
+    held = [each["edit"] for each in report["held_edits"] if each["status"] == "pending"]
+    assert report["verdict"] == "undecided"
+    assert held
+    return report, held
+
+
+def test_undecided_edit_needs_the_users_word(cli, mira, undecided, live):
+    """Refused without --undecided, with the way; with it the edit is live, recorded as adopted by hand."""
+    report, held = undecided
+    before = live()
+    done = cli("adopt", report["night"], "--edit", held[0]["id"], *mira.places)
+    assert (done.code, live()) == (8, before)
+    assert "add --undecided" in done.refusal
+    done = cli("adopt", "--edit", held[0]["id"], "--undecided", *mira.places)
+    assert (done.code, done.err) == (0, "")
+    assert held[0]["text"].encode() in b"".join(content or b"" for content in live().values())
+    (row,) = json.loads(cli("revert", "--list", "--json", *mira.places).out)
+    assert row["how"].startswith("by hand: undecided (")
+    assert row["edits"] == [held[0]["id"]]
+    assert "by hand: undecided" in cli("revert", "--list", *mira.places).out
+    again = cli("adopt", report["night"], "--edit", held[0]["id"], "--undecided", *mira.places)
+    assert (again.code, again.refusal.endswith(f"revert --edit {held[0]['id']}")) == (8, True)
+    assert cli("revert", *mira.places, "--edit", held[0]["id"]).code == 0
+    assert live() == before
+    assert "nothing of this project is live" in cli("revert", "--list", *mira.places).out
+
+
+def test_all_that_is_undecided(cli, mira, undecided, live):
+    """Named by its night, or not named at all: every undecided edit of it goes live."""
+    _, held = undecided
+    assert cli("adopt", "--undecided", *mira.places).code == 0
+    written = b"".join(content or b"" for content in live().values())
+    assert all(each["text"].encode() in written for each in held)
+
+
+def test_guarded_edit_goes_live_by_its_name_alone(cli, mira, live, monkeypatch):
+    """It is no part of the proposal; naming it is the user's word for it."""
+    monkeypatch.setattr("skillopt_sleep.night.consolidate.guard", lambda *_, **__: "it asks to hide something")
+    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1").json
+    assert report["proposal"] is None
+    held = next(each for each in report["held_edits"] if each["status"] == "guarded")
+    assert cli("adopt", *mira.places).code == 8
+    assert live() == {}
+    assert cli("adopt", "--edit", held["edit"]["id"], *mira.places).code == 0
+    assert held["edit"]["text"].encode() in b"".join(content or b"" for content in live().values())
+    assert "held back by the guard (it asks to hide something)" in cli("revert", "--list", *mira.places).out
+
+
+def test_live_file_that_changed_since_refuses_what_is_adopted_by_hand(cli, mira, undecided, live):
+    """The same care as for a proposal."""
+    _, held = undecided
+    (mira.project / "CLAUDE.md").write_bytes(b"new words\n")
+    skill = mira.project / ".claude" / "skills" / "skillopt-sleep-learned" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_bytes(b"new words\n")
+    done = cli("adopt", "--undecided", *mira.places)
+    assert (done.code, "was changed since night" in done.refusal) == (8, True)
+    assert held
+
+
+def test_change_cut_short_is_undone_by_the_next_command(cli, mira, night, live):
+    """Whatever that command is; it says so on stderr."""
+    before = live()
+    database = mira.app().database
+    path = mira.project / "CLAUDE.md"
+    swap = Swap(path=str(path), within=str(mira.project), old=MEMORY, new=MEMORY + b"half")
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO swaps (what, swap) VALUES ('adopting night x', ?)", (msgspec.msgpack.encode(swap),)
+        )
+    database.close()
+    path.write_bytes(MEMORY + b"half")
+    done = cli("status", *mira.places)
+    assert "adopting night x was cut short and has been undone" in done.err
+    assert live() == before
+    assert cli("status", *mira.places).err == ""

@@ -1,0 +1,36 @@
+"""``watch``: whether what was adopted helps in daily work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+
+__all__ = ["command"]
+
+
+@click.command("watch")
+@place_options
+@as_json
+def command(as_json: bool, **flags: Json | Path) -> None:
+    """For each adopted rule: how often you corrected the agent in its matter, before and since. No model call.
+
+    New sessions are read into the inbox first. Where corrections did not fall, the command that takes the rule out
+    is named; nothing is changed.
+    """
+    from skillopt_sleep.app.watch import watched
+
+    app = make_app(flags)
+    app.file_sessions()
+    found = watched(app)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    from skillopt_sleep.reports.watch import render
+
+    click.echo(render(found))

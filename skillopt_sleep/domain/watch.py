@@ -1,0 +1,131 @@
+"""After adoption: whether a person corrects the agent less often in what a rule is about. Counting only, no model.
+
+A rule is proven on replays; whether it helps in daily work shows in the sessions alone. A correction is of a rule's
+kind when it reads like the rule, or like the words the rule was learnt from.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.edit import EditRecord
+from skillopt_sleep.domain.session import Feedback, Session, Turn
+from skillopt_sleep.domain.text import TWINS, similar
+
+__all__ = ["LiveRule", "Period", "WatchState", "Watched", "watch"]
+
+ENOUGH = 3.0
+"""Corrections to be expected, had nothing changed, from which their absence says anything."""
+
+CHANCE = 0.05
+"""Probability up to which fewer corrections are taken for more than chance."""
+
+
+class WatchState(enum.StrEnum):
+    """What the counts say of a rule."""
+
+    FELL = "fell"
+    """Fewer corrections than chance explains."""
+    UNCLEAR = "unclear"
+    """Fewer, but chance may do that."""
+    DID_NOT_FALL = "did not fall"
+    """As many as before, or more: the rule is obeyed in vain, or not at all."""
+    EARLY = "early"
+    """Too little was typed since."""
+    NEVER_SAID = "never said"
+    """Nothing of its kind was said before, so there is nothing to compare with."""
+
+
+class LiveRule(Struct, frozen=True, kw_only=True):
+    """One adopted edit. ``words`` are the person's own it was learnt from; ``adopted_at`` is ISO 8601, UTC."""
+
+    edit: EditRecord
+    night: str
+    path: str
+    adopted_at: str
+    words: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The rule, or the one that was taken out."""
+        return self.edit.text or self.edit.anchor
+
+
+class Period(Struct, frozen=True, kw_only=True):
+    """Corrections of one kind among all prompts typed in a stretch of time."""
+
+    prompts: int = 0
+    corrections: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """Corrections per 100 prompts; None where nothing was typed."""
+        return 100 * self.corrections / self.prompts if self.prompts else None
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """A rule and the corrections of its kind, before and since it went live.
+
+    ``p`` is the chance of so few since, had nothing changed; None where nothing can be said. ``missing`` prompts are
+    still to be typed before anything can.
+    """
+
+    rule: LiveRule
+    before: Period
+    after: Period
+    state: WatchState
+    p: float | None = None
+    missing: int = 0
+
+
+def watch(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watched, ...]:
+    """Count for each rule, in the order given, over sessions of the project it is live in.
+
+    Words whose time is not recorded count nowhere, and neither do choices in dialogues or headless runs.
+    """
+    turns = [turn for session in sessions for turn in session.turns if turn.at and not turn.kind.weak]
+    return tuple(_watched(rule, turns) for rule in rules)
+
+
+def _watched(rule: LiveRule, turns: Sequence[Turn]) -> Watched:
+    since = rule.adopted_at[:19]
+    kind = [turn for turn in turns if turn.feedback is Feedback.CORRECTION and _is_of(turn.prompt, rule)]
+    before = Period(prompts=_until(turns, since), corrections=_until(kind, since))
+    after = Period(prompts=len(turns) - before.prompts, corrections=len(kind) - before.corrections)
+    state, p, missing = _judged(before, after)
+    return Watched(rule=rule, before=before, after=after, state=state, p=p, missing=missing)
+
+
+def _until(turns: Sequence[Turn], moment: str) -> int:
+    return sum(turn.at[:19] < moment for turn in turns)
+
+
+def _is_of(prompt: str, rule: LiveRule) -> bool:
+    return any(similar(prompt, words) >= TWINS for words in (rule.text, *rule.words))
+
+
+def _judged(before: Period, after: Period) -> tuple[WatchState, float | None, int]:
+    """What the counts say, how likely chance makes so few, and how many prompts are missing.
+
+    Given all n corrections of the kind, and nothing changed, those since are binomial in n with the share of prompts
+    typed since (the conditional test of two Poisson rates, Przyborowski and Wilenski 1940). A rule is learnt from what
+    was corrected often of late, so some fall comes by itself: "fell" is the weaker claim of the two.
+    """
+    if not before.corrections or not before.prompts:
+        return WatchState.NEVER_SAID, None, 0
+    expected = before.corrections * after.prompts / before.prompts
+    if after.corrections >= max(ENOUGH, expected):
+        return WatchState.DID_NOT_FALL, None, 0
+    if expected < ENOUGH:
+        return WatchState.EARLY, None, math.ceil(ENOUGH * before.prompts / before.corrections) - after.prompts
+    share = after.prompts / (before.prompts + after.prompts)
+    total = before.corrections + after.corrections
+    p = math.fsum(
+        math.comb(total, count) * share**count * (1 - share) ** (total - count)
+        for count in range(after.corrections + 1)
+    )
+    return (WatchState.FELL if p <= CHANCE else WatchState.UNCLEAR), p, 0

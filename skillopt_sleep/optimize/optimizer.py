@@ -1,0 +1,122 @@
+"""The optimizer as the stages of a step ask it: a template, a schema, and one way to read the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.domain.edit import EditRecord
+from skillopt_sleep.domain.quoting import disarm
+from skillopt_sleep.domain.replies import extract_json
+from skillopt_sleep.domain.words import excerpt
+from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.ports import Ask, Parallel
+from skillopt_sleep.prompts import render
+
+__all__ = ["TAGS", "Answer", "Optimizer", "numbered", "object_schema", "quote"]
+
+T = TypeVar("T")
+ReplyT = TypeVar("ReplyT", bound=Struct)
+
+EXCERPT = 900
+"""Characters shown of one answer."""
+
+TAGS = (
+    "document",
+    "preferences",
+    "rejected-before",
+    "requests",
+    "request",
+    "asked",
+    "answer",
+    "better-answer",
+    "worse-answer",
+    "the-developer-said",
+    "accepted-in-the-end",
+    "wanted",
+    "why-it-failed",
+    "notes",
+    "guidance",
+    "edits",
+    "history",
+    "before",
+    "now",
+)
+"""Every tag that stands in a prompt of the optimizer; none can be opened or closed by what is quoted."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """A reply as text; ``error`` says why there is none, or why it cannot be used."""
+
+    text: str = ""
+    error: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """The model that improves the skill. ``wording`` puts other words in place of a template's system part."""
+
+    ask: Ask
+    parallel: Parallel
+    wording: Mapping[str, str] = field(default_factory=dict)
+
+    def prompt(
+        self, template: str, schema: dict[str, Json], *, wording: str = "", sample: int = 0, **fields: str
+    ) -> Prompt:
+        """The prompt of a template; ``wording`` is the name its system part may be overridden under."""
+        system, user = render(template, **fields)
+        return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema, sample=sample)
+
+    def answer(self, prompt: Prompt, *, phase: str) -> Answer:
+        """Ask; what transport lost comes back as an error. Raises ``FatalBackend``, ``BudgetSpent``, ``Interrupted``."""
+        try:
+            return Answer(text=self.ask(prompt, phase=phase).text)
+        except TransientBackend as error:
+            return Answer(error=f"{type(error).__name__}: {error}", lost=True)
+
+    def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
+        """Ask, and read the reply as a value; None when it was lost or cannot be read, and the answer says why."""
+        answer = self.answer(prompt, phase=phase)
+        if answer.error:
+            return None, answer
+        try:
+            return msgspec.convert(extract_json(answer.text), form), answer
+        except ValueError as error:  # msgspec's own is one
+            return None, Answer(text=answer.text, error=f"it cannot be read: {error}")
+
+    def at_once(self, work: Callable[[T], ReplyT], items: Sequence[T]) -> list[ReplyT]:
+        """Independent work, in parallel."""
+        return self.parallel(work, items)
+
+
+def object_schema(**properties: Json) -> dict[str, Json]:
+    """The JSON Schema of an object with exactly these properties, all of them required."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": dict(properties),
+    }
+
+
+def quote(tag: str, text: str, most: int = EXCERPT) -> str:
+    """Material between tags that it can neither close nor open anew."""
+    return f"<{tag}>\n{disarm(excerpt(text, most), *TAGS)}\n</{tag}>"
+
+
+def numbered(edits: Sequence[EditRecord]) -> str:
+    """Edits as a model is shown them, counted from 1."""
+    lines = []
+    for number, edit in enumerate(edits, start=1):
+        anchor = f"\n   anchor: {disarm(edit.anchor, *TAGS)}" if edit.anchor else ""
+        text = f"\n   text: {disarm(edit.text, *TAGS)}" if edit.text else ""
+        reason = f"\n   reason: {disarm(excerpt(edit.reason, 200), *TAGS)}" if edit.reason else ""
+        lines.append(f"{number}. {edit.op}, proposed {edit.support} x{anchor}{text}{reason}")
+    return "\n".join(lines)

@@ -1,0 +1,373 @@
+"""Data for training: read from files, dealt to train, val and test so that no near-duplicate straddles a split.
+
+Everything that can be wrong with the data is said here, in one line each, before a call is made.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.answers import normal_form
+from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
+from skillopt_sleep.domain.words import excerpt, fold
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.train.ports import Item
+
+__all__ = [
+    "SPLITS",
+    "Splits",
+    "answers_of",
+    "check_splits",
+    "load_splits",
+    "parse_ratio",
+    "question_of",
+    "read_items",
+    "split_items",
+    "without_straddlers",
+]
+
+SPLITS = ("train", "val", "test")
+"""From the one that teaches to the most sealed."""
+
+SPELLINGS = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
+QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
+ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
+ITEMS = ("items", "data", "examples", "tasks", "rows")
+"""Where an object keeps its list of items."""
+
+BOILERPLATE = 0.5
+"""A word that more than this share of the items have says nothing about any one of them."""
+MANY = 8
+"""Items from which on there can be boilerplate."""
+RARE = 4
+"""Items up to which an answer is rare, so that sharing it is evidence; yes and no are not."""
+
+_FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+class Splits(Struct, frozen=True, kw_only=True):
+    """The items of each split; ``notes`` say what was left out of the data, and why."""
+
+    train: tuple[Item, ...] = ()
+    val: tuple[Item, ...] = ()
+    test: tuple[Item, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, split: str) -> tuple[Item, ...]:
+        """The items of a split by name. Raises ``UsageError`` for a name that is none."""
+        if split not in SPLITS:
+            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+        items: tuple[Item, ...] = getattr(self, split)
+        return items
+
+
+def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int = 0) -> Splits:
+    """The splits of a folder with train/, val/ and test/ (or train.jsonl, …), or of one file dealt by ``ratio``.
+
+    ``ratio`` is train:val:test, as in ``2:1:7``; ``limit`` keeps the first items of each split (0: all). Raises
+    ``UsageError`` naming the file and line.
+    """
+    path = Path(path)
+    if path.is_dir() and not ratio:
+        splits = without_straddlers(_splits({split: _items_of(path, split) for split in SPLITS}))
+    elif not ratio:
+        raise UsageError(f"{path} is one file: say how to deal it, as in ratio = '2:1:7', or name a folder")
+    else:
+        items = read_items(_only_file(path))
+        check_ids(items, str(path))
+        splits = split_items(items, ratio, seed=seed)
+    cut = {split: splits[split][:limit] if limit else splits[split] for split in SPLITS}
+    check_splits(cut)
+    return _splits(cut, splits.notes)
+
+
+def read_items(path: str | Path) -> list[Item]:
+    """The items of one JSON, JSONL or CSV file, by its suffix. Raises ``UsageError`` naming the line."""
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read the data file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8, at byte {error.start}") from None
+    suffix = path.suffix.lower()
+    if suffix == ".json":
+        return _from_json(text, path)
+    if suffix in {".jsonl", ".ndjson"}:
+        return [_row(_decoded(line, f"{path}:{n}"), f"{path}:{n}") for n, line in _lines(text)]
+    if suffix in {".csv", ".tsv"}:
+        return list(_from_csv(text, path, delimiter="\t" if suffix == ".tsv" else ","))
+    raise UsageError(f"{path}: data files end in {', '.join(SUFFIXES)}, not {suffix!r}")
+
+
+def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
+    """Deal items to the splits by ratio and seed; whole groups of near-duplicates, so that none straddles.
+
+    Raises ``UsageError`` when a split would stay empty.
+    """
+    parts = parse_ratio(ratio)
+    groups: dict[int, list[Item]] = defaultdict(list)
+    for number, item in zip(_groups(items), items, strict=True):
+        groups[number].append(item)
+    order = list(groups.values())
+    random.Random(seed).shuffle(order)  # noqa: S311  a seeded deal, not a secret
+    wanted = _shares(len(items), parts)
+    dealt: dict[str, list[Item]] = {split: [] for split in SPLITS}
+    for group in sorted(order, key=len, reverse=True):
+        neediest = max(SPLITS, key=lambda split: wanted[split] - len(dealt[split]))
+        dealt[neediest] += group
+    for split in SPLITS:
+        if not dealt[split]:
+            raise UsageError(_why_empty(split, len(items), ratio, max(map(len, order), default=0)))
+    for each in dealt.values():
+        random.Random(seed).shuffle(each)  # noqa: S311  as above
+    return _splits(dealt)
+
+
+def without_straddlers(splits: Splits) -> Splits:
+    """The splits as they were given, less the items that ask the same as one of a more sealed split.
+
+    Each such item is left out of the less sealed one: a twin of a test item must neither teach nor decide.
+    """
+    placed = [(split, item) for split in SPLITS for item in splits[split]]
+    numbers = _groups([item for _, item in placed])
+    sealed: dict[int, int] = {}
+    for number, (split, _) in zip(numbers, placed, strict=True):
+        sealed[number] = max(sealed.get(number, 0), SPLITS.index(split))
+    kept: dict[str, list[Item]] = {split: [] for split in SPLITS}
+    left: Counter[tuple[str, str]] = Counter()
+    for number, (split, item) in zip(numbers, placed, strict=True):
+        home = SPLITS[sealed[number]]
+        if home == split:
+            kept[split].append(item)
+        else:
+            left[split, home] += 1
+    notes = tuple(
+        f"{count} {'item' if count == 1 else 'items'} of {split} left out: {home} asks the same"
+        for (split, home), count in left.items()
+    )
+    for split in SPLITS:
+        if splits[split] and not kept[split]:
+            raise UsageError(f"every item of {split} asks the same as one of a more sealed split; {split} needs others")
+    return _splits(kept, (*splits.notes, *notes))
+
+
+def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
+    """Raise ``UsageError`` when a split is empty, or an item has no id, or an id occurs twice, in whatever split."""
+    for split, items in splits.items():
+        if not items:
+            raise UsageError(f"the split {split!r} is empty: it needs at least one item")
+    check_ids([item for items in splits.values() for item in items], _places(splits))
+
+
+def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
+    """Raise ``UsageError`` for an item that is no object or has no id, or an id that occurs twice.
+
+    ``where`` names the data, or the place of each item.
+    """
+    seen: dict[str, str] = {}
+    for index, item in enumerate(items):
+        place = f"{where}: item {index + 1}" if isinstance(where, str) else where[index]
+        if not isinstance(item, dict):
+            raise UsageError(f"{place} is no object with fields, but {excerpt(repr(item), 60)}")
+        name = item.get("id")
+        if name is None or isinstance(name, bool | float | dict | list) or not str(name).strip():
+            told = "has no id" if name in (None, "") else f"has the id {excerpt(repr(name), 40)}"
+            raise UsageError(f"{place} {told}; every item needs an 'id' of its own, a text or a whole number")
+        if str(name) in seen:
+            raise UsageError(f"the id {str(name)!r} occurs twice: {seen[str(name)]} and {place}; ids must be unique")
+        seen[str(name)] = place
+
+
+def parse_ratio(ratio: str) -> tuple[int, int, int]:
+    """``train:val:test`` as three whole numbers of at least 1. Raises ``UsageError``."""
+    parts = [part.strip() for part in str(ratio).split(":")]
+    if len(parts) != len(SPLITS) or not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
+        raise UsageError(f"ratio {ratio!r} is no train:val:test of whole numbers above 0, such as '2:1:7'")
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def question_of(item: Item) -> str:
+    """What an item asks, under any of the usual names; "" when it has none of them."""
+    return next((str(item[name]) for name in QUESTION if item.get(name)), "")
+
+
+def answers_of(item: Item) -> tuple[str, ...]:
+    """The answers an item names, under any of the usual names; one that is no text is written out."""
+    found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
+    each = found if isinstance(found, list | tuple) else [found]
+    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in each)
+
+
+def _splits(items: Mapping[str, Sequence[Item]], notes: tuple[str, ...] = ()) -> Splits:
+    return Splits(train=tuple(items["train"]), val=tuple(items["val"]), test=tuple(items["test"]), notes=notes)
+
+
+def _groups(items: Sequence[Item]) -> list[int]:
+    """A number for each item, the same within a group: items that ask the same, as far as can be told.
+
+    They do when they are of one ``group`` by name; or when they share an answer (or have none) and all figures, and are
+    one request made twice (``group_recurrences``); where that answer is rare, twins by wording do. Questions of one
+    form ("capital of …", "invoice 12") are no duplicates of each other: their answers or figures differ.
+    """
+    texts = _without_boilerplate([_wording(item) for item in items])
+    said = [{normal_form(each) or fold(each) for each in answers_of(item)} for item in items]
+    common = Counter(answer for answers in said for answer in answers)
+    first: dict[tuple[str, int, frozenset[str], str], int] = {}
+    twins = list(range(len(items)))
+    """The item that each item is put with, itself at first."""
+    for index, item in enumerate(items):
+        if item.get("group"):
+            twins[_first(twins, index)] = _first(
+                twins, first.setdefault(("group", 0, frozenset(), str(item["group"])), index)
+            )
+    for way, groups in {"same": group_recurrences(texts), "twins": group_near_duplicates(texts)}.items():
+        for index, (group, answers) in enumerate(zip(groups, said, strict=True)):
+            figures = frozenset(_FIGURE.findall(texts[index]))
+            for answer in answers or {""}:
+                if way == "same" or 0 < common[answer] <= RARE:
+                    other = first.setdefault((way, group, figures, answer), index)
+                    twins[_first(twins, index)] = _first(twins, other)
+    return [_first(twins, index) for index in range(len(twins))]
+
+
+def _first(twins: Sequence[int], index: int) -> int:
+    while twins[index] != index:
+        index = twins[index]
+    return index
+
+
+def _wording(item: Item) -> str:
+    question = question_of(item)
+    if not question:
+        return json.dumps({key: value for key, value in item.items() if key != "id"}, default=str, ensure_ascii=False)
+    return f"{question}\n{item.get('context') or ''}".strip()
+
+
+def _without_boilerplate(texts: Sequence[str]) -> list[str]:
+    """The texts less the words that most of them share; a text of nothing else stays as it is."""
+    if len(texts) < MANY:
+        return list(texts)
+    counts = Counter(word for text in texts for word in set(fold(text).split()))
+    common = {word for word, count in counts.items() if count > BOILERPLATE * len(texts)}
+    return [" ".join(word for word in text.split() if fold(word) not in common) or text for text in texts]
+
+
+def _shares(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
+    """How many items each split is due: the rounded-down shares, and the rest to the largest remainders."""
+    exact = {split: total * part / sum(parts) for split, part in zip(SPLITS, parts, strict=True)}
+    due = {split: math.floor(share) for split, share in exact.items()}
+    rest = sorted(SPLITS, key=lambda split: due[split] - exact[split])
+    for split in rest[: total - sum(due.values())]:
+        due[split] += 1
+    return {split: max(1, share) for split, share in due.items()}
+
+
+def _why_empty(split: str, total: int, ratio: str, largest: int) -> str:
+    if largest > 1:
+        return (
+            f"{total} items at {ratio} leave the split {split!r} empty: near-duplicates stay together, and {largest}"
+            " of them are one group; name a folder with train/, val/ and test/ instead, or add items"
+        )
+    return f"{total} items at {ratio} leave the split {split!r} empty; add items"
+
+
+def _places(splits: Mapping[str, Sequence[Item]]) -> list[str]:
+    return [f"{split}[{index}]" for split, items in splits.items() for index in range(len(items))]
+
+
+def _items_of(folder: Path, split: str) -> list[Item]:
+    """The items of one split of a folder: all data files of its folder, or its one file."""
+    spellings = SPELLINGS[split]
+    places = [folder / name for name in spellings if (folder / name).is_dir()]
+    places += [folder / f"{name}{suffix}" for name in spellings for suffix in SUFFIXES]
+    found = [place for place in places if place.exists()]
+    if len(found) != 1:
+        what = f"both {found[0].name} and {found[1].name}" if found else f"no {split}/ and no {split}{SUFFIXES[1]}"
+        raise UsageError(f"{folder} has {what}: it needs one of them for each of {', '.join(SPLITS)}, or a ratio")
+    if found[0].is_file():
+        return read_items(found[0])
+    files = sorted(path for path in found[0].iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not files:
+        raise UsageError(f"the split {split!r} is empty: {found[0]} holds no file that ends in {', '.join(SUFFIXES)}")
+    return [item for path in files for item in read_items(path)]
+
+
+def _only_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    files = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
+    if len(files) != 1:
+        raise UsageError(f"{path} holds {len(files)} data files; a ratio deals exactly one, so name it")
+    return files[0]
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
+
+
+def _decoded(text: str, where: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where}: no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise UsageError(f"{where}: nested too deeply") from None
+    return value
+
+
+def _row(value: object, where: str) -> Item:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: an item is an object with fields, not {excerpt(repr(value), 60)}")
+    return value
+
+
+def _from_json(text: str, path: Path) -> list[Item]:
+    """A list of items, an object that keeps one, or an object of items by id."""
+    value = _decoded(text, str(path))
+    if isinstance(value, dict):
+        kept = next((value[name] for name in ITEMS if isinstance(value.get(name), list)), None)
+        if kept is None and value and all(isinstance(each, dict) for each in value.values()):
+            kept = [{"id": key} | each for key, each in value.items()]
+        value = kept
+    if not isinstance(value, list):
+        raise UsageError(f"{path}: a list of items is wanted, or an object with one under {', '.join(ITEMS)}")
+    return [_row(each, f"{path}: item {number}") for number, each in enumerate(value, start=1)]
+
+
+def _from_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
+    """Rows below a line of names; a cell that is a JSON list or object is read as one."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        names = [name.strip() for name in reader.fieldnames or ()]
+        if len(set(names)) != len(names) or not all(names):
+            raise UsageError(f"{path}:1: the first line names the columns, each once; it has {', '.join(names)!r}")
+        for row in reader:
+            if None in row or None in row.values():
+                raise UsageError(
+                    f"{path}:{reader.line_num}: this row has not {len(names)} cells, as the first line has"
+                )
+            yield {name: _cell(value) for name, value in zip(names, row.values(), strict=True)}
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num}: no CSV: {error}") from None
+
+
+def _cell(text: str) -> object:
+    if text.lstrip()[:1] in {"[", "{"}:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text

@@ -1,0 +1,171 @@
+"""This program's own tasks as an environment: requests with checks, an exact answer or a rubric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from skillopt_sleep.domain.call import Prompt, Reply
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.domain.rollout import ReplayResult
+from skillopt_sleep.domain.task import ExactReference, RubricReference, Split, TaskRecord, group_of
+from skillopt_sleep.domain.taskfile import decode_tasks
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.optimize.replay import judge_of, replay_prompt
+from skillopt_sleep.ports import Judge
+from skillopt_sleep.train.datasets import SPLITS, parse_ratio, split_items
+from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
+from skillopt_sleep.train.results import RolloutResult
+
+__all__ = ["PLUGIN", "ChecksEnv"]
+
+
+class ChecksEnv(SkillEnv):
+    """Tasks as `skillopt-sleep harvest --tasks-out` writes them, or made by hand, replayed in text.
+
+    Take them from three lists, or from ``data``, a task file: tasks pinned to a split stay there with all that asks the
+    same, the others are dealt by ``ratio``. The optimizer is told the person's own words about a wrong answer and the
+    accepted answer; checks, rubrics and verdicts only with ``show_checks``, since an edit that quotes the examiner
+    proves nothing. Raises ``UsageError`` for a file or reference that cannot be used.
+    """
+
+    name = "checks"
+
+    def __init__(
+        self,
+        *,
+        train_tasks: Sequence[TaskRecord] = (),
+        val_tasks: Sequence[TaskRecord] = (),
+        test_tasks: Sequence[TaskRecord] = (),
+        data: str | Path = "",
+        ratio: str = "2:1:1",
+        split_seed: int = 42,
+        show_checks: bool = False,
+        judges: Mapping[str, Judge] | None = None,
+        initial_skill: str = "",
+    ) -> None:
+        given = dict(zip(SPLITS, map(tuple, (train_tasks, val_tasks, test_tasks)), strict=True))
+        if data and any(given.values()):
+            raise UsageError("give tasks, or data to read them from, not both")
+        self._splits = _dealt(_read(Path(data)), ratio, split_seed) if data else given
+        self._tasks = {task.id: task for tasks in self._splits.values() for task in tasks}
+        self._show_checks = show_checks
+        self._judges = judges if judges is not None else _judges()
+        self._initial_skill = initial_skill
+        self._optimizer: ChatClient | None = None
+        for task in self._tasks.values():
+            judge_of(task, self._judges)
+
+    def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:  # noqa: ARG002
+        """Take the optimizer as the judge of rubrics."""
+        self._optimizer = optimizer_client
+
+    def get_initial_skill(self) -> str:
+        """The skill given, "" by default."""
+        return self._initial_skill
+
+    def get_items(self, split: str) -> list[Item]:
+        """The tasks of a split, as plain data."""
+        if split not in self._splits:
+            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}")
+        return [msgspec.to_builtins(task) for task in self._splits[split]]
+
+    def get_task_types(self) -> list[str]:
+        """The kinds of references that occur."""
+        return list(dict.fromkeys(_type(task) for task in self._tasks.values()))
+
+    def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
+        """Replay the task under the skill, and judge the answer."""
+        task = self._tasks[str(item["id"])]
+        document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
+        candidate = Candidate(documents=(document,))
+        prompt = replay_prompt(task, candidate)
+        text, _ = target_client.chat(system=prompt.system, user=prompt.user, stage="rollout")
+        rollout = ReplayResult(task_id=task.id, candidate=candidate.digest, response=text)
+        score = judge_of(task, self._judges).score(task, rollout, self._ask(task, target_client))
+        said = [*task.feedback, *([score.rationale] if self._show_checks else [])]
+        return RolloutResult(
+            id=task.id,
+            hard=score.hard,
+            soft=score.soft,
+            n_turns=1,
+            fail_reason="" if score.hard >= 1 else " ".join(said),
+            task_type=_type(task),
+            predicted_answer=text,
+            question=task.intent,
+            reference_text=task.accepted
+            or (task.reference.answer if isinstance(task.reference, ExactReference) else ""),
+            target_system_prompt=prompt.system,
+            target_user_prompt=prompt.user,
+            conversation=[{"role": "user", "content": prompt.user}, {"role": "assistant", "content": text}],
+        )
+
+    def _ask(self, task: TaskRecord, target_client: ChatClient) -> _Ask:
+        if isinstance(task.reference, RubricReference) and self._optimizer is None:
+            raise UsageError(
+                f"task {task.id}: a rubric needs the optimizer to judge; call setup() first, as train() does"
+            )
+        return _Ask(client=self._optimizer or target_client)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """A chat client as the way to a model that judges take."""
+
+    client: ChatClient
+
+    @property
+    def model(self) -> str:
+        return self.client.model
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        text, _ = self.client.chat(
+            system=prompt.system, user=prompt.user, stage=phase, schema=prompt.schema, sample=prompt.sample
+        )
+        return Reply(text=text, model=self.client.model)
+
+
+def _judges() -> Mapping[str, Judge]:
+    from skillopt_sleep.train.workshop import workshop  # noqa: PLC0415  the composition root, only where it is needed
+
+    return workshop().judges()
+
+
+def _type(task: TaskRecord) -> str:
+    return str(task.reference.__struct_config__.tag)
+
+
+def _read(path: Path) -> tuple[TaskRecord, ...]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the task file {path}: {error.strerror}") from error
+    tasks = decode_tasks(data, str(path))
+    if not tasks:
+        raise UsageError(f"the task file {path} holds no tasks")
+    return tasks
+
+
+def _dealt(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
+    """Pinned tasks where they are pinned, with their whole group; the most sealed pin of a group wins."""
+    parse_ratio(ratio)
+    pins: dict[str, Split] = {}
+    sealed = list(Split)
+    for task in tasks:
+        if task.split is not None:
+            pins[group_of(task)] = max(task.split, pins.get(group_of(task), task.split), key=sealed.index)
+    dealt = {split: [task for task in tasks if pins.get(group_of(task)) == split] for split in SPLITS}
+    free = {task.id: task for task in tasks if group_of(task) not in pins}
+    if free:
+        items = [{"id": task.id, "question": task.intent, "group": task.group} for task in free.values()]
+        for split in SPLITS:
+            dealt[split] += [free[item["id"]] for item in split_items(items, ratio, seed=seed)[split]]
+    return {split: tuple(each) for split, each in dealt.items()}
+
+
+PLUGIN = ChecksEnv

@@ -1,0 +1,198 @@
+"""Questions with known answers: one call each, scored without a model."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from skillopt_sleep.domain.answers import Expected, Scoring, flaw, score_answer
+from skillopt_sleep.domain.document import Document, DocumentKind, region
+from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.prompts import render
+from skillopt_sleep.train.datasets import (
+    SPLITS,
+    Splits,
+    answers_of,
+    check_ids,
+    load_splits,
+    question_of,
+    without_straddlers,
+)
+from skillopt_sleep.train.environments.checking import as_score, blamed
+from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
+from skillopt_sleep.train.results import RolloutResult
+
+__all__ = ["PLUGIN", "Scorer", "SimpleQAEnv"]
+
+Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
+"""Scores an answer to an item: (hard, soft), or soft alone, and hard is then whether it reaches ``pass_at``."""
+
+
+class SimpleQAEnv(SkillEnv):
+    """Items with ``id``, ``question``, ``answers`` and, where wanted, ``context``, ``choices``, ``task_type``.
+
+    Take them from three lists, or from ``data``: a folder with train/, val/ and test/, or one file and a ``ratio``.
+    ``scoring`` is ``exact``, ``f1``, ``regex``, ``multiple_choice``, ``numeric``, ``contains``, or a function; an item
+    may name another under its own ``scoring``. ``notes`` says what of the data was left out, or stands in two splits.
+
+    Raises ``UsageError`` naming the item for a reference that no answer could meet.
+    """
+
+    name = "simple_qa"
+
+    def __init__(
+        self,
+        *,
+        train_items: Sequence[Item] = (),
+        val_items: Sequence[Item] = (),
+        test_items: Sequence[Item] = (),
+        data: str | Path = "",
+        ratio: str = "",
+        split_seed: int = 42,
+        limit: int = 0,
+        scoring: str | Scorer = Scoring.EXACT,
+        tolerance: float = 1e-6,
+        pass_at: float = 0.8,
+        max_completion_tokens: int = 512,
+        initial_skill: str = "",
+    ) -> None:
+        given = Splits(train=tuple(train_items), val=tuple(val_items), test=tuple(test_items))
+        if data and any(given[split] for split in SPLITS):
+            raise UsageError("give items, or data to read them from, not both")
+        self._splits = load_splits(data, ratio=ratio, seed=split_seed, limit=limit) if data else given
+        self.notes = self._splits.notes if data else _told(given)
+        self._scoring = scoring if callable(scoring) else _scoring(scoring, "scoring")
+        self._tolerance, self._pass_at = tolerance, pass_at
+        self._max_completion_tokens = max_completion_tokens
+        self._initial_skill = initial_skill
+        self._check()
+
+    def get_initial_skill(self) -> str:
+        """The skill given, "" by default."""
+        return self._initial_skill
+
+    def get_items(self, split: str) -> list[Item]:
+        """The items of a split."""
+        return list(self._splits[split])
+
+    def get_task_types(self) -> list[str]:
+        """Every ``task_type`` of the items, in order of appearance."""
+        return list(dict.fromkeys(str(each["task_type"]) for each in self._all() if each.get("task_type")))
+
+    def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
+        """Ask once, and score what is answered."""
+        question, answers = question_of(item), answers_of(item)
+        context, choices = str(item.get("context") or "").strip(), _choices(item)
+        system, user = render(
+            "answer_question",
+            skill=_body(skill),
+            context=f"{context}\n\n" if context else "",
+            question=question,
+            choices="".join(f"\n{letter}. {text}" for letter, text in choices.items()),
+        )
+        text, _ = target_client.chat(
+            system=system, user=user, max_completion_tokens=self._max_completion_tokens, stage="rollout"
+        )
+        hard, soft, why = self._score(text, item)
+        return RolloutResult(
+            id=str(item["id"]),
+            hard=hard,
+            soft=soft,
+            n_turns=1,
+            fail_reason="" if hard >= 1 else why,
+            task_type=str(item.get("task_type") or ""),
+            predicted_answer=text.strip(),
+            question=question,
+            reference_text=" | ".join(answers),
+            target_system_prompt=system,
+            target_user_prompt=user,
+            conversation=[{"role": "user", "content": user}, {"role": "assistant", "content": text}],
+        )
+
+    def _score(self, text: str, item: Item) -> tuple[float, float, str]:
+        """Hard, soft, and why it is not right."""
+        if not callable(self._scoring):
+            score = score_answer(text, self._expected(item))
+            return score.hard, score.soft, score.rationale
+        try:
+            scored: Any = self._scoring(text, item)
+        except Exception as error:
+            raise blamed("the scorer", error, item) from error
+        what = f"item {str(item['id'])!r}: the scorer's"
+        if isinstance(scored, tuple | list):
+            if len(scored) != 2:  # noqa: PLR2004  hard and soft
+                raise UsageError(f"{what} result {scored!r} is neither a number nor (hard, soft)")
+            hard, soft = as_score(scored[0], f"{what} hard"), as_score(scored[1], f"{what} soft")
+        else:
+            soft = as_score(scored, f"{what} score")
+            hard = float(soft >= self._pass_at)
+        return hard, soft, f"scored {soft:g}"
+
+    def _expected(self, item: Item) -> Expected:
+        own = item.get("scoring")
+        return Expected(
+            answers=answers_of(item),
+            scoring=_scoring(str(own), f"item {item['id']!r}: scoring") if own else Scoring(str(self._scoring)),
+            choices=_choices(item),
+            tolerance=float(item.get("tolerance") or self._tolerance),
+            pass_at=self._pass_at,
+        )
+
+    def _check(self) -> None:
+        """Find what could never be scored. A function is tried on one item, with the answer it should like best."""
+        check_ids(self._all(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))])
+        for item in self._all():
+            if not question_of(item).strip():
+                raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{_nearest_question(item)}")
+            if not callable(self._scoring) and (why := flaw(self._expected(item))):
+                raise UsageError(f"item {item['id']!r}: {why}")
+        if callable(self._scoring):
+            for item in self._all()[:1]:
+                self._score(next(iter(answers_of(item)), ""), item)
+
+    def _all(self) -> list[Item]:
+        return [item for split in SPLITS for item in self._splits[split]]
+
+
+def _scoring(name: str, where: str) -> Scoring:
+    known = [str(each) for each in Scoring]
+    if name not in known:
+        raise UsageError(f"{where} {name!r} is none of {', '.join(known)}{did_you_mean(name, known)}")
+    return Scoring(name)
+
+
+def _choices(item: Item) -> Mapping[str, str]:
+    """The texts of a multiple choice by letter: a list gets A, B, C …; an object keeps its letters."""
+    found = item.get("choices") or item.get("options") or ()
+    if isinstance(found, Mapping):
+        return {str(letter).strip().upper(): str(text) for letter, text in found.items()}
+    return {letter: str(text) for letter, text in zip(string.ascii_uppercase, found, strict=False)}
+
+
+def _body(skill: str) -> str:
+    """The skill as an agent reads it, without frontmatter, between tags; "" for none."""
+    text = region(Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())).strip()
+    return f"<skill>\n{text}\n</skill>" if text else ""
+
+
+def _told(given: Splits) -> tuple[str, ...]:
+    """What is worth saying of lists that are taken as they are."""
+
+    def notes() -> Iterator[str]:
+        try:
+            check_ids([item for split in SPLITS for item in given[split]], "items")
+            yield from (note.replace("left out", "kept, though") for note in without_straddlers(given).notes)
+        except UsageError as error:
+            yield str(error)
+
+    return tuple(notes())
+
+
+def _nearest_question(item: Item) -> str:
+    return did_you_mean("question", item)
+
+
+PLUGIN = SimpleQAEnv

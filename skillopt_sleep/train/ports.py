@@ -1,0 +1,148 @@
+"""What training needs from outside: an environment, the clients it is given, and a workshop that builds and keeps.
+
+An environment says what the items are and how an attempt at one is scored; the trainer knows nothing of the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.report import PhaseTally
+from skillopt_sleep.ports import Backend, Judge, Ledger
+from skillopt_sleep.train.results import RawPatch, RolloutResult
+
+__all__ = ["BatchEnv", "ChatClient", "Item", "RunStore", "SkillEnv", "Workshop"]
+
+Item = dict[str, Any]
+"""One row of a split: a dict with an ``id`` of its own; the environment knows the rest."""
+
+
+class ChatClient(Protocol):
+    """What an environment is given to talk to the target."""
+
+    @property
+    def model(self) -> str:
+        """The model asked for; "" means the backend's default."""
+
+    def chat(
+        self,
+        *,
+        system: str,
+        user: str,
+        max_completion_tokens: int = 4096,
+        temperature: float | None = None,
+        stage: str = "",
+        retries: int = 3,
+        **options: Any,  # noqa: ANN401  what the reference's clients take
+    ) -> tuple[str, dict[str, int]]:
+        """The answer, and its usage: ``prompt_tokens``, ``completion_tokens``, ``total_tokens``, ``calls``.
+
+        The call passes the run's ledger, retries, caps and limits, whatever ``retries`` says. Raises what
+        ``ports.Ask`` raises: a lost call is never an empty answer. Safe from several threads.
+        """
+
+
+class SkillEnv:
+    """An environment: subclass it, or write a class with the same methods.
+
+    ``rollout_one`` is called from several threads at once, so it keeps nothing between calls that is not locked.
+    """
+
+    name: str = "env"
+
+    def get_initial_skill(self) -> str:
+        """The skill training begins with when the trainer is given none."""
+        return ""
+
+    def get_items(self, split: str) -> list[Item]:
+        """The items of ``train``, ``val``, ``test`` or another split the config names, always in the same order."""
+        raise NotImplementedError
+
+    def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
+        """One attempt at one item under a skill, scored. Raises what ``target_client.chat`` raises, unchanged."""
+        raise NotImplementedError
+
+    def get_task_types(self) -> list[str]:
+        """The kinds of items, for the report; none by default."""
+        return []
+
+
+@runtime_checkable
+class BatchEnv(Protocol):
+    """An environment that rolls out whole batches, and may reflect by itself."""
+
+    def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
+        """Called once, first thing, before any call; ``config`` is flat. May raise ``UsageError``."""
+
+    def rollout_batch(
+        self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
+    ) -> list[RolloutResult]:
+        """One attempt at every item. ``out_dir`` is a folder of its own; the same batch has the same ``seed``.
+
+        Ids of the results are unique, and need not be those of the items.
+        """
+
+    def reflect_batch(
+        self,
+        *,
+        results: list[RolloutResult],
+        skill: str,
+        out_dir: str,
+        prediction_dir: str,
+        patches_dir: str,
+        random_seed: int,
+        step_buffer_context: str,
+        meta_skill_context: str,
+        edit_budget: int,
+    ) -> list[RawPatch] | None:
+        """What analysts of its own propose; None lets the trainer reflect."""
+
+
+class RunStore(Protocol):
+    """Store: the folder of one run, which one process at a time writes. Raises ``DiskError`` and ``RunLocked``."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The replies this run has paid for."""
+
+    def tallies(self) -> tuple[PhaseTally, ...]:
+        """What each stage of the whole run cost, in the order they began."""
+
+    def read(self, name: str) -> bytes | None:
+        """A file of the folder, None when there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file in place whole, with the folders above it."""
+
+    def kept(self, name: str) -> bytes | None:
+        """The outcome of a piece of work that was finished before."""
+
+    def keep(self, name: str, outcome: bytes) -> None:
+        """Keep the outcome of a piece of work."""
+
+    def new_allowance(self) -> None:
+        """The next process may spend up to the caps again: this one ended at one of them."""
+
+
+class Workshop(Protocol):
+    """Where a run's outside is built: the composition root, seen from the library."""
+
+    def backend(self, name: str, options: Mapping[str, Json]) -> Backend:
+        """The backend of that name with these options. Raises ``UsageError``."""
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Every judge by its name."""
+
+    def environments(self) -> Sequence[str]:
+        """The names of the environments that other packages bring."""
+
+    def run_store(self, folder: Path) -> AbstractContextManager[RunStore]:
+        """The folder of a run, held by this process alone until the context is left."""

@@ -1,0 +1,203 @@
+"""What training passes around in public: edits, patches, rollouts and gate results, as users of the reference know them.
+
+These are mutable dataclasses with the published field names and dict forms, because environments written for the
+reference build, read and change them. Inside, training works on the frozen values of ``domain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+from skillopt_sleep.domain.nearest import did_you_mean
+
+__all__ = [
+    "Edit",
+    "EditOp",
+    "FailureSummaryEntry",
+    "GateAction",
+    "GateResult",
+    "Patch",
+    "RawPatch",
+    "RolloutResult",
+    "SourceType",
+]
+
+EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
+SourceType: TypeAlias = Literal["failure", "success"]
+GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
+"""What the gate did with a candidate; ``greedy_applied`` with the gate off, the others that let nothing pass."""
+
+
+@dataclass
+class Edit:
+    """One change of a skill document. ``target`` names what stands there already; ``append`` has none.
+
+    ``support_count``: how many equal proposals it stands for. ``source_type``: what it was learnt from.
+    ``merge_level``: after how many rounds of merging. ``update_origin`` and ``update_target`` say which part of
+    training wrote it, and which part of the document it is for, where that is not the step itself.
+    """
+
+    op: str
+    content: str = ""
+    target: str = ""
+    support_count: int | None = None
+    source_type: SourceType | None = None
+    merge_level: int | None = None
+    update_origin: str = ""
+    update_target: str = ""
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Edit:
+        """Read the dict form; unknown keys are left out, ``op`` is ``append`` where none is given."""
+        known = {each.name: d[each.name] for each in fields(cls) if d.get(each.name) is not None}
+        return cls(**{"op": "append", **known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form: ``op`` and ``content`` always, the others where they say something."""
+        rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
+        return {"op": self.op, "content": self.content} | rest
+
+
+@dataclass
+class Patch:
+    """Edits that belong together, with the reasons for them, and how they were ranked."""
+
+    edits: list[Edit] = field(default_factory=list)
+    reasoning: str = ""
+    ranking_details: dict[str, Any] | None = None
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Patch:
+        """Read the dict form."""
+        edits = [each if isinstance(each, Edit) else Edit.from_dict(each) for each in d.get("edits") or ()]
+        return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form."""
+        form: dict[str, Any] = {"reasoning": self.reasoning, "edits": [edit.to_dict() for edit in self.edits]}
+        return form if self.ranking_details is None else form | {"ranking_details": self.ranking_details}
+
+
+@dataclass
+class FailureSummaryEntry:
+    """One kind of failure that an analyst saw, and how often."""
+
+    failure_type: str
+    count: int = 0
+    description: str = ""
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> FailureSummaryEntry:
+        """Read the dict form."""
+        return cls(str(d.get("failure_type") or ""), int(d.get("count") or 0), str(d.get("description") or ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form."""
+        return dict(vars(self))
+
+
+@dataclass
+class RawPatch:
+    """What one analyst proposed, from ``batch_size`` trajectories that all failed, or all succeeded."""
+
+    patch: Patch
+    source_type: SourceType = "failure"
+    batch_size: int = 0
+    failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
+        """Read the dict form: ``{"patch": {"edits": […]}, "source_type": …}``, or a bare patch; None stays None."""
+        if d is None:
+            return None
+        inner = d.get("patch", d)
+        if isinstance(inner, Patch):
+            patch = inner
+        elif isinstance(inner, Mapping):
+            patch = Patch.from_dict(inner)
+        else:
+            return None
+        return cls(
+            patch=patch,
+            source_type="success" if d.get("source_type") == "success" else "failure",
+            batch_size=int(d.get("batch_size") or 0),
+            failure_summary=[FailureSummaryEntry.from_dict(each) for each in d.get("failure_summary") or ()],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form."""
+        form: dict[str, Any] = {
+            "patch": self.patch.to_dict(),
+            "source_type": self.source_type,
+            "batch_size": self.batch_size,
+        }
+        seen = [each.to_dict() for each in self.failure_summary]
+        return form | {"failure_summary": seen} if seen else form
+
+
+@dataclass
+class RolloutResult:
+    """One attempt at one item. ``hard`` is 0 or 1, ``soft`` lies in [0, 1].
+
+    ``call_error`` says how transport lost the attempt: such a result is *unmeasured*, and no score of 0.
+    ``conversation`` is what was said, as ``{"role": …, "content": …}``; ``extras`` what only the environment knows.
+    """
+
+    id: str
+    hard: float
+    soft: float
+    n_turns: int = 0
+    fail_reason: str = ""
+    task_type: str = ""
+    task_description: str = ""
+    predicted_answer: str = ""
+    question: str = ""
+    reference_text: str = ""
+    target_system_prompt: str = ""
+    target_user_prompt: str = ""
+    spreadsheet_preview: str = ""
+    conversation: list[dict[str, Any]] = field(default_factory=list)
+    call_error: str = ""
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def response(self) -> str:
+        """What the agent answered in the end."""
+        if self.predicted_answer:
+            return self.predicted_answer
+        said = [str(turn.get("content") or "") for turn in self.conversation if turn.get("role") == "assistant"]
+        return said[-1] if said else ""
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> RolloutResult:
+        """Read the dict form; keys that no result has are kept in ``extras``.
+
+        Raises ``ValueError`` for a dict without ``id``, ``hard`` or ``soft``.
+        """
+        for needed in ("id", "hard", "soft"):
+            if d.get(needed) is None:
+                raise ValueError(f"a rollout result has no {needed!r}, only {sorted(d)}{did_you_mean(needed, d)}")
+        known = {each.name for each in fields(cls)} - {"extras"}
+        own = {key: value for key, value in d.items() if key in known and value is not None}
+        extras = dict(d.get("extras") or {}) | {key: d[key] for key in d if key not in known and key != "extras"}
+        return cls(**(own | {"id": str(d["id"]), "extras": extras}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form: ``id``, ``hard`` and ``soft`` always, the others where they say something."""
+        own = {name: value for name, value in vars(self).items() if name != "extras"}
+        rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
+        return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
+
+
+@dataclass
+class GateResult:
+    """What stands after the gate: the skill that training goes on with, and the best one so far."""
+
+    action: GateAction
+    current_skill: str
+    current_score: float
+    best_skill: str
+    best_score: float
+    best_step: int

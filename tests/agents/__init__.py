@@ -1,0 +1,1 @@
+"""The contract with the real agent CLIs: `bash scripts/test-agents`."""

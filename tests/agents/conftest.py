@@ -1,0 +1,99 @@
+"""What every test with the real CLIs stands on: a loopback model, a home of its own, and the table at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.agents.clis import FIRST
+from tests.loopback import Loopback
+
+ROW = "row of the table"
+HEAD = ("cli", "fault", "error", "seconds", "requests")
+
+
+@pytest.fixture
+def loopback():
+    """The model service; a test in which anything tried to reach another host fails."""
+    with Loopback() as server:
+        yield server
+        assert server.outside == []
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    """A home with nothing in it."""
+    folder = tmp_path / "home"
+    (folder / ".codex").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_tmp(monkeypatch):
+    """A folder of its own for what is temporary, which must be empty afterwards."""
+    folder = tempfile.mkdtemp(prefix="agents-")
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield Path(folder)
+    left = [name for name in os.listdir(folder) if name.startswith("skillopt-sleep")]
+    shutil.rmtree(folder, ignore_errors=True)
+    assert left == []
+
+
+@dataclass(frozen=True)
+class Agents:
+    """The real CLIs and how the product is to reach them through ``loopback``."""
+
+    loopback: Loopback
+    home: Path
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    def env(self, fault: str = "", **more: str) -> dict[str, str]:
+        """The environment of the program: both CLIs on PATH, a key, this home, this server."""
+        path = os.pathsep.join(str(cli.command.parent) for cli in FIRST.values())
+        env = self.loopback.environment(self.home, fault, **more)
+        return env | {"PATH": f"{path}{os.pathsep}{env['PATH']}", "TMPDIR": tempfile.gettempdir()}
+
+    def codex_config(self, fault: str = "") -> tuple[str, ...]:
+        """What ``config`` of [backends.codex] must be for its calls to come to the server."""
+        return (f'openai_base_url="{self.loopback.url(fault)}/v1"',)
+
+
+@pytest.fixture
+def agents(loopback, home) -> Agents:
+    """Both CLIs, this server, this home."""
+    return Agents(loopback, home)
+
+
+@pytest.fixture
+def row(record_property):
+    """Put one row into the table that is printed at the end."""
+
+    def put(cli: object, fault: str, error: object, seconds: float, requests: int) -> None:
+        record_property(ROW, (str(cli), fault, str(error), f"{seconds:.1f}", str(requests)))
+
+    return put
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Each CLI and each fault: the error, seconds, requests the server saw."""
+    rows = sorted(
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == ROW and report.when == "call"
+    )
+    if not rows:
+        return
+    table = [HEAD, *map(tuple, rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
+    terminalreporter.write_line("")
+    for line in table:
+        terminalreporter.write_line("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))

@@ -1,0 +1,250 @@
+"""Data for training: what is read, how it is dealt, and what is refused before anything is paid."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.train.datasets import SPLITS, Splits, check_splits, load_splits, read_items, split_items
+
+WORDS = ("anvil", "birch", "cobalt", "dune", "ember", "flint", "grove", "heron", "iris", "jade", "kelp", "lilac")
+
+
+def item(name, question=None, answer="yes"):
+    return {"id": name, "question": question or f"What of the {name}?", "answers": [answer]}
+
+
+def distinct(count):
+    """Items that have nothing in common."""
+    return [item(f"{a}-{b}", f"Describe the {a} {b}") for a in WORDS for b in WORDS if a != b][:count]
+
+
+def ids(splits):
+    return {split: {each["id"] for each in splits[split]} for split in SPLITS}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    {
+        "list": ("x.json", '[{"id": "a", "n": 1}, {"id": "b"}]'),
+        "object": ("x.json", '{"items": [{"id": "a", "n": 1}, {"id": "b"}]}'),
+        "by id": ("x.json", '{"a": {"n": 1}, "b": {}}'),
+        "lines": ("x.jsonl", '{"id": "a", "n": 1}\n\n{"id": "b"}\n'),
+        "byte order mark": ("x.jsonl", '\ufeff{"id": "a", "n": 1}\n{"id": "b"}'),
+    }.values(),
+)
+def test_items_are_read_from_every_shape(tmp_path, name, text):
+    """A list, an object that keeps one, an object by id, or a line each."""
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_items(path) == [{"id": "a", "n": 1}, {"id": "b"}]
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
+def test_csv_has_names_and_lists_in_cells(tmp_path, suffix, mark):
+    """The first line names the columns; a JSON list in a cell is a list; a quoted cell keeps its line end."""
+    path = tmp_path / f"x{suffix}"
+    path.write_text(
+        mark.join(["id", "question", "answers"]) + "\n" + mark.join(["7", '"two\nlines"', '"[""a"", ""b""]"'])
+    )
+    assert read_items(path) == [{"id": "7", "question": "two\nlines", "answers": ["a", "b"]}]
+
+
+BROKEN = {
+    "no JSON": ("x.json", "[{]", r"x\.json: no JSON.*line 1"),
+    "no JSON in a line": ("x.jsonl", '{"id": 1}\n{"id":', r"x\.jsonl:2: no JSON"),
+    "no list": ("x.json", '{"rules": 3}', "a list of items is wanted"),
+    "no object": ("x.jsonl", "3", r"x\.jsonl:1: an item is an object"),
+    "no cell": ("x.csv", "id,question\n1", r"x\.csv:2: this row has not 2 cells"),
+    "cell too many": ("x.csv", "id,question\n1,a,b", r"x\.csv:2: this row has not 2 cells"),
+    "column twice": ("x.csv", "id,id\n1,2", "names the columns, each once"),
+    "kind": ("x.xlsx", "", r"data files end in \.json, .*not '\.xlsx'"),
+    "not UTF-8": ("x.csv", b"id\n\xff", "not UTF-8, at byte 3"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "says"), BROKEN.values(), ids=BROKEN)
+def test_file_that_cannot_be_read_is_named_with_its_line(tmp_path, name, text, says):
+    """One line: the file, the place, what is wrong."""
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UsageError, match=says) as error:
+        read_items(path)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_file_is_named(tmp_path):
+    """Not a trace, but the path and why."""
+    with pytest.raises(UsageError, match=r"cannot read the data file .*none\.json: No such file"):
+        read_items(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("layout", ["folders", "files", "other names"])
+def test_folder_is_read_by_split(tmp_path, layout):
+    """train/, val/ and test/ with any files in them, or one file each; val may be called valid or dev."""
+    items = distinct(6)
+    for index, split in enumerate(SPLITS):
+        rows = items[2 * index : 2 * index + 2]
+        if layout == "folders":
+            (tmp_path / split).mkdir()
+            (tmp_path / split / "a.json").write_text(json.dumps(rows[:1]))
+            (tmp_path / split / "b.jsonl").write_text(json.dumps(rows[1]))
+            (tmp_path / split / "README.txt").write_text("no data")
+        else:
+            name = {"val": "dev"}.get(split, split) if layout == "other names" else split
+            (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    splits = load_splits(tmp_path)
+    assert [each["id"] for split in SPLITS for each in splits[split]] == [each["id"] for each in items]
+    assert splits.notes == ()
+
+
+def test_folder_without_a_split_is_refused(tmp_path):
+    """The message names the split and what would do."""
+    (tmp_path / "train.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"no val/ and no val\.jsonl.*or a ratio"):
+        load_splits(tmp_path)
+
+
+def test_folder_with_a_split_twice_is_refused(tmp_path):
+    """Which of them is meant cannot be known."""
+    for name in ("train.json", "train.csv", "val.json", "test.json"):
+        (tmp_path / name).write_text("[]" if name.endswith("json") else "id\n")
+    with pytest.raises(UsageError, match=r"has both train\.json and train\.csv"):
+        load_splits(tmp_path)
+
+
+def test_one_file_needs_a_ratio(tmp_path):
+    """A file alone does not say how it is to be dealt."""
+    path = tmp_path / "x.json"
+    path.write_text("[]")
+    with pytest.raises(UsageError, match="'2:1:7'"):
+        load_splits(path)
+
+
+def test_ratio_deals_exact_shares_by_seed(tmp_path):
+    """100 items at 2:1:7 are 20, 10 and 70; the same seed deals the same, another seed otherwise."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(distinct(100)))
+    splits = load_splits(path, ratio="2:1:7", seed=1)
+    assert [len(splits[split]) for split in SPLITS] == [20, 10, 70]
+    assert load_splits(path, ratio="2:1:7", seed=1) == splits
+    assert ids(load_splits(path, ratio="2:1:7", seed=2)) != ids(splits)
+    assert [len(load_splits(path, ratio="2:1:7", seed=1, limit=5)[split]) for split in SPLITS] == [5, 5, 5]
+
+
+@pytest.mark.parametrize("ratio", ["2:1", "2:1:0", "a:b:c", "2:1:-7", "", "1.5:1:1", "²:1:1"])
+def test_ratio_that_is_none_is_refused(ratio):
+    """Three whole numbers above 0, or one line that says so."""
+    with pytest.raises(UsageError, match="train:val:test"):
+        split_items(distinct(10), ratio)
+
+
+TWIN_SETS = [
+    [("Write the release notes for the parser", "x"), ("please write release notes for the parser!", "x")],
+    [
+        ("Name the capital of Norway", "Oslo"),
+        ("What is Norway's capital?", "oslo."),
+        ("capital city of Norway", "Oslo"),
+    ],
+]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_near_duplicates_never_straddle_a_dealt_split(seed):
+    """The same request in other words, with the same answer, stays in one split, whatever the seed."""
+    twins = [
+        [item(f"t{number}-{place}", question, answer) for place, (question, answer) in enumerate(group)]
+        for number, group in enumerate(TWIN_SETS)
+    ]
+    splits = ids(split_items([*distinct(20), *(each for group in twins for each in group)], "1:1:1", seed=seed))
+    for group in twins:
+        assert len({split for split in SPLITS for each in group if each["id"] in splits[split]}) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=6, max_size=20),
+    ratio=st.tuples(*[st.integers(1, 7)] * 3),
+    seed=st.integers(0, 9),
+)
+def test_deal_loses_nothing_and_splits_no_group(sizes, ratio, seed):
+    """Every item is dealt once, exact twins together, no split is empty."""
+    pool = distinct(len(sizes))
+    items = [
+        each | {"id": f"{each['id']}#{copy}"} for size, each in zip(sizes, pool, strict=True) for copy in range(size)
+    ]
+    dealt = ids(split_items(items, ":".join(map(str, ratio)), seed=seed))
+    assert sorted(name for each in dealt.values() for name in each) == sorted(each["id"] for each in items)
+    assert all(dealt.values())
+    homes = {}
+    for split, names in dealt.items():
+        for name in names:
+            assert homes.setdefault(name.partition("#")[0], split) == split
+
+
+def test_questions_of_one_form_are_no_duplicates():
+    """A template with another answer, or other figures, asks something else: 30 of them can be dealt."""
+    capitals = [item(f"c{n}", f"What is the capital of country {n}?", f"city {n}") for n in range(15)]
+    sums = [item(f"s{n}", f"Is invoice {n} paid? Say yes or no.", "yes") for n in range(15)]
+    dealt = split_items([*capitals, *sums], "1:1:1")
+    assert [len(dealt[split]) for split in SPLITS] == [10, 10, 10]
+
+
+def test_group_too_large_for_the_ratio_is_said():
+    """One request 20 times cannot be dealt; the message says why, and what to do."""
+    with pytest.raises(UsageError, match=r"leave the split '\w+' empty: near-duplicates stay together, and 20"):
+        split_items([item(f"i{n}", "Fix the parser tests") for n in range(20)], "1:1:1")
+
+
+def test_duplicate_across_given_splits_leaves_the_less_sealed_one(tmp_path):
+    """A folder's own split is kept, but for what a more sealed split asks too; that is told."""
+    rows = {
+        "train": [item("a", "Describe the anvil"), item("b", "Fix the parser tests please")],
+        "val": [item("c", "Describe the birch"), item("d", "fix the parser tests")],
+        "test": [item("e", "Please fix the parser tests.")],
+    }
+    for split, items in rows.items():
+        (tmp_path / f"{split}.json").write_text(json.dumps(items))
+    splits = load_splits(tmp_path)
+    assert ids(splits) == {"train": {"a"}, "val": {"c"}, "test": {"e"}}
+    assert splits.notes == (
+        "1 item of train left out: test asks the same",
+        "1 item of val left out: test asks the same",
+    )
+
+
+BAD = {
+    "empty split": ({"train": [item("a")], "val": [], "test": [item("b")]}, "the split 'val' is empty"),
+    "no id": ({"train": [item("a"), {"question": "?"}]}, r"train\[1\] has no id"),
+    "empty id": ({"train": [item("")]}, r"train\[0\] has no id"),
+    "id that is none": ({"train": [{"id": ["a"]}]}, r"train\[0\] has the id \['a'\]"),
+    "duplicate id": ({"train": [item("a"), item("a")]}, r"the id 'a' occurs twice: train\[0\] and train\[1\]"),
+    "duplicate across": ({"train": [item("a")], "test": [item("a")]}, r"'a' occurs twice: train\[0\] and test\[0\]"),
+    "same id, other type": ({"train": [{"id": 1}], "val": [{"id": "1"}]}, r"'1' occurs twice"),
+    "no object": ({"train": ["a"]}, r"train\[0\] is no object"),
+}
+
+
+@pytest.mark.parametrize(("splits", "says"), BAD.values(), ids=BAD)
+def test_bad_items_are_refused_by_name(splits, says):
+    """One line that names the split, the place and the id."""
+    with pytest.raises(UsageError, match=says):
+        check_splits(splits)
+
+
+def test_items_of_a_dealt_file_are_checked_before_they_are_dealt(tmp_path):
+    """The place is that in the file, where the person will mend it."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([*distinct(5), {"question": "Who?"}]))
+    with pytest.raises(UsageError, match=r"x\.json: item 6 has no id"):
+        load_splits(path, ratio="1:1:1")
+
+
+def test_split_by_another_name_is_refused():
+    """With the nearest name."""
+    with pytest.raises(UsageError, match=r"no split 'tset'.*did you mean 'test'"):
+        Splits()["tset"]
