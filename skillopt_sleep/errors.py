@@ -4,7 +4,8 @@
 
     SleepError                  1   a bug, when nothing more exact is known
     ├── UsageError              2   wrong flags, files or names
-    │   └── SettingsError       2   a settings file, variable or key that cannot be used
+    │   ├── SettingsError       2   a settings file, variable or key that cannot be used
+    │   └── ConfigError         2   a value of a training config that cannot be used; a ValueError too
     ├── BackendError            4   a model or agent CLI could not be used
     │   ├── FatalBackend        4   stop the night at once, keep what is paid for
     │   │   ├── NotInstalled
@@ -14,11 +15,12 @@
     │   │   ├── QuotaExhausted
     │   │   └── BackendUnusable     call after call was lost in transport
     │   └── TransientBackend    4   worth another try; then the rollout is unmeasured
-    │       ├── RateLimited         carries ``retry_after``
+    │       ├── RateLimited
     │       ├── Overloaded
     │       ├── TimedOut
     │       ├── EmptyReply
-    │       └── BadReply            the reply cannot be read as what was asked for
+    │       ├── BadReply            the reply cannot be read as what was asked for
+    │       └── TooLong             the same prompt would be too long again: not tried again
     ├── BudgetSpent             5   the next call would overspend a cap
     ├── NightRunning            6   another night holds the lock
     ├── DiskError               7   our own files cannot be read or written
@@ -37,6 +39,7 @@ __all__ = [
     "BackendUnusable",
     "BadReply",
     "BudgetSpent",
+    "ConfigError",
     "DiskError",
     "EmptyReply",
     "FatalBackend",
@@ -52,6 +55,7 @@ __all__ = [
     "SettingsError",
     "SleepError",
     "TimedOut",
+    "TooLong",
     "TooOld",
     "TransientBackend",
     "UsageError",
@@ -74,10 +78,21 @@ class SettingsError(UsageError):
     """A settings file, environment variable or key cannot be used."""
 
 
+class ConfigError(UsageError, ValueError):
+    """A field of a training config, by name. A ``ValueError`` too, which is what users of the library expect."""
+
+
 class BackendError(SleepError):
-    """A model, or the agent CLI in front of it, did not do what was asked."""
+    """A model, or the agent CLI in front of it, did not do what was asked.
+
+    What was paid for all the same, as far as the agent says: ``input_tokens``, ``output_tokens``, and ``cost_usd``,
+    which is None where no price is known.
+    """
 
     exit_code = 4
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
 
 
 class FatalBackend(BackendError):
@@ -109,15 +124,15 @@ class BackendUnusable(FatalBackend):
 
 
 class TransientBackend(BackendError):
-    """Transport lost this call; the next try may succeed."""
-
-
-class RateLimited(TransientBackend):
-    """Too many calls. ``retry_after`` is in seconds, None where the provider did not say."""
+    """Transport lost this call; the next try may succeed, but not before ``retry_after`` seconds where that is known."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class RateLimited(TransientBackend):
+    """Too many calls."""
 
 
 class Overloaded(TransientBackend):
@@ -136,10 +151,18 @@ class BadReply(TransientBackend):
     """The reply cannot be read as what was asked for."""
 
 
+class TooLong(TransientBackend):
+    """The prompt, or the answer to it, is longer than the model takes: the same one will be again."""
+
+
 class BudgetSpent(SleepError):
-    """The next call would overspend a cap; nothing was sent. ``cap`` names it."""
+    """The next call would overspend a cap; nothing was sent. ``cap`` names it.
+
+    ``cost_usd`` is what an agent CLI had spent when it stopped at its own cap, which is ours.
+    """
 
     exit_code = 5
+    cost_usd: float | None = None
 
     def __init__(self, message: str, *, cap: str) -> None:
         super().__init__(message)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from skillopt_sleep.domain.account import Account, Tried
+from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
 from skillopt_sleep.domain.edit import AppliedEdit
@@ -20,6 +21,7 @@ from skillopt_sleep.domain.split import Past
 from skillopt_sleep.domain.task import Split, TaskRecord
 
 __all__ = [
+    "Agent",
     "Archive",
     "Ask",
     "Backend",
@@ -105,6 +107,24 @@ class Backend(Protocol):
         """End every child that is still running; later calls raise ``TimedOut``. Idempotent."""
 
 
+@runtime_checkable
+class Agent(Protocol):
+    """A backend with an agent behind it, which can be let to work in a folder. Safe to call from several threads."""
+
+    def refuses(self, mode: ReplayMode) -> str:
+        """Why this machine cannot replay so, in one line that says what to install, "" when it can.
+
+        Found out without a model call. Raises nothing.
+        """
+
+    def run(self, assignment: Assignment) -> Trajectory:
+        """Have the agent do it, in a throwaway workspace of which nothing is left.
+
+        What the agent itself did, refusing, running out of turns or time, breaking the workspace, is how it ended. For
+        what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part.
+        """
+
+
 class Ask(Protocol):
     """One role's way to a model: every call passes ledger, budget, limit and retry before the backend."""
 
@@ -115,7 +135,7 @@ class Ask(Protocol):
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """Answer ``prompt``; the reply is committed before it is returned.
 
-        Raises what ``Backend.complete`` raises after the retries, ``BudgetSpent`` before anything is sent, and
+        An ``Assignment`` is answered by a ``Trajectory``. Raises what ``Backend.complete`` raises after the retries, ``BudgetSpent`` before anything is sent, and
         ``Interrupted``.
         """
 
@@ -180,6 +200,9 @@ class Ledger(Protocol):
 
     def spent(self) -> Spend:
         """What earlier attempts have cost, against which caps are to count."""
+
+    def spent_on(self, day: str) -> Spend:
+        """What the nights that asked so have spent on a day, each since it first asked. Raises ``DiskError``."""
 
 
 class Inbox(Protocol):

@@ -72,8 +72,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_tokens: Count = 400_000
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
+    max_calls_day: Annotated[int, Meta(ge=0)] = 0
+    max_tokens_day: Annotated[int, Meta(ge=0)] = 0
+    max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4
     retry_wait: Annotated[float, Meta(ge=0, le=60)] = 1.0
+    keep_days: Count = 90
+    keep_mb: Count = 500
     data_dir: str = ""
     sources: Table = field(default_factory=dict)
     backends: Table = field(default_factory=dict)

@@ -70,15 +70,21 @@ class App(Stores, Adapters):
             redact=self.redact,
         )
 
-    def run(self, plan: NightPlan) -> NightReport:
+    def run(self, plan: NightPlan, *, wait: float = 0.0) -> NightReport:
         """Run or resume a night; its report as it was kept, secrets taken out.
 
+        One that had to wait for another, ``wait`` seconds at most, is planned anew: much may have changed meanwhile.
         Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report.
         """
+        from skillopt_sleep.app.upkeep import tidy
         from skillopt_sleep.night.night import run_night
+        from skillopt_sleep.stores.preflight import check_disk
 
-        with one_night(self.data_dir):
+        with one_night(self.data_dir, wait=wait) as waited:
+            plan = self.plan(plan.mining.given) if waited else plan
+            check_disk(self.database, self.project)
             night = run_night(plan, self.kit(plan)).night
+            self.said += tidy(self)
         return self.report(night)
 
     def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from skillopt_sleep.app.invocation import Invocation
-from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth
 from skillopt_sleep.errors import UsageError
@@ -79,6 +79,23 @@ class Adapters(Invocation):
             calls=settings.max_calls, tokens=settings.max_tokens, usd=settings.max_usd, minutes=settings.max_minutes
         )
 
+    def allowance(self, ledger: Ledger) -> Allowance | None:
+        """What this night shares with the others of the day, None when no cap of a day is set."""
+        settings = self.settings
+        if not (settings.max_calls_day or settings.max_tokens_day or settings.max_usd_day):
+            return None
+        from skillopt_sleep.calls.zone import system_zone
+        from skillopt_sleep.domain.schedule import day_of
+
+        most = float("inf")
+        caps = Caps(
+            calls=settings.max_calls_day or 2**63,
+            tokens=settings.max_tokens_day or 2**63,
+            usd=settings.max_usd_day or most,
+            minutes=most,
+        )
+        return Allowance(caps=caps, spent=ledger.spent_on(day_of(self.clock.now(), system_zone())))
+
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at the backends of both roles, outside of a night."""
         backends = {role: self.backend(role) for role in Role}
@@ -100,6 +117,7 @@ class Adapters(Invocation):
             ledger,
             self.clock,
             caps=self.caps(),
+            day=self.allowance(ledger),
             workers=self.settings.workers,
             first_wait=self.settings.retry_wait,
             progress=self.progress,

@@ -8,13 +8,13 @@ and a renewed token makes every copy of the old one worthless, and may log the u
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from skillopt_sleep.domain.session import OWN_RUN_MARKER
+from skillopt_sleep.backends.process import folder_prefix
+from skillopt_sleep.backends.register import Note, Register, give_back
 from skillopt_sleep.errors import DiskError, TimedOut
 
 __all__ = ["CodexHome", "users_codex_home"]
@@ -30,10 +30,12 @@ def users_codex_home(env: Mapping[str, str]) -> Path:
 class CodexHome:
     """One throwaway home, made when it is first asked for and shared by all calls. Safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, register: Register | None = None) -> None:
+        self._register = register or Register()
         self._lock = threading.Lock()
         self._folder: TemporaryDirectory[str] | None = None
-        self._login = Path()
+        self._open = contextlib.ExitStack()
+        self._home = self._login = Path()
         self._gate = threading.Lock()
         self._first_done = False
         self._closed = False
@@ -45,9 +47,8 @@ class CodexHome:
                 if self._closed:
                     raise TimedOut("codex was not started: this backend has been closed")
                 if self._folder is None:
-                    self._folder = TemporaryDirectory(prefix=f"{OWN_RUN_MARKER}-home-", ignore_cleanup_errors=True)
-                    self._login = (users_codex_home(env) / LOGIN).resolve()
-                home = Path(self._folder.name)
+                    self._make(env)
+                home = self._home
                 self._link_login(home / ".codex" / LOGIN)
         except OSError as error:
             raise DiskError(
@@ -76,22 +77,21 @@ class CodexHome:
         with self._lock:
             self._closed = True
             if self._folder is not None:
-                self._keep_renewed(Path(self._folder.name) / ".codex" / LOGIN)
+                give_back(self._home / ".codex" / LOGIN, self._login)
                 self._folder.cleanup()
                 self._folder = None
+                self._open.close()
+
+    def _make(self, env: Mapping[str, str]) -> None:
+        """Make the folder, and note what is to be done about it should this program be killed."""
+        self._open.enter_context(self._register.open())
+        self._folder = TemporaryDirectory(prefix=folder_prefix(self._register.mark), ignore_cleanup_errors=True)
+        self._home = Path(self._folder.name)
+        self._login = (users_codex_home(env) / LOGIN).resolve()
+        self._register.note(Note(kind="login", paths=(str(self._home / ".codex" / LOGIN), str(self._login))))
 
     def _link_login(self, link: Path) -> None:
         link.parent.mkdir(exist_ok=True)
-        self._keep_renewed(link)
+        give_back(link, self._login)
         if self._login.exists() and not link.is_symlink():
             link.symlink_to(self._login)
-
-    def _keep_renewed(self, link: Path) -> None:
-        """Should a Codex have replaced the link by a file, the login in it is the only valid one: give it back."""
-        if link.is_symlink() or not link.exists():
-            return
-        fresh = self._login.with_name(f"{LOGIN}.renewed")
-        fresh.touch(mode=0o600)
-        shutil.copyfile(link, fresh)
-        fresh.replace(self._login)
-        link.unlink()

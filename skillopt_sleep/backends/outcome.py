@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,12 +30,18 @@ from skillopt_sleep.errors import (
     QuotaExhausted,
     RateLimited,
     TimedOut,
+    TooLong,
     TooOld,
+    TransientBackend,
 )
 
-__all__ = ["Agent", "error_for", "raise_if_ended_early", "reply_for", "telling_line", "unwrapped"]
+__all__ = ["Agent", "error_for", "paid", "raise_if_ended_early", "reply_for", "telling_line", "unwrapped"]
+
+E = TypeVar("E", bound=BackendError)
 
 CHARACTERS_PER_TOKEN = 4
+LONGEST_WAIT = 300.0
+"""Seconds. Who asks for more patience than this has nothing left to give tonight."""
 WORDS_SHOWN = 200
 """Characters of a provider's own words in a message."""
 
@@ -64,7 +71,7 @@ MEANINGS = (
     _Meaning(
         error=QuotaExhausted,
         says="has no quota or credit left",
-        phrases=r"credit balance|insufficient_quota|quota exceeded|exceeded your current quota|usage limit"
+        phrases=r"credit balance|insufficient_quota|quota exceeded|exceeded your current quota|usage.?limit"
         r"|hit your .{0,40}limit|out of (extra usage|usage credits)|doesn't include usage|billing_hard_limit",
         statuses=frozenset({402}),
     ),
@@ -83,9 +90,10 @@ MEANINGS = (
         statuses=frozenset({401, 403}),
     ),
     _Meaning(
-        error=BadReply,
+        error=TooLong,
         says="cannot take a prompt, or give an answer, of this length",
-        phrases=r"prompt is too long|context window|context_length|context length|output token maximum",
+        phrases=r"prompt is too long|input is too long|context window|context_length|context length"
+        r"|output token maximum|max_output_tokens|exceeds 10MB|request_too_large",
         statuses=frozenset({413}),
     ),
     _Meaning(error=RateLimited, says="is rate limited", phrases=r"rate.?limit", statuses=frozenset({429})),
@@ -95,7 +103,8 @@ MEANINGS = (
     _Meaning(
         error=Overloaded,
         says="cannot reach its service, or finds it overloaded",
-        phrases=r"overloaded|high demand|at capacity|connect|stream closed",
+        phrases=r"overloaded|high demand|at capacity|connect|stream closed|network policy|discovery failed"
+        r"|error decoding response",
         statuses=frozenset(range(500, 600)),
     ),
 )
@@ -103,30 +112,59 @@ MEANINGS = (
 
 _PATTERNS = MappingProxyType({each.error: re.compile(each.phrases, re.IGNORECASE) for each in MEANINGS})
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b|\bAPI Error: (\d{3})\b")
-_AGAIN = re.compile(r"try again in ([\d.]+) ?(ms|s|m)", re.IGNORECASE)
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_AGAIN = re.compile(r"try again in ([\d.]+) ?(ms|s|m|h|d)", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,40})", re.IGNORECASE)
 
 
 def error_for(agent: Agent, words: str, *, status: int | None = None, retry_after: float | None = None) -> BackendError:
     """The error that a failure means, from the HTTP status where one is known and the agent's own words.
 
-    ``retry_after`` is in seconds; where it is None it is looked for in the words, as a status is.
+    ``retry_after`` is in seconds; where it is None it is looked for in the words, as a status is. One beyond
+    ``LONGEST_WAIT`` is a quota that is spent, whatever it is called.
     """
     if status is None and (found := _STATUS.search(words)):
         status = int(found[1] or found[2])
+    if retry_after is None and (again := _AGAIN.search(words)):
+        retry_after = float(again[1]) * _SECONDS[again[2].lower()]
     meaning = next((each for each in MEANINGS if status in each.statuses or _PATTERNS[each.error].search(words)), None)
+    if meaning and meaning.error in {RateLimited, Overloaded} and (retry_after or 0.0) > LONGEST_WAIT:
+        meaning = next(each for each in MEANINGS if each.error is QuotaExhausted)
     says, error = (meaning.says, meaning.error) if meaning else ("failed", BadReply)
     todo = agent.cannot.get(error, "")
+    if error is QuotaExhausted:
+        todo = "; ".join(part for part in (todo, _when(words, retry_after)) if part)
     message = f"{agent.name} {says}{f': {todo}' if todo else ''}{_quoted(words)}"
-    if error is RateLimited:
-        if retry_after is None and (again := _AGAIN.search(words)):
-            retry_after = float(again[1]) * _SECONDS[again[2].lower()]
-        return RateLimited(message, retry_after=retry_after)
+    if issubclass(error, TransientBackend):
+        return error(message, retry_after=retry_after)
     return error(message)
 
 
-def raise_if_ended_early(agent: Agent, ended: Ended, *, deadline: float, words: str = "") -> None:
-    """Raise when we ended the child, or somebody killed it; ``words`` is the last it said of its trouble."""
+def _when(words: str, retry_after: float | None) -> str:
+    """When to go on with the night, where the provider said so."""
+    if retry_after:
+        return f"run again in {-(-retry_after // 60):.0f} minutes"
+    found = _RESET.search(words)
+    return f"run again after {' '.join(found[1].split())}" if found else ""
+
+
+def paid(error: E, usage: Usage | None, cost_usd: float | None = None) -> E:
+    """The error, with what the call cost all the same."""
+    if usage is not None:
+        error.input_tokens, error.output_tokens = usage.input_tokens, usage.output_tokens
+    error.cost_usd = cost_usd
+    return error
+
+
+def raise_if_ended_early(
+    agent: Agent, ended: Ended, *, deadline: float, words: str = "", status: int | None = None
+) -> None:
+    """Raise when we ended the child, or somebody killed it.
+
+    ``words`` is the last it said of its trouble, and ``status`` the HTTP status of that, where it named one.
+    """
+    if ended.waiting:
+        raise error_for(agent, words or "rate limit", status=status, retry_after=ended.waiting)
     if ended.timed_out:
         raise TimedOut(f"{agent.name} gave no answer within {deadline:g} s{_quoted(words)}")
     if ended.flooded:

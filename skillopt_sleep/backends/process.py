@@ -17,33 +17,39 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
+from skillopt_sleep.backends.register import MARK, Register, register_in
 from skillopt_sleep.domain.session import OWN_RUN_MARKER
 from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
 
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["Children", "Ended", "find_command", "throwaway"]
+__all__ = ["Children", "Ended", "Waits", "find_command", "folder_prefix", "throwaway"]
 
 OUTPUT_LIMIT = 16 * 2**20
 """Bytes of output after which a child is ended: hundreds of times the longest answer of a model."""
 GRACE = 0.4
 """Seconds between the polite signal and the one that cannot be ignored; twice this is still within a second."""
 TICK = 0.25
-"""Seconds between two looks at how much a child has written."""
+"""Seconds between two looks at what a child has written."""
+PATIENCE = 2.0
+"""Seconds a child may wait before it tries again by itself; a longer wait is ours, and no child is kept for it."""
+
+Waits = Callable[[str], float]
+"""From what a child has printed so far: the seconds it says that it will wait before it tries again, 0 for none."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
     """How a child ended. ``status`` is its exit status, or minus the signal that killed it.
 
-    ``timed_out`` and ``flooded`` say that we ended it, at the deadline or for writing more than ``OUTPUT_LIMIT``.
-    ``seconds`` is wall time.
+    ``timed_out`` and ``flooded`` say that we ended it, at the deadline or for writing more than ``OUTPUT_LIMIT``, and
+    ``waiting`` that it was about to wait for so many seconds. ``seconds`` is wall time.
     """
 
     status: int = 0
@@ -52,29 +58,61 @@ class Ended(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     timed_out: bool = False
     flooded: bool = False
+    waiting: float = 0.0
 
 
 class Children:
-    """The children of one backend. Safe to use from several threads."""
+    """The children of one backend. Safe to use from several threads.
 
-    def __init__(self) -> None:
+    ``record``: the folder where running children are noted, so that the next command can end those of a process that
+    was killed; "" = they are not.
+    """
+
+    def __init__(self, record: str = "") -> None:
+        self._register = register_in(record) if record else Register()
         self._lock = threading.Lock()
         self._live: set[subprocess.Popen[bytes]] = set()
         self._closed = False
 
-    def run(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, seconds: float, stdin: str = "") -> Ended:
+    @property
+    def register(self) -> Register:
+        """Where what must be put right after a kill can be noted."""
+        return self._register
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """An empty folder, removed afterwards, also after a kill; see ``throwaway``."""
+        with self._register.open(), throwaway(self._register.mark) as folder:
+            yield folder
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        seconds: float,
+        stdin: str = "",
+        waits: Waits | None = None,
+    ) -> Ended:
         """Run a command to its end, or to its deadline ``seconds`` from now, and end whatever it leaves running.
 
-        Raises ``NotInstalled`` when the command cannot be executed, ``Overloaded`` when this machine cannot start
+        A child that ``waits`` longer than ``PATIENCE`` is ended too. Raises ``DiskError`` when it cannot be noted, ``NotInstalled`` when the command cannot be executed, ``Overloaded`` when this machine cannot start
         another process, and ``TimedOut`` when the children are or were closed.
         """
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with (
+            self._register.open(),
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
             given.write(stdin.encode("utf-8", "replace"))
             given.seek(0)
             started = time.monotonic()
             child = self._start(argv, given, out, err, env=env, cwd=cwd)
             try:
-                timed_out, flooded = _watch(child, started + seconds, (out, err))
+                self._register.child(child.pid)
+                timed_out, flooded, waiting = _watch(child, started + seconds, (out, err), waits)
             finally:  # also when Ctrl-C comes in between
                 _end((child,))
                 with self._lock:
@@ -88,6 +126,7 @@ class Children:
                 seconds=time.monotonic() - started,
                 timed_out=timed_out,
                 flooded=flooded,
+                waiting=waiting,
             )
 
     def close(self) -> None:
@@ -112,7 +151,13 @@ class Children:
                 raise TimedOut(f"{argv[0]} was not started: this backend has been closed")
             try:
                 child = subprocess.Popen(
-                    argv, stdin=given, stdout=out, stderr=err, env=dict(env), cwd=cwd, start_new_session=True
+                    argv,
+                    stdin=given,
+                    stdout=out,
+                    stderr=err,
+                    env={**env, MARK: self._register.mark},
+                    cwd=cwd,
+                    start_new_session=True,
                 )
             except OSError as error:
                 if error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}:
@@ -131,29 +176,43 @@ def find_command(command: str, env: Mapping[str, str], *, install: str) -> str:
 
 
 @contextlib.contextmanager
-def throwaway() -> Iterator[Path]:
-    """An empty folder, removed afterwards; its name tells every harvest that a session in it is our own.
+def throwaway(mark: str = "") -> Iterator[Path]:
+    """An empty folder, removed afterwards; its name tells every harvest that a session in it is our own, and by whose.
 
     Raises ``DiskError`` for whatever cannot be written there.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=f"{OWN_RUN_MARKER}-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix=folder_prefix(mark), ignore_cleanup_errors=True) as folder:
             yield Path(folder)
     except OSError as error:
         raise DiskError(f"a throwaway folder cannot be used: {error}") from error
 
 
-def _watch(child: subprocess.Popen[bytes], deadline: float, outputs: Collection[IO[bytes]]) -> tuple[bool, bool]:
-    """Wait for the end of a child; whether the deadline came first, and whether it wrote too much."""
+def folder_prefix(mark: str) -> str:
+    """How the names of folders begin that the process of this mark makes."""
+    return f"{OWN_RUN_MARKER}-{mark}-" if mark else f"{OWN_RUN_MARKER}-"
+
+
+def _watch(
+    child: subprocess.Popen[bytes], deadline: float, outputs: Collection[IO[bytes]], waits: Waits | None
+) -> tuple[bool, bool, float]:
+    """Wait for the end of a child: whether the deadline came first, it wrote too much, or how long it was to wait."""
+    seen = 0
     while (left := deadline - time.monotonic()) > 0:
         try:
             child.wait(min(left, TICK))
         except subprocess.TimeoutExpired:
+            written = sum(map(_written, outputs))
             if any(_written(output) > OUTPUT_LIMIT for output in outputs):
-                return False, True
+                return False, True, 0.0
+            if waits is None or written == seen:
+                continue
+            seen = written
+            if (waiting := waits("".join(_peek(output) for output in outputs))) > PATIENCE:
+                return False, False, waiting
         else:
-            return False, any(_written(output) > OUTPUT_LIMIT for output in outputs)
-    return True, False
+            return False, any(_written(output) > OUTPUT_LIMIT for output in outputs), 0.0
+    return True, False, 0.0
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:
@@ -204,6 +263,13 @@ def _signal_session(child: subprocess.Popen[bytes], *, force: bool) -> None:
 
 def _written(output: IO[bytes]) -> int:
     return os.fstat(output.fileno()).st_size
+
+
+def _peek(output: IO[bytes]) -> str:
+    """What has been written up to now, without moving where the child, which shares the offset, goes on writing."""
+    if sys.platform == "win32":
+        return ""
+    return os.pread(output.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", "replace")
 
 
 def _read(output: IO[bytes]) -> str:

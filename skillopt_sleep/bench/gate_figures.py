@@ -23,7 +23,8 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     Shares of edits accepted: in the first night, within the first 36 pairs whatever the nights, and over the edit's
     whole life; and of first nights that end unmeasured. ``pairs`` are those replayed in the first night, ``pairs_life``
-    in all. A rule with one look has one life of one night.
+    in all. A rule with one look has one life of one night. ``calls`` are the target's in the first night: two a pair,
+    and what it takes to confirm the losses of an edit that is accepted; retries and judges are not counted.
     """
 
     rule: str
@@ -33,11 +34,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     unmeasured: Estimate
     pairs: Estimate
     pairs_life: Estimate
-
-    @property
-    def calls(self) -> float:
-        """Target calls of the first night: two a pair, retries and judges not counted."""
-        return 2 * self.pairs.value
+    calls: Estimate | None = None
 
 
 def share(hits: int, of: int) -> Estimate:

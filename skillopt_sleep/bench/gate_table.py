@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -52,8 +53,9 @@ def _line(result: CellResult) -> str:
 
 def _paired(figures: Figures, exact: Figures | None) -> str:
     known = f"{100 * exact.life.value:5.2f}" if exact else "     "
+    calls = figures.calls.value if figures.calls else math.nan
     shares = " ".join(f"{_percent(each):>9}" for each in (figures.tonight, figures.within_36, figures.life))
-    return f"{shares} {known} {100 * figures.unmeasured.value:4.0f} {figures.pairs.value:5.1f} {figures.calls:5.1f}"
+    return f"{shares} {known} {100 * figures.unmeasured.value:4.0f} {figures.pairs.value:5.1f} {calls:5.1f}"
 
 
 def nights_table(rows: Sequence[NightsFigures]) -> Iterator[str]:

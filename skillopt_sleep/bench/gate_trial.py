@@ -1,6 +1,8 @@
 """Puts the edit of a cell through a gate, again and again: the paired rule over its nights, and two rules to compare.
 
-The pairs are drawn, the rule is the program's own: it is asked for every verdict, every round and every missing pair.
+The pairs are drawn, the rule is the program's own: it is asked for every verdict, for how many pairs come next and
+whether there is another round, and for what missing pairs mean. What is modelled here is one edit alone on its nights,
+with calls to spare, pair by pair as ``optimize/trial.py`` replays them.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ from skillopt_sleep.domain.paired import (
     Tally,
     decide,
     go_on_tonight,
+    next_pairs,
     too_little_measured,
 )
 from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
 
 __all__ = ["MEAN_RULES", "simulate_mean_rules", "simulate_paired"]
 
-MOST_NIGHTS = 30
-"""Enough for all pairs of a life, four a night; an edit whose nights all go unmeasured is not followed any longer."""
+MOST_NIGHTS = PAIRS_A_LIFE
+"""Enough for all pairs of a life, one a night; an edit whose nights bring less than that is not followed any longer."""
+CONFIRMING = 4
+"""Replays of each task that lost under an edit which is accepted: twice more under both arms."""
 
 
 def _higher(gains: Sequence[float]) -> bool:
@@ -51,74 +56,85 @@ def _verdict(wins: int, losses: int, k: int) -> Verdict:
     return decide(Tally(wins=wins, losses=losses), k)
 
 
+@cache
+def _next_pairs(wins: int, losses: int, pairs: int, k: int, tonight: int, left: int) -> int:
+    """The program's own rule, asked once."""
+    tally = Tally(wins=wins, losses=losses, ties=pairs - wins - losses)
+    return next_pairs(tally, k, pairs_tonight=tonight, left=left)
+
+
 class _Trial:
-    """One edit on its way through the paired gate."""
+    """One edit on its way through the paired gate.
+
+    ``planned`` are the pairs replayed, measured or not, ``calls`` the target calls of the last night, retries apart.
+    """
 
     def __init__(self, cell: Cell, laws: Iterable[Law], k: int, random: Random) -> None:
         self._k = k
         self._draw = random.random
         self._shuffle = random.shuffle
-        self._laws = [*laws]
+        self._laws = [*enumerate(laws)]
         self._alike = cell.spread is Spread.EVEN
         only_baseline = cell.lost_baseline * (1 - cell.lost_candidate)
         only_candidate = cell.lost_candidate * (1 - cell.lost_baseline)
         both = cell.lost_baseline * cell.lost_candidate
         self._lost_by = tuple(accumulate((only_baseline, only_candidate, both)))
-        self._wins = self._losses = self._ties = 0
+        self._wins = self._losses = self._pairs = 0
         self._tonight = self._lost = self._lost_baseline = self._lost_candidate = 0
-        self.planned = 0
+        self._worsened: set[int] = set()
+        self.planned = self.calls = 0
         self.verdict = Verdict.UNDECIDED
 
     @property
     def is_open(self) -> bool:
         """Whether another night could decide it."""
-        return self.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and self._tally.pairs < PAIRS_A_LIFE
-
-    @property
-    def _tally(self) -> Tally:
-        return Tally(wins=self._wins, losses=self._losses, ties=self._ties)
+        return self.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and self._pairs < PAIRS_A_LIFE
 
     def night(self) -> None:
         """Pairs until the rule stops; an accept needs enough measured, a reject stands in any case.
 
         Every pair stays in the tally, but those of an accept that is not believed: the edit goes on without them.
         """
-        before = self._wins, self._losses, self._ties
+        before = self._wins, self._losses, self._pairs
         self._tonight = self._lost = self._lost_baseline = self._lost_candidate = 0
+        self._worsened.clear()
         self._rounds()
         self.planned += self._tonight
+        self.calls = 2 * self._tonight
         self.verdict = _verdict(self._wins, self._losses, self._k)
         if self.verdict is not Verdict.REJECT and self._too_little():
             if self.verdict is Verdict.ACCEPT:
-                self._wins, self._losses, self._ties = before
+                self._wins, self._losses, self._pairs = before
             self.verdict = Verdict.UNMEASURED
+        if self.verdict is Verdict.ACCEPT:
+            self.calls += CONFIRMING * len(self._worsened)
 
     def _rounds(self) -> None:
         """Round after round over all tasks, each in a new order, while the rule goes on."""
-        going = True
-        while going:
+        while True:
             if not self._alike:
                 self._shuffle(self._laws)
-            room = min(PAIRS_A_NIGHT - self._tonight, PAIRS_A_LIFE - self._tally.pairs)
-            for chances in self._laws[:room]:
-                if self._pair(chances):
-                    return
-            going = go_on_tonight(self._tally, self._tonight)
+            left = len(self._laws)
+            while size := _next_pairs(self._wins, self._losses, self._pairs, self._k, self._tonight, left):
+                for place, chances in self._laws[-left:][:size]:
+                    self._pair(place, chances)
+                left -= size
+            tally = Tally(wins=self._wins, losses=self._losses, ties=self._pairs - self._wins - self._losses)
+            if decide(tally, self._k) is not Verdict.UNDECIDED or not go_on_tonight(tally, self._tonight):
+                return
 
-    def _pair(self, chances: Law) -> bool:
-        """Replay one pair; whether it decided."""
+    def _pair(self, place: int, chances: Law) -> None:
+        """Replay one pair of the task at this place."""
         self._tonight += 1
         if self._lost_by[2] and self._lose():
-            return False
+            return
+        self._pairs += 1
         drawn = self._draw()
         if drawn < chances.win:
             self._wins += 1
         elif drawn < chances.win + chances.loss:
             self._losses += 1
-        else:
-            self._ties += 1
-            return False
-        return _verdict(self._wins, self._losses, self._k) is not Verdict.UNDECIDED
+            self._worsened.add(place)
 
     def _lose(self) -> bool:
         """Whether transport loses this pair: one arm of it, the other, or both, by one draw."""
@@ -149,6 +165,7 @@ def simulate_paired(cell: Cell, k: int, repeats: int, seed: str) -> Figures:
     laws = _laws(cell, random)
     tonight = within = life = unmeasured = 0
     pairs: list[int] = []
+    calls: list[int] = []
     pairs_life: list[int] = []
     for _ in range(repeats):
         if cell.spread is Spread.RANDOM:
@@ -156,6 +173,7 @@ def simulate_paired(cell: Cell, k: int, repeats: int, seed: str) -> Figures:
         trial = _Trial(cell, laws, k, random)
         trial.night()
         pairs.append(trial.planned)
+        calls.append(trial.calls)
         tonight += trial.verdict is Verdict.ACCEPT
         unmeasured += trial.verdict is Verdict.UNMEASURED
         nights = 1
@@ -173,6 +191,7 @@ def simulate_paired(cell: Cell, k: int, repeats: int, seed: str) -> Figures:
         unmeasured=share(unmeasured, repeats),
         pairs=mean(pairs),
         pairs_life=mean(pairs_life),
+        calls=mean(calls),
     )
 
 
@@ -201,6 +220,7 @@ def simulate_mean_rules(cell: Cell, repeats: int, seed: str) -> tuple[Figures, .
             unmeasured=share(unmeasured, repeats),
             pairs=looks,
             pairs_life=looks,
+            calls=Estimate(value=2.0 * cell.tasks),
         )
         for name, hits in accepted.items()
     )

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from skillopt_sleep.calls.send import SendOnce
-from skillopt_sleep.domain.budget import Caps, Spend, blocking_cap
+from skillopt_sleep.domain.budget import Allowance, Caps, Spend, blocking_cap
 from skillopt_sleep.domain.call import Prompt, Reply
 from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.ports import Clock, Progress
@@ -21,11 +21,14 @@ EXPECTED_OUTPUT_TOKENS = 600
 class Budget:
     """Caps, and what has been spent against them. Safe from several threads.
 
-    ``spent`` is what earlier processes of this sitting have paid for; the minutes are those of this process.
+    ``spent`` is what earlier processes of this sitting have paid for; the minutes are those of this process. ``day``
+    is what this night shares with others, as it stands now.
     """
 
-    def __init__(self, caps: Caps, spent: Spend, clock: Clock) -> None:
+    def __init__(self, caps: Caps, spent: Spend, clock: Clock, day: Allowance | None = None) -> None:
         self.caps = caps
+        self._day = day
+        self._before = spent
         self._clock = clock
         self._started = clock.monotonic() - spent.seconds
         self._spent = spent
@@ -51,6 +54,8 @@ class Budget:
             priced = spent.calls - spent.unpriced
             usd = spent.usd / priced if priced else 0.0
             cap = blocking_cap(self.caps, spent, in_flight=self._in_flight, tokens_per_call=tokens, usd_per_call=usd)
+            if cap is None and self._day is not None:
+                self._reserve_of_day(self._day, spent, tokens_per_call=tokens, usd_per_call=usd)
             if cap is not None:
                 raise BudgetSpent(
                     f"the cap of {getattr(self.caps, cap):g} {cap} is reached"
@@ -59,6 +64,27 @@ class Budget:
                     cap=cap,
                 )
             self._in_flight += 1
+
+    def _reserve_of_day(self, day: Allowance, spent: Spend, *, tokens_per_call: float, usd_per_call: float) -> None:
+        """Make room in what all nights of the day share. Raises ``BudgetSpent``."""
+        before = self._before
+        ours = Spend(
+            calls=spent.calls - before.calls,
+            tokens=spent.tokens - before.tokens,
+            usd=spent.usd - before.usd,
+            unpriced=spent.unpriced - before.unpriced,
+        )
+        whole = day.after(ours)
+        cap = blocking_cap(
+            day.caps, whole, in_flight=self._in_flight, tokens_per_call=tokens_per_call, usd_per_call=usd_per_call
+        )
+        if cap is not None:
+            raise BudgetSpent(
+                f"the cap of {getattr(day.caps, cap):g} {cap} a day, for all projects together, is reached"
+                f" ({whole.calls} calls, {whole.tokens:,} tokens, {whole.usd:.2f} USD spent since noon); the next night"
+                f" goes on, or raise --max-{cap}-day",
+                cap=f"{cap}_day",
+            )
 
     def settle(self, reply: Reply | None) -> None:
         """Book what became of a reserved call; ``None`` when it was lost: it still counts as a call."""

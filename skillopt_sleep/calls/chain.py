@@ -9,7 +9,7 @@ from skillopt_sleep.calls.ledgered import Ledgered
 from skillopt_sleep.calls.limit import Limited, Limiter
 from skillopt_sleep.calls.retry import FIRST_WAIT, Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
-from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Progress
 
@@ -22,12 +22,13 @@ def chain(
     clock: Clock,
     *,
     caps: Caps,
+    day: Allowance | None = None,
     workers: int,
     first_wait: float = FIRST_WAIT,
     progress: Progress | None = None,
 ) -> Mapping[Role, Ask]:
     """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget, one limit, one breaker."""
-    budget = Budget(caps, ledger.spent(), clock)
+    budget = Budget(caps, ledger.spent(), clock, day)
     limiter = Limiter(workers, clock)
     breaker = Breaker()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from skillopt_sleep.domain.assignment import Assignment
 from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role
-from skillopt_sleep.errors import BackendError
-from skillopt_sleep.ports import Backend, Clock, Ledger
+from skillopt_sleep.errors import BackendError, UsageError
+from skillopt_sleep.ports import Agent, Backend, Clock, Ledger
 
 __all__ = ["Recorded", "Send", "SendOnce"]
 
@@ -44,7 +45,7 @@ class Recorded:
         """Send once."""
         started = self.clock.monotonic()
         try:
-            reply = self.backend.complete(prompt)
+            reply = _sent(self.backend, prompt)
         except BackendError as error:
             self.ledger.record(
                 Attempt(
@@ -66,3 +67,12 @@ class Recorded:
         )
         self.ledger.commit(self.role, prompt, self.model, reply, attempt)
         return reply
+
+
+def _sent(backend: Backend, prompt: Prompt) -> Reply:
+    """An assignment goes to the agent behind the backend, any other prompt to the model."""
+    if isinstance(prompt, Assignment):
+        if not isinstance(backend, Agent):
+            raise UsageError(f"the backend {backend.name} has no agent that could be let to work; use --replay text")
+        return backend.run(prompt)
+    return backend.complete(prompt)

@@ -26,16 +26,21 @@ __all__ = ["command"]
 
 
 @click.command("doctor")
+@click.option("--repair", is_flag=True, help="Save what can be saved of a damaged database; nothing else is done.")
 @night_options
 @place_options
 @as_json
-def command(as_json: bool, **flags: Json | Path) -> None:
+def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
     """Say whether a night could run here, what it would do and cost, and what would leave the machine and to whom.
 
     Nothing is spent and nothing is written. Ends with 4 when the backend cannot be used. The last block is what
     `insights` prints.
     """
-    report = examine(make_app(flags))
+    app = make_app(flags)
+    if repair:
+        _repair(app)
+        return
+    report = examine(app)
     if as_json:
         import msgspec
 
@@ -46,6 +51,22 @@ def command(as_json: bool, **flags: Json | Path) -> None:
         click.echo(page.render(report))
     if any(health.ready is False for health in report.backends):
         sys.exit(BackendError.exit_code)
+
+
+def _repair(app: App) -> None:
+    from skillopt_sleep.app.upkeep import repair
+
+    found = repair(app)
+    if found is None:
+        click.echo(f"the database in {app.data_dir} is whole: nothing to repair")
+        return
+    click.echo(f"{found.path} was damaged. A new one holds what could be read of it:")
+    for table, rows in found.rows.items():
+        broken = "  (not all of it could be read)" if table in found.incomplete else ""
+        click.echo(f"  {table:<16} {rows:>8,}{broken}")
+    if found.from_copy:
+        click.echo(f"  and {found.from_copy:,} more from the copy that the last night made")
+    click.echo(f"The damaged file is kept: {found.damaged}")
 
 
 def examine(app: App) -> DoctorReport:

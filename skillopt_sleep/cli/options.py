@@ -58,6 +58,9 @@ night_options = _all(
     click.option("--max-tokens", type=int, help="Cap on tokens a night."),
     click.option("--max-usd", type=float, help="Cap on dollars a night."),
     click.option("--max-minutes", type=float, help="Cap on minutes a night."),
+    click.option("--max-calls-day", type=int, help="Cap on calls of all projects together, noon to noon; 0: none."),
+    click.option("--max-tokens-day", type=int, help="The same of tokens."),
+    click.option("--max-usd-day", type=float, help="The same of dollars."),
 )
 
 

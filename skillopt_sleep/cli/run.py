@@ -23,10 +23,13 @@ __all__ = ["command", "print_report"]
 @click.option(
     "--tasks", "task_file", type=click.Path(path_type=Path), help="Run these reviewed tasks; harvest nothing."
 )
+@click.option(
+    "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Minutes to wait for a night that is running."
+)
 @night_options
 @place_options
 @as_json
-def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
+def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, **flags: Json | Path) -> None:
     """Run one night, or go on with the one that was cut short.
 
     A night is a proposal: it changes no live file. Its folder holds report.md, diagnostics.json and evidence.jsonl.
@@ -43,9 +46,13 @@ def command(task_file: Path | None, dry_run: bool, as_json: bool, **flags: Json 
         print_rehearsal(app, tasks, as_json=as_json)
         return
     from skillopt_sleep.cli.progress import watched
+    from skillopt_sleep.stores.lock import is_locked
 
     with watched(app):
-        report = app.run(app.plan(tasks))
+        plan = app.plan(tasks)
+        if wait and is_locked(app.data_dir):
+            click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
+        report = app.run(plan, wait=wait * 60)
     print_report(report, as_json=as_json, place=place_of(flags))
     sys.exit(report.exit_code or 0)
 

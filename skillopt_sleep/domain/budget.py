@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Caps", "Spend", "blocking_cap"]
+__all__ = ["Allowance", "Caps", "Spend", "blocking_cap"]
 
 
 class Caps(Struct, frozen=True, kw_only=True):
@@ -27,6 +27,22 @@ class Spend(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     unpriced: int = 0
     seconds: float = 0.0
+
+
+class Allowance(Struct, frozen=True, kw_only=True):
+    """What the nights of a day may spend together, and what they had spent when this one began or went on."""
+
+    caps: Caps
+    spent: Spend = Spend()
+
+    def after(self, spent: Spend) -> Spend:
+        """What they have spent when this night has spent so much more."""
+        return Spend(
+            calls=self.spent.calls + spent.calls,
+            tokens=self.spent.tokens + spent.tokens,
+            usd=self.spent.usd + spent.usd,
+            unpriced=self.spent.unpriced + spent.unpriced,
+        )
 
 
 def blocking_cap(

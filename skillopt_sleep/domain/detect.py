@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from skillopt_sleep.domain.paired import GO_ON_AT, PAIRS_A_LIFE, PAIRS_A_NIGHT, Tally, decide
-from skillopt_sleep.domain.tonight import soonest, worth_another
+from skillopt_sleep.domain.paired import PAIRS_A_LIFE, Tally, decide, go_on_tonight, next_pairs
 from skillopt_sleep.domain.verdict import Verdict
 
 __all__ = ["RELIABLY", "accepted_tonight", "accepted_within", "detectable"]
@@ -43,8 +42,9 @@ def accepted_tonight(win: float, loss: float, k: int, tasks: int) -> float:
                 accepted += gained
             under_way = after
             pairs += 1
-        going_on = [states for states in under_way.values() if pairs < PAIRS_A_NIGHT]
-        waiting = _merged([{s: chance for s, chance in each.items() if s[0] >= GO_ON_AT} for each in going_on])
+        waiting = _merged(
+            [{s: c for s, c in each.items() if go_on_tonight(_tally(s), pairs)} for each in under_way.values()]
+        )
     return accepted
 
 
@@ -58,8 +58,7 @@ def _promised(
             by_size[promised].append(states)
             continue
         for state, chance in states.items():
-            if worth_another(_tally(state), pairs, left):
-                size = min(soonest(_tally(state), k), PAIRS_A_NIGHT - pairs, left)
+            if size := next_pairs(_tally(state), k, pairs_tonight=pairs, left=left):
                 by_size[size].append({state: chance})
     return {size: _merged(states) for size, states in by_size.items()}
 

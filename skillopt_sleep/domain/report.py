@@ -152,8 +152,8 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
     (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
     "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different ones measured
-    tonight, of which some ``improved`` and some ``worsened``. ``confirmed_regressions`` are those of an accepted edit
-    that lost twice more when they were replayed again.
+    tonight, of which some ``improved`` and some ``worsened``, and ``tasks_in_all`` those of the edits' whole life.
+    ``confirmed_regressions`` are those of an accepted edit that lost twice more when they were replayed again.
     """
 
     document: str
@@ -167,6 +167,7 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     since: str = ""
     ties: int | None = None
     tasks: int = 0
+    tasks_in_all: int = 0
     edits: tuple[str, ...] = ()
 
 

@@ -8,6 +8,8 @@ from math import fsum
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.assignment import CommandRun, Ending, ReplayMode, Shown
+
 __all__ = ["GateMetric", "ReplayResult", "RolloutStats", "Score", "combine", "rollout_stats"]
 
 
@@ -31,7 +33,8 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     """One rollout. ``score`` is None when it is *unmeasured*: transport lost it, and ``call_error`` says how.
 
     A result without a score is never counted as 0. ``sample`` numbers repeated rollouts of one task from 0.
-    ``latency`` is in seconds.
+    ``latency`` is in seconds. The fields from ``ending`` on are of an agent at work (see ``domain/assignment.py``);
+    ``bypassed`` says that it had a skill in front of it and never opened it.
     """
 
     task_id: str
@@ -42,6 +45,19 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     score: Score | None = None
     call_error: str = ""
     latency: float = 0.0
+    mode: ReplayMode = ReplayMode.TEXT
+    ending: Ending = Ending.DONE
+    shown: tuple[Shown, ...] = ()
+    bypassed: bool = False
+    changes: str = ""
+    runs: tuple[CommandRun, ...] = ()
+
+    @property
+    def work(self) -> str:
+        """All there is to judge: the answer and, where files were changed, the changes."""
+        if not self.changes:
+            return self.response
+        return f"{self.response}\n\nWhat it changed in the files, as a diff:\n\n{self.changes}"
 
 
 class RolloutStats(Struct, frozen=True, kw_only=True):

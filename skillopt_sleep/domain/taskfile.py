@@ -15,7 +15,15 @@ import msgspec
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.check import parse_check
 from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.task import ChecksReference, ExactReference, Origin, RubricReference, Split, TaskRecord
+from skillopt_sleep.domain.task import (
+    ChecksReference,
+    CommandReference,
+    ExactReference,
+    Origin,
+    RubricReference,
+    Split,
+    TaskRecord,
+)
 from skillopt_sleep.errors import UsageError
 
 __all__ = ["SCHEMA_VERSION", "decode_tasks", "encode_tasks"]
@@ -25,7 +33,7 @@ SCHEMA_VERSION = 1
 ABOUT = (
     'Tasks for skillopt-sleep run --tasks FILE. Read them, correct or delete what is wrong, then set "reviewed" to true'
     " here (for all) or in single tasks. intent is what the agent is asked; reference is what its answer is judged by:"
-    " a rubric in words, checks a program can tell, or the exact answer. split is train, val, test or null (by rule)."
+    " a rubric in words, checks a program can tell, the exact answer, or commands that must pass. split is train, val, test or null (by rule)."
 )
 
 FILE = ("schema_version", "about", "reviewed", "tasks")
@@ -36,6 +44,7 @@ REFERENCES = {
     "rubric": RubricReference.__struct_fields__,
     "checks": ChecksReference.__struct_fields__,
     "exact": ExactReference.__struct_fields__,
+    "command": CommandReference.__struct_fields__,
 }
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
 """What users of the reference implementation call them."""

@@ -79,14 +79,14 @@ class RubricJudge:
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
         """Score a response by ``RubricReference.rubric``; equal answers are judged by one call."""
-        return _score(self._asked(task, rubric_prompt(task, rollout.response), ask, _Verdict))
+        return _score(self._asked(task, rubric_prompt(task, rollout.work), ask, _Verdict))
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
         """Score two responses in one call that does not say which is which; equal ones get one score."""
-        if first.response == second.response:
+        if first.work == second.work:
             score = self.score(task, first, ask)
             return score, score
-        verdict = self._asked(task, pair_prompt(task, first.response, second.response), ask, _PairVerdict)
+        verdict = self._asked(task, pair_prompt(task, first.work, second.work), ask, _PairVerdict)
         return _score(verdict.first), _score(verdict.second)
 
     def _asked(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V]) -> V:

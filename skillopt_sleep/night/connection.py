@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
-from skillopt_sleep.domain.budget import Caps
+from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth
 from skillopt_sleep.night.probe import health_of
@@ -28,13 +28,16 @@ class NightConnection:
         clock: SystemClock,
         *,
         caps: Caps,
+        day: Allowance | None = None,
         workers: int,
         first_wait: float,
         progress: Progress | None,
     ) -> None:
         self._backends = backends
         self._clock = clock
-        asks = chain(backends, ledger, clock, caps=caps, workers=workers, first_wait=first_wait, progress=progress)
+        asks = chain(
+            backends, ledger, clock, caps=caps, day=day, workers=workers, first_wait=first_wait, progress=progress
+        )
         self.models = Models(
             target=asks[Role.TARGET],
             optimizer=asks[Role.OPTIMIZER],

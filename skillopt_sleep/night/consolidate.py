@@ -10,7 +10,7 @@ from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.guard import guard
-from skillopt_sleep.domain.pending import Dropped, PendingEdit, revive
+from skillopt_sleep.domain.pending import Dropped, PendingEdit, crowded_out, revive, tonight
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
@@ -62,6 +62,8 @@ def consolidate(
         if step.decision.verdict is Verdict.ACCEPT:
             current = proposed
         left += pending_after(step, current, pools, gate)
+    over = crowded_out(left)
+    left = [each for each in left if each.id not in {gone.edit.id for gone in over}]
     carried = [revive(each, current, models.target.model) if pools.val else current for each in left]
     return Consolidated(
         baseline=baseline,
@@ -70,7 +72,7 @@ def consolidate(
         pools=pools,
         gate_mode=plan.gate_mode,
         pending=tuple(each for each, onto in zip(left, carried, strict=True) if isinstance(onto, Candidate)),
-        dropped=(*dropped, *(each for each in carried if isinstance(each, Dropped))),
+        dropped=(*dropped, *over, *(each for each in carried if isinstance(each, Dropped))),
         cut=cut,
     )
 
@@ -78,14 +80,15 @@ def consolidate(
 def _go_on(
     baseline: Candidate, pools: Pools, gate: Gate, pending: Sequence[PendingEdit]
 ) -> tuple[Candidate, list[DocumentStep], list[PendingEdit], list[Dropped]]:
-    """Spend first on what is closest to a decision."""
+    """Spend first on what is closest to a decision; of what is behind, on little, so that new edits have a chance."""
     current = baseline
     steps: list[DocumentStep] = []
-    left: list[PendingEdit] = []
     dropped: list[Dropped] = []
     if not pools.val:  # nothing is tried tonight, so nothing is held against what waits
         return current, steps, list(pending), dropped
-    for edit in sorted(pending, key=lambda each: -each.tally.score):
+    going_on, waiting = tonight(pending)
+    left = [*waiting]
+    for edit in going_on:
         candidate = revive(edit, current, gate.models.target.model)
         if isinstance(candidate, Dropped):
             dropped.append(candidate)
@@ -102,14 +105,22 @@ def _go_on(
             current = candidate
         else:
             applied = tuple(_turned_down(each, trial.decision) for each in applied)
-        if trial.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and trial.tally is not None:
-            left.append(replace(edit, tally=trial.tally, nights=edit.nights + bool(trial.decision.pairs)))
+        tried = edit.after(trial.tally, trial.measured, tried=bool(trial.decision.pairs))
+        if trial.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED}:
+            left.append(tried)
         steps.append(
             DocumentStep(
-                kind=edit.kind, edits=applied, trial=trial, decision=trial.decision, since=edit.night, id=edit.id
+                kind=edit.kind,
+                edits=applied,
+                trial=trial,
+                decision=trial.decision,
+                since=edit.night,
+                id=edit.id,
+                tasks=tried.tasks,
             )
         )
-    return current, steps, left, dropped
+    order = [each.id for each in pending]
+    return current, steps, sorted(left, key=lambda each: order.index(each.id)), dropped
 
 
 def _texts(pending: Sequence[PendingEdit]) -> tuple[AppliedEdit, ...]:
@@ -166,7 +177,7 @@ def _evolve(
     trial = gate.trial(current, proposed, known)
     if trial.decision.verdict is not Verdict.ACCEPT:
         edits = tuple(_turned_down(each, trial.decision) for each in edits)
-    return replace(step, edits=edits, trial=trial, decision=trial.decision), proposed
+    return replace(step, edits=edits, trial=trial, decision=trial.decision, tasks=trial.measured), proposed
 
 
 def _propose(

@@ -21,6 +21,9 @@ __all__ = ["grouped", "merge", "task_id"]
 FEEDBACK = 8
 """Words about wrong answers that a task keeps; the first ones."""
 
+COMMANDS = 8
+"""Commands that a task keeps."""
+
 
 def task_id(intent: str, origin: Origin) -> str:
     """The name of a task: a digest of what was asked and of where it was asked first."""
@@ -72,6 +75,7 @@ def _absorb(task: TaskRecord, again: TaskRecord) -> TaskRecord:
         outcome=_both(task.outcome, again.outcome),
         skill_hint=best.skill_hint or other.skill_hint,
         project=best.project or other.project,
+        commands=tuple(dict.fromkeys((*best.commands, *other.commands)))[:COMMANDS],
         group=task.group,
         split=task.split,
         reviewed=task.reviewed,

@@ -45,7 +45,8 @@ TRIED = (EditStatus.APPLIED, EditStatus.REJECTED, EditStatus.PENDING)
 class DocumentStep(Struct, frozen=True, kw_only=True):
     """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off.
 
-    ``id`` names the edits tried together over all their nights; ``since`` is the earlier night they come from, if any.
+    ``id`` names the edits tried together over all their nights; ``since`` is the earlier night they come from, if any,
+    and ``tasks`` are the different tasks they were measured on in all of them.
     """
 
     kind: DocumentKind
@@ -56,6 +57,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     decision: Decision
     id: str = ""
     since: str = ""
+    tasks: tuple[str, ...] = ()
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
@@ -120,7 +122,7 @@ def _trial_report(step: DocumentStep) -> TrialReport:
     report = TrialReport(document=step.kind, decision=step.decision, since=step.since)
     if trial is None:
         return report
-    tally, pairs = trial.tally, zip(trial.baseline, trial.candidate, strict=True)
+    tally = trial.tally
     return replace(
         report,
         improved=trial.improved,
@@ -130,7 +132,8 @@ def _trial_report(step: DocumentStep) -> TrialReport:
         e=round(tally.e, 2) if tally else None,
         k=trial.k,
         ties=tally.ties if tally else None,
-        tasks=len({old.task_id for old, new in pairs if old.score is not None and new.score is not None}),
+        tasks=len(trial.measured),
+        tasks_in_all=len(step.tasks),
         edits=tuple(each.edit.id for each in _with(step.edits, *TRIED)),
     )
 

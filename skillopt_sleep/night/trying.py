@@ -108,5 +108,6 @@ def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Ga
             edits=tried,
             groups=tuple(sorted({name for task in pools.train for name in (group_of(task), task.id)})),
             tally=trial.tally,
+            tasks=step.tasks if trial.tally.pairs else (),
         )
     ]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.paired import Tally
+from skillopt_sleep.domain.evidence import Arm
+from skillopt_sleep.domain.paired import Result, Tally
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import Decision, Pair, decide_strict
@@ -20,7 +21,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Both arms of a comparison, pair by pair, and the decision.
 
     ``tally`` and ``k`` are of the paired rule: the pairs over the edit's whole life, and the score that accepts it.
-    ``cut`` says which cap ended the trial for tonight, "" for none.
+    ``cut`` says which cap ended the trial for tonight, "" for none. ``results`` are what the pairs counted, None where
+    transport lost one; ``firsts`` the arms that a judge saw first, None where no call showed it both answers.
     """
 
     decision: Decision
@@ -32,6 +34,14 @@ class Trial(Struct, frozen=True, kw_only=True):
     tally: Tally | None = None
     k: int | None = None
     cut: str = ""
+    results: tuple[Result | None, ...] = ()
+    firsts: tuple[Arm | None, ...] = ()
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The different tasks of which both replays of some pair came back."""
+        pairs = zip(self.baseline, self.candidate, strict=True)
+        return tuple(dict.fromkeys(old.task_id for old, new in pairs if old.score and new.score))
 
 
 def run_trial(

@@ -67,15 +67,13 @@ class Optimizer:
     parallel: Parallel
     wording: Mapping[str, str] = field(default_factory=dict)
 
-    def prompt(
-        self, template: str, schema: dict[str, Json], *, wording: str = "", sample: int = 0, **fields: str
-    ) -> Prompt:
+    def prompt(self, template: str, schema: dict[str, Json], *, wording: str = "", **fields: str) -> Prompt:
         """The prompt of a template; ``wording`` is the name its system part may be overridden under."""
         system, user = render(template, **fields)
-        return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema, sample=sample)
+        return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
 
     def answer(self, prompt: Prompt, *, phase: str) -> Answer:
-        """Ask; what transport lost comes back as an error. Raises ``FatalBackend``, ``BudgetSpent``, ``Interrupted``."""
+        """Ask; what transport lost comes back as an error. Raises ``FatalBackend`` and ``BudgetSpent``."""
         try:
             return Answer(text=self.ask(prompt, phase=phase).text)
         except TransientBackend as error:

@@ -1,34 +1,55 @@
-"""Replay: each task attempted under a candidate and scored, all of it independent work."""
+"""Replay: each task attempted under a candidate and scored, all of it independent work.
+
+As text, the documents stand in the prompt of one call. Otherwise the agent itself is let to work with the documents in
+place, and what it did by itself, such as refusing or going round in circles, is its score and not a lost call.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.domain.assignment import Assignment, CheckCommand, Ending, ReplayMode, Trajectory, not_shown
+from skillopt_sleep.domain.call import Prompt, Reply
 from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import region
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.task import TaskRecord, reference_kind
+from skillopt_sleep.domain.document import DocumentKind, region
+from skillopt_sleep.domain.rollout import ReplayResult, Score
+from skillopt_sleep.domain.task import CommandReference, TaskRecord, reference_kind
 from skillopt_sleep.errors import TransientBackend, UsageError
 from skillopt_sleep.ports import Ask, Judge, Parallel
 from skillopt_sleep.prompts import render
 
-__all__ = ["Attempt", "Models", "answer", "judge_of", "replay", "replay_prompt"]
+__all__ = ["Attempt", "Manner", "Models", "answer", "assign", "attempted", "judge_of", "replay", "replay_prompt"]
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How tasks are replayed: the mode, the git project that copies are made of, and the commands the user approved."""
+
+    mode: ReplayMode = ReplayMode.TEXT
+    project: str = ""
+    approved: tuple[CheckCommand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The two models of a step, who scores their work, and how much is done at once."""
+    """The two models of a step, who scores their work, how much is done at once, and how tasks are replayed."""
 
     target: Ask
     optimizer: Ask
     judges: Mapping[str, Judge]
     parallel: Parallel
+    manner: Manner = Manner()
+
+    @property
+    def tried_with(self) -> str:
+        """What a tally of pairs holds for: the target's model and, where it is not text, how it was replayed."""
+        mode = self.manner.mode
+        return self.target.model if mode is ReplayMode.TEXT else f"{self.target.model} ({mode})"
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -60,6 +81,34 @@ def replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) ->
     return Prompt(system=system, user=user, sample=sample)
 
 
+def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: int = 0) -> Assignment:
+    """The same for an agent: the request in the person's own words, and the documents where it looks for them.
+
+    Of a task's commands only those that the user approved are ever handed on.
+    """
+    context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
+    system, user = render("replay_native", framing=task.system, context=context, request=task.intent)
+    work = Assignment(system=system, user=user, sample=sample, mode=manner.mode, documents=candidate.documents)
+    if manner.mode is not ReplayMode.WORKTREE:
+        return replace(work, mode=ReplayMode.NATIVE)
+    wanted = task.reference.commands if isinstance(task.reference, CommandReference) else ()
+    return replace(
+        work,
+        project=manner.project,
+        commit=task.commit,
+        folder=_folder(task.project, manner.project),
+        commands=tuple(each for each in manner.approved if each.line in wanted),
+    )
+
+
+def _folder(cwd: str, project: str) -> str:
+    """Where in the project the session stood, "" at its top."""
+    if not cwd or not PurePath(cwd).is_relative_to(project):
+        return ""
+    inside = PurePath(cwd).relative_to(project).as_posix()
+    return "" if inside == "." or ".." in inside.split("/") else inside
+
+
 def _documents(candidate: Candidate) -> str:
     """What the agent would have read: a skill without its frontmatter, a memory file whole."""
     texts = {
@@ -70,13 +119,48 @@ def _documents(candidate: Candidate) -> str:
 
 
 def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
-    """The target's answer to one attempt, not scored yet; ``call_error`` says when transport lost it."""
-    result = ReplayResult(task_id=attempt.task.id, candidate=attempt.candidate.digest, sample=attempt.sample)
+    """The target's answer to one attempt; ``call_error`` says when transport lost it.
+
+    It is scored only where the agent's own ending is the score.
+    """
+    task, candidate, manner = attempt.task, attempt.candidate, models.manner
+    result = ReplayResult(task_id=task.id, candidate=candidate.digest, sample=attempt.sample, mode=manner.mode)
     try:
-        reply = models.target(replay_prompt(attempt.task, attempt.candidate, sample=attempt.sample), phase=phase)
+        if manner.mode is ReplayMode.TEXT:
+            reply = models.target(replay_prompt(task, candidate, sample=attempt.sample), phase=phase)
+            return replace(result, response=reply.text, tools_called=reply.tools_called, latency=reply.latency)
+        assignment = assign(task, candidate, manner, sample=attempt.sample)
+        return attempted(result, assignment, models.target(assignment, phase=phase))
     except TransientBackend as error:
         return replace(result, call_error=f"{type(error).__name__}: {error}")
-    return replace(result, response=reply.text, tools_called=reply.tools_called, latency=reply.latency)
+
+
+def attempted(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
+    """The result with what became of an assignment.
+
+    A candidate that the agent did not load has not been tried: the rollout is unmeasured.
+    """
+    if not isinstance(done, Trajectory):
+        raise TypeError(f"an assignment was answered by {type(done).__name__}")
+    read = {each.kind: each.read for each in done.shown}
+    skill = next((each for each in assignment.documents if each.kind is DocumentKind.SKILL), None)
+    score = None
+    if done.ending is not Ending.DONE:
+        score = Score(hard=0.0, soft=0.0, rationale=f"{done.ending.in_words}{f': {done.note}' if done.note else ''}")
+    unloaded = not_shown(assignment, done)
+    return replace(
+        result,
+        response=done.text,
+        tools_called=done.tools_called,
+        latency=done.latency,
+        ending=done.ending,
+        shown=done.shown,
+        bypassed=skill is not None and skill.content is not None and read.get(DocumentKind.SKILL) is False,
+        changes=done.changes,
+        runs=done.runs,
+        score=None if unloaded else score,
+        call_error=f"NotLoaded: {unloaded}" if unloaded else "",
+    )
 
 
 def judge_of(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
@@ -89,7 +173,7 @@ def judge_of(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
 
 def _make(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
     result = answer(attempt, models=models, phase=phase)
-    if result.call_error:
+    if result.call_error or result.score is not None:
         return result
     try:
         score = judge_of(attempt.task, models.judges).score(attempt.task, result, models.optimizer)

@@ -46,7 +46,8 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     """The settings of a trial.
 
     ``k`` is the score that accepts. ``first_sample`` numbers the first round's replays, so that each night's and each
-    round's are calls of their own, while the candidates of one night share their base replays.
+    round's are calls of their own, while the candidates of one night share their base replays. ``apart`` is added to
+    the number of a candidate's replay: without it, one that is byte for byte the baseline would get its very replies.
     """
 
     k: int
@@ -54,15 +55,19 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
     mixed_weight: float
     seed: int
     first_sample: int
+    apart: int = 0
 
 
 class PairRow(Struct, frozen=True, kw_only=True):
-    """One pair. ``first`` is the arm the judge saw first; ``result`` is None when transport lost an arm."""
+    """One pair. ``result`` is None when transport lost an arm.
+
+    ``first`` is the arm that the judge saw first, None when it did not see both answers in one call.
+    """
 
     task_id: str
     baseline: ReplayResult
     candidate: ReplayResult
-    first: Arm
+    first: Arm | None
     result: Result | None
 
 
@@ -113,6 +118,8 @@ def run_paired(
         improved=_with(rows, Result.WIN),
         worsened=worsened,
         confirmed_regressions=_confirmed(lost, (baseline, candidate), models, plan),
+        results=tuple(row.result for row in rows),
+        firsts=tuple(row.first for row in rows),
         tally=tally,
         k=plan.k,
         cut=cut,
@@ -136,7 +143,11 @@ def _measure(
     pairs: Sequence[tuple[TaskRecord, int]], arms: tuple[Candidate, Candidate], models: Models, plan: PairedPlan
 ) -> list[PairRow]:
     """Replay each (task, sample) under baseline and candidate, one after the other in the queue, then judge them."""
-    attempts = [Attempt(task=task, candidate=arm, sample=sample) for task, sample in pairs for arm in arms]
+    attempts = [
+        Attempt(task=task, candidate=arm, sample=sample + apart)
+        for task, sample in pairs
+        for arm, apart in zip(arms, (0, plan.apart), strict=True)
+    ]
     answers = models.parallel(functools.partial(answer, models=models, phase="val"), attempts)
     made = [(task, old, new) for (task, _), old, new in zip(pairs, answers[::2], answers[1::2], strict=True)]
     return models.parallel(functools.partial(_judged, models=models, plan=plan), made)
@@ -157,10 +168,10 @@ def _confirmed(
 
 def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:
     task, old, new = pair
-    first = _drawn(task.id, new, plan.seed)
+    first: Arm | None = None
     if not old.call_error and not new.call_error:
         try:
-            old, new = _scored(task, old, new, first, models)
+            old, new, first = _scored(task, old, new, _drawn(task.id, new, plan.seed), models)
         except TransientBackend as error:  # the judge was lost, and with it both scores
             lost = f"{type(error).__name__}: {error}"
             old, new = replace(old, call_error=lost), replace(new, call_error=lost)
@@ -173,16 +184,20 @@ def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Mode
 
 def _scored(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
-) -> tuple[ReplayResult, ReplayResult]:
+) -> tuple[ReplayResult, ReplayResult, Arm | None]:
+    """Both with their scores, and ``first`` where one call showed both answers: equal ones are shown once."""
     judge = judge_of(task, models.judges)
-    if isinstance(judge, PairJudge):
+    if old.score is not None or new.score is not None:  # one of them has scored itself, by how it ended
+        one, two = (each.score or judge.score(task, each, models.optimizer) for each in (old, new))
+    elif isinstance(judge, PairJudge):
         if first is Arm.BASELINE:
             one, two = judge.score_pair(task, old, new, models.optimizer)
         else:
             two, one = judge.score_pair(task, new, old, models.optimizer)
     else:
         one, two = (judge.score(task, result, models.optimizer) for result in (old, new))
-    return replace(old, score=one), replace(new, score=two)
+    shown = first if isinstance(judge, PairJudge) and old.response != new.response else None
+    return replace(old, score=one), replace(new, score=two), shown
 
 
 def _drawn(task_id: str, new: ReplayResult, seed: int) -> Arm:

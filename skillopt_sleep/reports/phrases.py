@@ -37,6 +37,7 @@ ERRORS = {
     "QuotaExhausted": "quota used up",
     "RateLimited": "too many calls at once",
     "TimedOut": "no answer in time",
+    "TooLong": "prompt or answer too long",
     "TooOld": "agent too old",
 }
 """What the error classes of calls mean."""

@@ -72,6 +72,16 @@ CREATE TABLE IF NOT EXISTS tried_edits (
     project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
     PRIMARY KEY (project, id)
 );
+CREATE TABLE IF NOT EXISTS attempts (
+    project TEXT NOT NULL, due TEXT NOT NULL, started_at TEXT NOT NULL, starts INTEGER NOT NULL, ended_at TEXT,
+    code INTEGER,
+    PRIMARY KEY (project, due)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS days (
+    day TEXT NOT NULL, night TEXT NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd REAL NOT NULL,
+    unpriced INTEGER NOT NULL,
+    PRIMARY KEY (day, night)
+) WITHOUT ROWID;
 """
 
 
@@ -100,8 +110,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error) or "malformed" in str(error):
                 raise DiskError(
-                    f"{path} is damaged ({error}); move it aside to start anew: sessions are harvested again, what"
-                    " nights learnt so far and what can be reverted is in that file alone"
+                    f"{path} is damaged ({error}); to save what can be saved: skillopt-sleep doctor --repair"
                 ) from error
             raise DiskError(
                 f"cannot open {path}: {error}; check that the folder is writable and the disk not full"
@@ -161,6 +170,11 @@ class Database:
                 return self._connection.execute(query, parameters).fetchall()
             except sqlite3.Error as error:
                 raise DiskError(f"cannot read {self.path}: {error}") from error
+
+    def copy_into(self, other: sqlite3.Connection) -> None:
+        """Copy everything as it stands into another connection. Raises ``sqlite3.Error``."""
+        with self._lock:
+            self._connection.backup(other)
 
     def close(self) -> None:
         """Close the file; what was committed stays."""

@@ -6,6 +6,7 @@ from collections import Counter
 
 import msgspec
 
+from skillopt_sleep.domain.assignment import Assignment, Trajectory
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role
 from skillopt_sleep.domain.report import PhaseTally
@@ -29,7 +30,8 @@ class NightLedger:
             "SELECT reply FROM replies WHERE night = ? AND role = ? AND digest = ? AND model = ? AND sample = ?",
             (self._night, role, prompt.digest, model, prompt.sample),
         )
-        return msgspec.json.decode(rows[0]["reply"], type=Reply) if rows else None
+        kind = Trajectory if isinstance(prompt, Assignment) else Reply
+        return msgspec.json.decode(rows[0]["reply"], type=kind) if rows else None
 
     def reuse(self, phase: str) -> None:
         """Count, for this process, a reply that cost nothing."""
@@ -72,6 +74,32 @@ class NightLedger:
             (self._night, 0 if whole_night else self._sitting),
         )[0]
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
+
+    def spent_on(self, day: str) -> Spend:
+        """What the nights that asked so have spent on a day, each since it first asked."""
+        before = self.spent(whole_night=True)
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO days VALUES (?, ?, ?, ?, ?, ?)",
+                (day, self._night, before.calls, before.tokens, before.usd, before.unpriced),
+            )
+        row = self._database.rows(
+            "SELECT COUNT(*) AS calls, TOTAL(input_tokens + output_tokens) AS tokens, TOTAL(cost_usd) AS usd,"
+            " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced"
+            " FROM calls WHERE night IN (SELECT night FROM days WHERE day = ?)",
+            (day,),
+        )[0]
+        earlier = self._database.rows(
+            "SELECT SUM(calls) AS calls, SUM(tokens) AS tokens, TOTAL(usd) AS usd, SUM(unpriced) AS unpriced"
+            " FROM days WHERE day = ?",
+            (day,),
+        )[0]
+        return Spend(
+            calls=row["calls"] - earlier["calls"],
+            tokens=int(row["tokens"]) - earlier["tokens"],
+            usd=max(0.0, row["usd"] - earlier["usd"]),
+            unpriced=row["unpriced"] - earlier["unpriced"],
+        )
 
     def tallies(self) -> tuple[PhaseTally, ...]:
         """What each phase of the whole night cost, in the order the phases began."""

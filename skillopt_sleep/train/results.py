@@ -1,4 +1,4 @@
-"""What training passes around in public: edits, patches, rollouts and gate results, as users of the reference know them.
+"""What training passes around in public: edits, patches, rollouts, gate results, as users of the reference know them.
 
 These are mutable dataclasses with the published field names and dict forms, because environments written for the
 reference build, read and change them. Inside, training works on the frozen values of ``domain``.

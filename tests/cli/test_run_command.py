@@ -6,9 +6,9 @@ import json
 
 import jsonschema
 import pytest
-from filelock import FileLock
 
 from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.stores.lock import one_night
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 
@@ -114,7 +114,7 @@ def test_spent_budget_is_one_line(cli, mira):
 def test_second_night_at_once_is_refused(cli, mira, tree):
     """While another process holds the lock: exit 6, one line, nothing done."""
     cli("harvest", *mira.places)
-    with FileLock(mira.data / "night.lock"):
+    with one_night(mira.data):
         before = tree()
         done = cli(*mira.arguments("run"))
         assert done.code == 6

@@ -1,0 +1,136 @@
+"""A throwaway copy of a git project at one commit, made without touching the project.
+
+A worktree of git's own would share branches, stash, configuration and hooks with the user's checkout, and an agent in
+it could change all of them. This copy is a repository of its own that only reads the project's objects: no git command
+writes in the project, no hook or filter of anybody's runs, and there is no remote to push to.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from skillopt_sleep.backends.process import Children
+from skillopt_sleep.errors import DiskError
+
+__all__ = ["GIT_ENVIRONMENT", "Checkout", "git_environment"]
+
+SECONDS = 120.0
+"""For one command of git: a large project takes a few to be written out."""
+
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+    "GIT_CONFIG_KEY_1": "core.hooksPath",
+    "GIT_CONFIG_VALUE_1": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+}
+"""Nothing of the user's configuration, no hook, no filter, no question, no lock, no network."""
+SOMEBODY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Replay"), ("EMAIL", "replay@localhost"), ("DATE", "2000-01-01T00:00:00Z"))
+}
+CONFIG = "[user]\n\tname = Replay\n\temail = replay@localhost\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+SUBMODULE = "160000"
+
+
+def git_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a git of ours is given of an environment."""
+    return {name: env[name] for name in ("PATH", "SYSTEMROOT") if name in env} | GIT_ENVIRONMENT
+
+
+class Checkout:
+    """One copy: ``root`` is its work tree; its objects and our own index of it lie beside, out of the agent's reach."""
+
+    def __init__(self, children: Children, folder: Path, root: Path, env: Mapping[str, str]) -> None:
+        self._children = children
+        self._base = folder / "base.git"
+        self._root = root
+        self._env = git_environment(env) | SOMEBODY | {"HOME": str(folder)}
+        self._begun = ""
+
+    def fill(self, project: Path, commit: str) -> None:
+        """Write out the project as it was at ``commit``, submodules too as far as the project has them.
+
+        Raises ``DiskError`` with git's own words.
+        """
+        self._root.mkdir()
+        self._borrow(self._base, project)
+        self._git(self._base, self._root, "read-tree", commit)
+        self._git(self._base, self._root, "checkout-index", "--all", "--force")
+        self._git(self._base, None, "update-ref", "--no-deref", "HEAD", commit)
+        for number, (path, pinned) in enumerate(self._submodules(commit)):
+            inside = project / path
+            if (inside / ".git").exists() and (self._root / path).is_dir() and not (self._root / path).is_symlink():
+                borrowed = self._base.with_name(f"module-{number}.git")
+                self._borrow(borrowed, inside)
+                self._git(borrowed, self._root / path, "read-tree", pinned)
+                self._git(borrowed, self._root / path, "checkout-index", "--all", "--force")
+
+    def begin(self) -> None:
+        """From now on every difference is the agent's doing; it gets a repository of its own to work with."""
+        self._git(self._base, self._root, "add", "--all")
+        tree = self._git(self._base, None, "write-tree").strip()
+        commit = self._git(self._base, None, "commit-tree", tree, "-p", "HEAD", "-m", "As the work begins").strip()
+        self._git(self._base, None, "update-ref", "--no-deref", "HEAD", commit)
+        self._begun = tree
+        own = self._root / ".git"
+        shutil.copytree(self._base, own)
+        (own / "config").write_text(self._config(own).replace("bare = true", "bare = false"), encoding="utf-8")
+
+    def changes(self) -> str:
+        """What is different since ``begin``, as a unified diff, new files included."""
+        self._git(self._base, self._root, "add", "--all")
+        options = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
+        return self._git(self._base, self._root, "diff", "--cached", *options, self._begun)
+
+    def _borrow(self, repository: Path, project: Path) -> None:
+        """An empty repository that reads the objects of a project."""
+        objects = Path(self._git(None, project, "rev-parse", "--git-path", "objects").rstrip("\n"))
+        form = self._git(None, project, "rev-parse", "--show-object-format").strip()
+        self._git(None, project.parent, "init", "--quiet", "--bare", f"--object-format={form}", "--template=", str(repository))
+        (repository / "config").write_text(self._config(repository) + CONFIG, encoding="utf-8")
+        info = repository / "objects" / "info"
+        info.mkdir(exist_ok=True)
+        (info / "alternates").write_text(_quoted((project / objects).resolve()), encoding="utf-8", errors="surrogateescape")
+
+    @staticmethod
+    def _config(repository: Path) -> str:
+        return (repository / "config").read_text(encoding="utf-8")
+
+    def _submodules(self, commit: str) -> list[tuple[str, str]]:
+        """Path and commit of every submodule."""
+        listed = self._git(self._base, None, "ls-tree", "-r", "-z", "--full-tree", commit)
+        entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(SUBMODULE))
+        return [(path, head.split()[2]) for head, _, path in entries]
+
+    def _git(self, repository: Path | None, tree: Path | None, *arguments: str) -> str:
+        """One command of git: of a repository of ours on a work tree of ours, or asking in a folder of the user's."""
+        env = dict(self._env)
+        if repository is not None:
+            env["GIT_DIR"] = str(repository)
+            if tree is not None:
+                env["GIT_WORK_TREE"] = str(tree)
+        cwd = tree if tree is not None else (repository or self._base).parent
+        ended = self._children.run(["git", *arguments], env=env, cwd=cwd, seconds=SECONDS)
+        if ended.timed_out or ended.flooded or ended.status:
+            said = ended.stderr.strip().replace("\n", "; ") or f"it ended with status {ended.status}"
+            raise DiskError(f"git {arguments[0]} failed while a copy of the project was made: {said[:300]}")
+        return ended.stdout
+
+
+def _quoted(path: Path) -> str:
+    """A line of an alternates file; one that begins with a quote is read as a C string."""
+    text = str(path)
+    if text.startswith('"') or "\n" in text:
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return f"{text}\n"

@@ -1,0 +1,152 @@
+"""Work for an agent rather than a question for a model: what it is given, and what is known of how it went.
+
+An assignment is a prompt, and a trajectory a reply, so both pass through the same account, caps and ledger as any call.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import PurePath
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.domain.call import Prompt, Reply
+from skillopt_sleep.domain.digest import sha256
+from skillopt_sleep.domain.document import Document, DocumentKind
+
+__all__ = [
+    "Assignment",
+    "CheckCommand",
+    "CommandRun",
+    "Ending",
+    "ReplayMode",
+    "Shown",
+    "Trajectory",
+    "not_shown",
+    "skill_name",
+]
+
+
+class ReplayMode(enum.StrEnum):
+    """What an attempt at a task is.
+
+    Text: one answer, the documents in the prompt, no tools. Native: the agent itself, which loads the documents as its
+    skill and its memory, in an empty folder. Worktree: native, in a throwaway copy of the project as it was then.
+    """
+
+    TEXT = "text"
+    NATIVE = "native"
+    WORKTREE = "worktree"
+
+
+class Ending(enum.StrEnum):
+    """How an agent's work ended. All but ``done`` are its own doing, and score 0."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    OUT_OF_TURNS = "out_of_turns"
+    OUT_OF_TIME = "out_of_time"
+    OUT_OF_ROOM = "out_of_room"
+    BROKE_WORKSPACE = "broke_workspace"
+
+    @property
+    def in_words(self) -> str:
+        """The ending as a clause about the agent."""
+        return {
+            Ending.DONE: "it finished",
+            Ending.REFUSED: "it refused",
+            Ending.OUT_OF_TURNS: "it ran out of turns",
+            Ending.OUT_OF_TIME: "it ran out of time",
+            Ending.OUT_OF_ROOM: "it filled its context",
+            Ending.BROKE_WORKSPACE: "it broke its workspace",
+        }[self]
+
+
+class CheckCommand(Struct, frozen=True, kw_only=True):
+    """A command that tells good work from bad by its exit status, approved by the user; ``seconds`` is its limit."""
+
+    line: str
+    seconds: float = 300.0
+
+
+class CommandRun(Struct, frozen=True, kw_only=True):
+    """How such a command ended. ``status`` is its exit status, None when it ran out of time."""
+
+    line: str
+    status: int | None
+    seconds: float = 0.0
+    tail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ended well."""
+        return self.status == 0
+
+
+class Assignment(Prompt, frozen=True, kw_only=True):
+    """A request, ``user``, to an agent in a workspace of its own; ``system`` is said to it beside its own instructions.
+
+    ``documents`` are put where the agent looks for them; one without content is kept away. ``project`` is the git
+    project whose copy at ``commit`` it works in, and ``folder`` the folder in it where it stands; both are "" for an
+    empty workspace. ``commands`` are run there when it has ended.
+    """
+
+    mode: ReplayMode
+    documents: tuple[Document, ...] = ()
+    project: str = ""
+    commit: str = ""
+    folder: str = ""
+    commands: tuple[CheckCommand, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of everything the agent is given (``sample`` is no part of it)."""
+        return sha256(msgspec.json.encode(msgspec.structs.replace(self, sample=0)))
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """What the agent's own records say about one document of the candidate; the model is not asked.
+
+    ``offered``: a memory file was loaded, a skill was listed. ``read``: its text went to the model. None means that
+    this agent's records do not tell.
+    """
+
+    kind: DocumentKind
+    offered: bool | None
+    read: bool | None
+    how: str = ""
+
+
+class Trajectory(Reply, frozen=True, kw_only=True):
+    """How an agent fulfilled an assignment; ``text`` is the last it said.
+
+    ``turns`` counts its requests to the model, as far as the agent tells. ``changes`` is a unified diff of the
+    workspace, cut when long. ``note`` says what else is worth knowing.
+    """
+
+    ending: Ending = Ending.DONE
+    turns: int = 0
+    shown: tuple[Shown, ...] = ()
+    skills_called: tuple[str, ...] = ()
+    changes: str = ""
+    runs: tuple[CommandRun, ...] = ()
+    note: str = ""
+
+
+def skill_name(document: Document) -> str:
+    """The name an agent knows a skill by: that of its folder."""
+    return PurePath(document.path).parent.name
+
+
+def not_shown(assignment: Assignment, trajectory: Trajectory) -> str:
+    """Why the trajectory says nothing about the candidate, "" when it does.
+
+    A document that the agent did not load has not been tried; whether a skill is then used is the agent's own choice.
+    """
+    found = {each.kind: each for each in trajectory.shown}
+    for document in assignment.documents:
+        shown = found.get(document.kind)
+        if document.content is not None and shown is not None and shown.offered is False:
+            return f"the agent did not load the {document.kind}: {shown.how}"
+    return ""

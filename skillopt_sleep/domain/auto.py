@@ -1,0 +1,50 @@
+"""What a change must have shown to be adopted without being asked about: more than to be proposed."""
+
+from __future__ import annotations
+
+from skillopt_sleep.domain.account import STRICT_ALPHA
+from skillopt_sleep.domain.edit import EditStatus
+from skillopt_sleep.domain.paired import threshold
+from skillopt_sleep.domain.report import NightReport, TrialReport
+from skillopt_sleep.domain.verdict import Verdict
+
+__all__ = ["AUTO_K", "AUTO_TASKS", "auto_adoptable", "not_by_itself"]
+
+AUTO_K = threshold(STRICT_ALPHA)
+"""The score it takes: 8."""
+
+AUTO_TASKS = 12
+"""Different tasks it takes: with fewer, what was gained may be theirs alone."""
+
+
+def not_by_itself(report: NightReport, *, isolated: bool = True) -> str:
+    """Why the proposal of a night may not be adopted by itself, "" when it may.
+
+    ``isolated``: replays were shown to be out of reach of the user's other instructions. Every trial that was accepted
+    has to do; one that was not has left nothing in the proposal.
+    """
+    if not report.accepted or report.proposal is None:
+        return "nothing was accepted"
+    if any(each.status is not EditStatus.APPLIED for each in report.applied_edits):
+        return "an edit of it is held back by the guard"
+    if not isolated:
+        return "the replays were not isolated from the user's other instructions"
+    trials = [each for each in report.trials if each.decision.verdict is Verdict.ACCEPT]
+    if not trials:
+        return "no trial stands behind it"
+    return next((why for why in map(auto_adoptable, trials) if why), "")
+
+
+def auto_adoptable(trial: TrialReport) -> str:
+    """Why what one trial accepted may not be adopted by itself, "" when it may."""
+    if trial.decision.verdict is not Verdict.ACCEPT:
+        return f"the trial of the {trial.document} ended in {trial.decision.verdict}"
+    if trial.k is None or trial.score is None:
+        return f"the {trial.document} was accepted by a rule whose error is not known"
+    if trial.score < AUTO_K:
+        return f"the {trial.document} has a score of {trial.score}, and it takes {AUTO_K}"
+    if trial.tasks_in_all < AUTO_TASKS:
+        return f"the {trial.document} was tested on {trial.tasks_in_all} different tasks, and it takes {AUTO_TASKS}"
+    if lost := len(trial.confirmed_regressions):
+        return f"{lost} {'task' if lost == 1 else 'tasks'} got worse under the {trial.document}, which was confirmed"
+    return ""

@@ -1,0 +1,51 @@
+"""Scores work by the exit status of the user's own commands, run in the workspace the agent left behind.
+
+They were run there, in a sandbox, before the workspace was thrown away; nothing is run here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillopt_sleep.domain.assignment import CommandRun
+from skillopt_sleep.domain.rollout import ReplayResult, Score
+from skillopt_sleep.domain.task import CommandReference, TaskRecord
+from skillopt_sleep.domain.words import excerpt
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.ports import Ask
+
+__all__ = ["PLUGIN", "CommandJudge"]
+
+SHOWN = 80
+"""Characters of a command that a rationale shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandJudge:
+    """Hard: every command passes. Soft: the share that does. A command that was not run does not pass."""
+
+    @property
+    def name(self) -> str:
+        """The kind of reference it scores."""
+        return "command"
+
+    def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
+        """Score a rollout by ``CommandReference.commands``."""
+        if not isinstance(task.reference, CommandReference) or not task.reference.commands:
+            raise UsageError(f"task {task.id}: the judge command needs at least one command")
+        runs = {run.line: run for run in rollout.runs}
+        failed = [why for line in task.reference.commands if (why := _why_not(line, runs.get(line)))]
+        passed = 1.0 - len(failed) / len(task.reference.commands)
+        return Score(hard=float(not failed), soft=passed, rationale="; ".join(failed) or "every command passes")
+
+
+def _why_not(line: str, run: CommandRun | None) -> str:
+    if run is None:
+        return f"{excerpt(line, SHOWN)!r} was not run"
+    if run.passed:
+        return ""
+    how = "ran out of time" if run.status is None else f"ends with status {run.status}"
+    return f"{excerpt(line, SHOWN)!r} {how}"
+
+
+PLUGIN = CommandJudge

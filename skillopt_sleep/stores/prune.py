@@ -1,0 +1,86 @@
+"""Old nights make room: their replies and files go by age and by size; what was learnt from them stays.
+
+Never touched: the archive of sessions and tasks, the reports, what is live, and a proposal that waits.
+"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from msgspec import Struct
+
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.files import refuse_links
+
+__all__ = ["Pruned", "prune"]
+
+NEWEST = 3
+"""Nights of a project that stay whatever their age and size: the last ones are looked at."""
+
+
+class Pruned(Struct, frozen=True, kw_only=True):
+    """The nights whose replies and files went, and the bytes of those files."""
+
+    nights: tuple[str, ...] = ()
+    size: int = 0
+
+
+def prune(database: Database, project: Path, *, now: datetime, days: int, size: int) -> Pruned:
+    """Take away what nights older than ``days`` left, and the oldest beyond ``size`` bytes of files in the project.
+
+    A night that is not finished, is adopted, or has a proposal that waits is kept whole. Raises ``DiskError`` and
+    ``Refused`` where a link stands in the way.
+    """
+    rows = database.rows(
+        "SELECT id, started_at FROM nights WHERE project = ? AND state = 'finished' ORDER BY started_at DESC",
+        (str(project),),
+    )
+    needed = {
+        row["night"]
+        for row in database.rows(
+            "SELECT night FROM proposals WHERE status = 'staged' UNION"
+            " SELECT night FROM adoptions WHERE reverted_at IS NULL"
+        )
+    }
+    oldest = (now - timedelta(days=days)).isoformat()
+    total, gone, freed = 0, [], 0
+    for number, row in enumerate(rows):
+        folder = project / ".skillopt-sleep" / "nights" / row["id"]
+        own = _size(folder)
+        total += own
+        if number < NEWEST or row["id"] in needed or (row["started_at"] >= oldest and total <= size):
+            continue
+        if own or _has_replies(database, row["id"]):
+            _forget(database, row["id"])
+            refuse_links(folder, within=project)
+            _remove(folder)
+            gone.append(row["id"])
+            freed += own
+            total -= own
+    return Pruned(nights=tuple(gone), size=freed)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DiskError(f"cannot remove the old night {folder}: {error.strerror}") from error
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _has_replies(database: Database, night: str) -> bool:
+    return bool(database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,)))
+
+
+def _forget(database: Database, night: str) -> None:
+    with database.transaction() as connection:
+        for table in ("replies", "stages", "calls"):
+            connection.execute(f"DELETE FROM {table} WHERE night = ?", (night,))  # noqa: S608  our own names
