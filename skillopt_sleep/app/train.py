@@ -21,7 +21,9 @@ __all__ = ["TrainWorkshop"]
 class TrainWorkshop:
     """``train.ports.Workshop`` over the registry and this machine's disk. ``env`` takes the place of the process's."""
 
-    def __init__(self, env: Mapping[str, str] | None = None, judges: Mapping[str, Mapping[str, Json]] | None = None):
+    def __init__(
+        self, env: Mapping[str, str] | None = None, judges: Mapping[str, Mapping[str, Json]] | None = None
+    ) -> None:
         self._env = environment() if env is None else env
         self._judges = judges or {}
 

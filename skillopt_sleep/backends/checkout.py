@@ -97,11 +97,13 @@ class Checkout:
         """An empty repository that reads the objects of a project."""
         objects = Path(self._git(None, project, "rev-parse", "--git-path", "objects").rstrip("\n"))
         form = self._git(None, project, "rev-parse", "--show-object-format").strip()
-        self._git(None, project.parent, "init", "--quiet", "--bare", f"--object-format={form}", "--template=", str(repository))
+        made = ("init", "--quiet", "--bare", f"--object-format={form}", "--template=", str(repository))
+        self._git(None, None, *made)
         (repository / "config").write_text(self._config(repository) + CONFIG, encoding="utf-8")
         info = repository / "objects" / "info"
         info.mkdir(exist_ok=True)
-        (info / "alternates").write_text(_quoted((project / objects).resolve()), encoding="utf-8", errors="surrogateescape")
+        borrowed = _quoted((project / objects).resolve())
+        (info / "alternates").write_text(borrowed, encoding="utf-8", errors="surrogateescape")
 
     @staticmethod
     def _config(repository: Path) -> str:

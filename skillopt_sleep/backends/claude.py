@@ -13,25 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
-from skillopt_sleep.backends.outcome import Agent, error_for, raise_if_ended_early, reply_for, telling_line
-from skillopt_sleep.backends.process import Children, Ended, find_command, throwaway
+from skillopt_sleep.backends.claude_events import CLAUDE, PRINTED, announced_wait, result_of
+from skillopt_sleep.backends.outcome import paid, reply_for
+from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.errors import BackendError, BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooOld
+from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
 
 __all__ = ["PLUGIN", "ClaudeBackend", "read_reply"]
 
-CLAUDE = Agent(
-    name="claude",
-    cannot={
-        NotLoggedIn: "run `claude` and /login, or `claude auth login`",
-        ModelRefused: "name another one, with --target-model or --optimizer-model",
-        TooOld: "run `claude update`",
-        QuotaExhausted: "wait for the reset that /usage shows, or add credit",
-    },
-)
 INSTALL = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
 OLDEST = (2, 1, 169)
 """The first version with ``--safe-mode`` (its release notes, June 2026)."""
@@ -46,9 +37,12 @@ QUIET = {
     "DISABLE_ERROR_REPORTING": "1",
     # an `@path` in a prompt would put that file of this machine into the request, without any tool
     "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
-    # one, not none: an OAuth token that another process has renewed meanwhile is read again by that retry
+    # one, not none: an OAuth token that another process has renewed meanwhile is read again by that retry, and only
+    # one who tries again says how long the service wants to be left alone
     "CLAUDE_CODE_MAX_RETRIES": "1",
 }
+MAX_TURNS = "3"
+"""A model without tools needs one, and one or two more where it has to be reminded of the shape of its answer."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
 """What a Claude Code that started this program left in the environment: the child is no part of its session."""
 
@@ -58,14 +52,20 @@ class ClaudeBackend:
     """The ``claude`` command line.
 
     ``command``: the program, a name on PATH or a path. ``model``: "" = the CLI's default. ``timeout``: seconds one
-    call may take. ``env``: the environment the CLI sees.
+    call may take. ``max_usd``: what the CLI may spend on one call, 0 = as much as it likes. ``env``: the environment
+    the CLI sees. ``record``: see ``Children``.
     """
 
     command: str = "claude"
     model: str = ""
     timeout: float = 180.0
+    max_usd: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    record: str = field(default="", repr=False)
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_children", Children(self.record))
 
     @property
     def name(self) -> str:
@@ -94,6 +94,8 @@ class ClaudeBackend:
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. Raises ``DiskError`` too."""
         options = ["--model", self.model] if self.model else []
+        if self.max_usd:
+            options += ["--max-budget-usd", f"{self.max_usd:.4f}"]
         if prompt.schema is not None:
             options += ["--json-schema", msgspec.json.encode(prompt.schema).decode()]
         # a first line that begins with a slash would be run as a command of the CLI
@@ -101,8 +103,9 @@ class ClaudeBackend:
         ended = self._run(
             "-p",
             *ISOLATION,
-            "--output-format",
-            "json",
+            *PRINTED,
+            "--max-turns",
+            MAX_TURNS,
             *options,
             seconds=self.timeout,
             system=prompt.system,
@@ -118,84 +121,41 @@ class ClaudeBackend:
         command = find_command(self.command, self.env, install=INSTALL)
         env = {name: value for name, value in self.env.items() if name not in PARENT} | QUIET
         env["API_TIMEOUT_MS"] = str(int(seconds * 1000))
-        with throwaway() as folder:
+        with self._children.folder() as folder:
             workspace = folder / "workspace"
             workspace.mkdir()
             options = [] if system is None else ["--system-prompt-file", str(_write(folder / "system.md", system))]
             return self._children.run(
-                [command, *arguments, *options], env=env, cwd=workspace, seconds=seconds, stdin=stdin
+                [command, *arguments, *options],
+                env=env,
+                cwd=workspace,
+                seconds=seconds,
+                stdin=stdin,
+                waits=announced_wait,
             )
-
-
-class _Usage(Struct, frozen=True, kw_only=True):
-    input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    output_tokens: int = 0
-
-    def total(self) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens,
-            output_tokens=self.output_tokens,
-            cached_tokens=self.cache_read_input_tokens,
-        )
-
-
-class _Result(Struct, frozen=True, kw_only=True):
-    """The one line that ``--output-format json`` prints. ``subtype`` says "success" of failures too, so is not read."""
-
-    type: str
-    is_error: bool = False
-    api_error_status: int | None = None
-    result: str | None = None
-    errors: tuple[str, ...] = ()
-    stop_reason: str | None = None
-    num_turns: int = 1
-    structured_output: Json = None
-    total_cost_usd: float | None = None
-    usage: _Usage | None = None
-    model_usage: dict[str, Json] = msgspec.field(name="modelUsage", default_factory=dict)
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
     """The reply in what the CLI printed; pure.
 
-    A refusal is what the model said, so it is a reply. Raises the ``BackendError`` that anything else means.
+    Raises what ``result_of`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the JSON it was to be.
     """
-    raise_if_ended_early(CLAUDE, ended, deadline=deadline)
-    result = _result(ended.stdout)
-    if result is None:
-        if not ended.stdout.strip() and ended.status == 0:
-            raise EmptyReply("claude ended well and printed nothing")
-        raise error_for(CLAUDE, telling_line(ended.stderr) or ended.stdout or f"it ended with status {ended.status}")
-    said = result.result or "; ".join(result.errors)
-    if (result.is_error or ended.status) and result.stop_reason != "refusal":
-        raise error_for(CLAUDE, said or f"it ended with status {ended.status}", status=result.api_error_status)
-    if result.num_turns == 0:
-        raise BadReply(f"claude took the prompt for a command of its own and asked no model: {said[:200]!r}")
+    result = result_of(ended, deadline=deadline)
+    said = result.said
     if result.structured_output is not None:
         said = msgspec.json.encode(result.structured_output).decode()
-    return reply_for(
-        CLAUDE,
-        prompt,
-        said,
-        model=next(iter(result.model_usage), model),
-        latency=ended.seconds,
-        usage=result.usage.total() if result.usage else None,
-        cost_usd=result.total_cost_usd,
-    )
-
-
-def _result(stdout: str) -> _Result | None:
-    """The result line among what was printed, the last one that is one."""
-    for line in reversed(stdout.splitlines()):
-        try:
-            result = msgspec.json.decode(line, type=_Result)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            continue
-        if result.type == "result":
-            return result
-    return None
+    try:
+        return reply_for(
+            CLAUDE,
+            prompt,
+            said,
+            model=next(iter(result.model_usage), model),
+            latency=ended.seconds,
+            usage=result.spent,
+            cost_usd=result.total_cost_usd,
+        )
+    except BackendError as error:
+        raise paid(error, result.spent, result.total_cost_usd) from None
 
 
 def _version(stdout: str) -> str:

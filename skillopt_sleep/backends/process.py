@@ -49,7 +49,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     """How a child ended. ``status`` is its exit status, or minus the signal that killed it.
 
     ``timed_out`` and ``flooded`` say that we ended it, at the deadline or for writing more than ``OUTPUT_LIMIT``, and
-    ``waiting`` that it was about to wait for so many seconds. ``seconds`` is wall time.
+    ``waiting`` that it was about to wait for so many seconds. ``seconds`` is wall time, ``quiet`` how much of it had
+    passed since it last printed anything.
     """
 
     status: int = 0
@@ -59,6 +60,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     flooded: bool = False
     waiting: float = 0.0
+    quiet: float = 0.0
 
 
 class Children:
@@ -97,8 +99,9 @@ class Children:
     ) -> Ended:
         """Run a command to its end, or to its deadline ``seconds`` from now, and end whatever it leaves running.
 
-        A child that ``waits`` longer than ``PATIENCE`` is ended too. Raises ``DiskError`` when it cannot be noted, ``NotInstalled`` when the command cannot be executed, ``Overloaded`` when this machine cannot start
-        another process, and ``TimedOut`` when the children are or were closed.
+        A child that ``waits`` longer than ``PATIENCE`` is ended too. Raises ``NotInstalled`` when the command cannot be
+        executed, ``Overloaded`` when this machine cannot start another process, ``DiskError`` when it cannot be noted,
+        and ``TimedOut`` when the children are or were closed.
         """
         with (
             self._register.open(),
@@ -127,6 +130,7 @@ class Children:
                 timed_out=timed_out,
                 flooded=flooded,
                 waiting=waiting,
+                quiet=max(0.0, time.time() - os.fstat(out.fileno()).st_mtime),
             )
 
     def close(self) -> None:

@@ -102,13 +102,11 @@ class Register:
             return
         import psutil  # noqa: PLC0415  only for those who start children
 
-        own = Note(
-            pid=os.getpid(), created=psutil.Process().create_time(), mark=self.mark, temp=tempfile.gettempdir()
-        )
+        own = Note(pid=os.getpid(), created=psutil.Process().create_time(), mark=self.mark, temp=tempfile.gettempdir())
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(own) + b"\n")
+            self._path.touch(mode=0o600)
+            self._path.write_bytes(msgspec.json.encode(own) + b"\n")
         except OSError as error:
             self._users -= 1
             raise DiskError(f"running children cannot be noted in {self._path.parent}: {error.strerror}") from error

@@ -1,18 +1,20 @@
-"""Thirty nights of one person: proposals of every kind, a budget of calls, and what each gate makes of them.
+"""Thirty nights of one person, and what each gate makes of them: wrong accepts, and how much better the agent is.
 
-A gate is not judged by one edit but by where a month of its verdicts leads: how many of the rules it let in do harm,
-and how much better the agent is in the end.
+A gate is not judged by one edit but by where a month of its verdicts leads. Which month a rule on means has depends on
+how it is run: the reference implementation scores the proposals of a night, one or two, on the 4 to 13 val tasks of
+that night, and leaves most of the 176 calls unspent. It could also spend them. Every such reading has a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
 from msgspec import Struct
 
 from skillopt_sleep.bench.gate_figures import Estimate, mean, ratio
+from skillopt_sleep.bench.gate_month import CALLS_A_NIGHT, NIGHTS, VAL_TASKS, Month, Proposal
 from skillopt_sleep.bench.gate_trial import MEAN_RULES
 from skillopt_sleep.domain.paired import (
     PAIRS_A_LIFE,
@@ -21,31 +23,26 @@ from skillopt_sleep.domain.paired import (
     decide,
     exact_error,
     expected_false,
+    go_on_tonight,
     judge_pair,
+    margin_for,
+    next_pairs,
     stricter,
+    threshold,
 )
+from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["GATES", "STRICT_AS_USED", "Month", "NightsFigures", "Proposal", "nights"]
+__all__ = ["AS_RUN", "GATES", "NOISY", "Gate", "NightsFigures", "nights"]
 
-NIGHTS = 30
-CALLS_A_NIGHT = 176
-CALLS_A_PROPOSAL = 8
-VAL_TASKS = 40
-"""More than the pairs of a night: no round ends within one, so an edit goes on until it is decided or has had them."""
-BASE_SHAPE = 0.6
-"""Both parameters of the Beta distribution of base pass rates: most tasks nearly always pass or nearly always fail."""
-TASK_EFFECT = 0.2
-"""The standard deviation of an edit's effect from task to task."""
-HIGHER = 8
+HIGHER = threshold(0.02)
 """The threshold while the account is overdrawn."""
-
-
-class Proposal(Struct, frozen=True, kw_only=True):
-    """An edit: the mean effect it was drawn with, and the pass rate of every val task with it."""
-
-    drawn: float
-    rates: tuple[float, ...]
+VAL_A_NIGHT = 12
+"""The val tasks of a night by default: the archive has 40, and they rotate."""
+NO_LIMIT = CALLS_A_NIGHT
+"""More proposals than a night can pay for."""
+NOISY = "noisy judge: "
+"""Before the name of a gate whose judge is noisy."""
 
 
 class NightsFigures(Struct, frozen=True, kw_only=True):
@@ -64,60 +61,14 @@ class NightsFigures(Struct, frozen=True, kw_only=True):
     calls_a_night: Estimate
 
 
-class Month:
-    """One person's val tasks, what has been adopted, and the calls of the night under way."""
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        self.rates = tuple(random.betavariate(BASE_SHAPE, BASE_SHAPE) for _ in range(VAL_TASKS))
-        self._first = self.rates
-        self.tried = self.accepted = self.wrong = self.wrong_drawn = self.calls = 0
-        self.left = 0
-
-    @property
-    def gain(self) -> float:
-        """What the month was worth."""
-        return (sum(self.rates) - sum(self._first)) / VAL_TASKS
-
-    def nights(self) -> Iterator[int]:
-        """Thirty times a fresh budget."""
-        for night in range(NIGHTS):
-            self.left = CALLS_A_NIGHT
-            yield night
-
-    def propose(self) -> Proposal:
-        """60 % slightly bad, 15 % harmful, 15 % a small gain, 10 % a large one."""
-        self.tried += 1
-        self._pay(CALLS_A_PROPOSAL)
-        kind, slightly_bad = self.random.random(), self.random.uniform(-0.05, 0.0)
-        drawn = slightly_bad if kind < 0.6 else -0.13 if kind < 0.75 else 0.11 if kind < 0.9 else 0.25  # noqa: PLR2004
-        rates = (rate + self.random.gauss(drawn, TASK_EFFECT) for rate in self.rates)
-        return Proposal(drawn=drawn, rates=tuple(min(1.0, max(0.0, rate)) for rate in rates))
-
-    def replay(self, rate: float) -> float:
-        """Pass or fail, for one call."""
-        self._pay(1)
-        return float(self.random.random() < rate)
-
-    def adopt(self, proposal: Proposal) -> None:
-        """The edit goes live; whether that was right is known here only."""
-        self.accepted += 1
-        self.wrong += sum(proposal.rates) <= sum(self.rates)
-        self.wrong_drawn += proposal.drawn <= 0
-        self.rates = proposal.rates
-
-    def _pay(self, calls: int) -> None:
-        self.left -= calls
-        self.calls += calls
-
-
 class _Trial:
     """A proposal and its tally; the pairs stand against what is live, so the next accept ends it."""
 
-    def __init__(self, proposal: Proposal, k: int) -> None:
+    def __init__(self, proposal: Proposal, k: int, margin: float) -> None:
         self.proposal = proposal
         self.tally = Tally()
         self._k = k
+        self._margin = margin
 
     @property
     def verdict(self) -> Verdict:
@@ -127,52 +78,98 @@ class _Trial:
     def is_open(self) -> bool:
         return self.verdict is Verdict.UNDECIDED and self.tally.pairs < PAIRS_A_LIFE
 
-    def replay(self, month: Month, order: Sequence[int], live: dict[int, float]) -> None:
-        """Pairs in this order until it is decided or calls run out; ``live`` are tonight's replays of what is live."""
-        for task in order:
-            if not self.is_open or month.left < 1 + (task not in live):
+    def night(self, month: Month, live: _Live) -> None:
+        """Rounds over tonight's tasks as a trial makes them, until the rule stops or calls run out."""
+        tonight = 0
+        for number, order in enumerate(live.rounds):
+            left = list(order)
+            while size := next_pairs(self.tally, self._k, pairs_tonight=tonight, left=len(left)):
+                chunk, left = left[:size], left[size:]
+                for task in chunk:
+                    if month.left < live.price(number, task) + 1:
+                        return
+                    old, new = live.score(month, number, task), month.replay(self.proposal.rates[task])
+                    self.tally = self.tally.add(judge_pair(old, new, self._margin))
+                    tonight += 1
+            if self.verdict is not Verdict.UNDECIDED or not go_on_tonight(self.tally, tonight):
                 return
-            if task not in live:
-                live[task] = month.replay(month.rates[task])
-            self.tally = self.tally.add(judge_pair(live[task], month.replay(self.proposal.rates[task]), 0.0))
 
 
-def paired_gate(random: Random, *, k: int, account: bool = False) -> Month:
+class _Live:
+    """Tonight's tasks in the orders of its rounds, and the replays of what is live, which all proposals share."""
+
+    def __init__(self, random: Random, tasks: int) -> None:
+        drawn = random.sample(range(VAL_TASKS), tasks)
+        self.rounds = [random.sample(drawn, tasks) for _ in range(-(-PAIRS_A_NIGHT // tasks))]
+        self._scores: dict[tuple[int, int], float] = {}
+
+    def price(self, number: int, task: int) -> int:
+        """What the replay of a task in a round costs: nothing when there is one."""
+        return (number, task) not in self._scores
+
+    def score(self, month: Month, number: int, task: int) -> float:
+        """The score of that replay."""
+        if (number, task) not in self._scores:
+            self._scores[number, task] = month.replay(month.rates[task])
+        return self._scores[number, task]
+
+    def forget(self) -> None:
+        """After an accept something else is live."""
+        self._scores.clear()
+
+
+def paired_gate(
+    random: Random,
+    *,
+    k: int,
+    noisy: bool,
+    tasks: int = VAL_A_NIGHT,
+    proposals: int = NO_LIMIT,
+    account: bool = False,
+) -> Month:
     """The paired gate, pending on: each night the highest score first, then new proposals while calls last.
 
     With ``account`` a new edit needs ``HIGHER`` while chance may explain too many of the accepted.
     """
-    month = Month(random)
+    month = Month(random, noisy=noisy)
+    margin = margin_for(GateMetric.MIXED if noisy else GateMetric.HARD)
     pending: list[_Trial] = []
     alphas: list[float] = []
     for _ in month.nights():
-        order = random.sample(range(VAL_TASKS), PAIRS_A_NIGHT)
-        live: dict[int, float] = {}
+        live = _Live(random, tasks)
         waiting = sorted(pending, key=lambda trial: -trial.tally.score)
         pending = []
-        while waiting or month.left >= CALLS_A_PROPOSAL + 2:
+        new = 0
+        while waiting or (new < proposals and month.affords(2)):
             if waiting:
                 trial = waiting.pop(0)
             else:
+                new += 1
                 needed = HIGHER if account and stricter(month.accepted, expected_false(alphas)) else k
                 alphas.append(exact_error(needed))
-                trial = _Trial(month.propose(), needed)
-            trial.replay(month, order, live)
+                trial = _Trial(month.propose(), needed, margin)
+            trial.night(month, live)
             if trial.verdict is Verdict.ACCEPT:
                 month.adopt(trial.proposal)
-                waiting, pending, live = [], [], {}
+                waiting, pending = [], []
+                live.forget()
             elif trial.is_open:
                 pending.append(trial)
     return month
 
 
-def mean_gate(random: Random, *, rule: str, tasks: int, proposals: int) -> Month:
-    """A rule on means: so many proposals a night, each looked at once on so many of the val tasks."""
-    month = Month(random)
+def mean_gate(random: Random, *, rule: str, tasks: int, noisy: bool, proposals: int = NO_LIMIT) -> Month:
+    """A rule on means: so many proposals a night, each looked at once, on so many val tasks that rotate too.
+
+    What is live is replayed once a night, and again after an accept, which is what the calls allow at best.
+    """
+    month = Month(random, noisy=noisy)
     for _ in month.nights():
         order = random.sample(range(VAL_TASKS), tasks)
         live: list[float] = []
         for _ in range(proposals):
+            if not month.affords(tasks + (0 if live else tasks)):
+                break
             proposal = month.propose()
             live = live or [month.replay(month.rates[task]) for task in order]
             gains = [month.replay(proposal.rates[task]) - old for task, old in zip(order, live, strict=True)]
@@ -182,33 +179,49 @@ def mean_gate(random: Random, *, rule: str, tasks: int, proposals: int) -> Month
     return month
 
 
-STRICT_AS_USED = "strict, 12 tasks, 1 a night"
-"""The best case of how people run it: on few tasks, the proposal of the night."""
+Gate = Callable[..., Month]
+"""Takes a ``Random`` and ``noisy``."""
 
-GATES: dict[str, Callable[[Random], Month]] = {
-    "paired 6": partial(paired_gate, k=6),
-    "paired 8": partial(paired_gate, k=8),
-    "paired 6, account kept": partial(paired_gate, k=6, account=True),
-    "strict, 40 tasks, 2 a night": partial(mean_gate, rule="strict", tasks=40, proposals=2),
-    "mean + 1 se, 40 tasks, 2 a night": partial(mean_gate, rule="mean + 1 se", tasks=40, proposals=2),
-    STRICT_AS_USED: partial(mean_gate, rule="strict", tasks=12, proposals=1),
-    "strict, 8 tasks, 1 a night": partial(mean_gate, rule="strict", tasks=8, proposals=1),
-    "strict, 4 tasks, 1 a night": partial(mean_gate, rule="strict", tasks=4, proposals=1),
+
+AS_RUN: dict[str, Gate] = {
+    f"strict, {tasks} tasks, {proposals} a night": partial(
+        mean_gate, rule="strict", tasks=tasks, proposals=proposals
+    )
+    for proposals in (1, 2)
+    for tasks in (4, 8, 12)
 }
-"""The gates compared. With two proposals on every task a rule on means takes the whole budget; people run it on few."""
+"""As the reference implementation is run: the val tasks of a night, and its one proposal, or skill and memory."""
+
+GATES: dict[str, Gate] = {
+    "paired 6": partial(paired_gate, k=threshold(0.05)),
+    "paired 8": partial(paired_gate, k=threshold(0.02)),
+    "paired 6, account kept": partial(paired_gate, k=threshold(0.05), account=True),
+    "paired 6, 2 proposals a night": partial(paired_gate, k=threshold(0.05), proposals=2),
+    "paired 6, all 40 tasks a night": partial(paired_gate, k=threshold(0.05), tasks=VAL_TASKS),
+    **AS_RUN,
+    "strict, 12 tasks, calls spent": partial(mean_gate, rule="strict", tasks=12),
+    "strict, 40 tasks, calls spent": partial(mean_gate, rule="strict", tasks=VAL_TASKS),
+    "mean + 1 se, 40 tasks, calls spent": partial(mean_gate, rule="mean + 1 se", tasks=VAL_TASKS),
+}
+"""The gates compared, each with a judge that knows pass and fail, and with one whose grades have moods."""
 
 
 def nights(histories: int, seed: str) -> Iterator[NightsFigures]:
     """The same months for every gate, as far as their first proposals go."""
-    for name, gate in GATES.items():
-        months = [gate(Random(f"{seed} nights {number}")) for number in range(histories)]
-        accepted = [float(month.accepted) for month in months]
-        yield NightsFigures(
-            gate=name,
-            tried=mean([month.tried for month in months]),
-            accepted=mean(accepted),
-            wrong=ratio([month.wrong for month in months], accepted),
-            wrong_drawn=ratio([month.wrong_drawn for month in months], accepted),
-            gain=mean([month.gain for month in months]),
-            calls_a_night=mean([month.calls / NIGHTS for month in months]),
-        )
+    for noisy in (False, True):
+        for name, gate in GATES.items():
+            months = [gate(Random(f"{seed} nights {number}"), noisy=noisy) for number in range(histories)]
+            yield _figures(f"{NOISY if noisy else ''}{name}", months)
+
+
+def _figures(name: str, months: list[Month]) -> NightsFigures:
+    accepted = [float(month.accepted) for month in months]
+    return NightsFigures(
+        gate=name,
+        tried=mean([month.tried for month in months]),
+        accepted=mean(accepted),
+        wrong=ratio([month.wrong for month in months], accepted),
+        wrong_drawn=ratio([month.wrong_drawn for month in months], accepted),
+        gain=mean([month.gain for month in months]),
+        calls_a_night=mean([month.calls / NIGHTS for month in months]),
+    )

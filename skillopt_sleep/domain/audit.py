@@ -17,7 +17,8 @@ from statistics import fmean
 from msgspec import Struct
 
 from skillopt_sleep.domain.detect import detectable
-from skillopt_sleep.domain.paired import Result, judge_pair
+from skillopt_sleep.domain.paired import Result, judge_pair, margin_for
+from skillopt_sleep.domain.rollout import GateMetric, Score, combine
 
 __all__ = ["ENOUGH", "SUSPICIOUS", "Audit", "BaseReplay", "Position", "audit", "chance_as_uneven"]
 
@@ -34,8 +35,7 @@ class BaseReplay(Struct, frozen=True, kw_only=True):
     """One measured replay of a task under documents that were live.
 
     ``base`` is the digest of the documents; ``phase`` is what it was made for (train or val: they are judged in
-    different ways); ``sample`` numbers replays of a task within a ``night``. ``value`` is the score under the gate
-    metric, ``hard`` 0 or 1.
+    different ways); ``sample`` numbers replays of a task within a ``night``. ``hard`` and ``soft`` are its score.
     """
 
     task: str
@@ -45,7 +45,11 @@ class BaseReplay(Struct, frozen=True, kw_only=True):
     phase: str
     sample: int
     hard: float
-    value: float
+    soft: float
+
+    def value(self, metric: GateMetric, mixed_weight: float) -> float:
+        """The one number that a gate compares."""
+        return combine(Score(hard=self.hard, soft=self.soft), metric, mixed_weight)
 
 
 class Position(Struct, frozen=True, kw_only=True):
@@ -104,7 +108,15 @@ class Audit(Struct, frozen=True, kw_only=True):
         return chance_as_uneven(self.later_better, self.later_worse)
 
 
-def audit(replays: Iterable[BaseReplay], position: Position, *, margin: float, val_tasks: int, k: int) -> Audit:
+def audit(
+    replays: Iterable[BaseReplay],
+    position: Position,
+    *,
+    metric: GateMetric,
+    mixed_weight: float,
+    val_tasks: int,
+    k: int,
+) -> Audit:
     """Estimate the noise, look for a bias, and say what gain could be shown.
 
     Tasks weigh by the replays they have beyond the first. Pairs of an earlier and a later replay share no replay, so
@@ -112,15 +124,20 @@ def audit(replays: Iterable[BaseReplay], position: Position, *, margin: float, v
     """
     alike = _repeated(replays)
     repeats = sum(len(group) - 1 for group in alike)
-    later = [_later(one, other, margin) for group in alike for one, other in _in_twos(group)]
-    differ = _share(alike, lambda one, other: judge_pair(one.value, other.value, margin) is not Result.TIE)
+
+    def compared(earlier: BaseReplay, later: BaseReplay) -> Result:
+        values = (each.value(metric, mixed_weight) for each in (earlier, later))
+        return judge_pair(*values, margin_for(metric))
+
+    later = [compared(one, other) for group in alike for one, other in _in_twos(group)]
+    differ = _share(alike, lambda one, other: compared(one, other) is not Result.TIE)
     known = differ is not None and repeats >= ENOUGH and val_tasks > 0
     return Audit(
         repeats=repeats,
         tasks=len({group[0].task for group in alike}),
         differ=differ,
         flips=_share(alike, lambda one, other: one.hard != other.hard),
-        sd=_deviation(alike),
+        sd=_deviation([[each.value(metric, mixed_weight) for each in group] for group in alike]),
         later_better=later.count(Result.WIN),
         later_worse=later.count(Result.LOSS),
         position=position,
@@ -147,15 +164,15 @@ def _repeated(replays: Iterable[BaseReplay]) -> list[list[BaseReplay]]:
 
 
 def _in_twos(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseReplay]]:
-    """An earlier and a later replay, each in one pair only: of different nights where there are several."""
+    """An earlier and a later replay, each in one pair only, the first half with the second, to show what creeps.
+
+    They are of different nights where there are several.
+    """
     nights = [[*each] for _, each in itertools.groupby(group, key=lambda each: each.night)]
     one_a_night = [replays[0] for replays in nights]
     order = one_a_night if len(one_a_night) > 1 else group
-    return zip(order[::2], order[1::2], strict=False)
-
-
-def _later(earlier: BaseReplay, later: BaseReplay, margin: float) -> Result:
-    return judge_pair(earlier.value, later.value, margin)
+    half = len(order) // 2
+    return zip(order[:half], order[len(order) - half :], strict=True)
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:
@@ -167,11 +184,11 @@ def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, B
     return round(fmean(shares, weights), 4)
 
 
-def _deviation(alike: Sequence[Sequence[BaseReplay]]) -> float | None:
+def _deviation(alike: Sequence[Sequence[float]]) -> float | None:
     """The standard deviation within a task, pooled over tasks."""
     freedom = sum(len(group) - 1 for group in alike)
     if not freedom:
         return None
-    means = [fmean(each.value for each in group) for group in alike]
-    squares = ((each.value - mean) ** 2 for group, mean in zip(alike, means, strict=True) for each in group)
+    means = [fmean(group) for group in alike]
+    squares = ((value - mean) ** 2 for group, mean in zip(alike, means, strict=True) for value in group)
     return round(math.sqrt(math.fsum(squares) / freedom), 4)

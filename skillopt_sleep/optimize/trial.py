@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,10 +37,21 @@ from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.replay import Attempt, Models, answer, judge_of
 from skillopt_sleep.ports import PairJudge
 
-__all__ = ["PairRow", "PairedPlan", "run_paired"]
+__all__ = ["Named", "PairRow", "PairedPlan", "paired_trial", "run_paired"]
 
 AGAIN = 500
 """Added to the number of a night's first sample: the replays that confirm a loss are none of its rounds'."""
+
+
+class Named(Protocol):
+    """Whatever can be attempted under both arms."""
+
+    @property
+    def id(self) -> str:
+        """Its name in the report."""
+
+
+NamedT = TypeVar("NamedT", bound=Named)
 
 
 class PairedPlan(Struct, frozen=True, kw_only=True):
@@ -80,11 +92,26 @@ def run_paired(
     *,
     before: Tally = Tally(),  # noqa: B008 - frozen
 ) -> Trial:
+    """The trial of a night's candidate on its val tasks; see ``paired_trial``."""
+
+    def measure(pairs: Sequence[tuple[TaskRecord, int]]) -> list[PairRow]:
+        return _measure(pairs, (baseline, candidate), models, plan)
+
+    return paired_trial(tasks, measure, plan, before=before)
+
+
+def paired_trial(
+    tasks: Sequence[NamedT],
+    measure: Callable[[Sequence[tuple[NamedT, int]]], list[PairRow]],
+    plan: PairedPlan,
+    *,
+    before: Tally = Tally(),  # noqa: B008 - frozen
+) -> Trial:
     """Add pairs to the tally ``before`` until it decides, or going on tonight is not worth its price.
 
-    Pairs are replayed as many at once as could decide at the earliest, so none is paid for in vain. A cap that is hit
-    on the way ends the trial for tonight, undecided; ``BudgetSpent`` is raised when not one pair could be paid for,
-    and ``FatalBackend`` always.
+    ``measure`` attempts each (task, sample) under both arms. Pairs are replayed as many at once as could decide at the
+    earliest, so none is paid for in vain. A cap that is hit on the way ends the trial for tonight, undecided;
+    ``BudgetSpent`` is raised when not one pair could be paid for, and ``FatalBackend`` always.
     """
     rows: list[PairRow] = []
     tally = before
@@ -94,7 +121,7 @@ def run_paired(
         while size := next_pairs(tally, plan.k, pairs_tonight=len(rows), left=len(left)):
             chunk, left = left[:size], left[size:]
             try:
-                measured = _measure([(task, sample) for task in chunk], (baseline, candidate), models, plan)
+                measured = measure([(task, sample) for task in chunk])
             except BudgetSpent as spent:
                 if not rows:
                     raise
@@ -117,7 +144,7 @@ def run_paired(
         candidate=tuple(row.candidate for row in rows),
         improved=_with(rows, Result.WIN),
         worsened=worsened,
-        confirmed_regressions=_confirmed(lost, (baseline, candidate), models, plan),
+        confirmed_regressions=_confirmed(lost, measure, plan),
         results=tuple(row.result for row in rows),
         firsts=tuple(row.first for row in rows),
         tally=tally,
@@ -130,7 +157,7 @@ def _with(rows: Sequence[PairRow], result: Result) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.task_id for row in rows if row.result is result))
 
 
-def _rounds(tasks: Sequence[TaskRecord], plan: PairedPlan) -> Iterator[tuple[int, list[TaskRecord]]]:
+def _rounds(tasks: Sequence[NamedT], plan: PairedPlan) -> Iterator[tuple[int, list[NamedT]]]:
     """Round after round, every task once, in an order the seed alone has drawn."""
     rng = random.Random(plan.seed)  # noqa: S311  a seeded order, not a secret
     sample = plan.first_sample
@@ -154,12 +181,12 @@ def _measure(
 
 
 def _confirmed(
-    lost: Sequence[TaskRecord], arms: tuple[Candidate, Candidate], models: Models, plan: PairedPlan
+    lost: Sequence[NamedT], measure: Callable[[Sequence[tuple[NamedT, int]]], list[PairRow]], plan: PairedPlan
 ) -> tuple[str, ...]:
     """Which tasks that lost under an accepted edit lose twice more: no part of the tally, and not at any price."""
     pairs = [(task, plan.first_sample + AGAIN + number) for task in lost for number in range(2)]
     try:
-        rows = _measure(pairs, arms, models, plan)
+        rows = measure(pairs)
     except BudgetSpent:
         return ()
     twice = zip(rows[::2], rows[1::2], strict=True)

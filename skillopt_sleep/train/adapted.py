@@ -1,207 +1,29 @@
-"""Drive an adapter of the reference as an environment of this program, and give it the models of the run.
-
-Adapters call models through plain functions (``chat_target``). While an adapter works, these functions lead to the
-clients of the run it belongs to, so that every call passes its ledger, caps and limits. One adapter works at a time.
-"""
+"""Drive an adapter of the reference as an environment of this program."""
 
 from __future__ import annotations
 
 import importlib
-import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
+from skillopt_sleep.train.chats import working
 from skillopt_sleep.train.datasets import SPLITS
-from skillopt_sleep.train.environments.checking import blamed, checked
+from skillopt_sleep.train.environments.checking import blamed
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RawPatch, RolloutResult
+from skillopt_sleep.train.rows import Row, as_result
 
 if TYPE_CHECKING:
     from skillopt_sleep.train.compat import BatchSpec, EnvAdapter
 
-__all__ = [
-    "AdapterEnv",
-    "chat_optimizer",
-    "chat_optimizer_messages",
-    "chat_target",
-    "chat_target_messages",
-    "run_minibatch_reflect",
-]
+__all__ = ["AdapterEnv"]
 
-Row = dict[str, Any]
 CALLED = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
 """What adapters hear the splits called."""
-FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
-"""What adapters leave beside a conversation, by the field of the result it belongs to."""
-
-
-class _Working:
-    """The run an adapter works for at the moment, and the calls it lost in the meantime."""
-
-    def __init__(self) -> None:
-        self._turn = threading.RLock()
-        self.clients: dict[str, ChatClient] = {}
-        self.settings: Mapping[str, Any] = {}
-        self.lost: list[SleepError] = []
-
-    @contextmanager
-    def on(self, clients: dict[str, ChatClient], settings: Mapping[str, Any]) -> Iterator[None]:
-        """Work for this run until the context is left."""
-        with self._turn:
-            before = self.clients, self.settings, self.lost
-            self.clients, self.settings, self.lost = clients, settings, []
-            try:
-                yield
-            finally:
-                self.clients, self.settings, self.lost = before
-
-    def client(self, role: str) -> ChatClient:
-        """The client of a role. Raises ``UsageError`` outside of a run."""
-        if role not in self.clients:
-            raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
-        return self.clients[role]
-
-    def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
-        """One call; a lost one is remembered, because adapters like to catch everything."""
-        system = "\n\n".join(_said(each) for each in messages if each.get("role") == "system")
-        turns = [each for each in messages if each.get("role") != "system"]
-        user = _said(turns[0]) if len(turns) == 1 else "\n\n".join(f"[{each.get('role')}]\n{_said(each)}" for each in turns)
-        given = {name: value for name, value in options.items() if value is not None}
-        try:
-            text, usage = self.client(role).chat(
-                system=system, user=user, max_completion_tokens=limit, stage=stage, **given
-            )
-        except SleepError as error:
-            self.lost.append(error)
-            raise
-        return text, dict(usage)
-
-
-_working = _Working()
-
-
-def chat_target(
-    system: str,
-    user: str,
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "target",
-    reasoning_effort: str | None = None,
-    timeout: int | None = None,
-) -> tuple[str, Row]:
-    """Ask the target: its answer and the usage of the call. The run's own retries and limits count, not these."""
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    return _working.chat("target", messages, stage, max_completion_tokens, _options(retries, reasoning_effort, timeout))
-
-
-def chat_optimizer(
-    system: str,
-    user: str,
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "optimizer",
-    reasoning_effort: str | None = None,
-    timeout: int | None = None,
-) -> tuple[str, Row]:
-    """Ask the optimizer, in the same way."""
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    options = _options(retries, reasoning_effort, timeout)
-    return _working.chat("optimizer", messages, stage, max_completion_tokens, options)
-
-
-def chat_target_messages(
-    messages: list[Row],
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "target",
-    reasoning_effort: str | None = None,
-    *,
-    tools: list[Row] | None = None,
-    tool_choice: object = None,
-    return_message: bool = False,
-    timeout: int | None = None,
-) -> tuple[Any, Row]:
-    """Ask the target with a whole conversation. Raises ``UsageError`` for tools, which no backend here takes."""
-    _no_tools(tools, tool_choice)
-    options = _options(retries, reasoning_effort, timeout)
-    text, usage = _working.chat("target", messages, stage, max_completion_tokens, options)
-    return ({"role": "assistant", "content": text} if return_message else text), usage
-
-
-def chat_optimizer_messages(
-    messages: list[Row],
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "optimizer",
-    reasoning_effort: str | None = None,
-    *,
-    tools: list[Row] | None = None,
-    tool_choice: object = None,
-    return_message: bool = False,
-    timeout: int | None = None,
-) -> tuple[Any, Row]:
-    """Ask the optimizer with a whole conversation, in the same way."""
-    _no_tools(tools, tool_choice)
-    options = _options(retries, reasoning_effort, timeout)
-    text, usage = _working.chat("optimizer", messages, stage, max_completion_tokens, options)
-    return ({"role": "assistant", "content": text} if return_message else text), usage
-
-
-def run_minibatch_reflect(
-    results: list[Row],
-    skill_content: str,
-    prediction_dir: str,
-    patches_dir: str,
-    workers: int,
-    failure_only: bool,  # noqa: FBT001  published so
-    minibatch_size: int = 8,
-    edit_budget: int = 4,
-    random_seed: int | None = None,
-    *,
-    error_system: str | None = None,
-    success_system: str | None = None,
-    rejection_context: str = "",
-    trajectory_memory_context: str = "",
-    step_buffer_context: str = "",
-    meta_skill_context: str = "",
-    update_mode: str = "patch",
-) -> list[Row | None]:
-    """Have the analysts of this program look at the results, and keep what they say in ``patches_dir``.
-
-    Conversations are read from ``prediction_dir`` where a result brings none. Raises ``UsageError`` for an
-    ``update_mode`` other than patch: whole rewrites are not trained here.
-    """
-    from skillopt_sleep.train.reflecting import reflect_on  # noqa: PLC0415  an adapter that never reflects needs none
-
-    if update_mode != "patch":
-        raise UsageError(f"update_mode {update_mode!r} is not trained here, only 'patch'")
-    patches = reflect_on(
-        [_as_result(row, None, Path(prediction_dir)) for row in results],
-        skill_content,
-        optimizer_client=_working.client("optimizer"),
-        workers=workers,
-        failure_only=failure_only,
-        minibatch_size=minibatch_size,
-        edit_budget=edit_budget,
-        random_seed=random_seed or 0,
-        error_system=error_system,
-        success_system=success_system,
-        step_buffer_context=step_buffer_context or rejection_context or trajectory_memory_context,
-        meta_skill_context=meta_skill_context,
-    )
-    Path(patches_dir).mkdir(parents=True, exist_ok=True)
-    rows = [patch.to_dict() for patch in patches]
-    for number, row in enumerate(rows):
-        name = f"minibatch_{'succ' if row['source_type'] == 'success' else 'fail'}_{number:03d}.json"
-        Path(patches_dir, name).write_text(json.dumps(row, ensure_ascii=False, indent=2), encoding="utf-8")
-    return [*rows]
 
 
 class AdapterEnv(SkillEnv):
@@ -265,7 +87,7 @@ class AdapterEnv(SkillEnv):
         planned = [_named(batch.payload) for batch in batches]
         return None if any(items is None for items in planned) else [items for items in planned if items]
 
-    def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
+    def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:  # noqa: ARG002
         """Refused: an adapter rolls out batches."""
         raise UsageError(f"{self.name} rolls out batches; the trainer and eval call rollout_batch")
 
@@ -277,11 +99,13 @@ class AdapterEnv(SkillEnv):
         with self._at_work("rollout"):
             manager = self._built(items, split, seed)
             rows = self.adapter.rollout(manager, skill, out_dir)
-            lost = list(_working.lost)
+            lost = list(working.lost)
         if not isinstance(rows, list | tuple) or not rows:
-            raise UsageError(f"{self.name}.rollout returned {type(rows).__name__} without results for {len(items)} items")
+            raise UsageError(
+                f"{self.name}.rollout returned {type(rows).__name__} without results for {len(items)} items"
+            )
         known = {str(item["id"]): item for item in items}
-        results = [_as_result(row, known, Path(out_dir, "predictions")) for row in rows]
+        results = [as_result(row, known, Path(out_dir, "predictions")) for row in rows]
         doubles = sorted({each.id for each in results if [other.id for other in results].count(each.id) > 1})
         if doubles:
             raise UsageError(f"{self.name}.rollout returned the id {doubles[0]!r} twice; ids of results must be unique")
@@ -290,7 +114,9 @@ class AdapterEnv(SkillEnv):
             self._rows = {str(row["id"]): dict(row) for row in rows if isinstance(row, Mapping)}
         return results
 
-    def reflect_batch(self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: Any) -> list[RawPatch] | None:
+    def reflect_batch(
+        self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: object
+    ) -> list[RawPatch] | None:
         """The adapter's own reflection, None when it has none: then the trainer's analysts do it."""
         from skillopt_sleep.train.compat import EnvAdapter  # noqa: PLC0415  it imports this module
 
@@ -300,8 +126,10 @@ class AdapterEnv(SkillEnv):
             return None
         rows = [self._rows.get(each.id) or each.to_dict() for each in results if not each.call_error]
         with self._at_work("reflect"):
-            said = adapter.reflect(rows, skill, out_dir, **{key: value for key, value in given.items() if key != "edit_budget"})
-            lost = list(_working.lost)
+            said = adapter.reflect(
+                rows, skill, out_dir, **{key: value for key, value in given.items() if key != "edit_budget"}
+            )
+            lost = list(working.lost)
         for error in lost:
             if not isinstance(error, TransientBackend):
                 raise error
@@ -352,7 +180,7 @@ class AdapterEnv(SkillEnv):
     @contextmanager
     def _at_work(self, what: str) -> Iterator[None]:
         """The adapter's code at work, under this run's clients; its mistakes become one line."""
-        with _working.on(self._clients, self._cfg):
+        with working.on(self._clients):
             try:
                 yield
             except SleepError:
@@ -361,6 +189,45 @@ class AdapterEnv(SkillEnv):
                 raise blamed(f"{self.name}.{what}", error) from error
 
 
-class _Loss(Struct, frozen=True):
-    error: SleepError
-    said: str
+def _as_patch(said: object, name: str) -> RawPatch:
+    patch = said if isinstance(said, RawPatch) else RawPatch.from_dict(said) if isinstance(said, Mapping) else None
+    if patch is None:
+        raise UsageError(
+            f"{name}.reflect returned {type(said).__name__}, wanted {{'patch': {{'edits': [...]}}}} or None"
+        )
+    return patch
+
+
+def _put_losses(lost: Sequence[SleepError], results: Sequence[RolloutResult]) -> None:
+    """A call that was lost, and that the adapter made a score of, is unmeasured where its row tells of it.
+
+    What ends a run is raised, and so is a loss that no row tells of: then nothing says whose it was.
+    """
+    for error in lost:
+        told = [each for each in results if str(error) in f"{each.fail_reason} {each.extras}"]
+        if not isinstance(error, TransientBackend) or not told:
+            raise error
+        for each in told:
+            each.call_error = f"{type(error).__name__}: {error}"
+
+
+def _nameless(split: str, size: int) -> list[Item]:
+    """Items of a simulator, which has none until it is asked."""
+    return [{"id": f"{split}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
+
+
+def _named(payload: object) -> list[Item] | None:
+    """The items of a batch, None when it holds none that have an id."""
+    if not isinstance(payload, list | tuple):
+        return None
+    items = [each for each in payload if isinstance(each, dict) and each.get("id") is not None]
+    return items if len(items) == len(payload) else None
+
+
+def _start_ray() -> None:
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError as error:
+        raise UsageError("this environment requires Ray, which is not installed: pip install ray") from error
+    if not ray.is_initialized():
+        ray.init(num_gpus=0)

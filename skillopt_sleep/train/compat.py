@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.train.adapted import (
-    AdapterEnv,
+from skillopt_sleep.train.adapted import AdapterEnv
+from skillopt_sleep.train.chats import (
     chat_optimizer,
     chat_optimizer_messages,
     chat_target,
@@ -150,7 +149,7 @@ class SplitDataLoader(BaseDataLoader):
             setattr(self, name, str(getattr(self, name) or cfg.get(name) or ""))
         mode = self.split_mode.strip().lower() or "ratio"
         if mode not in {"ratio", "split_dir"}:
-            raise UsageError(f"split_mode {self.split_mode!r} is neither ratio nor split_dir{did_you_mean(mode, ('ratio', 'split_dir'))}")
+            raise UsageError(f"split_mode {self.split_mode!r} is neither ratio nor split_dir")
         self.split_mode = "split_dir" if mode == "ratio" and self.split_dir and not self.data_path else mode
         if self.split_mode == "ratio":
             self.split_dir = str(self._dealt(cfg))
@@ -207,7 +206,14 @@ class SplitDataLoader(BaseDataLoader):
         return len(self.train_items)
 
     def plan_train_epoch(
-        self, *, epoch: int, steps_per_epoch: int, accumulation: int, batch_size: int, seed: int, **kwargs: Any  # noqa: ARG002
+        self,
+        *,
+        epoch: int,
+        steps_per_epoch: int,
+        accumulation: int,
+        batch_size: int,
+        seed: int,
+        **kwargs: Any,  # noqa: ARG002
     ) -> list[BatchSpec]:
         """One pass over the items in an order of the epoch's own; batches past the end begin it again."""
         first = seed + 1000 * epoch
@@ -291,7 +297,7 @@ class EnvAdapter(ABC):
         seed: int | None = None,
     ) -> list[Item]:
         """So many items that failed and so many that passed, of as many task types as there are."""
-        known, rng, chosen = _by_id(items), random.Random(seed), {}  # noqa: S311  a seeded draw, not a secret
+        known, rng, chosen = _by_id(items), random.Random(seed), dict[str, Item]()  # noqa: S311  a seeded draw
         for passed, most in ((False, n_failures), (True, n_successes)):
             pool = [row for row in results if bool(row.get("hard")) is passed and str(row.get("id")) in known]
             rng.shuffle(pool)
@@ -305,27 +311,31 @@ class EnvAdapter(ABC):
             chosen |= {str(item["id"]): item for _, item in sorted(order, key=lambda each: each[0])[: max(0, most)]}
         return list(chosen.values())
 
-    def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:  # noqa: ANN401  whatever rollout takes
+    def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
         """What ``rollout`` is given for a batch: by default as the two methods below build it."""
         if batch.phase == "train":
             return self.build_train_env(batch_size=batch.batch_size, seed=batch.seed, **kwargs)
         return self.build_eval_env(env_num=batch.batch_size, split=batch.split, seed=batch.seed, **kwargs)
 
     @abstractmethod
-    def build_train_env(self, batch_size: int, seed: int, **kwargs: Any) -> Any:  # noqa: ANN401  whatever rollout takes
+    def build_train_env(self, batch_size: int, seed: int, **kwargs: Any) -> Any:
         """What ``rollout`` is given for a batch to train on."""
 
     @abstractmethod
-    def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: Any) -> Any:  # noqa: ANN401  as above
+    def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: Any) -> Any:
         """What ``rollout`` is given for a split; it is called ``valid_seen`` or ``valid_unseen``."""
 
     @abstractmethod
-    def rollout(self, env_manager: Any, skill_content: str, out_dir: str, **kwargs: Any) -> list[Row]:  # noqa: ANN401
+    def rollout(self, env_manager: Any, skill_content: str, out_dir: str, **kwargs: Any) -> list[Row]:
         """One attempt at each; a dict with ``id``, ``hard``, ``soft`` and whatever else is worth keeping."""
 
     def reflect(self, results: list[Row], skill_content: str, out_dir: str, **kwargs: Any) -> list[Row | None]:
         """Propose patches: by default with the analysts of this program, and this adapter's prompts."""
-        own = {name: getattr(self, name) for name in ("failure_only", "minibatch_size", "edit_budget") if hasattr(self, name)}
+        own = {
+            name: getattr(self, name)
+            for name in ("failure_only", "minibatch_size", "edit_budget")
+            if hasattr(self, name)
+        }
         return run_minibatch_reflect(
             results,
             skill_content,
@@ -345,7 +355,7 @@ class EnvAdapter(ABC):
         """The kinds of items there are."""
 
     def get_error_minibatch_prompt(self) -> str | None:
-        """The analyst's prompt for failures, None for this program's: ``prompts/analyst_error.md`` beside the adapter."""
+        """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter; None is this program's."""
         return self._own_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from skillopt_sleep.app import build
 from skillopt_sleep.backends.claude import ClaudeBackend, read_reply
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.domain.call import Health, Prompt, Usage
 from skillopt_sleep.domain.session import is_own_run
 from skillopt_sleep.errors import (
     BadReply,
+    BudgetSpent,
     EmptyReply,
     ModelRefused,
     NotInstalled,
@@ -24,9 +24,10 @@ from skillopt_sleep.errors import (
     QuotaExhausted,
     RateLimited,
     TimedOut,
+    TooLong,
     TooOld,
 )
-from skillopt_sleep.registry import Kind
+from skillopt_sleep.registry import Kind, build
 
 PROMPT = Prompt(system="You are terse.", user="hello")
 SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}
@@ -84,8 +85,8 @@ FAILURES = {
     "weekly limit": (failure("You've hit your weekly limit · resets Mon 9am", 429), QuotaExhausted),
     "spend limit": (failure("You've hit your monthly spend limit · /usage-credits to raise it", 429), QuotaExhausted),
     "extra usage spent": (failure("You're out of extra usage · resets 3pm", 429), QuotaExhausted),
-    "prompt too long": (failure("Prompt is too long · the request is ~250000 tokens", 400), BadReply),
-    "answer too long": (failure("API Error: Claude's response exceeded the 32000 output token maximum."), BadReply),
+    "prompt too long": (failure("Prompt is too long · the request is ~250000 tokens", 400), TooLong),
+    "answer too long": (failure("API Error: Claude's response exceeded the 32000 output token maximum."), TooLong),
     "rate limit": (failure("API Error: Request rejected (429) · slow down", 429), RateLimited),
     "server error": (failure("API Error: 500 internal. This is a server-side issue", 500), Overloaded),
     "status in the words": (failure("API Error: 503 unavailable"), Overloaded),
@@ -143,6 +144,68 @@ def test_answer_of_another_version():
     assert (reply.model, reply.cost_usd, reply.usage.estimated) == ("m", None, True)
 
 
+def retry(status, seconds) -> str:
+    """The line that says that the CLI will try again by itself."""
+    told = {"attempt": 1, "retry_delay_ms": seconds * 1000, "error_status": status, "error": "rate_limit"}
+    return json.dumps({"type": "system", "subtype": "api_retry"} | told) + "\n"
+
+
+def test_wait_that_the_service_asked_for():
+    """It is handed on, when the CLI has waited for it in vain and when it was not let to wait."""
+    ended = failure("API Error: Request rejected (429) · slow down", 429)
+    ended = Ended(status=1, stdout=retry(429, 7) + ended.stdout)
+    with pytest.raises(RateLimited) as caught:
+        read_reply(ended, PROMPT, model="m", deadline=5.0)
+    assert caught.value.retry_after == 7
+    with pytest.raises(RateLimited) as caught:
+        read_reply(Ended(status=-15, stdout=retry(429, 60), waiting=60), PROMPT, model="m", deadline=5.0)
+    assert caught.value.retry_after == 60
+    with pytest.raises(Overloaded) as caught:
+        read_reply(Ended(status=-15, stdout=retry(529, 30), waiting=30), PROMPT, model="m", deadline=5.0)
+    assert caught.value.retry_after == 30
+
+
+def test_wait_of_hours_is_a_spent_quota():
+    """Nobody waits half the night; the message says when to go on."""
+    with pytest.raises(QuotaExhausted, match="run again in 120 minutes"):
+        read_reply(Ended(status=-15, stdout=retry(429, 7200), waiting=7200), PROMPT, model="m", deadline=5.0)
+    with pytest.raises(QuotaExhausted, match="run again after 3pm"):
+        read_reply(failure("You've hit your session limit · resets 3pm", 429), PROMPT, model="m", deadline=5.0)
+
+
+def test_cli_that_is_told_to_wait_is_not_kept(claude, fake_cli):
+    """It is ended at once, and the error says how long to wait; a moment's wait is left to it."""
+    fake_cli.behave(stdout=retry(429, 60), hang=True)
+    started = time.monotonic()
+    with pytest.raises(RateLimited) as caught:
+        claude.complete(PROMPT)
+    assert caught.value.retry_after == 60
+    assert time.monotonic() - started < 5
+    fake_cli.behave(stdout=retry(429, 1) + result())
+    assert claude.complete(PROMPT).text == "hi there"
+
+
+def test_what_a_failure_cost():
+    """Tokens and price of an answer that was none are on the error."""
+    asked = Prompt(system="", user="judge", schema=SCHEMA)
+    for ended, prompt in ((Ended(stdout=result("")), PROMPT), (Ended(stdout=result("half")), asked)):
+        with pytest.raises((EmptyReply, BadReply)) as caught:
+            read_reply(ended, prompt, model="m", deadline=5.0)
+        assert (caught.value.input_tokens, caught.value.output_tokens, caught.value.cost_usd) == (137, 20, 0.25)
+    assert NotLoggedIn("no").cost_usd is None
+
+
+def test_cap_on_money_that_the_cli_keeps(fake_cli):
+    """It is told the cap, and its stopping there is ours."""
+    over = result(None, subtype="error_max_budget_usd", is_error=True, errors=["Reached maximum budget ($2)"])
+    fake_cli.behave(stdout=over, status=1)
+    with pytest.raises(BudgetSpent, match="raise --max-usd") as caught:
+        ClaudeBackend(env=fake_cli.env, max_usd=2.0).complete(PROMPT)
+    assert (caught.value.cap, caught.value.cost_usd) == ("usd", 0.25)
+    argv = fake_cli.calls[0]["argv"]
+    assert argv[argv.index("--max-budget-usd") + 1] == "2.0000"
+
+
 def test_refusal_is_an_answer():
     """The model spoke: a refusal is scored, not lost."""
     ended = Ended(status=1, stdout=result("Unable to respond: Usage Policy", is_error=True, stop_reason="refusal"))
@@ -170,7 +233,9 @@ def test_call(claude, fake_cli):
     argv = call["argv"]
     assert {"-p", "--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence"} <= set(argv)
     assert argv[argv.index("--model") + 1] == "sonnet"
-    assert argv[argv.index("--output-format") + 1] == "json"
+    assert argv[argv.index("--output-format") + 1] == "stream-json"
+    assert argv[argv.index("--max-turns") + 1] == "3"
+    assert "--max-budget-usd" not in argv
 
 
 def test_call_without_a_model(fake_cli):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.app import build
 from skillopt_sleep.backends.codex import CodexBackend, read_reply
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.domain.call import Prompt, Usage
@@ -29,7 +28,7 @@ from skillopt_sleep.errors import (
     TimedOut,
     TooOld,
 )
-from skillopt_sleep.registry import Kind
+from skillopt_sleep.registry import Kind, build
 
 PROMPT = Prompt(system="You are terse.", user="hello")
 SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}

@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from skillopt_sleep.app import build
 from skillopt_sleep.backends.endpoint import Answer
 from skillopt_sleep.backends.openai import FILTERED, OpenAIBackend, is_local, read_reply, refuses_schemas
 from skillopt_sleep.domain.call import Prompt, Usage
@@ -25,7 +24,7 @@ from skillopt_sleep.errors import (
     SettingsError,
     TimedOut,
 )
-from skillopt_sleep.registry import Kind
+from skillopt_sleep.registry import Kind, build
 
 PROMPT = Prompt(system="You are terse.", user="hello")
 SCHEMA = {"type": "object", "properties": {"score": {"type": "number"}}, "required": ["score"]}

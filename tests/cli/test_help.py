@@ -64,7 +64,7 @@ def test_version(cli):
 
 def test_every_night_option_is_a_setting():
     """An option with a spelling of its own for a setting that does not exist would do nothing."""
-    elsewhere = {"project", "claude_home", "codex_home", "assignments", "as_json", "dry_run", "task_file"}
+    elsewhere = {"project", "claude_home", "codex_home", "assignments", "as_json", "dry_run", "task_file", "wait"}
     assert {each.name for each in command_of("run").params} - elsewhere <= set(Settings.__struct_fields__)
 
 

@@ -134,7 +134,9 @@ def read_chat(body: dict) -> dict[str, object]:
     form = (body.get("response_format") or {}).get("json_schema") or {}
     return {
         "system": "\n".join(text_of(each["content"]) for each in messages if each["role"] in {"system", "developer"}),
-        "turns": _merged((m["role"], text_of(m.get("content"))) for m in messages if m["role"] in {"user", "assistant"}),
+        "turns": _merged(
+            (m["role"], text_of(m.get("content"))) for m in messages if m["role"] in {"user", "assistant"}
+        ),
         "tools": tuple(tool["function"]["name"] for tool in body.get("tools") or []),
         "calls": tuple(
             Called(name=call["function"]["name"], given=json.loads(call["function"]["arguments"]))

@@ -44,7 +44,9 @@ FAULTS: dict[str, Fault] = {
     "402": Fault(status=402, kind="billing_error", code="billing_error", says="Payment required."),
     "403": Fault(status=403, kind="permission_error", code="forbidden", says="this key may not do that"),
     "404-model": Fault(status=404, kind="not_found_error", code="model_not_found", says="model: no-such-model"),
-    "413": Fault(status=413, kind="request_too_large", code="request_too_large", says="Request exceeds the maximum size"),
+    "413": Fault(
+        status=413, kind="request_too_large", code="request_too_large", says="Request exceeds the maximum size"
+    ),
     "429": Fault(status=429, kind="rate_limit_error", code="rate_limit_exceeded", says="slow down"),
     "429-after-1": Fault(
         status=429,
@@ -67,8 +69,12 @@ FAULTS: dict[str, Fault] = {
     "503": Fault(status=503, kind="api_error", code="server_error", says="away for a while"),
     "529": Fault(status=529, kind="overloaded_error", code="server_is_overloaded", says="Overloaded"),
     "too-long": Fault(code="context_length_exceeded", says=LONG),
-    "window": Fault(status=200, code="context_length_exceeded", kind="invalid_request_error", says=WINDOW, in_stream=True),
-    "failed": Fault(status=200, kind="overloaded_error", code="server_error", says="It broke half way.", in_stream=True),
+    "window": Fault(
+        status=200, code="context_length_exceeded", kind="invalid_request_error", says=WINDOW, in_stream=True
+    ),
+    "failed": Fault(
+        status=200, kind="overloaded_error", code="server_error", says="It broke half way.", in_stream=True
+    ),
     "failed-rate": Fault(
         status=200,
         kind="rate_limit_error",

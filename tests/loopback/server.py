@@ -48,7 +48,9 @@ def jwt(lifetime: float = 86_400) -> str:
 class Loopback:
     """One server, from ``with`` to its end. ``mind`` says what the model answers; see ``minds``."""
 
-    def __init__(self, mind: Mind = follow, *, port: int = 0, on_request: Callable[[Asked], None] | None = None) -> None:
+    def __init__(
+        self, mind: Mind = follow, *, port: int = 0, on_request: Callable[[Asked], None] | None = None
+    ) -> None:
         self.mind = mind
         self.requests: list[Asked] = []
         self.outside: list[str] = []
@@ -250,7 +252,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _event(self, event: tuple[str, dict[str, object]]) -> None:
         name, data = event
-        self.wfile.write((f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(data).encode() + b"\n\n")
+        self.wfile.write(
+            (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(data).encode() + b"\n\n"
+        )
         self.wfile.flush()
 
     def _json(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:

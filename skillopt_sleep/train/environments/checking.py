@@ -56,7 +56,7 @@ def as_score(value: object, what: str) -> float:
     return number
 
 
-def blamed(whom: str, error: Exception, item: Item) -> UsageError:
-    """The one line for a mistake in somebody's code, at an item."""
-    said = excerpt(str(error), 160)
-    return UsageError(f"{whom} raised {type(error).__name__} on item {str(item.get('id'))!r}: {said or 'no message'}")
+def blamed(whom: str, error: Exception, item: Item | None = None) -> UsageError:
+    """The one line for a mistake in somebody's code, at an item if one is known."""
+    said, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
+    return UsageError(f"{whom} raised {type(error).__name__}{where}: {said or 'no message'}")

@@ -1,0 +1,332 @@
+"""Claude Code at work: the CLI itself loads the candidate's skill and memory, in a throwaway workspace.
+
+The user's login stays in place; their memory, skills, hooks, plugins and MCP servers take no part, because of all
+settings only those of the workspace are read (``--setting-sources=project``), and there the project's own were taken
+away. What was loaded is told by the CLI's own records: its list of skills, a hook of ours on loaded instructions, and
+the text of a skill as it is handed to the model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.backends.claude_events import PRINTED, ClaudeResult, announced_wait, find_result, result_of
+from skillopt_sleep.backends.process import Children, Ended
+from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands
+from skillopt_sleep.backends.workspace import Layout, Workspace, workspace
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
+from skillopt_sleep.domain.call import Usage
+from skillopt_sleep.domain.document import Document, DocumentKind, region
+from skillopt_sleep.errors import EmptyReply
+
+__all__ = ["LAYOUT", "NativeClaude", "read_trajectory"]
+
+LAYOUT = Layout(
+    skills=".claude/skills",
+    memory="CLAUDE.md",
+    settings=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+)
+ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
+TOOLS: Mapping[ReplayMode, str] = {
+    ReplayMode.NATIVE: "Skill,Read,Edit,Write",
+    ReplayMode.WORKTREE: "Skill,Read,Edit,Write,Glob,Grep,Bash",
+}
+"""Those without a shell keep within the workspace by themselves; a shell is for the sandbox alone."""
+QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "CLAUDE_CODE_MAX_RETRIES": "1",
+    # its own notes would be written into the user's home, and be read by later replays
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+}
+LOGIN_SETTINGS = (
+    "apiKeyHelper",
+    "awsAuthRefresh",
+    "awsCredentialExport",
+    "env",
+    "forceLoginMethod",
+    "forceLoginOrgUUID",
+)
+"""Of the user's settings, what a login may rest on; the rest of them takes no part."""
+SANDBOX: dict[str, Json] = {
+    "enabled": True,
+    "failIfUnavailable": True,
+    "autoAllowBashIfSandboxed": True,
+    "allowUnsandboxedCommands": False,
+    "network": {"allowedDomains": [], "allowLocalBinding": False},
+}
+NEEDED = ("bwrap", "socat")
+LONGEST_SILENCE = 60.0
+"""Seconds without a word from the model after which a deadline was the service's doing and not the agent's."""
+FILE_OF_THIS_MACHINE = re.compile(r"(?<!\S)@(?=[~/\"])")
+"""An ``@/path`` in a prompt would put that file into the request, without any tool."""
+
+
+class NativeClaude(Struct, frozen=True, kw_only=True):
+    """What a run needs of the backend: the program, its environment and limits. ``seconds`` is for the whole loop."""
+
+    command: str
+    model: str
+    env: Mapping[str, str]
+    children: Children
+    seconds: float
+    call_seconds: float
+    max_turns: int
+    max_usd: float = 0.0
+
+    def refuses(self, mode: ReplayMode) -> str:
+        """Why this machine cannot replay so; see ``ports.Agent.refuses``."""
+        if mode is not ReplayMode.WORKTREE:
+            return ""
+        if sys.platform != "linux":
+            return "claude's sandbox is proven on Linux and WSL alone: use --replay native, or --backend codex"
+        missing = [name for name in (*NEEDED, "git") if self._find(name) is None]
+        if missing:
+            names = {"bwrap": "bubblewrap"}
+            install = " ".join(names.get(name, name) for name in missing)
+            return f"no sandbox for claude, {' and '.join(missing)} missing: install them (apt-get install {install})"
+        problem = proven(self.children, bubblewrap(self._find("bwrap") or ""), self.env)
+        return f"the sandbox for claude does not work here: {problem}" if problem else ""
+
+    def run(self, assignment: Assignment) -> Trajectory:
+        """Let it work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
+        with workspace(self.children, assignment, LAYOUT, self.env) as place:
+            ended = self._work(assignment, place)
+            done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=self.seconds)
+            done = with_memory(done, assignment, place, _lines(place.folder / "loaded.jsonl"))
+            changes = place.changes()
+            if changes is None:
+                return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE, changes="")
+            runs = run_commands(
+                assignment.commands,
+                place,
+                bubblewrap(self._find("bwrap") or "bwrap"),
+                self.children,
+                command_environment(self.env, place.scratch),
+            )
+            return msgspec.structs.replace(done, changes=changes, runs=runs)
+
+    def _find(self, name: str) -> str | None:
+        return shutil.which(name, path=self.env.get("PATH", ""))
+
+    def _work(self, assignment: Assignment, place: Workspace) -> Ended:
+        settings, system = place.folder / "settings.json", place.folder / "system.md"
+        settings.touch(mode=0o600)
+        settings.write_bytes(msgspec.json.encode(self._settings(assignment.mode, place)))
+        system.write_text(assignment.system, encoding="utf-8", errors="replace")
+        argv = [self.command, "-p", *ISOLATION, *PRINTED, f"--max-turns={self.max_turns}"]
+        argv += [f"--tools={TOOLS[assignment.mode]}", "--permission-mode=acceptEdits"]
+        argv += [f"--settings={settings}", f"--append-system-prompt-file={system}"]
+        argv += [f"--model={self.model}"] if self.model else []
+        argv += [f"--max-budget-usd={self.max_usd:.4f}"] if self.max_usd else []
+        env = {**self.env, **QUIET, "TMPDIR": str(place.scratch), "API_TIMEOUT_MS": str(int(self.call_seconds * 1000))}
+        words = FILE_OF_THIS_MACHINE.sub("@ ", assignment.user)
+        # a first line that begins with a slash would be run as a command of the CLI
+        words = f"\n{words}" if words.startswith("/") else words
+        return self.children.run(argv, env=env, cwd=place.cwd, seconds=self.seconds, stdin=words, waits=announced_wait)
+
+    def _settings(self, mode: ReplayMode, place: Workspace) -> dict[str, Json]:
+        """The login's settings of the user, a hook that notes what memory is loaded, and the sandbox of a shell."""
+        settings: dict[str, Json] = {name: value for name, value in _users(self.env).items() if name in LOGIN_SETTINGS}
+        if sys.platform != "win32":
+            note = f"cat >> {shlex.quote(str(place.folder / 'loaded.jsonl'))}"
+            hook: Json = {
+                "hooks": [
+                    {"type": "command", "command": f"{note}; echo >> {shlex.quote(str(place.folder / 'loaded.jsonl'))}"}
+                ]
+            }
+            settings["hooks"] = {"InstructionsLoaded": [hook]}
+        if mode is ReplayMode.WORKTREE:
+            settings |= {"sandbox": SANDBOX, "permissions": {"allow": ["Bash"]}}
+        return settings
+
+
+def _users(env: Mapping[str, str]) -> dict[str, Json]:
+    """The user's own settings file; an unreadable one is none, as the CLI itself would say."""
+    home = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0] or os.path.join(env.get("HOME", ""), ".claude")  # noqa: PTH118
+    try:
+        return msgspec.json.decode(Path(home, "settings.json").read_bytes(), type=dict[str, Json])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+class _Block(Struct, frozen=True, kw_only=True):
+    type: str = ""
+    text: str = ""
+    name: str = ""
+    input: Json = None
+
+
+class _Message(Struct, frozen=True, kw_only=True):
+    id: str = ""
+    content: tuple[_Block, ...] | str = ()
+    usage: Json = None
+
+
+class _Event(Struct, frozen=True, kw_only=True):
+    """One line, as far as it tells what the agent was given and what it did."""
+
+    type: str = ""
+    subtype: str = ""
+    skills: tuple[str, ...] | None = None
+    message: _Message | None = None
+    synthetic: bool = msgspec.field(name="isSynthetic", default=False)
+
+    @property
+    def blocks(self) -> tuple[_Block, ...]:
+        content = self.message.content if self.message else ()
+        return content if isinstance(content, tuple) else (_Block(type="text", text=content),)
+
+
+def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
+    """What the agent did, from what the CLI printed; pure. Raises what ``result_of`` raises for lost transport."""
+    events = tuple(_events(ended.stdout))
+    said = [event for event in events if event.type == "assistant"]
+    ending, result = _ending(ended, said, deadline)
+    called = [block for event in said for block in event.blocks if block.type == "tool_use"]
+    text = (result.result or "") if result and ending in {Ending.DONE, Ending.REFUSED} else _last_words(said)
+    if ending is Ending.DONE and not text.strip() and not called:
+        raise EmptyReply("claude ended well and said nothing")
+    return Trajectory(
+        text=text,
+        model=next(iter(result.model_usage), model) if result else model,
+        usage=(result.spent if result else None) or _counted(said),
+        cost_usd=result.total_cost_usd if result else None,
+        latency=ended.seconds,
+        tools_called=tuple(dict.fromkeys(block.name for block in called)),
+        ending=ending,
+        turns=result.num_turns if result else len({event.message.id for event in said if event.message}),
+        shown=tuple(_skill_shown(events, document, root) for document in _skills(assignment)),
+        skills_called=tuple(dict.fromkeys(_skill_called(block) for block in called if block.name == "Skill")),
+    )
+
+
+def _ending(ended: Ended, said: Sequence[_Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
+    """How it ended where that was the agent's own doing; raises where it was not."""
+    result = find_result(ended.stdout)
+    worked = bool(said)
+    if ended.timed_out and worked and ended.quiet < LONGEST_SILENCE:
+        return Ending.OUT_OF_TIME, result
+    if ended.flooded and worked:
+        return Ending.OUT_OF_ROOM, result
+    if result is not None and not ended.timed_out:
+        if result.subtype == "error_max_turns":
+            return Ending.OUT_OF_TURNS, result
+        if result.stop_reason == "refusal":
+            return Ending.REFUSED, result
+        if result.is_error and len(said) > 1 and "too long" in result.said.lower():
+            return Ending.OUT_OF_ROOM, result
+    return Ending.DONE, result_of(ended, deadline=deadline)
+
+
+def with_memory(done: Trajectory, assignment: Assignment, place: Workspace, loaded: Sequence[Json]) -> Trajectory:
+    """The trajectory with what our hook was told of loaded memory.
+
+    A CLI that never calls the hook does not tell; one that calls it has loaded what it named and nothing else.
+    """
+    document = next((each for each in assignment.documents if each.kind is DocumentKind.MEMORY), None)
+    if document is None or document.content is None:
+        return done
+    files = [str(each["file_path"]) for each in loaded if isinstance(each, dict) and "file_path" in each]
+    wanted = place.root / LAYOUT.memory
+    offered: bool | None = None
+    how = "this claude does not tell which memory it loads"
+    if files:
+        offered = any(Path(name).resolve() == wanted.resolve() for name in files)
+        how = "its hook named the file" if offered else f"it loaded {', '.join(files)[:200]}"
+    shown = Shown(kind=DocumentKind.MEMORY, offered=offered, read=offered, how=how)
+    return msgspec.structs.replace(done, shown=(*done.shown, shown))
+
+
+def _skills(assignment: Assignment) -> list[Document]:
+    return [each for each in assignment.documents if each.kind is DocumentKind.SKILL and each.content is not None]
+
+
+def _skill_shown(events: Sequence[_Event], document: Document, root: Path) -> Shown:
+    """Whether the skill was on the CLI's list, and whether its text, from our folder, went to the model."""
+    name = skill_name(document)
+    listed = next((event.skills for event in events if event.subtype == "init" and event.skills is not None), None)
+    handed = [
+        block.text for event in events if event.synthetic for block in event.blocks if "Base directory" in block.text
+    ]
+    ours = str((root / LAYOUT.skills / name).resolve())
+    mine = [text for text in handed if ours in text or str(root / LAYOUT.skills / name) in text]
+    other = [text for text in handed if text not in mine and Path(text.partition("\n")[0]).name == name]
+    if other:
+        return Shown(kind=document.kind, offered=False, read=False, how=f"another skill {name} took its place")
+    read = any(_stands_in(region(document), text) for text in mine) or _read_as_file(events, root, name)
+    if listed is None:
+        return Shown(kind=document.kind, offered=None, read=read, how="this claude does not list its skills")
+    offered = name in listed
+    how = "its text was handed to the model" if read else "it was on the list" if offered else "it was not on the list"
+    return Shown(kind=document.kind, offered=offered, read=read, how=how)
+
+
+def _stands_in(body: str, text: str) -> bool:
+    lines = [line.strip() for line in body.splitlines() if line.strip()]
+    return all(line in text for line in lines)
+
+
+def _read_as_file(events: Sequence[_Event], root: Path, name: str) -> bool:
+    """Whether the agent opened the file itself, which some do."""
+    wanted = f"{LAYOUT.skills}/{name}/SKILL.md"
+    paths = [
+        str(block.input.get("file_path", ""))
+        for event in events
+        for block in event.blocks
+        if block.type == "tool_use" and block.name == "Read" and isinstance(block.input, dict)
+    ]
+    return any(path in {wanted, str(root / wanted), str(root.resolve() / wanted)} for path in paths)
+
+
+def _skill_called(block: _Block) -> str:
+    given = block.input if isinstance(block.input, dict) else {}
+    return str(given.get("skill") or given.get("command") or "").removeprefix("/")
+
+
+def _last_words(said: Sequence[_Event]) -> str:
+    texts = [block.text for event in said for block in event.blocks if block.type == "text" and block.text.strip()]
+    return texts[-1] if texts else ""
+
+
+def _counted(said: Sequence[_Event]) -> Usage:
+    """The tokens of a run that was cut short: every message once, as far as it had come."""
+    counted = {event.message.id: event.message.usage for event in said if event.message}
+    tables = [each for each in counted.values() if isinstance(each, dict)]
+
+    def total(*names: str) -> int:
+        return sum(value for table in tables for name in names if isinstance(value := table.get(name), int))
+
+    given = total("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return Usage(input_tokens=given, output_tokens=total("output_tokens"), estimated=True)
+
+
+def _events(stdout: str) -> Iterator[_Event]:
+    for line in stdout.splitlines():
+        try:
+            yield msgspec.json.decode(line, type=_Event)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            continue
+
+
+def _lines(path: Path) -> list[Json]:
+    found: list[Json] = []
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            try:
+                found.append(msgspec.json.decode(line))
+            except msgspec.DecodeError:
+                continue
+    return found

@@ -1,0 +1,79 @@
+"""A task of the Windows Task Scheduler, shown for import by hand: this program has never been run on Windows."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree as Xml
+
+from skillopt_sleep.daemon.waking import Waking
+from skillopt_sleep.errors import UsageError
+
+__all__ = ["NEVER_RUN", "TaskScheduler"]
+
+NAMESPACE = "http://schemas.microsoft.com/windows/2004/02/mit/task"
+NEVER_RUN = (
+    "native Windows has never been tried with this program, so it schedules nothing there: use WSL, or look at"
+    " `skillopt-sleep schedule --print --using taskscheduler` and import the task by hand (schtasks /Create /XML)"
+)
+FIRST_DAY = "2026-01-01"
+"""A task must have begun some day; this one is past."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScheduler:
+    """``Installer`` that only shows."""
+
+    waking: Waking
+
+    def shown(self) -> Mapping[str, str]:
+        """The task's definition."""
+        task = Xml.Element("Task", {"version": "1.2", "xmlns": NAMESPACE})
+        _add(task, "RegistrationInfo", {"Description": f"SkillOpt-Sleep, the nightly run. {self.waking.mark}"})
+        triggers = Xml.SubElement(task, "Triggers")
+        for at in self.waking.times:
+            trigger = Xml.SubElement(triggers, "CalendarTrigger")
+            Xml.SubElement(trigger, "StartBoundary").text = f"{FIRST_DAY}T{at:%H:%M}:00"
+            if minutes := int(self.waking.jitter.total_seconds() // 60):
+                Xml.SubElement(trigger, "RandomDelay").text = f"PT{minutes}M"
+            _add(trigger, "ScheduleByDay", {"DaysInterval": "1"})
+        _add(
+            task,
+            "Settings",
+            {
+                "MultipleInstancesPolicy": "IgnoreNew",
+                "DisallowStartIfOnBatteries": "false",
+                "StopIfGoingOnBatteries": "false",
+                "StartWhenAvailable": "true",
+                "ExecutionTimeLimit": "PT24H",
+                "Priority": "7",
+            },
+        )
+        actions = Xml.SubElement(task, "Actions")
+        program, *arguments = self.waking.argv
+        _add(actions, "Exec", {"Command": program, "Arguments": subprocess.list2cmdline(arguments)})
+        Xml.indent(task)
+        return {f"{self.waking.name}.xml": f'<?xml version="1.0"?>\n{Xml.tostring(task, encoding="unicode")}\n'}
+
+    def works(self) -> str:
+        """Never, as far as anybody knows."""
+        return NEVER_RUN
+
+    def install(self) -> Mapping[str, int]:
+        """Refuse."""
+        raise UsageError(NEVER_RUN)
+
+    def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002
+        """Nothing was installed."""
+        return False
+
+    def check(self) -> str:
+        """Nothing was installed."""
+        return NEVER_RUN
+
+
+def _add(parent: Xml.Element, name: str, children: Mapping[str, str]) -> None:
+    element = Xml.SubElement(parent, name)
+    for child, text in children.items():
+        Xml.SubElement(element, child).text = text

@@ -1,0 +1,112 @@
+"""What the system is to do every night, in the words all of its schedulers share."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import time, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from skillopt_sleep.errors import UsageError
+
+__all__ = ["Installer", "Waking", "call", "name_of"]
+
+PATIENCE = 30.0
+"""Seconds a system's scheduler may take to answer."""
+LAST_GAP_HOUR = 3
+"""Wherever clocks are put forward, they skip a time that begins at this hour or before."""
+
+
+def name_of(data_dir: Path) -> str:
+    """What the schedule of a data folder is called: another folder's never has the same name."""
+    return f"skillopt-sleep-{hashlib.sha256(str(data_dir).encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waking:
+    """Run ``argv`` every day at ``at``, up to ``jitter`` later, with ``environment`` added to what there is.
+
+    ``name`` is the schedule's own: whatever is installed carries it, and nothing without it is touched. ``home`` and
+    ``config`` are the user's folders, ``env`` what the system's own programs are run with. Raises ``UsageError`` for
+    a path with a control character, which no scheduler's file can hold.
+    """
+
+    name: str
+    at: time
+    jitter: timedelta
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    home: Path
+    config: Path
+    env: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for value in (*self.argv, *self.environment.values()):
+            if any(character < " " or character == "\x7f" for character in value):
+                raise UsageError(f"{value!a} cannot be written into a schedule: it holds a control character")
+            if value.encode("utf-8", "replace").decode() != value:
+                raise UsageError(f"{value!a} cannot be written into a schedule: it is not UTF-8")
+
+    @property
+    def mark(self) -> str:
+        """What tells our own files and lines from all others."""
+        return f"{self.name} (written by `skillopt-sleep schedule`, taken away by `skillopt-sleep unschedule`)"
+
+    @property
+    def times(self) -> tuple[time, ...]:
+        """When to wake: at the time itself, and an hour later where a day may lack it because clocks are put forward.
+
+        Waking once too often does no harm: a due that has had its night is left alone.
+        """
+        later = (self.at.replace(hour=self.at.hour + 1),) if self.at.hour <= LAST_GAP_HOUR else ()
+        return (self.at, *later)
+
+
+class Installer(Protocol):
+    """One of the system's schedulers. ``waking`` is what it is to do."""
+
+    @property
+    def waking(self) -> Waking:
+        """What is asked of it."""
+
+    def shown(self) -> Mapping[str, str]:
+        """What would be written, by file or table."""
+
+    def works(self) -> str:
+        """Why it cannot be used here, "" when it can. Changes nothing."""
+
+    def install(self) -> Mapping[str, int]:
+        """Put everything in place, or nothing; how many folders were made for each file.
+
+        Raises ``Refused`` for what is there and not ours, ``UsageError`` where the system's scheduler fails, and
+        ``DiskError``.
+        """
+
+    def remove(self, folders: Mapping[str, int]) -> bool:
+        """Take away what is ours, and the folders made for it; whether there was anything. Raises as ``install``."""
+
+    def check(self) -> str:
+        """What is wrong with what was installed, "" when nothing is. Changes nothing, raises nothing."""
+
+
+def call(argv: Sequence[str], env: Mapping[str, str], *, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run one of the system's own programs, in English. Raises ``UsageError`` when it cannot be run at all."""
+    import shutil  # noqa: PLC0415  only installing needs it
+
+    command = shutil.which(argv[0], path=env.get("PATH"))
+    if command is None:
+        raise UsageError(f"{argv[0]} is not on this machine, or not on PATH")
+    try:
+        return subprocess.run(
+            [command, *argv[1:]],
+            env={**env, "LC_ALL": "C"},
+            input=given,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{argv[0]} cannot be used: {error}") from error

@@ -1,0 +1,14 @@
+"""Secrets are taken out of a text before it is stored or sent anywhere.
+
+Session files hold whatever was pasted into them. Every text passes here once, at harvest, so nothing after it needs
+to care; prompts, replies and reports pass once more. A secret becomes ``[redacted:kind:1a2b3c]``: the same secret the
+same placeholder, so that what is said about it stays readable, and six hex digits of a digest, which do not lead back
+to it.
+
+Two sorts of kinds: those that a secret's own form tells (``shapes``, ``keyblocks``), and those that only their
+surroundings give away (``naming``, ``commands``).
+"""
+
+from skillopt_sleep.domain.redact.redactor import KINDS, Redactor, redact_session, redact_task
+
+__all__ = ["KINDS", "Redactor", "redact_session", "redact_task"]

@@ -1,0 +1,174 @@
+"""Secrets that a command, a URL, a login file or a sentence gives away."""
+
+from __future__ import annotations
+
+import re
+
+from skillopt_sleep.domain.redact.kind import BREAK, Found, Kind, mixed, telling
+from skillopt_sleep.domain.redact.naming import stands_for
+
+__all__ = ["COMMANDS"]
+
+BACK = 600
+"""Characters of a command in which its name is looked for."""
+LEAST = 3
+"""Characters of a password where the form leaves no doubt that one stands there."""
+
+_WORD = r"[^\s\"'`\\;|&<>]{1,800}"
+_QUOTED = r"\\{0,4}(?P<q>[\"'])(?P<quoted>[^\"'\n\\]{1,800})|(?P<bare>" + _WORD + ")"
+_USER = re.compile(
+    r"-(?:-(?:proxy-)?user|[A-Za-z]{0,6}[uU])(?:=|[ \t]{1,4}|(?:[ \t]?\\{1,4}n?\s{0,2}\n?[ \t]{0,8})|(?=[\w\"'\\]))"
+    r"\\{0,4}[\"']?[^\s:\"'\\/]{0,128}\\{0,4}[\"']?:\\{0,4}[\"']?"
+    r"(?:(?<=[\"'])(?P<bare>[^\"'\n\\]{1,400})|(?P<open>[^\s\"'\\]{1,400}))"
+)
+_FETCHES = re.compile(r"\b(?:curl|wget|xh|https?|lwp-request|aria2c)\b(?!:)")
+_FLAGS = (
+    (
+        re.compile(r"\bsshpass(?:[ \t]+-[vhP][^\s]*(?:[ \t]+[^-\s]\S*)?)*[ \t]+\Z"),
+        re.compile(rf"-p[ \t=]{{0,4}}(?:{_QUOTED})"),
+    ),
+    (
+        re.compile(r"\b(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|mysqlimport|7z|7za)\b[^\n;|]*\Z"),
+        re.compile(rf"-p(?:{_QUOTED})"),
+    ),
+    (
+        re.compile(
+            r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|mongo|mongosh|mongodump|oras|cf)\b[^\n;|]*\blogin\b[^\n;|]*\Z|\bmongo(?:sh|dump|restore)?\b[^\n;|]*\Z"
+        ),
+        re.compile(rf"-p[ \t=]{{1,4}}(?:{_QUOTED})"),
+    ),
+    (re.compile(r"\bredis-cli\b[^\n;|]*\Z"), re.compile(rf"-a[ \t=]{{1,4}}(?:{_QUOTED})")),
+    (re.compile(r"\b(?:ldap\w+|zip|unzip)\b[^\n;|]*\Z"), re.compile(rf"-[wP][ \t=]{{1,4}}(?:{_QUOTED})")),
+    (
+        re.compile(r"\b(?:curl|http|xh)\b[^\n;|]*\Z"),
+        re.compile(rf"-(?:b|-cookie)[ \t=]{{1,4}}\\{{0,4}}[\"']?[\w.-]{{1,64}}=(?P<bare>[^\s\"'\\]{{4,4000}})"),
+    ),
+)
+"""Commands, each with the flag that a password of theirs follows."""
+_LONG_FLAG = re.compile(
+    r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|passphrase|secret|token|api-?key|access-?key|account-?key|secret-?key|auth-?key|pat)"
+    rf"(?:-(?:string|value))?[ \t]{{1,4}}(?:\\?\n[ \t]{{0,8}})?(?:{_QUOTED})",
+    re.IGNORECASE,
+)
+_PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
+
+_URL = re.compile(r"://[^\s/:@\"'<>`]{0,255}:(?P<secret>[^\s/\"'<>`]{2,400})@")
+_URL_USER = re.compile(r"://(?P<secret>[\w.~-]{20,255})@")
+
+_NETRC = re.compile(rf"password(?:{BREAK}){{1,8}}(?P<secret>[^\s\"'\\]{{3,400}})")
+_NETRC_BEFORE = re.compile(
+    rf"(?:\b(?:machine|login|account)(?:{BREAK}){{1,8}}[^\s\\]{{1,200}}(?:{BREAK}){{1,8}}|\bdefault(?:{BREAK}){{1,8}}){{1,3}}\Z"
+)
+
+_SAYS = (
+    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,40}?)?(?: (?:is|was|will be|to|ist|lautet|est|es|=)(?: now)?:?|:)[ ]{1,2}"
+)
+_SAID = re.compile(
+    r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
+    rf"{_SAYS}"
+    r"\W{0,3}?(?P<secret>[^\s\"'`,;<>()\[\]{}\u201c\u201d]{6,400})",
+    re.IGNORECASE,
+)
+_KEY_BEFORE = re.compile(
+    r"(?:api|access|account|secret|private|auth|encryption|signing|master|storage|shared)[ _-]\Z", re.IGNORECASE
+)
+_AWS = re.compile(
+    r"secret[_ -]?(?:access[_ -]?)?key\b[^\n]{0,40}?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
+    re.IGNORECASE,
+)
+
+
+def _user(text: str, at: int) -> Found | None:
+    """``curl -u user:password``."""
+    match = _USER.match(text, at)
+    if match is None or not _FETCHES.search(text, max(0, at - BACK), at):
+        return None
+    group = "bare" if match["bare"] else "open"
+    value = match[group]
+    return None if len(value) < LEAST or stands_for(value) else Found("secret", *match.span(group), match.end())
+
+
+def _flag(text: str, at: int) -> Found | None:
+    before = text[max(0, at - BACK) : at]
+    for command, flag in _FLAGS:
+        match = flag.match(text, at)
+        if match is None or not command.search(before[-BACK:]):
+            continue
+        group = match.lastgroup if match.lastgroup != "q" else "quoted"
+        value = match[group or 0]
+        if len(value) >= LEAST and not stands_for(value):
+            return Found("secret", *match.span(group or 0), match.end())
+    return None
+
+
+def _long_flag(text: str, at: int) -> Found | None:
+    match = _LONG_FLAG.match(text, at)
+    if match is None:
+        return None
+    group = match.lastgroup if match.lastgroup != "q" else "quoted"
+    value = match[group or 0]
+    if len(value) < LEAST + 3 or stands_for(value) or _PLAIN.fullmatch(value):
+        return None
+    return Found("secret", *match.span(group or 0), match.end())
+
+
+def _url(text: str, at: int) -> Found | None:
+    match = _URL.match(text, at) or _URL_USER.match(text, at)
+    if match is None:
+        return None
+    value = match["secret"]
+    lone = match.re is _URL_USER
+    if stands_for(value) or (lone and not (mixed(value) and telling(value))):
+        return None
+    return Found("secret", *match.span("secret"), match.end())
+
+
+def _netrc(text: str, at: int) -> Found | None:
+    match = _NETRC.match(text, at)
+    if match is None or stands_for(match["secret"]):
+        return None
+    before = _NETRC_BEFORE.search(text[max(0, at - 300) : at])
+    if before is None or (
+        "machine" not in before[0] and "default" not in before[0] and _PLAIN.fullmatch(match["secret"])
+    ):
+        return None
+    return Found("secret", *match.span("secret"), match.end())
+
+
+def _said(text: str, at: int) -> Found | None:
+    """``the password is …``; ``at`` is inside the word, whose start is looked for."""
+    start = at
+    while start > 0 and at - start < 3 and text[start - 1].isalpha():  # noqa: PLR2004
+        start -= 1
+    if aws := _AWS.match(text, start):
+        value = aws["secret"]
+        if mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value)):
+            return Found("aws", *aws.span("secret"), aws.end())
+    match = _SAID.match(text, start)
+    if match is None:
+        return None
+    value = match["secret"].rstrip(".,;:!?)*")
+    word = text[start : start + 3].lower()
+    if word == "key" and not (_KEY_BEFORE.search(text, max(0, start - 14), start) and len(value) > 15):  # noqa: PLR2004
+        return None
+    if len(value) < (6 if word == "pas" else 8) or stands_for(value) or not telling(value):  # noqa: PLR2004
+        return None
+    return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
+
+
+COMMANDS: tuple[Kind, ...] = (
+    Kind("url", ":", _url, r"(?=//[^\s/:@\"'<>`]{0,255}(?::[^\s/\"'<>`]{2,400})?@)"),
+    Kind("user", "-", _user, r"(?:(?<=[\s\"'`]-)|(?<=^-))", r"-(?:proxy-)?user[ =\\]|[A-Za-z]{0,6}[uU][ \t=\\\w\"']"),
+    Kind("flag", "-", _flag, r"(?:(?<=[\s\"'`]-)|(?<=^-))", r"[pawPb][^\s-]|[pawPb][ \t]|-cookie[ =]"),
+    Kind(
+        "flag",
+        "-",
+        _long_flag,
+        r"(?<=[\s\"'`]-)",
+        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|passphrase|secret|token|key|pat|value|string)[ \t]",
+    ),
+    Kind("netrc", "p", _netrc, "", rf"assword{BREAK}"),
+    Kind("said", "pP", _said, "", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
+    Kind("said", "kK", _said, r"(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
+    Kind("said", "cC", _said, r"(?<=[eE][cC])", r"(?i:ret)(?:[_ -]?(?:access[_ -]?)?key\b|" + _SAYS + ")"),
+)

@@ -1,0 +1,116 @@
+"""Private keys in blocks of Base64: PEM, OpenSSH, PGP and PuTTY, whole or cut off at either end.
+
+A block may be quoted, indented, numbered, a comment, a string of JSON or the sum of many: every line of it is walked by
+itself, from the marker that is left of it, and the walk ends at the first line that is none of a key.
+"""
+
+from __future__ import annotations
+
+import re
+
+from skillopt_sleep.domain.redact.kind import Found, Kind
+
+__all__ = ["KEYBLOCKS"]
+
+MARKER_ROOM = 60
+"""Characters in which the front half of a marker stands."""
+LONGEST_LINE = 9_000
+"""Characters of one line of a key; a whole key may stand on one."""
+MOST_LINES = 2_000
+LEAST = 16
+"""Characters of a line that is taken for one of a key; only the last may be shorter."""
+PARTED = 96
+"""Characters in which what parts two lines has room."""
+
+_PAD = r"[ \t>|#*/+\"'`;,.\u2192-]{0,24}"
+_BETWEEN = (
+    rf"(?:[ \t\"'`;,+)]{{0,8}}(?:\\{{1,4}}[nr]|\r?\n|\\\r?\n)){{1,3}}{_PAD}(?:\d{{1,6}}[ \t:|\u2192]{{1,4}})?{_PAD}"
+)
+"""From one line to the next: what ends it, and what may stand in front of the next one."""
+_LINE = r"[A-Za-z0-9+/=]"
+_AHEAD = re.compile(
+    rf"(?:{_BETWEEN}|[ \t]{{1,8}}|)(?:(?:[A-Za-z][A-Za-z-]{{3,20}}: [^\n\\]{{0,200}}){_BETWEEN})*+(?P<body>{_LINE}{{16,}}+)"
+)
+_NEXT = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})(?P<body>{_LINE}{{16,}}+)")
+_REST = re.compile(
+    rf"(?:{_BETWEEN}|[ \t]{{1,8}})?(?:{_LINE}{{1,64}}?)?(?:{_BETWEEN}|[ \t]{{1,8}})?(?:=\w{{4}}{_BETWEEN})?(?=-----?END|-----?$|Private-)"
+)
+_END = re.compile(r"-----?[ ]?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----?")
+_DASHES = re.compile("-{1,5}")
+_ENDING = re.compile(r"(?:-{1,5} ?|(?<![A-Z]))END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
+_PARTED = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})\Z")
+_BODY = re.compile(rf"(?P<body>{_LINE}+)")
+_LINES = re.compile(r"Lines: ?\d{1,4}")
+
+
+def _walk(text: str, at: int) -> int:
+    """The end of the lines of a key that begin at a place; the place itself when there is none."""
+    line = _AHEAD.match(text, at)
+    if line is None:
+        return at
+    for _ in range(MOST_LINES):
+        further = _NEXT.match(text, line.end())
+        if further is None:
+            break
+        line = further
+    rest = _REST.match(text, line.end())
+    return rest.end() if rest else line.end()
+
+
+def _walk_back(text: str, at: int) -> int:
+    """The start of the lines of a key that end at a place; the place itself when there is none of length."""
+    start, seen = at, 0
+    for _ in range(MOST_LINES):
+        line = _last_line(text, start)
+        if line is None or (len(line["body"]) < LEAST and seen):
+            break
+        start, seen = line.start(), max(seen, len(line["body"]))
+    return start if seen >= LEAST else at
+
+
+def _last_line(text: str, end: int) -> re.Match[str] | None:
+    """The line of Base64 that ends at a place, or before what parts it from there."""
+    parted = _PARTED.search(text[max(0, end - PARTED) : end])
+    stop = end - (len(parted[0]) if parted else 0)
+    start = stop
+    while start > max(0, stop - LONGEST_LINE) and (
+        text[start - 1] in "+/=" or (text[start - 1].isascii() and text[start - 1].isalnum())
+    ):
+        start -= 1
+    if start and text[start - 1] == "\\" and text[start : start + 1] in "nrt":
+        start += 1  # the letter of an escape is none of the key
+    return _BODY.match(text, start, stop)
+
+
+def _marked(text: str, at: int) -> Found | None:
+    """At the dashes behind ``PRIVATE KEY``: what follows a begin, or stands before an end."""
+    front = text[max(0, at - MARKER_ROOM) : at].rstrip(" ")
+    name = "pgp" if front.endswith("BLOCK") else "pem"
+    after = _DASHES.match(text, at).end()  # type: ignore[union-attr]  a dash stands here
+    if ending := _ENDING.search(front):
+        stop = max(0, at - MARKER_ROOM) + ending.start()
+        start = _walk_back(text, stop)
+        return Found(name, start, stop, after) if start < stop else None
+    stop = _walk(text, after)
+    if stop == after:
+        return None
+    end = _END.match(text, stop)
+    return Found(name, after, stop, end.end() if end else stop)
+
+
+def _putty(text: str, at: int) -> Found | None:
+    """After ``Private-Lines: 14``, or before ``Private-MAC: …``."""
+    if header := _LINES.match(text, at + 1):
+        stop = _walk(text, header.end())
+        return Found("pem", header.end(), stop, stop) if stop > header.end() else None
+    stop = at - len("Private")
+    start = _walk_back(text, stop)
+    return Found("pem", start, stop, at) if start < stop else None
+
+
+KEYBLOCKS: tuple[Kind, ...] = (
+    Kind("pem", "-", _marked, "(?<=PRIVATE KEY-)", "--"),
+    Kind("pem", "-", _marked, "(?<=PRIVATE KEY -)", "--"),
+    Kind("pem", "-", _marked, "(?<=PRIVATE KEY BLOCK-)", "--"),
+    Kind("pem", "-", _putty, "(?<=Private-)", r"Lines: ?\d|MAC|Hash"),
+)

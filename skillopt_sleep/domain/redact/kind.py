@@ -1,0 +1,97 @@
+"""What a kind of secret is: a sign that few texts have, and a look at the place where the sign stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "mixed", "shape", "telling"]
+
+EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m))"
+"""Where a word begins; also after an escape of JSON, of a URL or of a terminal, which end in letters."""
+
+BREAK = r"(?:\\{1,4}[nrt]|\s)"
+"""White space, also escaped in JSON."""
+
+LONG = r"[A-Za-z0-9][\w-]{15}"
+"""What stands behind the anchor of most keys, and behind few other dashes and underscores."""
+
+DISTINCT = 5
+"""Characters that a made key has more of; a stand-in repeats a few."""
+
+_SET = re.compile(r"\[[^\]]*\]|\\.")
+_PARTS = re.compile(r"[A-Za-z0-9]+")
+_COMMON = re.compile(
+    r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|oauth|vt|ec|id|no|step|test|part)"
+    r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,5}(?:[a-z]{1,3}|bits?|chars?|bytes?)|\d+x\d+|0x[0-9a-f]{1,8}",
+    re.IGNORECASE,
+)
+"""Letters and digits in one word that are no secret: ``utf8``, ``sha256``, ``v2``, ``16GB``."""
+
+
+class Found(NamedTuple):
+    """A secret at ``text[start:stop]``; the search goes on at ``end``. ``kind`` names its placeholder."""
+
+    kind: str
+    start: int
+    stop: int
+    end: int
+
+
+class Kind(NamedTuple):
+    """One kind of secret.
+
+    Where one of the characters ``anchors`` stands with ``sign`` and then ``peek``, patterns right behind it, ``find``
+    is asked with the place of the anchor. Anchors are characters that ordinary texts rarely have.
+    """
+
+    name: str
+    anchors: str
+    find: Callable[[str, int], Found | None]
+    sign: str = ""
+    peek: str = ""
+
+
+def shape(
+    name: str,
+    before: str,
+    anchor: str,
+    after: str,
+    accept: Callable[[str], bool] | None = None,
+    *,
+    edge: bool = True,
+    peek: str = LONG,
+) -> Kind:
+    """A kind with a form of its own: ``before`` (characters and sets), the anchor, and the pattern ``after`` it.
+
+    With ``edge``, nothing that goes on in front. The group ``secret``, if there is one, is what is taken out, and
+    ``accept`` has the last word on it.
+    """
+    mark = re.escape(anchor)
+    pattern = re.compile(f"{EDGE if edge else ''}{before}{mark}{after}")
+    group = "secret" if "secret" in pattern.groupindex else 0
+    width = len(_SET.sub("x", before))
+
+    def find(text: str, at: int) -> Found | None:
+        match = pattern.match(text, at - width) if at >= width else None
+        if match is None or (accept is not None and not accept(match[group])):
+            return None
+        return Found(name, *match.span(group), match.end())
+
+    return Kind(name, anchor, find, f"(?<={before}{mark})" if before else "", peek)
+
+
+def mixed(value: str) -> bool:
+    """Letters and digits together and not the same few again and again, as in made keys and unlike in words."""
+    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value) and len(set(value)) > DISTINCT
+
+
+def telling(value: str) -> bool:
+    """Whether a value is made rather than written: a part of it mixes letters and digits, or it has odd signs."""
+    if any(c in "@#$%^&*~|+!" for c in value[:-1]) and len(set(value)) > DISTINCT:
+        return True
+    return any(
+        any(c.isdigit() for c in part) and any(c.isalpha() for c in part) and not _COMMON.fullmatch(part)
+        for part in _PARTS.findall(value)
+    )

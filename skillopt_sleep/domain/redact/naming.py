@@ -1,0 +1,238 @@
+"""Secrets that a name gives away: assignments in any notation, lines of an .env, headers, cookies, tags of XML."""
+
+from __future__ import annotations
+
+import re
+
+from skillopt_sleep.domain.redact.kind import Found, Kind, mixed, telling
+from skillopt_sleep.domain.redact.shapes import encodes_a_pair
+
+__all__ = ["NAMING", "stands_for"]
+
+ROOM = 72
+"""Characters in which a name that tells has room, with what stands between it and its sign."""
+LEAST = 6
+"""Characters of a secret that only a name gives away."""
+MADE = 16
+"""Characters of a value that is a made key, whatever it is called by."""
+
+_STANDS_FOR = re.compile(
+    r"""[$<{%*#&@\[(]                           # $TOKEN, <token>, {{token}}, ****, [redacted:…]
+    | \.{3} | \w{1,20}://                       # a URL, or a reference to a vault
+    | (?:your|my|the|an?|some|any|example|dummy|fake|sample|test|new|old|insert|enter|replace)[-_ ]
+        (?:[\w-]{1,20}[-_ ]){0,4}(?:key|token|secret|passw\w{0,10}|here|value|string)s?\b
+    | (?:your|example|placeholder|change[-_]?me|change[-_]?it|replace[-_]?me|redacted)
+    | (?:[\w-]{0,20}x{3,99}|-{2,99}|true|false|null|none|nil|undefined|string|str|bytes|number|integer|boolean|object|required
+        |optional|nullable|passw\w{0,10}|passphrase|secrets?|tokens?|bearer|basic|credentials?|hidden|masked|private
+        |public|unset|empty|missing|invalid|expired|default|hashed|encrypted|sensitive|confirmed|plaintext|text|value
+        |enabled|disabled|inherit|always|never|write|read|github|include|same-origin|omit|username|login)\W{0,9}$
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""How a value begins that only stands for a secret."""
+_REFERENCE = re.compile(
+    r"[a-z_$][\w$]{0,64}(?:\??\.[a-z_$][\w$]{0,64}){0,8}\??[(\[]"  # get_token(…), os.environ[…]
+    r"|[a-z_$]+(?:\??\.[a-z_$][\w$]{0,64}){1,8}\W{0,3}$"  # settings.secret
+    r"|(?:process\.env|os\.environ|import\.meta|System\.|env\.|config\.|self\.|this\.|secrets\.|var\.|data\.|local\.)",
+    re.IGNORECASE,
+)
+"""A name in a program, or what calls for one."""
+_NUMBER = re.compile(r"[\d.,:_+-]*")
+_WORDS = re.compile(r"[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}\W{0,3}")
+_PATH = re.compile(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
+_SENTENCE = re.compile(
+    r"\b(?:the|your|you|is|are|must|be|to|for|and|or|not|with|please|enter|a|an|of|in|at|least|contain|again|forgot)\b",
+    re.I,
+)
+
+_PASS = (
+    r"passw(?:or)?ds?|passwd|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
+)
+_KEY = (
+    r"(?:api|access|private|auth|encryption|signing|master|account|secret|shared|storage|service|session|license"
+    r"|webhook|client|deploy|server|app|heroku|stripe|aws|azure|openai)[ _.-]?key"
+)
+_ABOUT = (
+    r"(?![_.-]?(?:name|id|ur[il]|path|file|type|count|limit|len|length|ttl|header|field|param|helper|policy|hash|size"
+    r"|expir\w*|version|label|format|prefix|class|store|manager|provider|scope|ref|arn|regex|pattern|min|max)s?\b)"
+)
+"""``token_url``, ``secret_name``: what is said about a secret, not the secret."""
+_BETWEEN = r"\\{0,4}[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .]{1,24}?[ \t])?:?"
+"""From the name to the sign: quotes, blanks, a former value in brackets, a type, the colon of ``:=``."""
+_NAMED = re.compile(
+    rf"(?:(?P<word>{_PASS})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
+    r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie)|(?P<auth>\b_?auth)|(?P<sig>\bsig)"
+    r"|(?P<heroku>heroku[\w-]{0,24})|(?P<any>_key))"
+    rf"{_ABOUT}(?:[_-][a-z0-9_]{{1,32}}|\d{{1,4}})?{_BETWEEN}\Z"
+)
+_TELLING = ("pass", "pwd", "secret", "token", "cred", "key", "_pat", "auth", "cookie", "jwt", "sig", "heroku")
+_PARTING = re.compile(r"[\n,;(){}<>]")
+"""What never stands between a name and its sign."""
+_IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
+
+_GAP = r"[ \t]{0,40}(?:(?:[|>][+-]?[ \t]{0,4})?(?:\\{1,4}n|\\?\r?\n)[ \t]{1,40})?"
+"""To the value, which may stand in the next line."""
+_VALUE = re.compile(
+    rf"[=:]>?{_GAP}[brufBRUF]{{0,2}}(?:"
+    r"(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+)"
+    r"|\\{1,4}[\"'`](?P<escaped>[^\"'`\\\n]{4,8000}+)"
+    r"|(?P<bare>[^\s\"'`\\]{4,8000}+))"
+)
+_TAGGED = re.compile(r">(?P<bare>[^<>\s]{4,4000})</")
+_HEADER = re.compile(
+    r"[=:]>?[ \t]{0,4}\\{0,4}[\"'`]?(?:(?:bearer|basic|token|digest|apikey|api-key|negotiate|key|aws4-hmac-sha256)[ \t]{1,4})?"
+    r"(?P<secret>[^\s\"'`\\,;<>(){}]{8,8000})",
+    re.IGNORECASE,
+)
+_COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\\{0,4}[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
+_COOKIE_PLAIN = re.compile(r"[\w.-]{1,64}=(?:[$<{%*\[]|\W|[a-z]{0,12}(?:[;, ]|$))")
+_SIG = re.compile(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
+
+
+def stands_for(value: str) -> bool:
+    """Whether a value only stands for a secret: a variable, a placeholder, a word of a schema."""
+    return _STANDS_FOR.match(value) is not None
+
+
+def _is_path(value: str) -> bool:
+    """A path; Base64 may begin with a slash too."""
+    random = len(value) >= 2 * MADE and mixed(value) and "." not in value and any(map(str.isupper, value))
+    return _PATH.match(value) is not None and not random
+
+
+def _stated(value: str, name: str) -> bool:
+    """Whether the value is the secret itself, where the form says that one stands here: a line of an .env."""
+    own = re.sub(r"\W|_", "", value).lower()
+    return not (
+        stands_for(value)
+        or _is_path(value)
+        or _REFERENCE.match(value)
+        or own == re.sub(r"\W|_", "", name).lower()
+        or (_NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
+    )
+
+
+def _assigned(value: str, name: str) -> bool:
+    """The same where a number, a word or a name in a program may stand as well."""
+    return _stated(value, name) and not _NUMBER.fullmatch(value) and not _WORDS.fullmatch(value)
+
+
+def _word(value: str, name: str) -> bool:
+    """A password between quotes that is a word, or a phrase of some."""
+    words = value.split(" ")
+    if len(words) > 3:  # noqa: PLR2004
+        return all(word.isalpha() and word.islower() for word in words) and not _SENTENCE.search(value)
+    return value.isascii() and value.isalpha() and value.islower() and len(value) > LEAST and _stated(value, name)
+
+
+def _value(text: str, at: int, name: str, which: str) -> Found | None:
+    tagged = text[at] == ">"
+    match = (_TAGGED if tagged else _VALUE).match(text, at)
+    if match is None:
+        return None
+    group = match.lastgroup if match.lastgroup != "q" else "quoted"
+    start, stop = match.span(group or 0)
+    value = text[start:stop]
+    env = name.isupper() and text[at] == "=" and text[at - 1] not in " :"
+    if group == "bare" and not tagged:
+        if not env:
+            value = re.split(r"[,;<>()\[\]{}]", value, maxsplit=1)[0]
+            if text[start + len(value) : start + len(value) + 1] in {"(", "["} and value:
+                return None
+        value = value.rstrip(",;") if env else value.rstrip(",;.")
+    if (
+        len(value) < LEAST
+        and not (env and which == "word" and len(value) >= 4)
+        or not _is_secret(value, name, which, env=env, quoted=group != "bare")
+    ):  # noqa: E501, PLR2004
+        return None
+    return Found("secret", start, start + len(value), start + len(value))
+
+
+def _is_secret(value: str, name: str, which: str, *, env: bool, quoted: bool) -> bool:
+    match which:
+        case "any":
+            return (
+                name.isupper()
+                and len(value) >= MADE
+                and mixed(value)
+                and _assigned(value, name)
+                and telling(value)
+                and " " not in value
+            )
+        case "auth":
+            return len(value) >= 2 * LEAST and (
+                encodes_a_pair(value)
+                or (mixed(value) and _assigned(value, name) and telling(value) and " " not in value)
+            )
+        case "heroku":
+            return len(value) >= MADE and mixed(value) and _assigned(value, name)
+    if env:
+        return _stated(value, name)
+    if " " in value and quoted:
+        return which == "word" and (
+            (telling(value) and not _SENTENCE.search(value) and len(value) < 80) or _word(value, name)
+        )  # noqa: PLR2004
+    return _assigned(value, name) or (quoted and which == "word" and _word(value, name))
+
+
+def _header(text: str, at: int) -> Found | None:
+    match = _HEADER.match(text, at)
+    if match is None:
+        return None
+    value = match["secret"]
+    told = mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not _WORDS.fullmatch(value))
+    return Found("secret", *match.span("secret"), match.end()) if told and not stands_for(value) else None
+
+
+def _cookie(text: str, at: int) -> Found | None:
+    match = _COOKIE.match(text, at)
+    if (
+        match is None
+        or _COOKIE_PLAIN.fullmatch(match["secret"])
+        or not (mixed(match["secret"].partition("=")[2]) or len(match["secret"]) > 2 * MADE)
+    ):
+        return None
+    value = match["secret"].partition("=")[2]
+    return (
+        None
+        if stands_for(value) or "=[redacted:" in match["secret"]
+        else Found("cookie", *match.span("secret"), match.end())
+    )
+
+
+def _sig(text: str, at: int) -> Found | None:
+    match = _SIG.match(text, at)
+    if match is None or text[at - 4 : at - 3] not in {"?", "&", ";", " ", '"', "'"} or not mixed(match["secret"]):
+        return None
+    return Found("azure", *match.span("secret"), match.end())
+
+
+def _named(text: str, at: int) -> Found | None:
+    """At a sign of assignment: whether a telling name stands before it, and a secret behind it."""
+    before = text[max(0, at - ROOM) : at]
+    lowered = before.lower()
+    last = max(map(lowered.rfind, _TELLING))
+    if last < 0 or len(lowered) != len(before) or _PARTING.search(lowered, last):
+        return None
+    match = _NAMED.search(lowered)
+    if match is None or match.lastgroup is None:
+        return None
+    which = match.lastgroup
+    if which == "header":
+        return _header(text, at)
+    if which == "cookie":
+        return _cookie(text, at)
+    if which == "sig":
+        return _sig(text, at)
+    whole = _IDENTIFIER.search(before, 0, match.end(which))
+    name = (whole[0] if whole else "") + re.sub(r"[^\w].*", "", before[match.end(which) :], flags=re.DOTALL)
+    return _value(text, at, name, which)
+
+
+_AHEAD = r"[=>]?>?[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}[(\[])(?:[|>\\\r\n]|[brufBRUF]?[\"'`]?(?![$<{%*(@&\[])[^\s\"'`\\]{4})"
+NAMING: tuple[Kind, ...] = (
+    Kind("named", ":", _named, r"(?<=[\w\"'`\]\) ]:)(?!//|=)", _AHEAD),
+    Kind("named", "=", _named, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),
+    Kind("named", ">", _named, r"(?<=[\w\"']>)", r"[^<>\s]{4,400}</"),
+)

@@ -1,0 +1,233 @@
+"""One walk over a text, from sign to sign; what is found is put into other words for good."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.environ import worth_hiding
+from skillopt_sleep.domain.redact.commands import COMMANDS
+from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
+from skillopt_sleep.domain.redact.kind import Found, Kind, telling
+from skillopt_sleep.domain.redact.naming import NAMING
+from skillopt_sleep.domain.redact.shapes import SHAPES
+from skillopt_sleep.domain.session import Session
+from skillopt_sleep.domain.task import TaskRecord
+
+__all__ = ["KINDS", "Redactor", "redact_session", "redact_task"]
+
+REMEMBERED = 10
+"""Characters of a secret from which on it is hidden in the rest of a session too, wherever it stands alone."""
+PASSES = 6
+"""A text is walked until nothing is found, which takes two walks and more only where secrets overlap."""
+
+KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING)
+"""Every kind, in the order in which they are asked at one place."""
+
+_PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
+_GLUE = re.compile(r"[^A-Za-z0-9]+|\\[nr]")
+
+
+def _signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
+    """One pattern for all signs: an anchor, then what must hold at it, grouped by what is peeked at."""
+    wanted: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for kind in kinds:
+        for anchor in kind.anchors:
+            wanted[anchor][kind.peek].append(kind.sign)
+    branches = []
+    for anchor, peeks in wanted.items():
+        conditions = []
+        for peek, signs in peeks.items():
+            behind = "" if "" in signs else f"(?:{'|'.join(dict.fromkeys(signs))})"
+            conditions.append((f"(?={peek})" if peek else "") + behind)
+        branches.append(f"{re.escape(anchor)}(?:{'|'.join(conditions)})")
+    return re.compile("|".join(branches))
+
+
+_SIGNS = _signs(KINDS)
+_BY_ANCHOR: dict[str, tuple[Kind, ...]] = {
+    anchor: tuple(kind for kind in KINDS if anchor in kind.anchors)
+    for anchor in {anchor for kind in KINDS for anchor in kind.anchors}
+}
+
+
+class Redactor:
+    """Takes secrets out of texts: those of ``KINDS``, and literal ``values`` (of the environment, say).
+
+    A value that is short, a plain word, a number or a path is left alone: it would be found everywhere.
+    """
+
+    def __init__(self, values: Sequence[str] = ()) -> None:
+        self._literals = {form: value for value in values if worth_hiding(value) for form in _forms(value)}
+        self._literal = _any_of(self._literals)
+
+    def redact(self, text: str) -> str:
+        """The text with a placeholder for each secret; redacting it once more changes nothing."""
+        return self._redact(text, [])
+
+    def suspects(self, text: str) -> bool:
+        """Whether anything in the text is a secret."""
+        return any(value in text for value in self._literals) or next(_find(text), None) is not None
+
+    def changes(self, texts: Sequence[str]) -> dict[str, str]:
+        """Those of many texts that hold secrets, and what they are without them.
+
+        A secret that one text gives away is hidden in the others as well, where nothing does.
+        """
+        if not self.suspects("\n".join(texts)):
+            return {}
+        secrets: list[str] = []
+        redacted = {text: self._redact(text, secrets) for text in texts}
+        known = _any_of({each for each in secrets if len(each) >= REMEMBERED and telling(each) and "\n" not in each})
+        if known:
+            redacted = {text: known.sub(_hide_secret, done) for text, done in redacted.items()}
+        return {text: done for text, done in redacted.items() if done != text}
+
+    def _redact(self, text: str, secrets: list[str]) -> str:
+        if self._literals and self._literal and any(value in text for value in self._literals):
+            text = self._literal.sub(self._hide_literal, text)
+        for _ in range(PASSES):
+            found = [*_find(text)]
+            if not found:
+                break
+            secrets += (text[each.start : each.stop] for each in found if each.kind == "secret")
+            text = _without(text, found)
+        return text
+
+    def _hide_literal(self, match: re.Match[str]) -> str:
+        secret = match["secret"]
+        return placeholder("environment", self._literals[secret]) if secret else match[0]
+
+
+def placeholder(kind: str, secret: str) -> str:
+    """What stands in the place of a secret; that of a key is the same however its lines are parted."""
+    plain = _GLUE.sub("", secret) if kind in {"pem", "pgp"} else secret
+    return f"[redacted:{kind}:{hashlib.sha256(plain.encode('utf-8', 'replace')).hexdigest()[:6]}]"
+
+
+def _find(text: str) -> Iterator[Found]:
+    """Every secret, in order, none over another."""
+    end = 0
+    for sign in _SIGNS.finditer(text):
+        at = sign.start()
+        if at < end:
+            continue
+        for kind in _BY_ANCHOR[text[at]]:
+            found = kind.find(text, at)
+            if found is not None and found.start >= end and not text.startswith("[redacted:", found.start):
+                yield _known(text, found)
+                end = found.end
+                break
+
+
+def _known(text: str, found: Found) -> Found:
+    """By its form, where what its surroundings gave away has one: the same secret gets the same placeholder."""
+    if found.kind != "secret":
+        return found
+    value = text[found.start : found.stop]
+    for sign in _SIGNS.finditer(value):
+        for kind in _BY_ANCHOR[value[sign.start()]]:
+            inner = kind.find(value, sign.start())
+            if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
+                return found._replace(kind=inner.kind)
+    return found
+
+
+def _without(text: str, found: Sequence[Found]) -> str:
+    pieces: list[str] = []
+    end = 0
+    for each in found:
+        pieces += (text[end : each.start], placeholder(each.kind, text[each.start : each.stop]))
+        end = each.stop
+    return "".join((*pieces, text[end:]))
+
+
+def _forms(value: str) -> set[str]:
+    """How a value is written: as it is, in JSON, in a URL."""
+    return {
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        quote(value, safe="", errors="replace"),
+    }
+
+
+def _any_of(literals: Iterable[str]) -> re.Pattern[str] | None:
+    """Any of these strings, the longest first, but nothing of a placeholder."""
+    ordered = sorted(literals, key=lambda each: (-len(each), each))
+    if not ordered:
+        return None
+    return re.compile(f"{_PLACEHOLDER}|(?P<secret>{'|'.join(map(re.escape, ordered))})")
+
+
+def _hide_secret(match: re.Match[str]) -> str:
+    return placeholder("secret", match["secret"]) if match["secret"] else match[0]
+
+
+def redact_session(session: Session, redactor: Redactor) -> Session:
+    """The session without secrets in anything said, run or touched; the very same value if it held none.
+
+    ``source``, ``path``, ids and times stay: they are what a session is found by again.
+    """
+    changes = redactor.changes(tuple(dict.fromkeys(_texts(session))))
+    if not changes:
+        return session
+
+    def redact(text: str) -> str:
+        return changes.get(text, text)
+
+    return replace(
+        session,
+        cwd=redact(session.cwd),
+        branch=redact(session.branch),
+        turns=tuple(
+            replace(
+                turn,
+                prompt=redact(turn.prompt),
+                final=redact(turn.final),
+                tools=tuple(map(redact, turn.tools)),
+                skills=tuple(map(redact, turn.skills)),
+                commands=tuple(replace(command, line=redact(command.line)) for command in turn.commands),
+                files=tuple(map(redact, turn.files)),
+            )
+            for turn in session.turns
+        ),
+    )
+
+
+def redact_task(task: TaskRecord, redactor: Redactor) -> TaskRecord:
+    """The task without secrets in any of its words; the very same value if it held none."""
+    fields = msgspec.to_builtins(task)
+    changes = redactor.changes(tuple(dict.fromkeys(_strings(fields))))
+    return msgspec.convert(_changed(fields, changes), TaskRecord) if changes else task
+
+
+def _strings(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
+def _changed(value: Json, changes: Mapping[str, str]) -> Json:
+    if isinstance(value, str):
+        return changes.get(value, value)
+    if isinstance(value, dict):
+        return {name: _changed(inner, changes) for name, inner in value.items()}
+    return [_changed(inner, changes) for inner in value] if isinstance(value, list) else value
+
+
+def _texts(session: Session) -> Iterator[str]:
+    yield from (session.cwd, session.branch)
+    for turn in session.turns:
+        yield from (turn.prompt, turn.final, *turn.tools, *turn.skills, *turn.files)
+        yield from (command.line for command in turn.commands)

@@ -1,0 +1,241 @@
+"""Secrets that their own form tells: the keys of providers, which begin with letters of their own.
+
+The forms are those that providers document, or that the public rules of secret scanners agree on; lengths are kept
+looser than theirs, because a key that was cut short or prolonged is one nevertheless.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, mixed, shape
+
+__all__ = ["SHAPES", "encodes_a_pair"]
+
+DISTINCT = 6
+RUN = 15
+"""Letters and digits in a row that no name has which is joined by dashes."""
+DISCORD_HEAD = 29
+"""Characters of a bot's token before its second dot, at least."""
+JWT_HEAD = 1_000
+"""Characters of the first part of a token."""
+SID = 34
+"""Characters of an account's name at Twilio: AC and 32 hex digits."""
+
+_STANDIN = re.compile(r"your|example[-_]|placeholder|redacted|dummy|x{4}|\.{3}|insert|replace", re.IGNORECASE)
+_TWILIO = re.compile(EDGE + r"AC[0-9a-f]{32}(?![0-9A-Za-z])")
+_TWILIO_TOKEN = re.compile(
+    r"[\"'` ,:=\\]{1,6}(?:[\w.]{1,24}[=:] ?[\"'])?(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
+)
+_HEROKU = re.compile(
+    r"ku[^\n]{0,80}?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])", re.IGNORECASE
+)
+_DISCORD_HEAD = re.compile(r"(?<![\w-])[MNO][\w-]{21,27}\.[\w-]{6}\Z")
+_DISCORD_TAIL = re.compile(r"\.[\w-]{25,110}")
+_BASIC = re.compile(r"[Bb](?:asic|ASIC)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_-]{6,4000}={0,2})")
+_BEARER = re.compile(r"[Bb](?:earer|EARER)(?:\s|\\{1,4}n){1,4}[\"']?(?P<secret>[\w.~+/=-]{16,8000})")
+_JWT = re.compile(
+    r"(?<![\w-])eyJ[\w-]{8,4000}\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
+)
+_JWT_HEAD = re.compile(r"(?<![\w-])eyJ[\w-]{8,1000}\Z")
+_VAULT = re.compile(r"[\w-]{20,800}")
+
+
+def _made(value: str) -> bool:
+    """Not a stand-in such as ``xxxxxxxx`` or ``your-key-here``."""
+    return len(set(value)) > DISTINCT and not _STANDIN.search(value)
+
+
+def _made_mixed(value: str) -> bool:
+    return _made(value) and mixed(value)
+
+
+def _three_sorts(value: str) -> bool:
+    return _made_mixed(value) and any(c.isupper() for c in value) and any(c.islower() for c in value)
+
+
+def _opaque(value: str) -> bool:
+    """Capitals, small letters and digits, or a long run of letters and digits: unlike names joined by dashes."""
+    return _three_sorts(value) or (
+        _made_mixed(value) and any(len(run) > RUN and mixed(run) for run in re.split(r"[-_]", value))
+    )
+
+
+def _private_key(value: str) -> bool:
+    """Whether this Base64 begins a private key: certificates begin alike."""
+    head = value[: min(88, len(value)) // 4 * 4]
+    try:
+        return b"PRIVATE KEY" in base64.b64decode(head)
+    except (binascii.Error, ValueError):
+        return False
+
+
+def encodes_a_pair(value: str) -> bool:
+    """Whether this is the Base64 of ``user:password``."""
+    try:
+        plain = base64.b64decode(
+            value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4), altchars=b"-_" if set("-_") & set(value) else None
+        )
+    except (binascii.Error, ValueError):
+        return False
+    return b":" in plain and plain.decode("utf-8", "replace").isprintable()
+
+
+def _twilio(text: str, at: int) -> Found | None:
+    """The auth token that follows an account's name; the name itself when none does."""
+    if at < 1 or not _TWILIO.match(text, at - 1):
+        return None
+    end = at - 1 + SID
+    if token := _TWILIO_TOKEN.match(text, end):
+        return Found("twilio", *token.span("secret"), token.end())
+    return Found("twilio", at - 1, end, end)
+
+
+def _heroku(text: str, at: int) -> Found | None:
+    match = _HEROKU.match(text, at)
+    return Found("heroku", *match.span("secret"), match.end()) if match else None
+
+
+def _discord(text: str, at: int) -> Found | None:
+    """A bot's token, at the second of its dots."""
+    if at < DISCORD_HEAD or text[at - 7] != ".":
+        return None
+    head, tail = _DISCORD_HEAD.search(text, max(0, at - 36), at), _DISCORD_TAIL.match(text, at)
+    if head is None or tail is None or not mixed(tail[0]):
+        return None
+    return Found("discord", head.start(), tail.end(), tail.end())
+
+
+def _jwt(text: str, at: int) -> Found | None:
+    if text.rfind("eyJ", max(0, at - JWT_HEAD), at) < 0:
+        return None
+    head = _JWT_HEAD.search(text, max(0, at - JWT_HEAD), at)
+    match = _JWT.match(text, head.start()) if head else None
+    return Found("jwt", match.start(), match.end(), match.end()) if match else None
+
+
+def _basic(text: str, at: int) -> Found | None:
+    match = _BASIC.match(text, at)
+    if match is None or not encodes_a_pair(match["secret"]):
+        return None
+    return Found("secret", *match.span("secret"), match.end())
+
+
+def _bearer(text: str, at: int) -> Found | None:
+    match = _BEARER.match(text, at)
+    if match is None or not (mixed(match["secret"]) and _made(match["secret"])):
+        return None
+    return Found("secret", *match.span("secret"), match.end())
+
+
+SHAPES: tuple[Kind, ...] = (
+    shape(
+        "aws", "", "A", r"(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])", _made, peek="KIA|SIA|BIA|CCA|3T"
+    ),
+    shape("aws", "", "A", r"BSK[A-Za-z0-9+/]{100,300}={0,2}", _made, peek="BSK"),
+    shape("google", "", "A", r"Iza[\w-]{35}(?![\w-])", _made, peek="Iza"),
+    shape("atlassian", "", "A", r"TATT3[\w=-]{60,300}", _made, peek="TATT3"),
+    shape("github", "gh[pousr]", "_", r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?", _made, edge=False),
+    shape("github", "github_pat", "_", r"\w{20,255}", _made, edge=False),
+    shape("gitlab", "gl[drf]t", "-", r"[\w.-]{18,320}", _made_mixed),
+    shape("gitlab", "gl[pci][abtm]t", "-", r"[\w.-]{18,320}", _made_mixed),
+    shape("gitlab", "gloas", "-", r"[\w.-]{18,320}", _made_mixed),
+    shape("gitlab", "gl[sf][of][ac]t", "-", r"[\w.-]{18,320}", _made_mixed),
+    shape("gitlab", "glagent", "-", r"[\w.-]{18,320}", _made_mixed),
+    shape("gitlab", "G", "R", r"1348941[\w-]{20,64}", _made_mixed, peek="1348941"),
+    shape("npm", "npm", "_", r"[A-Za-z0-9]{30,64}", _made),
+    shape("pypi", "pypi", "-", r"[\w-]{40,2000}", _made_mixed, edge=False),
+    shape("slack", "xox[a-z]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
+    shape("slack", "xoxe.xox[bp]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
+    shape("slack", "xapp", "-", r"\d-[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"\d"),
+    shape(
+        "slack",
+        "hooks",
+        ".",
+        r"slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<secret>[\w/-]{16,400})",
+        _made_mixed,
+        peek="slack",
+    ),
+    shape(
+        "discord",
+        "discord",
+        ".",
+        r"com/api/(?:v\d+/)?webhooks/(?P<secret>\d{8,22}/[\w-]{20,140})",
+        _made_mixed,
+        edge=False,
+        peek="com/api",
+    ),
+    shape(
+        "discord",
+        "discordapp",
+        ".",
+        r"com/api/(?:v\d+/)?webhooks/(?P<secret>\d{8,22}/[\w-]{20,140})",
+        _made_mixed,
+        edge=False,
+        peek="com/api",
+    ),
+    shape("discord", "mfa", ".", r"[\w-]{60,100}", _made_mixed),
+    Kind("discord", ".", _discord, peek=LONG),
+    shape("stripe", "[rsp]k_live", "_", r"[A-Za-z0-9]{10,255}", _made),
+    shape("stripe", "[rsp]k_test", "_", r"[A-Za-z0-9]{10,255}", _made),
+    shape("stripe", "whsec", "_", r"[A-Za-z0-9+/=]{16,255}", _made, peek="[A-Za-z0-9+/=]{16}"),
+    shape("sendgrid", "SG", ".", r"[\w-]{16,40}\.[\w-]{16,80}", _made_mixed),
+    shape("twilio", "S", "K", r"[0-9a-fA-F]{32}(?![0-9A-Za-z])", _made_mixed, peek="[0-9a-fA-F]{32}"),
+    Kind("twilio", "C", _twilio, "(?<=AC)", "[0-9a-f]{32}"),
+    shape("google", "ya29", ".", r"[\w.-]{20,2000}", _made_mixed),
+    shape("google", "GOCSPX", "-", r"[\w-]{20,64}", _made, peek=r"[\w-]{20}"),
+    shape("google", "1/", "/", r"0[\w-]{30,200}", _three_sorts, peek=r"0[\w-]{30}"),
+    shape(
+        "azure",
+        r"[\w~.][\w~.][\w~.]\dQ",
+        "~",
+        r"[\w~.-]{30,40}(?![\w~.-])",
+        _made_mixed,
+        edge=False,
+        peek=r"[\w~.-]{30}",
+    ),
+    shape("anthropic", "sk-ant", "-", r"[\w-]{16,400}", _made_mixed, edge=False),
+    shape("openai", "sk", "-", r"[\w-]{20,400}", _opaque),
+    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?!\w)", _made),
+    shape("hugging-face", "api_org", "_", r"[A-Za-z0-9]{30,64}(?!\w)", _made),
+    Kind("jwt", ".", _jwt, peek=LONG),
+    Kind("jwt", ".", _jwt, peek=r"\\?\n[ \t]{0,8}eyJ"),
+    shape("telegram", r"[0-9]", ":", r"A[\w-]{32,36}(?![\w-])", _three_sorts, edge=False, peek=r"A[\w-]{32}"),
+    shape("digitalocean", "do[opr]_v1", "_", r"[0-9a-f]{40,80}", _made, edge=False),
+    shape("databricks", "da", "p", r"i[0-9a-f]{32}(?:-\d{1,2})?(?![0-9A-Za-z])", _made_mixed, peek="i[0-9a-f]{32}"),
+    shape("docker", "dckr_[po]at", "_", r"[\w-]{20,64}", _made, edge=False, peek=r"[\w-]{20}"),
+    shape("heroku", "HRKU", "-", r"[\w-]{30,80}", _made_mixed),
+    Kind("heroku", "kK", _heroku, "(?<=[Ee][Rr][Oo][kK])", "[uU]"),
+    shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made),
+    shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _made_mixed),
+    shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![\w-])", _three_sorts, peek="[A-Za-z0-9]{24}"),
+    shape("age", "AGE-SECRET-KEY", "-", r"(?:PQ-)?1[0-9A-Z]{30,4000}", _made, edge=False, peek="1|PQ"),
+    shape("age", "age-secret-key", "-", r"(?:pq-)?1[0-9a-z]{30,4000}", _made, edge=False, peek="1|pq"),
+    shape("pem", "", "L", r"S0tLS1CRUdJTi[A-Za-z0-9+/=]{40,40000}", _private_key, peek="S0tLS1CRUdJTi"),
+    Kind("basic", "Bb", _basic, peek=r"(?:asic|ASIC)[ \t]"),
+    Kind("bearer", "Bb", _bearer, peek=r"(?:earer|EARER)[\s\\]"),
+    *(  # providers beyond the list, whose keys are as easily told
+        shape("key", before, "_", r"[\w-]{20,400}", _made_mixed)
+        for before in (
+            "gsk",
+            "glsa",
+            "lin_api",
+            "ntn",
+            "sbp",
+            "sntry[su]",
+            "figd",
+            "rubygems",
+            "pscale_tkn",
+            "nvapi",
+            "r8",
+            "tskey",
+        )
+    ),
+    *(
+        shape("key", before, "-", r"[\w-]{20,400}", _opaque)
+        for before in ("xai", "pplx", "PMAK", "NRAK", "nvapi", "tskey-[a-z][a-z][a-z][a-z]", "key")
+    ),
+)
+"""Keys by their form. What is told by two rows is told by the first."""

@@ -1,0 +1,148 @@
+"""Apply edits and patches to a skill's text, as users of the reference call it; the rules are those of ``domain``.
+
+They differ from the reference where it guesses: a target has to be found exactly once, else the edit is ``unmatched``
+and nothing is changed, and nothing is appended in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus, edit_id
+from skillopt_sleep.domain.patch import EditPatch, Learnt, Proposal
+from skillopt_sleep.domain.replies import extract_json as read_json
+from skillopt_sleep.domain.skill_text import apply_to_skill, skill_hash
+from skillopt_sleep.train.results import Edit, Patch, RawPatch
+
+__all__ = [
+    "apply_edit",
+    "apply_patch",
+    "apply_patch_with_report",
+    "extract_json",
+    "patch_of",
+    "report_of",
+    "skill_hash",
+    "to_edit",
+    "to_patch",
+    "to_record",
+]
+
+PREVIEW = 200
+
+
+def apply_edit(skill: str, edit: Edit | Mapping[str, Any]) -> str:
+    """The skill with one edit applied; unchanged when it cannot be."""
+    return apply_patch(skill, Patch(edits=[_edit(edit)]))
+
+
+def apply_patch(skill: str, patch: Patch | Mapping[str, Any]) -> str:
+    """The skill with every edit of a patch applied, in order, each to what the ones before it made."""
+    return apply_patch_with_report(skill, patch)[0]
+
+
+def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """The skill after a patch, and for each edit what became of it.
+
+    A row has ``index`` (from 1), ``op``, ``target``, ``content_preview``, ``status`` (applied, unmatched, skipped, or
+    guarded for a text that must not enter a document) and ``why`` ("" when applied).
+    """
+    edits = patch.edits if isinstance(patch, Patch) else [_edit(each) for each in patch.get("edits") or ()]
+    rows = []
+    for index, edit in enumerate(edits, start=1):
+        row = {
+            "index": index,
+            "op": edit.op,
+            "target": edit.target[:PREVIEW],
+            "content_preview": edit.content[:PREVIEW],
+        }
+        try:
+            record = to_record(edit)
+        except ValueError as error:
+            rows.append(row | {"status": str(EditStatus.SKIPPED), "why": str(error)})
+            continue
+        skill, (applied,) = apply_to_skill(skill, [record])
+        rows.append(row | {"status": str(applied.status), "why": applied.why})
+    return skill, rows
+
+
+def extract_json(text: str | None) -> Any:  # noqa: ANN401  any JSON
+    """The JSON in a model's reply: all of it, what a code fence holds, else the first object; None without any."""
+    try:
+        return read_json(text or "")
+    except ValueError:
+        return None
+
+
+def to_record(edit: Edit) -> EditRecord:
+    """An edit as ``domain`` has it. Raises ``ValueError`` for one without a known operation, or its target or text."""
+    op = "append" if edit.op == "add" else edit.op
+    if op not in list(EditOp):
+        raise ValueError(f"there is no edit {edit.op!r}, only {', '.join(EditOp)}")
+    if op != EditOp.APPEND and not (edit.target or "").strip():
+        raise ValueError(f"{op} needs a target")
+    if op != EditOp.DELETE and not (edit.content or "").strip():
+        raise ValueError(f"{op} needs a content")
+    kind, text, anchor = DocumentKind.SKILL, (edit.content or "").strip(), edit.target or ""
+    text, anchor = ("" if op == EditOp.DELETE else text), ("" if op == EditOp.APPEND else anchor)
+    return EditRecord(
+        id=edit_id(EditOp(op), kind, text, anchor),
+        op=EditOp(op),
+        document=kind,
+        text=text,
+        anchor=anchor,
+        support=max(edit.support_count or 1, 1),
+    )
+
+
+def to_edit(proposal: Proposal) -> Edit:
+    """An edit as the reference writes it down."""
+    edit = proposal.edit
+    return Edit(
+        op=str(edit.op),
+        content=edit.text,
+        target=edit.anchor,
+        support_count=edit.support,
+        source_type="success" if proposal.learnt is Learnt.SUCCESS else "failure",
+        merge_level=proposal.level or None,
+    )
+
+
+def to_patch(patch: EditPatch) -> Patch:
+    """A patch as the reference writes it down."""
+    return Patch(edits=[to_edit(each) for each in patch.proposals], reasoning=patch.reasoning)
+
+
+def patch_of(raw: RawPatch) -> tuple[EditPatch, list[str]]:
+    """What an environment's own analyst proposed, and what of it could not be used."""
+    proposals, flaws = [], []
+    learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
+    for edit in raw.patch.edits:
+        try:
+            record = to_record(edit)
+        except ValueError as error:
+            flaws.append(str(error))
+            continue
+        proposals.append(Proposal(edit=record, learnt=learnt, level=edit.merge_level or 0))
+    patch = EditPatch(
+        proposals=tuple(proposals), reasoning=raw.patch.reasoning, learnt=learnt, cases=max(raw.batch_size, 1)
+    )
+    return patch, flaws
+
+
+def report_of(applied: AppliedEdit) -> dict[str, Any]:
+    """A row of an artefact for an edit of a step."""
+    edit = applied.edit
+    return {
+        "op": str(edit.op),
+        "target": edit.anchor,
+        "content": edit.text,
+        "support_count": edit.support,
+        "status": str(applied.status),
+        "why": applied.why,
+    }
+
+
+def _edit(edit: Edit | Mapping[str, Any]) -> Edit:
+    return edit if isinstance(edit, Edit) else Edit.from_dict(edit)

@@ -1,0 +1,137 @@
+"""An environment of one's own: a class or an object, a file, an adapter of the reference; made ready for training."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.digest import sha256
+from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.domain.words import excerpt
+from skillopt_sleep.errors import SleepError, UsageError
+from skillopt_sleep.train.ports import SkillEnv
+
+__all__ = ["as_env", "load_environment", "make_environment"]
+
+NEEDED = ("get_items", "rollout_one")
+
+
+def as_env(env: object) -> SkillEnv:
+    """The environment itself, or the way to it for an adapter of the reference.
+
+    Raises ``UsageError`` naming what it lacks to be one.
+    """
+    if isinstance(env, SkillEnv):
+        return env
+    if hasattr(env, "rollout") and hasattr(env, "build_train_env"):
+        from skillopt_sleep.train.adapted import AdapterEnv  # noqa: PLC0415  it imports this package
+
+        return AdapterEnv(env)  # type: ignore[arg-type]  # by its methods, wherever its base class came from
+    missing = [name for name in NEEDED if not callable(getattr(env, name, None))]
+    if missing:
+        raise UsageError(f"{excerpt(repr(env), 60)} is no environment: it has no {' and no '.join(missing)}")
+    return _Borrowed(env)
+
+
+def load_environment(file: str, options: Mapping[str, Json], folder: Path | None = None) -> SkillEnv:
+    """The environment that a file makes: ``my_env.py``, or ``my_env.py:MyEnv`` where it holds several.
+
+    A relative path begins at ``folder``. Raises ``UsageError`` naming the file.
+    """
+    path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
+    place = (folder or Path()) / path
+    if not place.is_file():
+        raise UsageError(f"there is no environment file {place}")
+    module = _imported(place)
+    return make_environment(_chosen(module, name, place), options, f"{place}")
+
+
+def make_environment(maker: object, options: Mapping[str, Json], where: str) -> SkillEnv:
+    """Call a class or function with options. Raises ``UsageError`` naming an option that it does not take."""
+    if not callable(maker):
+        if options:
+            raise UsageError(f"{where}: an environment that is made already takes no options ({', '.join(options)})")
+        return as_env(maker)
+    takes = inspect.signature(maker).parameters.values()
+    known = [each.name for each in takes if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}]
+    if not any(each.kind is each.VAR_KEYWORD for each in takes):
+        for option in options:
+            if option not in known:
+                raise UsageError(
+                    f"{where} has no option {option!r}, only {', '.join(known)}{did_you_mean(option, known)}"
+                )
+    try:
+        return as_env(maker(**options))
+    except SleepError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{where} cannot be made: {type(error).__name__}: {excerpt(str(error), 160)}") from error
+
+
+class _Borrowed(SkillEnv):
+    """An object with the methods of an environment, but not its base class."""
+
+    def __init__(self, env: object) -> None:
+        self._env = env
+        self.name = str(getattr(env, "name", type(env).__name__))
+        for method in (
+            "get_initial_skill",
+            "get_task_types",
+            "setup",
+            "plan_epoch",
+            "rollout_batch",
+            "reflect_batch",
+            *NEEDED,
+        ):
+            if callable(found := getattr(env, method, None)):
+                setattr(self, method, found)
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module of a file, under a name of its own; its folder is importable while it is read."""
+    name = f"skillopt_sleep_env_{sha256(str(path.resolve()).encode())[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except SleepError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {excerpt(str(error), 160)}") from error
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _chosen(module: ModuleType, name: str, path: Path) -> object:
+    """What the file offers: the thing named, ``ENVIRONMENT``, or the only environment class it defines."""
+    if name:
+        if not hasattr(module, name):
+            raise UsageError(f"{path} has no {name!r}{did_you_mean(name, vars(module))}")
+        return getattr(module, name)
+    if hasattr(module, "ENVIRONMENT"):
+        return module.ENVIRONMENT
+    own = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and each.__module__ == module.__name__ and _is_environment(each)
+    ]
+    if len(own) != 1:
+        found = ", ".join(each.__name__ for each in own) or "none"
+        raise UsageError(f"{path} defines {len(own)} environments ({found}); name one as {path.name}:Class")
+    return own[0]
+
+
+def _is_environment(each: type) -> bool:
+    shaped = all(callable(getattr(each, name, None)) for name in NEEDED)
+    adapter = hasattr(each, "rollout") and hasattr(each, "build_train_env")
+    return (shaped or adapter) and not inspect.isabstract(each)
