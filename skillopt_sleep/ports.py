@@ -9,6 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from skillopt_sleep.domain.account import Account, Tried
 from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
+from skillopt_sleep.domain.audit import BaseReplay, Position
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
 from skillopt_sleep.domain.edit import AppliedEdit
@@ -16,6 +17,7 @@ from skillopt_sleep.domain.evidence import EvidenceRow
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.rollout import ReplayResult, Score
+from skillopt_sleep.domain.sealed import SealedTest
 from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Skip
 from skillopt_sleep.domain.split import Past
 from skillopt_sleep.domain.task import Split, TaskRecord
@@ -264,6 +266,21 @@ class Trials(Protocol):
 
     def account(self, project: str) -> Account:
         """The account of a project."""
+
+    def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
+        """Keep a night's replays of live documents, and which place of a judged pair won."""
+
+    def replays(self, project: str) -> tuple[BaseReplay, ...]:
+        """All replays of live documents."""
+
+    def position(self, project: str) -> Position:
+        """Which place of a judged pair won, over all nights."""
+
+    def attempt(self, project: str, change: str, night: str) -> int:
+        """Count a night's try to score an adopted change on sealed tasks; how many nights have tried."""
+
+    def scored(self, project: str, test: SealedTest) -> None:
+        """Keep the outcome: the change is never scored again."""
 
 
 class Outcome(Protocol):

@@ -1,4 +1,4 @@
-"""Find a source, backend or judge by name; listing names imports none of them."""
+"""Find a source, backend, judge or training environment by name; listing names imports none of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -19,7 +19,10 @@ from skillopt_sleep.errors import SettingsError, UsageError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Kind", "build", "find", "names", "require"]
+__all__ = ["Kind", "build", "environments", "find", "find_environment", "names", "require"]
+
+ENVIRONMENTS = "environments"
+"""The entry-point group of environments to train on; they are classes of their own making, not tables of options."""
 
 
 class Kind(enum.StrEnum):
@@ -52,12 +55,29 @@ def find(kind: Kind, name: str) -> type:
     if name in _built_in(kind):
         adapter: type = importlib.import_module(f"skillopt_sleep.{kind}.{name}").PLUGIN
         return adapter
-    entry = _entry_points(kind)[name]
-    try:
-        loaded: type = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"the {kind[:-1]} {name!r} ({entry.value}) cannot be loaded: {error}") from error
-    return loaded
+    return cast("type", _loaded(_entry_points(kind)[name], kind[:-1]))
+
+
+@cache
+def environments() -> tuple[str, ...]:
+    """Every known environment: the files of ``train/environments``, then entry points of other packages, sorted."""
+    return tuple(sorted({*_plugins(_environments_folder()), *_entry_points(ENVIRONMENTS)}))
+
+
+def find_environment(name: str) -> object:
+    """What makes the environment of that name, a class or a function; built-ins win over entry points.
+
+    Raises ``UsageError`` as ``find`` does.
+    """
+    if name in _plugins(_environments_folder()):
+        return importlib.import_module(f"skillopt_sleep.train.environments.{name}").PLUGIN
+    if name not in _entry_points(ENVIRONMENTS):
+        known = environments()
+        near = did_you_mean(name, known)
+        raise UsageError(
+            f"there is no environment {name!r}, only {', '.join(known)}, or a file such as my_env.py{near}"
+        )
+    return _loaded(_entry_points(ENVIRONMENTS)[name], "environment")
 
 
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
@@ -81,17 +101,33 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
 
 @cache
 def _built_in(kind: Kind) -> tuple[str, ...]:
+    return _plugins(Path(__file__).parent / kind)
+
+
+@cache
+def _plugins(folder: Path) -> tuple[str, ...]:
     """Files that end in ``PLUGIN = …``; the last line is read, nothing is imported."""
-    folder = Path(__file__).parent / kind
     return tuple(path.stem for path in folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
+
+
+def _environments_folder() -> Path:
+    return Path(__file__).parent / "train" / ENVIRONMENTS
 
 
 def _last_line(path: Path) -> str:
     return path.read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
 
 
+def _loaded(entry: EntryPoint, kind: str) -> object:
+    try:
+        loaded: object = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the {kind} {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
+    return loaded
+
+
 @cache
-def _entry_points(kind: Kind) -> dict[str, EntryPoint]:
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
     from importlib import metadata  # noqa: PLC0415  15 ms, for those who ask for what is not built in
 
     return {entry.name: entry for entry in metadata.entry_points(group=f"skillopt_sleep.{kind}")}

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import GateMode
@@ -60,9 +61,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     miner: Literal["auto", "heuristic", "model"] = "auto"
     edit_budget: Count = 4
     rollouts_k: Count = 1
+    recall_k: Annotated[int, Meta(ge=0)] = 0
+    replay: ReplayMode = ReplayMode.TEXT
     gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: Share = 0.5
+    alpha: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""
@@ -77,6 +81,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4
     retry_wait: Annotated[float, Meta(ge=0, le=60)] = 1.0
+    auto_adopt: bool = False
+    announce: bool = True
     keep_days: Count = 90
     keep_mb: Count = 500
     data_dir: str = ""

@@ -5,6 +5,7 @@ What only a night needs is imported where it is built: `status` must not wait fo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,8 +57,10 @@ class App(Stores, Adapters):
 
     def kit(self, plan: NightPlan) -> Kit:
         """The outside world of a night; one with tasks of its own reads no sessions."""
+        from skillopt_sleep.app.replaying import commit_of_task
         from skillopt_sleep.night.plan import Kit
 
+        self.manner = plan.manner
         return Kit(
             sources=() if plan.mining.given is not None else self.sources(),
             inbox=self.inbox,
@@ -68,6 +71,7 @@ class App(Stores, Adapters):
             journal=self.journal,
             connect=self.connect,
             redact=self.redact,
+            commit_of=functools.partial(commit_of_task, self),
         )
 
     def run(self, plan: NightPlan, *, wait: float = 0.0) -> NightReport:
@@ -76,6 +80,7 @@ class App(Stores, Adapters):
         One that had to wait for another, ``wait`` seconds at most, is planned anew: much may have changed meanwhile.
         Raises ``NightRunning``, ``DiskError`` and bugs; the rest is in the report.
         """
+        from skillopt_sleep.app.auto import adopt_by_itself
         from skillopt_sleep.app.upkeep import tidy
         from skillopt_sleep.night.night import run_night
         from skillopt_sleep.stores.preflight import check_disk
@@ -83,9 +88,11 @@ class App(Stores, Adapters):
         with one_night(self.data_dir, wait=wait) as waited:
             plan = self.plan(plan.mining.given) if waited else plan
             check_disk(self.database, self.project)
-            night = run_night(plan, self.kit(plan)).night
+            report = run_night(plan, self.kit(plan))
+            if self.settings.auto_adopt:
+                adopt_by_itself(self, report)
             self.said += tidy(self)
-        return self.report(night)
+        return self.report(report.night)
 
     def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
         """A night up to the first call, on a copy in memory."""
@@ -123,6 +130,8 @@ class App(Stores, Adapters):
 
     def status(self) -> Status:
         """How things stand for the project; writes nothing, so a project that never ran has none."""
+        from skillopt_sleep.app.schedule import outlook_of
+
         self.rehearsing = not (self.data_dir / "sleep.db").exists()
         nights = self.journal.reports(str(self.project))
         proposals = self.staging.proposals()
@@ -135,7 +144,9 @@ class App(Stores, Adapters):
             fresh=len(self.archive.fresh(self.scope)),
             pending=tuple(map(PendingReport.of, self.trials.pending(str(self.project)))),
             account=self.trials.account(str(self.project)),
+            sealed=self.trials.sealed(str(self.project)),
             running=is_locked(self.data_dir),
+            schedule=outlook_of(self, nights),
         )
 
     def report(self, night: str | None) -> NightReport:

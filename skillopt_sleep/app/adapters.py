@@ -22,6 +22,8 @@ __all__ = ["SIMULATED", "Adapters"]
 
 SIMULATED = "simulated"
 """The one backend that costs nothing: rules mine for it, and it may replay tasks nobody has reviewed."""
+CHILDREN = "children"
+"""The folder in the user's data where running children are noted."""
 
 
 class Adapters(Invocation):
@@ -64,8 +66,24 @@ class Adapters(Invocation):
         name, model = self.role(role)
         options = dict(self.settings.backends.get(name, {}))
         model = model or str(options.pop("model", "")) or (usual.usual_model(name) if usual else "")
-        given: dict[str, object] = {"env": self.env} | ({"model": model} if model else {})
+        given: dict[str, object] = {"env": self.env, "record": str(self.data_dir / CHILDREN)}
+        given |= {"max_usd": self.settings.max_usd} | ({"model": model} if model else {})
         return cast("Backend", build(Kind.BACKEND, name, options, **given))
+
+    def reap(self) -> None:
+        """End what a night that was killed has left running, and remove its folders; say so."""
+        folder = self.data_dir / CHILDREN
+        if not folder.is_dir() or not any(folder.iterdir()):
+            return
+        from skillopt_sleep.backends.register import reap
+        from skillopt_sleep.domain.session import OWN_RUN_MARKER
+
+        found = reap(folder, OWN_RUN_MARKER)
+        if found.processes or found.folders:
+            self.said.append(
+                f"a night that was killed had left {found.processes} processes and {found.folders} folders;"
+                " they are gone now"
+            )
 
     def judges(self) -> Mapping[str, Judge]:
         """Every judge by its name."""
@@ -121,4 +139,5 @@ class Adapters(Invocation):
             workers=self.settings.workers,
             first_wait=self.settings.retry_wait,
             progress=self.progress,
+            **({"manner": self.manner} if self.manner else {}),
         )

@@ -13,6 +13,7 @@ from skillopt_sleep.registry import Kind, require
 from skillopt_sleep.settings import Origins, Settings, secrets
 
 if TYPE_CHECKING:
+    from skillopt_sleep.optimize.replay import Manner
     from skillopt_sleep.domain.redact import Redactor
     from skillopt_sleep.ports import Progress
 
@@ -33,6 +34,7 @@ class Invocation:
         self.clock = SystemClock()
         self.progress: Progress | None = None
         self.rehearsing = False
+        self.manner: Manner | None = None
         self.said: list[str] = []
         """What the user is to be told besides the answer, one line each."""
         for kind in Kind:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from skillopt_sleep.app.adapters import SIMULATED
+from skillopt_sleep.app.replaying import manner_of
+from skillopt_sleep.app.sealed import adopted_change
 from skillopt_sleep.app.watch import watched
+from skillopt_sleep.domain.account import score_needed
+from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.document import DocumentKind, description
 from skillopt_sleep.domain.report import BackendHealth
@@ -69,15 +73,18 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
             target_about=_description(app, baseline),
             given=tasks,
         ),
-        split=SplitPlan(seed=settings.seed, max_train=settings.max_train, max_val=settings.max_val),
+        split=msgspec.convert(settings, SplitPlan, from_attributes=True),
         step=msgspec.structs.replace(
             msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
-            k=account.k,
+            k=score_needed(account, settings.alpha, by_itself=settings.auto_adopt),
         ),
+        manner=manner_of(app, tasks or ()),
         caps=app.caps(),
         rejected=app.rejected.recall(str(app.project)),
         pending=app.trials.pending(str(app.project)),
         account=account,
+        adopted=adopted_change(app, baseline),
+        audit=next((night.audit for night in app.journal.reports(str(app.project))), Audit()),
     )
 
 

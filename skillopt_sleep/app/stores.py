@@ -15,6 +15,7 @@ from skillopt_sleep.stores.journal import NightJournal, Renderers
 from skillopt_sleep.stores.staging import ProposalStaging
 
 if TYPE_CHECKING:
+    from skillopt_sleep.stores.approvals import Approvals
     from skillopt_sleep.stores.trials import TrialStore
 
 __all__ = ["Stores"]
@@ -64,6 +65,13 @@ class Stores(Invocation):
         from skillopt_sleep.stores.trials import TrialStore
 
         return TrialStore(self.database)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Commands the user lets replays be scored by."""
+        from skillopt_sleep.stores.approvals import Approvals
+
+        return Approvals(self.database)
 
     @cached_property
     def staging(self) -> ProposalStaging:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.errors import SleepError
 from skillopt_sleep.stores import staging
-from skillopt_sleep.stores.files import drop_temporaries
+from skillopt_sleep.stores.files import drop_temporaries, make_folders, remove, write_atomic
 from skillopt_sleep.stores.lock import one_night
 from skillopt_sleep.stores.prune import prune
 from skillopt_sleep.stores.salvage import Salvaged, keep_copy, salvage
+from skillopt_sleep.stores.staging import ProposalStatus
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
 
-__all__ = ["repair", "tidy"]
+__all__ = ["announce", "repair", "tidy"]
 
 
 def tidy(app: App) -> tuple[str, ...]:
@@ -24,6 +26,7 @@ def tidy(app: App) -> tuple[str, ...]:
     """
     said = []
     try:
+        announce(app)
         days, size = app.settings.keep_days, app.settings.keep_mb * 1_000_000
         gone = prune(app.database, app.project, now=app.clock.now(), days=days, size=size)
         if gone.nights:
@@ -32,6 +35,22 @@ def tidy(app: App) -> tuple[str, ...]:
     except SleepError as error:
         said.append(str(error))
     return tuple(said)
+
+
+def announce(app: App) -> None:
+    """Leave or take away the small file that an agent's plugin looks for when a session starts.
+
+    It says which project has a proposal that waits, and lies in the user's own data: a project's files say nothing
+    that an agent is told. Raises ``DiskError``.
+    """
+    project = str(app.project)
+    path = app.data_dir / "waiting" / re.sub("[^A-Za-z0-9]", "-", project)
+    waits = any(proposal.status is ProposalStatus.STAGED for proposal in app.staging.proposals())
+    if waits and app.settings.announce:
+        make_folders(path.parent, within=app.data_dir, mode=0o700)
+        write_atomic(path, project.encode())
+    else:
+        remove(path)
 
 
 def repair(app: App) -> Salvaged | None:

@@ -8,6 +8,7 @@ the environment, a key or helper in the settings. ``--bare`` would be faster, bu
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,11 @@ from pathlib import Path
 import msgspec
 
 from skillopt_sleep.backends.claude_events import CLAUDE, PRINTED, announced_wait, result_of
+from skillopt_sleep.backends.claude_native import NativeClaude
 from skillopt_sleep.backends.outcome import paid, reply_for
 from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.domain.call import Health, Prompt, Reply
 from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
 
@@ -52,7 +55,8 @@ class ClaudeBackend:
     """The ``claude`` command line.
 
     ``command``: the program, a name on PATH or a path. ``model``: "" = the CLI's default. ``timeout``: seconds one
-    call may take. ``max_usd``: what the CLI may spend on one call, 0 = as much as it likes. ``env``: the environment
+    call may take. ``max_usd``: what the CLI may spend on one call, 0 = as much as it likes. ``loop_timeout`` and
+    ``max_turns``: seconds and requests to the model that it may take where it is let to work. ``env``: the environment
     the CLI sees. ``record``: see ``Children``.
     """
 
@@ -60,6 +64,8 @@ class ClaudeBackend:
     model: str = ""
     timeout: float = 180.0
     max_usd: float = 0.0
+    loop_timeout: float = 900.0
+    max_turns: int = 40
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     record: str = field(default="", repr=False)
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
@@ -112,6 +118,26 @@ class ClaudeBackend:
             stdin=user,
         )
         return read_reply(ended, prompt, model=self.model, deadline=self.timeout)
+
+    def refuses(self, mode: ReplayMode) -> str:
+        """Why this machine cannot replay so; see ``Agent.refuses``."""
+        return "" if shutil.which(self.command, path=self.env.get("PATH", "")) is None else self._native().refuses(mode)
+
+    def run(self, assignment: Assignment) -> Trajectory:
+        """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError`` too."""
+        return self._native().run(assignment)
+
+    def _native(self) -> NativeClaude:
+        return NativeClaude(
+            command=find_command(self.command, self.env, install=INSTALL),
+            model=self.model,
+            env={name: value for name, value in self.env.items() if name not in PARENT},
+            children=self._children,
+            seconds=self.loop_timeout,
+            call_seconds=self.timeout,
+            max_turns=self.max_turns,
+            max_usd=self.max_usd,
+        )
 
     def close(self) -> None:
         """End every child; see ``Backend.close``."""

@@ -68,6 +68,11 @@ SANDBOX: dict[str, Json] = {
     "network": {"allowedDomains": [], "allowLocalBinding": False},
 }
 NEEDED = ("bwrap", "socat")
+LOADED = "loaded.jsonl"
+STARTED, INSTRUCTIONS = "UserPromptSubmit", "InstructionsLoaded"
+"""The hooks of ours: that the first was called shows that hooks run at all, the second names a file of memory."""
+TELLS_MEMORY = (2, 1, 197)
+"""The first version seen to call the second."""
 LONGEST_SILENCE = 60.0
 """Seconds without a word from the model after which a deadline was the service's doing and not the agent's."""
 FILE_OF_THIS_MACHINE = re.compile(r"(?<!\S)@(?=[~/\"])")
@@ -105,7 +110,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         with workspace(self.children, assignment, LAYOUT, self.env) as place:
             ended = self._work(assignment, place)
             done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=self.seconds)
-            done = with_memory(done, assignment, place, _lines(place.folder / "loaded.jsonl"))
+            done = with_memory(done, assignment, place, _lines(place.folder / LOADED), version_of(ended.stdout))
             changes = place.changes()
             if changes is None:
                 return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE, changes="")
@@ -141,13 +146,9 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         """The login's settings of the user, a hook that notes what memory is loaded, and the sandbox of a shell."""
         settings: dict[str, Json] = {name: value for name, value in _users(self.env).items() if name in LOGIN_SETTINGS}
         if sys.platform != "win32":
-            note = f"cat >> {shlex.quote(str(place.folder / 'loaded.jsonl'))}"
-            hook: Json = {
-                "hooks": [
-                    {"type": "command", "command": f"{note}; echo >> {shlex.quote(str(place.folder / 'loaded.jsonl'))}"}
-                ]
-            }
-            settings["hooks"] = {"InstructionsLoaded": [hook]}
+            noted = shlex.quote(str(place.folder / LOADED))
+            told: Json = [{"hooks": [{"type": "command", "command": f"cat >> {noted}; echo >> {noted}"}]}]
+            settings["hooks"] = dict.fromkeys((STARTED, INSTRUCTIONS), told)
         if mode is ReplayMode.WORKTREE:
             settings |= {"sandbox": SANDBOX, "permissions": {"allow": ["Bash"]}}
         return settings
@@ -181,6 +182,7 @@ class _Event(Struct, frozen=True, kw_only=True):
     type: str = ""
     subtype: str = ""
     skills: tuple[str, ...] | None = None
+    version: str = msgspec.field(name="claude_code_version", default="")
     message: _Message | None = None
     synthetic: bool = msgspec.field(name="isSynthetic", default=False)
 
@@ -231,23 +233,30 @@ def _ending(ended: Ended, said: Sequence[_Event], deadline: float) -> tuple[Endi
     return Ending.DONE, result_of(ended, deadline=deadline)
 
 
-def with_memory(done: Trajectory, assignment: Assignment, place: Workspace, loaded: Sequence[Json]) -> Trajectory:
-    """The trajectory with what our hook was told of loaded memory.
-
-    A CLI that never calls the hook does not tell; one that calls it has loaded what it named and nothing else.
-    """
+def with_memory(
+    done: Trajectory, assignment: Assignment, place: Workspace, told: Sequence[Json], version: tuple[int, ...]
+) -> Trajectory:
+    """The trajectory with what our hooks were told of loaded memory, by a claude of this version."""
     document = next((each for each in assignment.documents if each.kind is DocumentKind.MEMORY), None)
     if document is None or document.content is None:
         return done
-    files = [str(each["file_path"]) for each in loaded if isinstance(each, dict) and "file_path" in each]
-    wanted = place.root / LAYOUT.memory
-    offered: bool | None = None
-    how = "this claude does not tell which memory it loads"
-    if files:
-        offered = any(Path(name).resolve() == wanted.resolve() for name in files)
-        how = "its hook named the file" if offered else f"it loaded {', '.join(files)[:200]}"
+    calls = [each for each in told if isinstance(each, dict)]
+    files = [str(each.get("file_path")) for each in calls if each.get("hook_event_name") == INSTRUCTIONS]
+    wanted = (place.root / LAYOUT.memory).resolve()
+    offered: bool | None = any(Path(name).resolve() == wanted for name in files)
+    how = "its hook named the file"
+    if not offered and (files or (calls and version >= TELLS_MEMORY)):
+        how = f"it loaded {', '.join(files)[:200] or 'no memory file at all'}"
+    elif not offered:
+        offered, how = None, "this claude does not tell which memory it loads"
     shown = Shown(kind=DocumentKind.MEMORY, offered=offered, read=offered, how=how)
     return msgspec.structs.replace(done, shown=(*done.shown, shown))
+
+
+def version_of(stdout: str) -> tuple[int, ...]:
+    """The version that a CLI says it is of, () when it does not."""
+    found = next((event.version for event in _events(stdout) if event.version), "")
+    return tuple(int(part) for part in re.findall(r"\d+", found)[:3])
 
 
 def _skills(assignment: Assignment) -> list[Document]:

@@ -1,8 +1,4 @@
-"""Codex as a model: one ``codex exec``, its tools off, and nothing of the user's in it but the login.
-
-Codex decides by events: a turn is completed or has failed. An ``error`` event is no failure, it may be a warning or a
-retry.
-"""
+"""Codex as a model: one ``codex exec``, its tools off, and nothing of the user's in it but the login."""
 
 from __future__ import annotations
 
@@ -14,34 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
+from skillopt_sleep.backends.codex_events import CODEX, LOGS, announced_wait, turn_of
 from skillopt_sleep.backends.codex_home import CodexHome, users_codex_home
-from skillopt_sleep.backends.outcome import Agent, error_for, raise_if_ended_early, reply_for, telling_line, unwrapped
-from skillopt_sleep.backends.process import Children, Ended, find_command, throwaway
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.errors import (
-    BackendError,
-    DiskError,
-    ModelRefused,
-    NotLoggedIn,
-    QuotaExhausted,
-    SettingsError,
-    TooOld,
-)
+from skillopt_sleep.backends.outcome import paid, reply_for
+from skillopt_sleep.backends.process import Children, Ended, find_command
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError
 
 __all__ = ["PLUGIN", "CodexBackend", "read_reply"]
 
-CODEX = Agent(
-    name="codex",
-    cannot={
-        NotLoggedIn: "run `codex login`; for a provider, key or keyring that config.toml names, set"
-        " `use_user_config = true` in [backends.codex]",
-        ModelRefused: "name another one, with --target-model or --optimizer-model",
-        TooOld: "run `npm install -g @openai/codex@latest`, or upgrade it the way it was installed",
-        QuotaExhausted: "wait for the reset that /status shows, or add credit",
-    },
-)
 INSTALL = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
 PROBE_SECONDS = 10.0
 """For each of two commands that take a fifth of a second on an idle machine."""
@@ -72,13 +51,18 @@ NOTHING_OF_THE_USER = (
     'developer_instructions=""',
     "project_doc_max_bytes=0",
     "skills.include_instructions=false",
+    "skills.bundled.enabled=false",  # a `$name` in a prompt would unfold one of these
     "include_permissions_instructions=false",
     "include_environment_context=false",
 )
-SWITCHES = {"mcp_servers": "enabled=false", "model_providers": "request_max_retries=0,stream_max_retries=0"}
-"""What is set for every MCP server and provider of the user's: trying again is our business.
+RETRIES = "request_max_retries=0,stream_max_retries=1"
+"""One, not none: only one who tries again says how long the service wants to be left alone."""
+SWITCHES = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
+"""What is set for every MCP server and provider of the user's: trying again is our business."""
+PROVIDER = "skillopt-sleep"
+"""The built-in provider takes no such setting and would try thirty times, so it is asked under a name of our own.
 
-The built-in provider takes no such setting, and tries up to thirty times within the deadline.
+Without an address it is OpenAI's, that of the API or that of ChatGPT, as the login has it.
 """
 
 
@@ -90,7 +74,7 @@ class CodexBackend:
     call may take. ``env``: the environment the CLI sees. ``config``: settings as its ``-c`` takes them, such as
     ``model_reasoning_effort=low``. ``use_user_config``: run in the user's own home with their ``config.toml``, for a
     provider, key or keyring it names; then the user's ``AGENTS.md`` and skills reach the model too. Hooks, MCP servers
-    and plugins never run.
+    and plugins never run. ``record``: see ``Children``.
     """
 
     command: str = "codex"
@@ -99,8 +83,13 @@ class CodexBackend:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     config: tuple[str, ...] = ()
     use_user_config: bool = False
+    record: str = field(default="", repr=False)
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
     _home: CodexHome = field(default_factory=CodexHome, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_children", Children(self.record))
+        object.__setattr__(self, "_home", CodexHome(self._children.register))
 
     @property
     def name(self) -> str:
@@ -145,24 +134,29 @@ class CodexBackend:
     def _run(self, *arguments: str, seconds: float, prompt: Prompt | None = None) -> Ended:
         command = find_command(self.command, self.env, install=INSTALL)
         env = self.env if self.use_user_config else self._home.environment(self.env)
-        with throwaway() as folder:
+        with self._children.folder() as folder:
             workspace = folder / "workspace"
             workspace.mkdir()
             argv = [command, *arguments]
             if prompt is not None:
                 argv += self._options(prompt, folder, workspace)
             stdin = "" if prompt is None else prompt.user
-            return self._children.run(argv, env=env, cwd=workspace, seconds=seconds, stdin=stdin)
+            return self._children.run(
+                argv, env={**LOGS, **env}, cwd=workspace, seconds=seconds, stdin=stdin, waits=announced_wait
+            )
 
     def _options(self, prompt: Prompt, folder: Path, workspace: Path) -> Iterator[str]:
         yield from ("-C", str(workspace))
         if self.model:
             yield from ("--model", self.model)
         settings = [*self.config, *QUIET, *TOOLLESS, *NOTHING_OF_THE_USER]
+        users: dict[str, Json] = {}
         if self.use_user_config:
-            settings += _tamed(users_codex_home(self.env) / "config.toml")
+            users = _read(users_codex_home(self.env) / "config.toml")
+            settings += _tamed(users)
         else:
             yield "--ignore-user-config"
+        settings += _provider(users | _read_settings(self.config), seconds=self.timeout)
         system = folder / "system.md"
         system.write_text(prompt.system, encoding="utf-8", errors="replace")
         settings.append(f"model_instructions_file={json.dumps(str(system), ensure_ascii=False)}")
@@ -175,87 +169,60 @@ class CodexBackend:
         yield "-"
 
 
-def _tamed(config: Path) -> list[str]:
+def _read(config: Path) -> dict[str, Json]:
+    try:
+        return tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{config} cannot be read: {error}") from error
+
+
+def _read_settings(settings: tuple[str, ...]) -> dict[str, Json]:
+    """The top of what ``-c`` takes: a value is TOML, or else a plain string."""
+    table: dict[str, Json] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        try:
+            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except ValueError:
+            table[key.strip()] = value.strip()
+    return table
+
+
+def _tamed(config: dict[str, Json]) -> list[str]:
     """Settings that keep the user's MCP servers from starting, and their providers from trying again by themselves.
 
     They are inline tables, which are merged: a dotted name would be cut at every dot within a server's own name.
     """
-    try:
-        table = tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{config} cannot be read: {error}") from error
     return [
-        f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table[section])}}}"
+        f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table)}}}"
         for section, switch in SWITCHES.items()
-        if section in table
+        if isinstance(table := config.get(section), dict)
     ]
 
 
-class _Said(Struct, frozen=True, kw_only=True):
-    message: str = ""
-
-
-class _Item(Struct, frozen=True, kw_only=True):
-    type: str = ""
-    text: str = ""
-
-
-class _Usage(Struct, frozen=True, kw_only=True):
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-
-    def total(self) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens, output_tokens=self.output_tokens, cached_tokens=self.cached_input_tokens
-        )
-
-
-class _Event(Struct, frozen=True, kw_only=True):
-    """One line of ``--json``; ``message`` belongs to ``error``, ``error`` to ``turn.failed``."""
-
-    type: str = ""
-    message: str = ""
-    error: _Said | None = None
-    item: _Item | None = None
-    usage: _Usage | None = None
-
-    @property
-    def complaint(self) -> str:
-        return self.error.message if self.error else self.message
-
-    @property
-    def answer(self) -> str:
-        return self.item.text if self.item and self.item.type == "agent_message" else ""
+def _provider(config: dict[str, Json], *, seconds: float) -> list[str]:
+    """Settings that put the built-in provider under our name; none where another one is to be asked."""
+    if config.get("model_provider", "openai") != "openai":
+        return []
+    address = config.get("openai_base_url")
+    table = [
+        'name="OpenAI"',
+        'wire_api="responses"',
+        "requires_openai_auth=true",
+        RETRIES,
+        f"stream_idle_timeout_ms={int(seconds * 1000)}",
+        *([f"base_url={json.dumps(address)}"] if address else []),
+    ]
+    return [f'model_provider="{PROVIDER}"', f"model_providers.{PROVIDER}={{{','.join(table)}}}"]
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
     """The reply in what the CLI printed; pure. Raises the ``BackendError`` that anything else means."""
-    events = tuple(_events(ended.stdout))
-    complaints = [event.complaint for event in events if event.type in {"error", "turn.failed"}]
-    complaint = unwrapped(complaints[-1]) if complaints else ""
-    raise_if_ended_early(CODEX, ended, deadline=deadline, words=complaint)
-    completed = next((event for event in reversed(events) if event.type == "turn.completed"), None)
-    if completed is None or ended.status:
-        raise error_for(CODEX, complaint or telling_line(ended.stderr) or f"it ended with status {ended.status}")
-    answers = [event.answer for event in events if event.answer]
-    return reply_for(
-        CODEX,
-        prompt,
-        answers[-1] if answers else "",
-        model=model,
-        latency=ended.seconds,
-        usage=completed.usage.total() if completed.usage else None,
-    )
-
-
-def _events(stdout: str) -> Iterator[_Event]:
-    """Every line that is an event as we know it; other lines and kinds of items do not matter here."""
-    for line in stdout.splitlines():
-        try:
-            yield msgspec.json.decode(line, type=_Event)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            continue
+    turn = turn_of(ended, deadline=deadline)
+    try:
+        return reply_for(CODEX, prompt, turn.text, model=model, latency=ended.seconds, usage=turn.usage)
+    except BackendError as error:
+        raise paid(error, turn.usage) from None
 
 
 PLUGIN = CodexBackend

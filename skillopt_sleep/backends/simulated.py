@@ -12,7 +12,7 @@ import functools
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.worlds.chance import uniform
 from skillopt_sleep.backends.worlds.conform import conform, properties
+from skillopt_sleep.backends.worlds.learn import merge_edits, rank_edits, write_guidance, write_notes
 from skillopt_sleep.backends.worlds.play import (
     Luck,
     Traits,
@@ -31,6 +32,7 @@ from skillopt_sleep.backends.worlds.play import (
     propose_edits,
 )
 from skillopt_sleep.backends.worlds.world import World, flaws, read_world
+from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
 from skillopt_sleep.errors import (
     BadReply,
@@ -103,8 +105,8 @@ class SimulatedBackend:
     """A simulated model. Raises ``SettingsError`` or ``UsageError`` when built with options it cannot use.
 
     ``world``: path of a world file ("" = the bundled demo world); ``worlds``: the world itself, instead of a file.
-    ``skill``, ``noise``, ``useless``, ``harmful``: see ``Traits``. ``latency``: seconds each call takes. ``faults``:
-    see ``Faults``; a retry of a call draws again. ``fatal``: the error every call raises, one of ``FATAL``.
+    ``skill`` to ``span``: see ``Traits``. ``latency``: seconds each call takes. ``faults``: see ``Faults``; a retry of
+    a call draws again. ``fatal``: the error every call raises, one of ``FATAL``.
     """
 
     world: str = ""
@@ -115,19 +117,26 @@ class SimulatedBackend:
     noise: float = 0.0
     useless: float = 0.0
     harmful: float = 0.0
+    careless: float = 0.0
+    reword: float = 0.0
+    crowding: float = 0.0
+    span: int = 8
     latency: float = 0.0
     faults: Faults = dataclasses.field(default_factory=Faults)
     fatal: str = ""
     _line: _Line = dataclasses.field(default_factory=_Line, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        shares = {"skill": self.skill, "noise": self.noise, "useless": self.useless, "harmful": self.harmful}
+        traits = msgspec.structs.asdict(self._traits())
+        shares = {name: share for name, share in traits.items() if name != "span"}
         shares |= {f"faults.{name}": share for name, share in msgspec.structs.asdict(self.faults).items()}
         shares["useless + harmful"] = self.useless + self.harmful
         shares["the sum of faults"] = sum(msgspec.structs.asdict(self.faults).values())
         for name, share in shares.items():
             if not 0 <= share <= 1:
                 raise SettingsError(f"simulated backend: {name} is {share}, must lie between 0 and 1")
+        if self.span < 0:
+            raise SettingsError(f"simulated backend: span is {self.span}, must be 0 or more rules")
         if self.latency < 0:
             raise SettingsError(f"simulated backend: latency is {self.latency}, must be 0 or more seconds")
         if self.fatal and self.fatal not in FATAL:
@@ -174,6 +183,9 @@ class SimulatedBackend:
         """Wake every call that still waits; all of them, and later ones, raise ``TimedOut``."""
         self._line.closed.set()
 
+    def _traits(self) -> Traits:
+        return Traits(**{name: getattr(self, name) for name in Traits.__struct_fields__})
+
     def _world(self) -> World:
         return self.worlds or load_world(self.world)
 
@@ -188,20 +200,22 @@ class SimulatedBackend:
 
     def _answer(self, prompt: Prompt) -> str:
         world, text = self._world(), f"{prompt.system}\n\n{prompt.user}"
-        traits = Traits(skill=self.skill, noise=self.noise, useless=self.useless, harmful=self.harmful)
+        traits = self._traits()
         luck: Luck = functools.partial(uniform, self.seed, prompt.digest, prompt.sample)
         if prompt.schema is None:
             return do_task(world, text, prompt.user, traits, luck)
         asked = properties(prompt.schema)
-        value = None
-        if "edits" in asked:
-            value = propose_edits(world, text, traits, luck)
-        elif "tasks" in asked:
-            value = mine_sessions(world, text)
-        elif "score" in asked:
-            value = judge_answer(world, text, traits, luck)
-        elif "second" in asked:
-            value = judge_pair(world, text, traits, luck)
+        replies: Mapping[str, Callable[[], Json]] = {
+            "edits": lambda: propose_edits(world, text, traits, luck),
+            "tasks": lambda: mine_sessions(world, text),
+            "score": lambda: judge_answer(world, text, traits, luck),
+            "second": lambda: judge_pair(world, text, traits, luck),
+            "groups": lambda: merge_edits(world, text),
+            "ranking": lambda: rank_edits(text),
+            "guidance": lambda: write_guidance(world, text, traits, luck),
+            "notes": lambda: write_notes(world, text),
+        }
+        value = next((reply() for name, reply in replies.items() if name in asked), None)
         return msgspec.json.encode(conform(value, prompt.schema)).decode()
 
 

@@ -156,7 +156,7 @@ def _texts(root: Path) -> dict[str, str]:
 
 def _text(file: Path) -> str:
     if file.is_symlink():
-        return f"(a link to {os.readlink(file)})\n"
+        return f"(a link to {file.readlink()})\n"
     status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "(no regular file)\n"

@@ -7,29 +7,28 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.bench.gate_cells import GRADE, USUAL_SIZE, Cell, Judge, Spread, describe
+from skillopt_sleep.bench.gate_agreement import DEVIATIONS, Agreement, by_chance
+from skillopt_sleep.bench.gate_cells import GRADE, USUAL_SIZE, Cell, Judge, describe
 from skillopt_sleep.bench.gate_figures import Estimate, Figures, apart
-from skillopt_sleep.bench.gate_nights import AS_RUN, NOISY, NightsFigures
+from skillopt_sleep.bench.gate_nights import AS_RUN, NOISY, ONCE, NightsFigures
 from skillopt_sleep.domain.paired import exact_error
 
-__all__ = ["Bound", "CellResult", "cell_bounds", "nights_bounds"]
+__all__ = ["Bound", "CellResult", "agreement_bounds", "cell_bounds", "nights_bounds"]
 
-DEVIATIONS = 3
-"""By how many standard errors a simulated share may exceed a bound that holds."""
 AGREEMENT = 5
-"""By how many the simulation may miss the exact figure in the worst of some thousands."""
+"""By how many standard errors the simulation may miss the exact figure in the worst of some thousands."""
 HARMFUL_ACCEPTED = 0.01
 WRONG = {"paired 6": 0.2, "paired 8": 0.1}
 """The largest share of a month's accepts that may be wrong."""
 GAIN_OVER_STRICT = 1.4
+STRICT_WRONG = 0.6
+"""The share of its accepts over which the strict rule is wrong, as it is run once a night with a noisy judge."""
 POWER = {
     **{(Judge.BINARY, base, 0.4, "paired 6"): 0.9 for base in (0.1, 0.3, 0.5)},
     **{(Judge.BINARY, base, 0.4, "paired 8"): 0.8 for base in (0.1, 0.3, 0.5)},
     (Judge.GRADED, GRADE, 0.1, "paired 6"): 0.9,
 }
 """The least share of edits accepted within 36 pairs on the usual number of val tasks."""
-HARM = -0.1
-"""The true effect from which an edit counts as harmful: -.13, or all there is to lose."""
 
 
 class CellResult(Struct, frozen=True, kw_only=True):
@@ -54,9 +53,28 @@ def cell_bounds(results: Sequence[CellResult], thresholds: Sequence[int]) -> Ite
     for k in thresholds:
         error, rule = exact_error(k), f"paired {k}"
         yield from _at_most("useless edits ever accepted", error, results, rule, lambda cell: cell.is_null)
-        yield from _at_most("harmful edits ever accepted", HARMFUL_ACCEPTED, results, rule, _harmful)
+        yield from _at_most(
+            "harmful edits ever accepted", HARMFUL_ACCEPTED, results, rule, lambda cell: cell.is_harmful
+        )
     yield from _power(results)
     yield from _agreement(results)
+
+
+def agreement_bounds(agreements: Sequence[Agreement]) -> Iterator[Bound]:
+    """How far whole nights are from the simulation of the rule, where they agree least."""
+    if agreements:
+        least = max(agreements, key=lambda each: each.worst.apart)
+        figures = sum(len(each.figures) for each in agreements)
+        again = sum(len(each.first) for each in agreements)
+        where = (
+            f"{figures} figures, {again} of them measured again where chance alone takes {by_chance(agreements):.1f}"
+        )
+        yield Bound(
+            promise=f"whole nights and the simulated rule agree within {DEVIATIONS} joint standard errors",
+            worst=Estimate(value=least.worst.apart),
+            where=f"{where}; {least.rule}, {least.worst.what}, {describe(least.cell)}",
+            holds=least.worst.apart <= DEVIATIONS,
+        )
 
 
 def nights_bounds(rows: Sequence[NightsFigures]) -> Iterator[Bound]:
@@ -78,14 +96,22 @@ def nights_bounds(rows: Sequence[NightsFigures]) -> Iterator[Bound]:
         )
     for judge in ("", NOISY):
         ours = month[f"{judge}paired 6"].gain
-        found = [(_times(ours, month[f"{judge}{name}"].gain), f"{judge}{name}") for name in AS_RUN]
-        times, where = min(found, key=lambda each: each[0].value)
+        beside = [(_times(ours, month[f"{judge}{name}"].gain), f"{judge}{name}") for name in AS_RUN]
+        times, where = min(beside, key=lambda each: each[0].value)
         yield Bound(
             promise=f"paired 6: gain of a month, at least {GAIN_OVER_STRICT} times that of strict as it is run",
             worst=times,
             where=where,
             holds=times.value >= GAIN_OVER_STRICT,
         )
+    strict = [month[f"{NOISY}{name}"] for name in AS_RUN if ONCE in name]
+    least = min(strict, key=lambda row: row.wrong_drawn.value)
+    yield Bound(
+        promise=f"strict as it is run, {ONCE}: wrong accepts of a month, over {STRICT_WRONG}",
+        worst=least.wrong_drawn,
+        where=least.gate,
+        holds=least.wrong_drawn.value + DEVIATIONS * least.wrong_drawn.error > STRICT_WRONG,
+    )
 
 
 def _times(ours: Estimate, theirs: Estimate) -> Estimate:
@@ -113,10 +139,6 @@ def _at_most(
             where=f"{len(found)} figures, {where}",
             holds=holds,
         )
-
-
-def _harmful(cell: Cell) -> bool:
-    return cell.spread is Spread.EVEN and cell.effect <= HARM
 
 
 def _power(results: Sequence[CellResult]) -> Iterator[Bound]:

@@ -48,6 +48,8 @@ RANDOM_EFFECT = 0.2
 """The standard deviation of the effects of a random mixture."""
 USUAL_SIZE = 12
 """The val tasks of the cells that look at something else than the number of val tasks."""
+HARM = -0.1
+"""The effect from which an edit counts as harmful: -.13, or all there is to lose at a base of .1."""
 
 
 class Judge(enum.StrEnum):
@@ -93,6 +95,11 @@ class Cell(Struct, frozen=True, kw_only=True):
     def is_null(self) -> bool:
         """Whether the edit helps exactly as much as it harms on these very tasks."""
         return self.spread is not Spread.RANDOM and math.isclose(self.gain, 0.0, abs_tol=1e-12)
+
+    @property
+    def is_harmful(self) -> bool:
+        """Whether the edit makes every task clearly worse: by .13, or by all there is to lose."""
+        return self.spread is Spread.EVEN and self.effect <= HARM
 
 
 class Task(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ that night, and leaves most of the 176 calls unspent. It could also spend them. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -33,7 +33,7 @@ from skillopt_sleep.domain.paired import (
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["AS_RUN", "GATES", "NOISY", "Gate", "NightsFigures", "nights"]
+__all__ = ["AS_RUN", "GATES", "NOISY", "ONCE", "Gate", "NightsFigures", "nights"]
 
 HIGHER = threshold(0.02)
 """The threshold while the account is overdrawn."""
@@ -43,6 +43,8 @@ NO_LIMIT = CALLS_A_NIGHT
 """More proposals than a night can pay for."""
 NOISY = "noisy judge: "
 """Before the name of a gate whose judge is noisy."""
+ONCE = "1 a night"
+"""At the end of the name of a gate that is asked once a night."""
 
 
 class NightsFigures(Struct, frozen=True, kw_only=True):
@@ -184,9 +186,7 @@ Gate = Callable[..., Month]
 
 
 AS_RUN: dict[str, Gate] = {
-    f"strict, {tasks} tasks, {proposals} a night": partial(
-        mean_gate, rule="strict", tasks=tasks, proposals=proposals
-    )
+    f"strict, {tasks} tasks, {proposals} a night": partial(mean_gate, rule="strict", tasks=tasks, proposals=proposals)
     for proposals in (1, 2)
     for tasks in (4, 8, 12)
 }
@@ -206,18 +206,12 @@ GATES: dict[str, Gate] = {
 """The gates compared, each with a judge that knows pass and fail, and with one whose grades have moods."""
 
 
-def nights(histories: int, seed: str) -> Iterator[NightsFigures]:
-    """The same months for every gate, as far as their first proposals go."""
-    for noisy in (False, True):
-        for name, gate in GATES.items():
-            months = [gate(Random(f"{seed} nights {number}"), noisy=noisy) for number in range(histories)]
-            yield _figures(f"{NOISY if noisy else ''}{name}", months)
-
-
-def _figures(name: str, months: list[Month]) -> NightsFigures:
+def nights(name: str, *, noisy: bool, histories: int, seed: str) -> NightsFigures:
+    """Many months of one gate: the same ones for every gate, as far as their first proposals go."""
+    months = [GATES[name](Random(f"{seed} nights {number}"), noisy=noisy) for number in range(histories)]
     accepted = [float(month.accepted) for month in months]
     return NightsFigures(
-        gate=name,
+        gate=f"{NOISY if noisy else ''}{name}",
         tried=mean([month.tried for month in months]),
         accepted=mean(accepted),
         wrong=ratio([month.wrong for month in months], accepted),

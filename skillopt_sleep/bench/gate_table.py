@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
+from skillopt_sleep.bench.gate_agreement import Agreement, Compared
 from skillopt_sleep.bench.gate_bounds import Bound, CellResult
-from skillopt_sleep.bench.gate_cells import edit_of
+from skillopt_sleep.bench.gate_cells import Cell, describe, edit_of
 from skillopt_sleep.bench.gate_figures import Estimate, Figures
 from skillopt_sleep.bench.gate_nights import NightsFigures
 from skillopt_sleep.domain.paired import exact_error
 
-__all__ = ["bounds_table", "cells_table", "errors_table", "nights_table"]
+__all__ = ["agreement_table", "bounds_table", "cells_table", "errors_table", "nights_table", "summary_table"]
+
+MUCH_LOST = 0.2
 
 LEGEND = """\
 Percent of edits accepted, with standard errors, by:
@@ -58,13 +61,66 @@ def _paired(figures: Figures, exact: Figures | None) -> str:
     return f"{shares} {known} {100 * figures.unmeasured.value:4.0f} {figures.pairs.value:5.1f} {calls:5.1f}"
 
 
+def summary_table(results: Sequence[CellResult]) -> Iterator[str]:
+    """A line for each rule: the most it ever accepts of what does not help, with and without losses, and of harm."""
+    kinds: dict[str, Callable[[Cell], bool]] = {
+        "useless": lambda cell: cell.is_null and not _lossy(cell),
+        "useless, 20 % lost": lambda cell: cell.is_null and _lossy(cell),
+        "harmful": lambda cell: cell.is_harmful,
+    }
+    yield "Percent ever accepted, in the worst cell and on average over all cells of the kind"
+    yield f"{'':<14}" + "".join(f"{kind:>28}" for kind in kinds)
+    for rule in (each.rule for each in results[0].figures):
+        line = f"{rule:<14}"
+        for wanted in kinds.values():
+            shares = [each.life for one in results if wanted(one.cell) for each in one.figures if each.rule == rule]
+            if shares:
+                average = math.fsum(each.value for each in shares) / len(shares)
+                worst = max(shares, key=lambda each: each.value)
+                line += f"{f'{_percent(worst)} ({100 * average:.1f} of {len(shares)})':>28}"
+            else:
+                line += f"{'':>28}"
+        yield line
+
+
+def _lossy(cell: Cell) -> bool:
+    """Whether a fifth of the replays is lost, in one arm or both."""
+    return max(cell.lost_baseline, cell.lost_candidate) >= MUCH_LOST
+
+
+def agreement_table(agreements: Sequence[Agreement]) -> Iterator[str]:
+    """A line for each rule in each shared cell: both figures, and how many joint standard errors they are apart."""
+    if not agreements:
+        return
+    yield "Whole nights / the rule alone, and their difference in joint standard errors; * measured again"
+    for cell, block in groupby(agreements, key=lambda each: each.cell):
+        yield describe(cell)
+        for each in block:
+            mark = "*" if each.first else " "
+            figures = "  ".join(
+                f"{one.what} {_short(one, one.driven)}/{_short(one, one.simulated)} {one.apart:.1f}"
+                for one in each.figures
+            )
+            yield f"  {each.rule:<9}{mark} {figures}"
+    furthest = max(agreements, key=lambda each: each.worst.apart)
+    yield f"worst: {furthest.worst.apart:.2f}, {furthest.rule}, {furthest.worst.what}, {describe(furthest.cell)}"
+    for each in agreements:
+        for one in each.first:
+            seen = f"{_short(one, one.driven)}/{_short(one, one.simulated)} {one.apart:.1f}"
+            yield f"* at the first look: {seen}, {each.rule}, {one.what}, {describe(each.cell)}"
+
+
+def _short(compared: Compared, estimate: Estimate) -> str:
+    return f"{estimate.value:.1f}" if compared.what in {"pairs", "calls"} else f"{100 * estimate.value:.1f}%"
+
+
 def nights_table(rows: Sequence[NightsFigures]) -> Iterator[str]:
     """A line for each gate."""
     yield "30 nights at 176 calls. wrong: percent of the accepted whose true mean effect, on the 40 tasks, is at most 0"
-    yield f"{'gate':<34}{'tried':>7}{'accepted':>14}{'wrong %':>11}{'as drawn %':>12}{'true gain':>15}{'calls':>7}"
+    yield f"{'gate':<48}{'tried':>7}{'accepted':>14}{'wrong %':>11}{'as drawn %':>12}{'true gain':>15}{'calls':>7}"
     for row in rows:
         yield (
-            f"{row.gate:<34}{row.tried.value:>7.1f}{_plain(row.accepted, 2):>14}{_percent(row.wrong):>11}"
+            f"{row.gate:<48}{row.tried.value:>7.1f}{_plain(row.accepted, 2):>14}{_percent(row.wrong):>11}"
             f"{_percent(row.wrong_drawn):>12}{_plain(row.gain, 3):>15}{row.calls_a_night.value:>7.0f}"
         )
 

@@ -20,6 +20,9 @@ COMMANDS: Mapping[str, str] = {
     "insights": "What your sessions already tell: no model call, nothing written.",
     "doctor": "What a night would do and cost, and whether it could; spends nothing.",
     "run": "Run one night now, or go on with the one that was cut short.",
+    "schedule": "Hold a night every night, for one project or many.",
+    "unschedule": "Take the nightly run away; the crontab is as it was.",
+    "daemon": "Hold the scheduled nights in the foreground, as in a container.",
     "status": "The last nights, and what waits for you.",
     "show": "The whole report of a night (the last one).",
     "why": "Where a rule came from: your own words, the tasks, the test.",
@@ -27,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "revert": "Undo an adopted night, or one edit of it, byte for byte.",
     "watch": "Whether adopted rules help: your corrections before and since.",
     "harvest": "Read new sessions into the inbox; print or export what was found.",
+    "plugin": "Install the plugin of Claude Code or Codex, or take it out.",
     "settings": "Every setting, its value, and where the value came from.",
     "demo": "A whole night on bundled sample sessions, with a simulated agent.",
 }

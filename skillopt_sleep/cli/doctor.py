@@ -19,6 +19,7 @@ from skillopt_sleep.errors import BackendError
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
     from skillopt_sleep.domain.report import BackendHealth
+    from skillopt_sleep.domain.schedule import Outlook
     from skillopt_sleep.domain.survey import DoctorReport, SourceFound, TargetFile
     from skillopt_sleep.ports import Source
 
@@ -74,6 +75,7 @@ def examine(app: App) -> DoctorReport:
     from skillopt_sleep.domain.survey import DoctorReport
 
     rehearsal = app.rehearse(None)
+    outlook = _outlook(app)
     backends = app.probe()
     sources = tuple(_found(source) for source in app.sources())
     return DoctorReport(
@@ -88,8 +90,27 @@ def examine(app: App) -> DoctorReport:
         caps=app.caps(),
         rehearsal=rehearsal,
         insights=app.insights(),
-        problems=tuple(_problems(backends, sources)),
+        schedule=outlook,
+        problems=(*_problems(backends, sources), *_schedule_problems(outlook)),
     )
+
+
+def _outlook(app: App) -> Outlook | None:
+    """How the nights are scheduled, and whether what was installed for them is still there."""
+    from msgspec.structs import replace
+
+    from skillopt_sleep.app.schedule import outlook_of
+    from skillopt_sleep.daemon.installing import check
+
+    found = outlook_of(app, app.journal.reports(str(app.project)))
+    return found and replace(found, problem=found.problem or check(app))
+
+
+def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
+    if outlook is not None and outlook.scheduled and outlook.problem:
+        yield outlook.problem
+    if outlook is not None and outlook.missed:
+        yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
 
 
 def _problems(backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...]) -> Iterator[str]:

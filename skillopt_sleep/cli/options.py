@@ -53,11 +53,17 @@ night_options = _all(
     click.option("--gate-metric", help="hard, soft or mixed."),
     click.option("--edit-budget", type=int, help="At most this many edits of a document a night."),
     click.option("--rollouts-k", type=int, help="Attempts at each training task."),
+    click.option("--replay", help="text, native (by the agent itself) or worktree (in a copy of the project)."),
     click.option("--workers", type=int, help="Calls in flight at most."),
     click.option("--max-calls", type=int, help="Cap on model calls a night."),
     click.option("--max-tokens", type=int, help="Cap on tokens a night."),
     click.option("--max-usd", type=float, help="Cap on dollars a night."),
     click.option("--max-minutes", type=float, help="Cap on minutes a night."),
+    click.option(
+        "--auto-adopt/--no-auto-adopt",
+        default=None,
+        help="Adopt by itself what scores 8, on 12 different tasks or more, and lost no task for certain.",
+    ),
     click.option("--max-calls-day", type=int, help="Cap on calls of all projects together, noon to noon; 0: none."),
     click.option("--max-tokens-day", type=int, help="The same of tokens."),
     click.option("--max-usd-day", type=float, help="The same of dollars."),
@@ -113,6 +119,7 @@ def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = N
     context = click.get_current_context(silent=True)
     if context is not None:
         context.call_on_close(lambda: _tell(app))
+    app.reap()
     return app
 
 

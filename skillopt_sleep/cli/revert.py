@@ -29,6 +29,7 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
 
     Refused (exit 8), with nothing changed, when the block was edited by hand or later edits stand on what would go.
     """
+    from skillopt_sleep.app.upkeep import announce
     from skillopt_sleep.stores.adoption import revert
 
     app = make_app(flags)
@@ -40,7 +41,9 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
         if not adopted:
             raise Refused("no night of this project is adopted, so there is nothing to revert")
         night = adopted[0]
-    print_changes(revert(app.staging, night=night, edit=edit), as_json=as_json)
+    changes = revert(app.staging, night=night, edit=edit)
+    announce(app)
+    print_changes(changes, as_json=as_json)
 
 
 def _list(app: App, *, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from skillopt_sleep.errors import Refused, SleepError
+from skillopt_sleep.errors import Refused
 from skillopt_sleep.stores.files import make_folders, missing_folders, mode_of, read_regular, remove, write_atomic
 
 __all__ = ["ours", "place", "take_away"]
@@ -33,7 +33,7 @@ def place(files: Mapping[Path, bytes], name: str, activate: Callable[[], None]) 
             make_folders(path.parent, within=path.parent)
             write_atomic(path, data, mode_of(path) or 0o644)
         activate()
-    except (SleepError, OSError):
+    except BaseException:  # also when Ctrl-C comes in between
         for path, data_before in before.items():
             if data_before is None:
                 remove(path, folders=made[str(path)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from skillopt_sleep.daemon.placing import ours, place, take_away
 from skillopt_sleep.daemon.waking import Waking, call
 from skillopt_sleep.errors import SleepError, UsageError
+from skillopt_sleep.stores.files import remove
 
 __all__ = ["Systemd", "quoted"]
 
@@ -109,6 +111,11 @@ class Systemd:
             done = call(["systemctl", "--user", "disable", "--now", self.timer.name], self.waking.env)
             if done.returncode and not self.works():
                 raise UsageError(f"systemctl --user disable {self.timer.name} failed: {_said(done.stderr)}")
+        wanted = self.timer.parent / "timers.target.wants" / self.timer.name
+        if wanted.is_symlink():  # there was nobody to disable it
+            remove(wanted)
+        with contextlib.suppress(OSError):  # made when it was enabled, unless somebody else needs it
+            wanted.parent.rmdir()
         found = take_away((self.timer, self.service), self.waking.name, folders)
         if found:
             self._reload()

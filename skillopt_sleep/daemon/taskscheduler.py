@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from skillopt_sleep.daemon.waking import Waking
 from skillopt_sleep.errors import UsageError
@@ -29,14 +29,14 @@ class TaskScheduler:
 
     def shown(self) -> Mapping[str, str]:
         """The task's definition."""
-        task = Xml.Element("Task", {"version": "1.2", "xmlns": NAMESPACE})
+        task = ET.Element("Task", {"version": "1.2", "xmlns": NAMESPACE})
         _add(task, "RegistrationInfo", {"Description": f"SkillOpt-Sleep, the nightly run. {self.waking.mark}"})
-        triggers = Xml.SubElement(task, "Triggers")
+        triggers = ET.SubElement(task, "Triggers")
         for at in self.waking.times:
-            trigger = Xml.SubElement(triggers, "CalendarTrigger")
-            Xml.SubElement(trigger, "StartBoundary").text = f"{FIRST_DAY}T{at:%H:%M}:00"
+            trigger = ET.SubElement(triggers, "CalendarTrigger")
+            ET.SubElement(trigger, "StartBoundary").text = f"{FIRST_DAY}T{at:%H:%M}:00"
             if minutes := int(self.waking.jitter.total_seconds() // 60):
-                Xml.SubElement(trigger, "RandomDelay").text = f"PT{minutes}M"
+                ET.SubElement(trigger, "RandomDelay").text = f"PT{minutes}M"
             _add(trigger, "ScheduleByDay", {"DaysInterval": "1"})
         _add(
             task,
@@ -50,11 +50,11 @@ class TaskScheduler:
                 "Priority": "7",
             },
         )
-        actions = Xml.SubElement(task, "Actions")
+        actions = ET.SubElement(task, "Actions")
         program, *arguments = self.waking.argv
         _add(actions, "Exec", {"Command": program, "Arguments": subprocess.list2cmdline(arguments)})
-        Xml.indent(task)
-        return {f"{self.waking.name}.xml": f'<?xml version="1.0"?>\n{Xml.tostring(task, encoding="unicode")}\n'}
+        ET.indent(task)
+        return {f"{self.waking.name}.xml": f'<?xml version="1.0"?>\n{ET.tostring(task, encoding="unicode")}\n'}
 
     def works(self) -> str:
         """Never, as far as anybody knows."""
@@ -73,7 +73,7 @@ class TaskScheduler:
         return NEVER_RUN
 
 
-def _add(parent: Xml.Element, name: str, children: Mapping[str, str]) -> None:
-    element = Xml.SubElement(parent, name)
+def _add(parent: ET.Element, name: str, children: Mapping[str, str]) -> None:
+    element = ET.SubElement(parent, name)
     for child, text in children.items():
-        Xml.SubElement(element, child).text = text
+        ET.SubElement(element, child).text = text

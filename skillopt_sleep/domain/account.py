@@ -9,7 +9,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.paired import exact_error, expected_false, stricter, threshold
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["Account", "Tried", "add_up"]
+__all__ = ["STRICT_ALPHA", "Account", "Tried", "add_up", "score_needed"]
 
 ALPHA = 0.05
 STRICT_ALPHA = 0.02
@@ -40,3 +40,12 @@ def add_up(tried: Sequence[Tried]) -> Account:
     by_chance = expected_false(exact_error(each.k) for each in tried)
     alpha = STRICT_ALPHA if stricter(accepted, by_chance) else ALPHA
     return Account(tried=len(tried), accepted=accepted, by_chance=round(by_chance, 4), k=threshold(alpha))
+
+
+def score_needed(total: Account, alpha: float = ALPHA, *, by_itself: bool = False) -> int:
+    """The score that accepts the next new edit: what was asked for or what the account asks for, the higher of both.
+
+    ``by_itself``: what is accepted is to be adopted without a question, which takes more. Raises ValueError for an
+    ``alpha`` that is no chance.
+    """
+    return max(total.k, threshold(alpha), threshold(STRICT_ALPHA) if by_itself else 0)

@@ -12,15 +12,16 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.detect import detectable
-from skillopt_sleep.domain.paired import Result, judge_pair, margin_for
+from skillopt_sleep.domain.paired import Result, Tally, judge_pair, margin_for
 from skillopt_sleep.domain.rollout import GateMetric, Score, combine
+from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["ENOUGH", "SUSPICIOUS", "Audit", "BaseReplay", "Position", "audit", "chance_as_uneven"]
+__all__ = ["ENOUGH", "SUSPICIOUS", "Audit", "BaseReplay", "NullTrial", "Position", "audit", "chance_as_uneven"]
 
 ENOUGH = 10
 """Repeated replays from which their noise is a figure to go by."""
@@ -108,6 +109,21 @@ class Audit(Struct, frozen=True, kw_only=True):
         return chance_as_uneven(self.later_better, self.later_worse)
 
 
+class NullTrial(Struct, frozen=True, kw_only=True):
+    """A trial whose candidate was the baseline, byte for byte, so that nothing but noise could tell them apart.
+
+    ``k`` is the score that would have accepted it. ``audit`` is what all replays say by now, these among them.
+    """
+
+    tasks: int
+    tally: Tally
+    k: int
+    verdict: Verdict
+    why: str
+    spend: Spend
+    audit: Audit
+
+
 def audit(
     replays: Iterable[BaseReplay],
     position: Position,
@@ -126,8 +142,8 @@ def audit(
     repeats = sum(len(group) - 1 for group in alike)
 
     def compared(earlier: BaseReplay, later: BaseReplay) -> Result:
-        values = (each.value(metric, mixed_weight) for each in (earlier, later))
-        return judge_pair(*values, margin_for(metric))
+        before, after = (each.value(metric, mixed_weight) for each in (earlier, later))
+        return judge_pair(before, after, margin_for(metric))
 
     later = [compared(one, other) for group in alike for one, other in _in_twos(group)]
     differ = _share(alike, lambda one, other: compared(one, other) is not Result.TIE)
@@ -179,9 +195,9 @@ def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, B
     """Of two replays of a task, how often that holds: the mean over all its pairs, which for one task is unbiased."""
     if not alike:
         return None
-    shares = [fmean(holds(one, other) for one, other in itertools.combinations(group, 2)) for group in alike]
+    shares = [_mean([holds(one, other) for one, other in itertools.combinations(group, 2)]) for group in alike]
     weights = [len(group) - 1 for group in alike]
-    return round(fmean(shares, weights), 4)
+    return round(math.fsum(map(math.prod, zip(shares, weights, strict=True))) / sum(weights), 4)
 
 
 def _deviation(alike: Sequence[Sequence[float]]) -> float | None:
@@ -189,6 +205,10 @@ def _deviation(alike: Sequence[Sequence[float]]) -> float | None:
     freedom = sum(len(group) - 1 for group in alike)
     if not freedom:
         return None
-    means = [fmean(group) for group in alike]
+    means = [_mean(group) for group in alike]
     squares = ((value - mean) ** 2 for group, mean in zip(alike, means, strict=True) for value in group)
     return round(math.sqrt(math.fsum(squares) / freedom), 4)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)  # the module statistics takes longer to import than `status` may

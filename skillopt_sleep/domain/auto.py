@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillopt_sleep.domain.account import STRICT_ALPHA
 from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.domain.paired import threshold
-from skillopt_sleep.domain.report import NightReport, TrialReport
+from skillopt_sleep.domain.report import Loading, NightReport, TrialReport
 from skillopt_sleep.domain.verdict import Verdict
 
 __all__ = ["AUTO_K", "AUTO_TASKS", "auto_adoptable", "not_by_itself"]
@@ -27,6 +27,8 @@ def not_by_itself(report: NightReport, *, isolated: bool = True) -> str:
         return "nothing was accepted"
     if any(each.status is not EditStatus.APPLIED for each in report.applied_edits):
         return "an edit of it is held back by the guard"
+    if report.replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
+        return f"the agent does not use it by itself ({report.replay.why})"
     if not isolated:
         return "the replays were not isolated from the user's other instructions"
     trials = [each for each in report.trials if each.decision.verdict is Verdict.ACCEPT]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.session import Feedback, Session, Turn
+from skillopt_sleep.domain.session import Command, Feedback, Session, Turn
 from skillopt_sleep.domain.task import Outcome
 from skillopt_sleep.domain.text import matter
 from skillopt_sleep.domain.vocabulary import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS
@@ -76,6 +76,11 @@ class Episode(Struct, frozen=True, kw_only=True):
     def skills(self) -> tuple[str, ...]:
         """The skills invoked in it, each once."""
         return tuple(dict.fromkeys(skill for turn in (self.ask, *self.later) for skill in turn.skills))
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The shell commands that were run in it, in order."""
+        return tuple(command for turn in (self.ask, *self.later) for command in turn.commands)
 
     @property
     def used_tools(self) -> bool:

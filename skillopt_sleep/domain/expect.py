@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from skillopt_sleep.domain.paired import PAIRS_A_NIGHT
+from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.domain.verdict import GateMode
@@ -21,7 +22,7 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 class Rehearsal(Struct, frozen=True, kw_only=True):
-    """A night as it would begin now."""
+    """A night as it would begin now. ``shortfall`` says how far the tasks are from carrying a verdict."""
 
     project: str
     sessions: int
@@ -31,6 +32,7 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     expected: tuple[Expected, ...]
     cap: int
     refused: int = 0
+    shortfall: Shortfall = Shortfall()
 
     @property
     def most_calls(self) -> int:
@@ -39,13 +41,14 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
 
 
 def expected_calls(
-    pools: Pools, *, samples: int, documents: int, mode: GateMode, mining_batches: int
+    pools: Pools, *, samples: int, documents: int, mode: GateMode, mining_batches: int, sealed: bool = False
 ) -> tuple[Expected, ...]:
     """Count the calls of a night by phase.
 
     A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
     nothing; the most accepts the first document, so that train is rolled out anew under it, and has every paired trial
-    go on as long as a night allows.
+    go on as long as a night allows. ``sealed``: an adopted change waits to be scored on the sealed tasks, in two
+    answers each, and one judge for both.
     """
     train = sum(_calls(task) for task in pools.train) * samples
     worthwhile = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
@@ -62,6 +65,8 @@ def expected_calls(
     if worthwhile and mode is GateMode.PAIRED:
         dearest = max(_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
         phases.append(Expected(phase="val", least=0, most=PAIRS_A_NIGHT * dearest * documents))
+    if sealed and pools.test:
+        phases.append(Expected(phase="test", least=0, most=sum(_calls(task) + 1 for task in pools.test)))
     return tuple(phases)
 
 

@@ -14,18 +14,13 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.episode import Episode, episodes, own_words
 from skillopt_sleep.domain.session import Feedback, Session, Turn
+from skillopt_sleep.domain.shortfall import GROUPS_FOR_VERDICT
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.text import group_recurrences
 from skillopt_sleep.domain.vocabulary import CONTINUE, STOPWORDS
 from skillopt_sleep.domain.words import excerpt
 
 __all__ = ["GROUPS_FOR_VERDICT", "Correction", "Insights", "Recurring", "Sighting", "insights"]
-
-DECIDING = 5
-"""Different requests that must decide on a change: with fewer, a verdict is about those few and says so."""
-
-GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Different requests it takes: one in three decides, for what a change was learnt from cannot also prove it."""
 
 WORDS = 240
 """Characters kept of a person's words."""

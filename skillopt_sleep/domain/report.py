@@ -7,11 +7,15 @@ import enum
 from msgspec import Struct, field
 
 from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.assignment import ReplayMode
+from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.refusal import Refusal
+from skillopt_sleep.domain.sealed import SealedTest
 from skillopt_sleep.domain.session import Skip
+from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.verdict import Decision, Verdict
 
 __all__ = [
@@ -21,11 +25,13 @@ __all__ = [
     "GateAction",
     "HoldoutDetail",
     "HoldoutRow",
+    "Loading",
     "NightReport",
     "NightState",
     "PendingReport",
     "PhaseTally",
     "Refusal",
+    "ReplayReport",
     "StoppedBy",
     "TaskLabel",
     "TaskOrigin",
@@ -217,6 +223,35 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
     tracked: bool = False
 
 
+class Loading(enum.StrEnum):
+    """Whether the agent really loads what a night proposes, by the agent's own records; the model is not asked."""
+
+    NOT_CHECKED = "not_checked"
+    LOADED = "loaded"
+    NOT_OPENED = "not_opened"
+    NOT_LOADED = "not_loaded"
+
+
+class ReplayReport(Struct, frozen=True, kw_only=True):
+    """How tasks were replayed: as text, or by the agent itself, in an empty folder or a copy of the project.
+
+    The counts are of replays by the agent, each once, those lost by transport left out: ``rollouts`` in all, ``shown``
+    of which its records prove that every document was in front of it; ``with_skill`` had a skill on the list, of which
+    ``opened`` read it. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time,
+    out_of_room, broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured).
+    ``loading`` is of the proposal, and ``why`` says how that is known.
+    """
+
+    mode: ReplayMode = ReplayMode.TEXT
+    rollouts: int = 0
+    shown: int = 0
+    with_skill: int = 0
+    opened: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    loading: Loading = Loading.NOT_CHECKED
+    why: str = ""
+
+
 class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):
     """A session that a task comes from; ``day`` is a date, "" when unknown."""
 
@@ -242,6 +277,7 @@ class NightReport(Struct, frozen=True, kw_only=True):
 
     ``baseline_score`` and ``candidate_score`` are val means under the gate metric; ``holdout_baseline`` and
     ``holdout_candidate`` the same arms as plain pass rates (means of ``hard``). ``exit_code`` is what a run ends with.
+    ``sealed`` is what the sealed tasks made of an adopted change, null when no test of one was due.
     ``seed`` dealt the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting spent of its
     caps, ``spend_night`` what the night has cost in all its sittings (a night cut short by a cap gets new ones).
     """
@@ -284,6 +320,10 @@ class NightReport(Struct, frozen=True, kw_only=True):
     trials: tuple[TrialReport, ...] = ()
     pending: tuple[PendingReport, ...] = ()
     account: Account = Account()
+    audit: Audit = Audit()
+    shortfall: Shortfall = Shortfall()
+    sealed: SealedTest | None = None
+    replay: ReplayReport = ReplayReport()
     documents: tuple[DocumentChange, ...] = ()
     caps: Caps = Caps()
     spend: Spend = Spend()

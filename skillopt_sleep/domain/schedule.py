@@ -7,8 +7,8 @@ the wall shows, so that travelling, daylight saving and clocks that are put righ
 from __future__ import annotations
 
 import enum
-import hashlib
 import signal
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Annotated
@@ -91,7 +91,6 @@ class Schedule(Struct, frozen=True, kw_only=True):
     jitter: Annotated[int, Meta(ge=0, le=720)] = 10
     on_battery: bool = False
     using: Waker = Waker.DAEMON
-    python: str = ""
     environment: dict[str, str] = {}
     day: DayCaps = DayCaps()
     projects: tuple[ScheduledProject, ...] = ()
@@ -145,9 +144,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     @property
     def over(self) -> bool:
         """Whether the due has had its night; not if that was told to stop, was killed, or we were while it ran."""
-        if self.starts >= MOST_STARTS and self.code is not None:
-            return True
-        return self.code is not None and self.code >= 0 and self.code not in CUT_SHORT
+        ended = self.code is not None and self.code >= 0 and self.code not in CUT_SHORT
+        return ended or self.starts >= MOST_STARTS
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -159,17 +157,23 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class DaemonState(Struct, frozen=True, kw_only=True):
-    """What the daemon says of itself. ``doing`` is the project whose night runs, ``held`` why none may."""
+    """What the daemon says of itself. ``doing`` is the project whose night runs, ``held`` why none may.
+
+    ``once``: the system woke it, and it leaves when nothing is due any more.
+    """
 
     pid: int
     since: datetime
     next: datetime | None = None
     doing: str = ""
     held: str = ""
+    once: bool = False
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
     """How the nights of a project are scheduled: who wakes, the last attempt, the next due, what was missed.
+
+    Moments are in local time.
 
     ``scheduled`` is false when the schedule has ``others`` only. ``missed`` are labels of dues, the oldest first.
     ``problem`` says why the next one will not be held, as far as that can be seen.
@@ -232,8 +236,8 @@ def dues(since: datetime, until: datetime, at: time, zone: tzinfo) -> Iterator[D
 
 def jitter_of(due: Due, most: timedelta, salt: str) -> timedelta:
     """By how much a night begins later: drawn anew for each due, the same whenever it is asked for."""
-    drawn = hashlib.blake2s(f"{salt}\n{due.label}".encode(), digest_size=6).digest()
-    return timedelta(seconds=int(most.total_seconds() * int.from_bytes(drawn) / 2**48))
+    drawn = zlib.crc32(f"{salt}\n{due.label}".encode("utf-8", "surrogateescape"))
+    return timedelta(seconds=int(most.total_seconds() * drawn / 2**32))
 
 
 def next_step(

@@ -27,13 +27,17 @@ QUOTES = 3
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
-    """How tasks are dealt. ``val_share`` of the groups decide; the caps bound what one night replays."""
+    """How tasks are dealt. ``val_share`` of the groups decide; the caps bound what one night replays.
+
+    ``recall_k`` more tasks may teach, of those that had their turn, where they are like tonight's.
+    """
 
     seed: int = 0
     val_share: float = 1 / 3
     max_train: int = 24
     max_val: int = 12
     max_test: int = 12
+    recall_k: int = 0
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -95,7 +99,9 @@ def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None 
     teaching = sorted(free[wanted:], key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
     dealt[Split.TRAIN] += teaching
     dealt[Split.TEST].sort(key=lambda group: all(task.id not in past.fresh for task in group))
-    train, val = _filled(dealt[Split.TRAIN], plan.max_train), _filled(dealt[Split.VAL], plan.max_val)
+    room = plan.max_train + (0 if free else plan.recall_k)  # where each task has its part, so have the recalled ones
+    train, val = _filled(dealt[Split.TRAIN], room), _filled(dealt[Split.VAL], plan.max_val)
+    train = (*train, *_recalled(train, teaching, past, plan))
     return Pools(
         train=train,
         val=val,
@@ -108,6 +114,20 @@ def _pinned(group: Iterable[TaskRecord]) -> Split | None:
     """The most sealed of the splits that tasks of a group are pinned to, if any."""
     pins = {task.split for task in group}
     return next((each for each in (Split.TEST, Split.VAL, Split.TRAIN) if each in pins), None)
+
+
+def _recalled(
+    train: Sequence[TaskRecord], teaching: Iterable[Sequence[TaskRecord]], past: Past, plan: SplitPlan
+) -> tuple[TaskRecord, ...]:
+    """Tasks that may teach, had their turn and have no place tonight, as far as they are like the fresh ones."""
+    if not plan.recall_k:
+        return ()
+    from skillopt_sleep.domain.recall import recall  # noqa: PLC0415  likeness of texts takes a library
+
+    taught = {task.id for task in train}
+    over = [task for group in teaching for task in group if task.id in past.as_val and task.id not in past.fresh]
+    fresh = [task for task in train if task.id in past.fresh]
+    return recall(fresh, [task for task in over if task.id not in taught], plan.recall_k)
 
 
 def _is_sealed(name: str, group: Iterable[TaskRecord], past: Past) -> bool:

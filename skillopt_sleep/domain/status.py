@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.report import NightReport, PendingReport
+from skillopt_sleep.domain.schedule import Outlook
+from skillopt_sleep.domain.sealed import SealedTest
 
 __all__ = ["Status"]
 
@@ -15,7 +17,8 @@ class Status(Struct, frozen=True, kw_only=True):
 
     ``proposals`` are the nights whose proposal can still be adopted; ``adopted`` those that are live and can be
     reverted; ``waiting`` counts sessions in the inbox, ``fresh`` tasks no concluded night has used; ``pending`` edits
-    are not decided yet, and ``account`` adds up all that were tried.
+    are not decided yet, and ``account`` adds up all that were tried; ``sealed`` are the adopted changes that were
+    scored on sealed tasks, the latest first. ``schedule`` is None when nothing is scheduled.
     """
 
     project: str
@@ -26,4 +29,6 @@ class Status(Struct, frozen=True, kw_only=True):
     fresh: int = 0
     pending: tuple[PendingReport, ...] = ()
     account: Account = Account()
+    sealed: tuple[SealedTest, ...] = ()
     running: bool = False
+    schedule: Outlook | None = None

@@ -8,6 +8,7 @@ from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.expect import Rehearsal
 from skillopt_sleep.domain.insights import Insights
 from skillopt_sleep.domain.report import BackendHealth
+from skillopt_sleep.domain.schedule import Outlook
 
 __all__ = ["DoctorReport", "SourceFound", "TargetFile"]
 
@@ -44,4 +45,5 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     caps: Caps
     rehearsal: Rehearsal
     insights: Insights
+    schedule: Outlook | None = None
     problems: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth
 from skillopt_sleep.night.probe import health_of
-from skillopt_sleep.optimize.replay import Models
-from skillopt_sleep.ports import Backend, Judge, Ledger, Progress
+from skillopt_sleep.optimize.replay import Manner, Models
+from skillopt_sleep.ports import Agent, Backend, Judge, Ledger, Progress
 
 __all__ = ["NightConnection"]
 
@@ -32,8 +32,10 @@ class NightConnection:
         workers: int,
         first_wait: float,
         progress: Progress | None,
+        manner: Manner = Manner(),  # noqa: B008  frozen
     ) -> None:
         self._backends = backends
+        self.has_agent = isinstance(backends[Role.TARGET], Agent)
         self._clock = clock
         asks = chain(
             backends, ledger, clock, caps=caps, day=day, workers=workers, first_wait=first_wait, progress=progress
@@ -43,6 +45,7 @@ class NightConnection:
             optimizer=asks[Role.OPTIMIZER],
             judges=judges,
             parallel=Pool(workers, on_interrupt=self._interrupt, progress=progress),
+            manner=manner,
         )
 
     def probe(self) -> tuple[BackendHealth, ...]:

@@ -64,7 +64,7 @@ def consolidate(
         left += pending_after(step, current, pools, gate)
     over = crowded_out(left)
     left = [each for each in left if each.id not in {gone.edit.id for gone in over}]
-    carried = [revive(each, current, models.target.model) if pools.val else current for each in left]
+    carried = [revive(each, current, models.tried_with) if pools.val else current for each in left]
     return Consolidated(
         baseline=baseline,
         candidate=current,
@@ -74,6 +74,7 @@ def consolidate(
         pending=tuple(each for each, onto in zip(left, carried, strict=True) if isinstance(onto, Candidate)),
         dropped=(*dropped, *over, *(each for each in carried if isinstance(each, Dropped))),
         cut=cut,
+        model=models.tried_with,
     )
 
 
@@ -89,7 +90,7 @@ def _go_on(
     going_on, waiting = tonight(pending)
     left = [*waiting]
     for edit in going_on:
-        candidate = revive(edit, current, gate.models.target.model)
+        candidate = revive(edit, current, gate.models.tried_with)
         if isinstance(candidate, Dropped):
             dropped.append(candidate)
             continue

@@ -12,6 +12,7 @@ from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.report import NightReport, StoppedBy
 from skillopt_sleep.domain.session import Session
+from skillopt_sleep.domain.shortfall import Shortfall, shortfall
 from skillopt_sleep.domain.split import Past, SplitPlan, split_tasks
 from skillopt_sleep.domain.task import Split, TaskRecord
 from skillopt_sleep.errors import BackendUnusable
@@ -27,7 +28,10 @@ __all__ = ["Gathered", "choose", "gather"]
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
-    """Tonight's tasks. ``mined`` counts those found in this night's sessions, ``known`` all of the archive."""
+    """Tonight's tasks. ``mined`` counts those found in this night's sessions, ``known`` all of the archive.
+
+    ``shortfall`` says how far these are from carrying a verdict.
+    """
 
     tasks: tuple[TaskRecord, ...] = ()
     sessions: int = 0
@@ -35,6 +39,7 @@ class Gathered(Struct, frozen=True, kw_only=True):
     known: int = 0
     refused: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
+    shortfall: Shortfall = Shortfall()
 
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute to the night's report."""
@@ -44,6 +49,7 @@ class Gathered(Struct, frozen=True, kw_only=True):
             counts=counts,
             refused=(*report.refused, *self.refused),
             notes=(*report.notes, *self.notes),
+            shortfall=self.shortfall,
         )
         if self.tasks:
             return report
@@ -62,7 +68,8 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     sessions could not be mined and there is nothing else to work on.
     """
     if plan.mining.given is not None:
-        return Gathered(tasks=grouped(plan.mining.given))
+        given = grouped(plan.mining.given)
+        return Gathered(tasks=given, shortfall=shortfall(given))
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     mined = _mine(sessions, plan.mining, models)
     scope = plan.window.scope
@@ -88,6 +95,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
         mined=mined.found,
         known=len(known),
         refused=mined.refused,
+        shortfall=shortfall(wanted),
         notes=(*_unmined_note(len(sessions) - len(done)), *_other_skills_note(len(known) - len(wanted), skill)),
     )
 

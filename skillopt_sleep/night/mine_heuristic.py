@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.commands import checks_of
 from skillopt_sleep.domain.episode import Episode, episodes, own_words, why_not_a_task
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
@@ -16,7 +17,7 @@ from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.task import ExactReference, Outcome, Reference, RubricReference, TaskRecord
 from skillopt_sleep.domain.text import group_recurrences
 from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.night.merge import FEEDBACK, merge, task_id
+from skillopt_sleep.night.merge import COMMANDS, FEEDBACK, merge, task_id
 from skillopt_sleep.night.mined import WORDS, Mined, cut, origin
 
 __all__ = ["mine_heuristic"]
@@ -80,6 +81,10 @@ def _task(recurrences: Sequence[_Found]) -> TaskRecord:
         origins=tuple(origins),
         skill_hint=next((skill for each in said for skill in each.episode.skills), ""),
         project=best.session.cwd,
+        commands=tuple(
+            dict.fromkeys(line for each in said for line in checks_of(each.episode.commands, each.session.cwd))
+        )[:COMMANDS],
+        commit=best.session.commit,
     )
 
 

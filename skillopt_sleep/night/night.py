@@ -5,14 +5,18 @@ from __future__ import annotations
 from contextlib import closing
 
 from skillopt_sleep.domain.report import NightReport
+from skillopt_sleep.night.audit import audit
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.gather import gather
 from skillopt_sleep.night.harvest import harvest
+from skillopt_sleep.night.load import load
 from skillopt_sleep.night.outcome import evidence
 from skillopt_sleep.night.plan import Kit, NightPlan
+from skillopt_sleep.night.prepare import prepare
 from skillopt_sleep.night.probe import probe
 from skillopt_sleep.night.split import split
 from skillopt_sleep.night.stage import stage
+from skillopt_sleep.night.unseal import unseal
 
 __all__ = ["run_night"]
 
@@ -27,7 +31,8 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
         with closing(kit.connect(night.ledger, sessions)) as connection:
             if plan.mining.given or sessions.sessions or plan.pending or kit.archive.fresh(plan.window.scope):
                 night.look("probe", probe, connection).require_ready()
-            tasks = night.stage("mine", gather, sessions, plan, kit, connection.models, night.seed)
+            found = night.stage("mine", gather, sessions, plan, kit, connection.models, night.seed)
+            tasks = night.stage("prepare", prepare, found, plan.manner, kit.commit_of)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
             outcome = night.stage(
                 "consolidate",
@@ -41,6 +46,10 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 rejected=plan.rejected,
                 pending=plan.pending,
             )
+            night.stage("load", load, outcome, connection.models, has_agent=connection.has_agent)
+            left = plan.caps.calls - night.ledger.spent().calls
+            night.stage("unseal", unseal, night.id, plan, pools.test, connection.models, kit.trials, calls_left=left)
         night.evidence(evidence(night.id, outcome))
         night.stage("stage", stage, night.id, outcome, plan, kit)
+        night.stage("audit", audit, night.id, outcome, plan, kit.trials)
     return night.report()

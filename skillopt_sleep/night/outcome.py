@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.account import Tried
+from skillopt_sleep.domain.audit import BaseReplay, Position
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
@@ -30,7 +31,7 @@ from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.reflect import Reflection
 
-__all__ = ["Consolidated", "DocumentStep", "evidence"]
+__all__ = ["Consolidated", "DocumentStep", "base_replays", "evidence"]
 
 HEAD = 240
 """Characters of a response that a report shows."""
@@ -61,7 +62,10 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
-    """The baseline, what the night would put in its place, and how each document came to it."""
+    """The baseline, what the night would put in its place, and how each document came to it.
+
+    ``model`` is the one the tasks were replayed with, "" for the default of its backend.
+    """
 
     baseline: Candidate
     candidate: Candidate
@@ -71,6 +75,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
     pending: tuple[PendingEdit, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     cut: str = ""
+    model: str = ""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute the verdict, its numbers and its detail to the night's report."""
@@ -83,6 +88,18 @@ class Consolidated(Struct, frozen=True, kw_only=True):
             for step in self.steps
             if step.trial is not None and step.trial.k is not None
         )
+
+    def base_replays(self, night: str) -> tuple[BaseReplay, ...]:
+        """Every measured replay under documents that no edit on trial had touched."""
+        phases = [("train", step.train) for step in self.steps]
+        phases += [("val", step.trial.baseline) for step in self.steps if step.trial is not None]
+        return base_replays(night, self.model, phases)
+
+    @property
+    def position(self) -> Position:
+        """Which place won, of the pairs whose answers a judge saw in one call."""
+        trials = (step.trial.position for step in self.steps if step.trial is not None)
+        return sum(trials, start=Position())
 
     @property
     def edits(self) -> tuple[AppliedEdit, ...]:
@@ -216,6 +233,27 @@ def _row(task: TaskRecord, replays: Sequence[ReplayResult]) -> HoldoutRow:
         response_len=len(first.response),
         response_head=excerpt(first.response, HEAD),
         why=first.score.rationale if first.score else first.call_error,
+    )
+
+
+def base_replays(
+    night: str, model: str, phases: Sequence[tuple[str, Sequence[ReplayResult]]]
+) -> tuple[BaseReplay, ...]:
+    """The measured replays of these phases, as the audit keeps them."""
+    return tuple(
+        BaseReplay(
+            task=result.task_id,
+            night=night,
+            base=result.candidate,
+            model=model,
+            phase=phase,
+            sample=result.sample,
+            hard=result.score.hard,
+            soft=result.score.soft,
+        )
+        for phase, results in phases
+        for result in results
+        if result.score is not None
     )
 
 

@@ -12,17 +12,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import BackendHealth, DocumentChange, NightReport, PendingReport
+from skillopt_sleep.domain.sealed import Adopted
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.split import SplitPlan
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.night.harvest import Harvested, Window
 from skillopt_sleep.night.trying import ConsolidatePlan
-from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.optimize.replay import Manner, Models
 from skillopt_sleep.ports import Archive, Inbox, Journal, Ledger, RejectedEdits, Source, Trials
 
 __all__ = ["Connection", "Kit", "MiningPlan", "NightPlan", "Staging"]
@@ -44,7 +46,8 @@ class MiningPlan(Struct, frozen=True, kw_only=True):
 class NightPlan(Struct, frozen=True, kw_only=True):
     """Everything decided before a night begins; two nights with equal fingerprints are the same work.
 
-    ``project`` is the absolute folder the night belongs to; ``roles`` name backend and model of each role.
+    ``project`` is the absolute folder the night belongs to; ``roles`` name backend and model of each role. ``adopted``
+    is the change that waits for its sealed test, ``audit`` what the nights before tell of the measurement.
     """
 
     project: str
@@ -55,10 +58,13 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     mining: MiningPlan = MiningPlan()
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
+    manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
     account: Account = Account()
+    adopted: Adopted | None = None
+    audit: Audit = Audit()
     notes: tuple[str, ...] = ()
 
     @property
@@ -75,6 +81,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             rejected=(),
             pending=(),
             account=Account(),
+            adopted=None,
+            audit=Audit(),
             baseline=Candidate(documents=()),
             window=window,
         )
@@ -93,6 +101,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             caps=self.caps,
             pending=tuple(map(PendingReport.of, self.pending)),
             account=self.account,
+            audit=self.audit,
             notes=self.notes,
         )
 
@@ -103,6 +112,10 @@ class Connection(Protocol):
     @property
     def models(self) -> Models:
         """The models, judges and workers."""
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether there is an agent behind the target that could be let to work."""
 
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at every backend without a model call. Raises nothing."""
@@ -123,6 +136,11 @@ class Staging(Protocol):
         """
 
 
+def _unknown(task: TaskRecord) -> str:
+    """The commit that a task itself names."""
+    return task.commit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """The outside world of a night, each part behind its port."""
@@ -136,3 +154,4 @@ class Kit:
     journal: Journal
     connect: Callable[[Ledger, Harvested], Connection]
     redact: Callable[[Session], Session]
+    commit_of: Callable[[TaskRecord], str] = _unknown

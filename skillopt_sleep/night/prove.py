@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.check import Check, CheckKind, parse_check
+from skillopt_sleep.domain.commands import checks_of
 from skillopt_sleep.domain.episode import LONGEST, episodes
 from skillopt_sleep.domain.session import Session, Turn
 from skillopt_sleep.domain.task import ChecksReference, ExactReference, Reference, RubricReference, TaskRecord
 from skillopt_sleep.domain.text import terms
 from skillopt_sleep.domain.words import contains_words, excerpt
-from skillopt_sleep.night.merge import task_id
+from skillopt_sleep.night.merge import COMMANDS, task_id
 from skillopt_sleep.night.mined import WORDS, cut, origin
 
 __all__ = ["prove"]
@@ -100,6 +101,8 @@ def prove(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
         origins=(asked_at,),
         skill_hint=next(iter(episode.skills), ""),
         project=session.cwd,
+        commands=checks_of(episode.commands, session.cwd)[:COMMANDS],
+        commit=session.commit,
     )
 
 

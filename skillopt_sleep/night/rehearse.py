@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skillopt_sleep.domain.expect import Rehearsal, expected_calls
+from skillopt_sleep.domain.shortfall import shortfall
 from skillopt_sleep.domain.split import split_tasks
 from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.harvest import harvest
@@ -24,12 +25,13 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
     scope = plan.window.scope
     refused = 0
     if plan.mining.given is not None:
-        tasks = grouped(plan.mining.given)
+        known = tasks = grouped(plan.mining.given)
     else:
         mined = mine_heuristic(sessions)
         refused = len(mined.refused)
         kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
-        tasks = choose(kit.archive.tasks(scope), kit.archive.past(scope), plan.split, plan.pending)
+        known = kit.archive.tasks(scope)
+        tasks = choose(known, kit.archive.past(scope), plan.split, plan.pending)
     pools = split_tasks(tasks, plan.split)
     expected = expected_calls(
         pools,
@@ -37,6 +39,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         documents=len(plan.step.kinds),
         mode=plan.step.gate_mode,
         mining_batches=len(batches(sessions)) if plan.mining.by_model else 0,
+        sealed=plan.adopted is not None,
     )
     return Rehearsal(
         project=plan.project,
@@ -47,4 +50,5 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         expected=expected,
         cap=plan.caps.calls,
         refused=refused,
+        shortfall=shortfall(known),
     )

@@ -103,7 +103,7 @@ def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Ga
             night=gate.night,
             kind=step.kind,
             base=base_digest(document),
-            model=gate.models.target.model,
+            model=gate.models.tried_with,
             k=trial.k,
             edits=tried,
             groups=tuple(sorted({name for task in pools.train for name in (group_of(task), task.id)})),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.audit import Position
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.evidence import Arm
 from skillopt_sleep.domain.paired import Result, Tally
@@ -36,6 +37,15 @@ class Trial(Struct, frozen=True, kw_only=True):
     cut: str = ""
     results: tuple[Result | None, ...] = ()
     firsts: tuple[Arm | None, ...] = ()
+
+    @property
+    def position(self) -> Position:
+        """Which place won, of the pairs whose answers a judge saw in one call."""
+        seen = zip(self.firsts, self.results, strict=True)
+        judged = [(first, result) for first, result in seen if first is not None and result is not None]
+        decided = [(first, result) for first, result in judged if result is not Result.TIE]
+        won = sum((first is Arm.CANDIDATE) is (result is Result.WIN) for first, result in decided)
+        return Position(first=won, second=len(decided) - won, ties=len(judged) - len(decided))
 
     @property
     def measured(self) -> tuple[str, ...]:

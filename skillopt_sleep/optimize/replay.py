@@ -43,7 +43,7 @@ class Models:
     optimizer: Ask
     judges: Mapping[str, Judge]
     parallel: Parallel
-    manner: Manner = Manner()
+    manner: Manner = Manner()  # noqa: RUF009  frozen
 
     @property
     def tried_with(self) -> str:

@@ -37,7 +37,7 @@ from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.replay import Attempt, Models, answer, judge_of
 from skillopt_sleep.ports import PairJudge
 
-__all__ = ["Named", "PairRow", "PairedPlan", "paired_trial", "run_paired"]
+__all__ = ["Named", "PairRow", "PairedPlan", "measure_pairs", "paired_trial", "run_paired"]
 
 AGAIN = 500
 """Added to the number of a night's first sample: the replays that confirm a loss are none of its rounds'."""
@@ -95,7 +95,7 @@ def run_paired(
     """The trial of a night's candidate on its val tasks; see ``paired_trial``."""
 
     def measure(pairs: Sequence[tuple[TaskRecord, int]]) -> list[PairRow]:
-        return _measure(pairs, (baseline, candidate), models, plan)
+        return measure_pairs(pairs, (baseline, candidate), models, plan)
 
     return paired_trial(tasks, measure, plan, before=before)
 
@@ -166,8 +166,13 @@ def _rounds(tasks: Sequence[NamedT], plan: PairedPlan) -> Iterator[tuple[int, li
         sample += 1
 
 
-def _measure(
-    pairs: Sequence[tuple[TaskRecord, int]], arms: tuple[Candidate, Candidate], models: Models, plan: PairedPlan
+def measure_pairs(
+    pairs: Sequence[tuple[TaskRecord, int]],
+    arms: tuple[Candidate, Candidate],
+    models: Models,
+    plan: PairedPlan,
+    *,
+    phase: str = "val",
 ) -> list[PairRow]:
     """Replay each (task, sample) under baseline and candidate, one after the other in the queue, then judge them."""
     attempts = [
@@ -175,7 +180,7 @@ def _measure(
         for task, sample in pairs
         for arm, apart in zip(arms, (0, plan.apart), strict=True)
     ]
-    answers = models.parallel(functools.partial(answer, models=models, phase="val"), attempts)
+    answers = models.parallel(functools.partial(answer, models=models, phase=phase), attempts)
     made = [(task, old, new) for (task, _), old, new in zip(pairs, answers[::2], answers[1::2], strict=True)]
     return models.parallel(functools.partial(_judged, models=models, plan=plan), made)
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from skillopt_sleep.domain.report import BackendHealth
 from skillopt_sleep.domain.survey import DoctorReport
-from skillopt_sleep.reports import insights, rehearsal
+from skillopt_sleep.reports import insights, rehearsal, schedule
 from skillopt_sleep.reports.phrases import number
 from skillopt_sleep.reports.plain import plain
 
 __all__ = ["render"]
+
+NO_SCHEDULE = "Nothing is scheduled: skillopt-sleep schedule holds a night every night."
 
 
 def render(report: DoctorReport) -> str:
@@ -22,6 +24,7 @@ def render(report: DoctorReport) -> str:
         list(_models(report)),
         list(_files(report)),
         list(_caps(report)),
+        list(schedule.lines(report.schedule)) if report.schedule else [NO_SCHEDULE],
         [rehearsal.render(report.rehearsal)],
         [insights.render(report.insights).rstrip()],
     ]

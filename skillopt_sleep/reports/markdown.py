@@ -16,7 +16,7 @@ from skillopt_sleep.domain.report import BackendHealth, NightReport, PhaseTally
 from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import ending
 from skillopt_sleep.reports.markup import code, document, escape, longest_run, table
-from skillopt_sleep.reports.phrases import ERRORS, PHASES, earlier, number, sentence, spending, when
+from skillopt_sleep.reports.phrases import ERRORS, PHASES, earlier, number, spending, when
 from skillopt_sleep.reports.plain import plain, plain_lines
 from skillopt_sleep.reports.proof import account, proof
 from skillopt_sleep.reports.rows import INTENT, bare, held, rule_row, within

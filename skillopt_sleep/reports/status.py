@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from skillopt_sleep.domain.report import NightReport, NightState
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.reports import tally
+from skillopt_sleep.reports import schedule, tally
 from skillopt_sleep.reports.ending import Word, ending
 from skillopt_sleep.reports.phrases import DOCUMENTS, money, number, whole
 from skillopt_sleep.reports.plain import plain
@@ -32,6 +32,7 @@ def render(status: Status, *, most: int) -> str:
         _table(status, most) if status.nights else f"No night yet.\n\n{FIRST_STEPS}",
         "\n".join(_pending(status)),
         "\n".join(_waits(status)),
+        "\n".join(schedule.lines(status.schedule)) if status.schedule else "",
         f"Account of all edits: {said}" if (said := tally.account(status.account)) else "",
     ]
     return "\n\n".join(part for part in parts if part)

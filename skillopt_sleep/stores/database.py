@@ -82,6 +82,23 @@ CREATE TABLE IF NOT EXISTS days (
     unpriced INTEGER NOT NULL,
     PRIMARY KEY (day, night)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS base_replays (
+    project TEXT NOT NULL, night TEXT NOT NULL, task TEXT NOT NULL, base TEXT NOT NULL, model TEXT NOT NULL,
+    phase TEXT NOT NULL, sample INTEGER NOT NULL, hard REAL NOT NULL, soft REAL NOT NULL,
+    PRIMARY KEY (project, night, task, base, phase, sample)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS judged_pairs (
+    project TEXT NOT NULL, night TEXT NOT NULL, first INTEGER NOT NULL, second INTEGER NOT NULL, ties INTEGER NOT NULL,
+    PRIMARY KEY (project, night)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sealed_tests (
+    project TEXT NOT NULL, change_night TEXT NOT NULL, night TEXT NOT NULL, outcome BLOB,
+    PRIMARY KEY (project, change_night, night)
+);
+CREATE TABLE IF NOT EXISTS approved_commands (
+    project TEXT NOT NULL, line TEXT NOT NULL, seconds REAL NOT NULL, approved_at TEXT NOT NULL,
+    PRIMARY KEY (project, line)
+);
 """
 
 

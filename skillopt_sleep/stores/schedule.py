@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from skillopt_sleep.domain.report import NightState
 from skillopt_sleep.domain.schedule import Attempt, DaemonState, Schedule
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import remove, write_atomic
 
-__all__ = ["AttemptStore", "load_daemon", "load_schedule", "save_daemon", "save_schedule", "schedule_path"]
+__all__ = [
+    "AttemptStore",
+    "encode_schedule",
+    "load_daemon",
+    "load_schedule",
+    "save_daemon",
+    "save_schedule",
+    "schedule_path",
+]
 
 KNOWN = 64
 """Attempts of a project that are looked at, the latest: two months."""
@@ -54,7 +63,12 @@ def save_schedule(folder: Path, schedule: Schedule | None) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise DiskError(f"cannot make the folder {folder}: {error.strerror}") from error
-    write_atomic(path, msgspec.json.format(msgspec.json.encode(schedule), indent=2) + b"\n")
+    write_atomic(path, encode_schedule(schedule))
+
+
+def encode_schedule(schedule: Schedule) -> bytes:
+    """The file's bytes, to be read by a person too."""
+    return msgspec.json.format(msgspec.json.encode(schedule), indent=2) + b"\n"
 
 
 def load_daemon(folder: Path) -> DaemonState | None:
@@ -113,6 +127,14 @@ class AttemptStore:
                     attempt.code,
                 ),
             )
+
+    def finished(self, project: str, since: datetime) -> bool:
+        """Whether a night of the project has come to its end since then, whoever ran it."""
+        rows = self._database.rows(
+            "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1",
+            (project, NightState.FINISHED, since.astimezone(UTC).isoformat(timespec="seconds")),
+        )
+        return bool(rows)
 
     def drop(self, attempt: Attempt) -> None:
         """Forget an attempt: nothing was begun."""

@@ -1,1 +1,65 @@
-"""The same step over a dataset."""
+"""Train a skill document on a dataset, both models frozen: everything public of the library, in one place.
+
+::
+
+    from skillopt_sleep.train import SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
+
+    env = SimpleQAEnv(train_items=train, val_items=val, test_items=test)
+    trainer = SkillOptTrainer(
+        config=SkillOptConfig(num_epochs=2, out_root="outputs/demo"),
+        env=env,
+        optimizer_client=client("openai", model="the-large-one"),
+        target_client=client("openai", model="the-small-one"),
+        initial_skill="Answer in one short phrase.",
+    )
+    summary = trainer.train()
+    print(summary["test_hard"])
+"""
+
+from __future__ import annotations
+
+from skillopt_sleep.optimize.schedule import (
+    AutonomousScheduler,
+    ConstantScheduler,
+    CosineScheduler,
+    LinearScheduler,
+    build_scheduler,
+)
+from skillopt_sleep.train.clients import OpenAIChatClient, client
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.editing import apply_edit, apply_patch, apply_patch_with_report, extract_json, skill_hash
+from skillopt_sleep.train.environments import ChecksEnv, SimpleQAEnv
+from skillopt_sleep.train.gate import compute_score, evaluate_gate, select_gate_score
+from skillopt_sleep.train.ports import ChatClient, SkillEnv
+from skillopt_sleep.train.results import Edit, GateAction, GateResult, Patch, RawPatch, RolloutResult
+from skillopt_sleep.train.trainer import SkillOptTrainer
+
+__all__ = [
+    "AutonomousScheduler",
+    "ChatClient",
+    "ChecksEnv",
+    "ConstantScheduler",
+    "CosineScheduler",
+    "Edit",
+    "GateAction",
+    "GateResult",
+    "LinearScheduler",
+    "OpenAIChatClient",
+    "Patch",
+    "RawPatch",
+    "RolloutResult",
+    "SimpleQAEnv",
+    "SkillEnv",
+    "SkillOptConfig",
+    "SkillOptTrainer",
+    "apply_edit",
+    "apply_patch",
+    "apply_patch_with_report",
+    "build_scheduler",
+    "client",
+    "compute_score",
+    "evaluate_gate",
+    "extract_json",
+    "select_gate_score",
+    "skill_hash",
+]

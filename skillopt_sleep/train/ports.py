@@ -12,10 +12,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.report import PhaseTally
-from skillopt_sleep.ports import Backend, Judge, Ledger
+from skillopt_sleep.ports import Backend, Judge, Ledger, Progress
 from skillopt_sleep.train.results import RawPatch, RolloutResult
 
-__all__ = ["BatchEnv", "ChatClient", "Item", "RunStore", "SkillEnv", "Workshop"]
+__all__ = ["BatchEnv", "ChatClient", "Item", "RunStore", "SkillEnv", "TrainProgress", "Workshop"]
 
 Item = dict[str, Any]
 """One row of a split: a dict with an ``id`` of its own; the environment knows the rest."""
@@ -100,6 +100,13 @@ class BatchEnv(Protocol):
         edit_budget: int,
     ) -> list[RawPatch] | None:
         """What analysts of its own propose; None lets the trainer reflect."""
+
+
+class TrainProgress(Progress, Protocol):
+    """Whoever watches a run."""
+
+    def at(self, done: int, total: int, words: str) -> None:
+        """So many steps of the run are done; ``words`` say where it is and how the scores stand."""
 
 
 class RunStore(Protocol):

@@ -20,6 +20,13 @@ PINNED = {
 }
 """The first version of each is the one everything is tested with; the others take part in the table of faults."""
 
+CACHE = (
+    Path(os.environ["AGENT_CLIS"])
+    if os.environ.get("AGENT_CLIS")
+    else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "skillopt-sleep" / "agents"
+)
+"""The folder of all of them; looked up now, for every test has a home of its own."""
+
 
 @dataclass(frozen=True)
 class Cli:
@@ -31,7 +38,7 @@ class Cli:
     @property
     def folder(self) -> Path:
         """Where it is installed."""
-        return cache() / f"{self.name}-{self.version}"
+        return CACHE / f"{self.name}-{self.version}"
 
     @property
     def command(self) -> Path:
@@ -46,13 +53,6 @@ CLIS = tuple(Cli(name, version) for name, (_, versions) in PINNED.items() for ve
 FIRST = {name: Cli(name, versions[0]) for name, (_, versions) in PINNED.items()}
 
 
-def cache() -> Path:
-    """The folder of all of them."""
-    named = os.environ.get("AGENT_CLIS")
-    users = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(users) / "skillopt-sleep" / "agents"
-
-
 def install(cli: Cli) -> None:
     """Install one, whole or not at all; raises ``SystemExit`` with what went wrong."""
     if cli.command.exists():
@@ -62,8 +62,8 @@ def install(cli: Cli) -> None:
         sys.exit("the agent CLIs come from npm, which is not installed: get Node.js 20 or newer")
     package = f"{PINNED[cli.name][0]}@{cli.version}"
     print(f"installing {package} into {cli.folder} ...", file=sys.stderr, flush=True)
-    cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache(), prefix=".installing-") as folder:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=".installing-") as folder:
         done = subprocess.run(
             [npm, "install", "--prefix", folder, "--no-audit", "--no-fund", "--loglevel=error", package],
             capture_output=True,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.clis import FIRST
-from tests.loopback import Loopback
+from tests.agents.clis import FIRST, Cli
+from tests.loopback import Loopback, chatgpt_login
 
 ROW = "row of the table"
 HEAD = ("cli", "fault", "error", "seconds", "requests")
@@ -41,7 +41,7 @@ def own_tmp(monkeypatch):
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield Path(folder)
-    left = [name for name in os.listdir(folder) if name.startswith("skillopt-sleep")]
+    left = [path.name for path in Path(folder).glob("skillopt-sleep*")]
     shutil.rmtree(folder, ignore_errors=True)
     assert left == []
 
@@ -54,15 +54,27 @@ class Agents:
     home: Path
     more: Mapping[str, str] = field(default_factory=dict)
 
-    def env(self, fault: str = "", **more: str) -> dict[str, str]:
-        """The environment of the program: both CLIs on PATH, a key, this home, this server."""
-        path = os.pathsep.join(str(cli.command.parent) for cli in FIRST.values())
+    def env(self, fault: str = "", *, clis: tuple[Cli, ...] = tuple(FIRST.values()), **more: str) -> dict[str, str]:
+        """The environment of the program: these CLIs on PATH, a key, this home, this server."""
+        path = os.pathsep.join(str(cli.command.parent) for cli in clis)
         env = self.loopback.environment(self.home, fault, **more)
         return env | {"PATH": f"{path}{os.pathsep}{env['PATH']}", "TMPDIR": tempfile.gettempdir()}
 
     def codex_config(self, fault: str = "") -> tuple[str, ...]:
-        """What ``config`` of [backends.codex] must be for its calls to come to the server."""
-        return (f'openai_base_url="{self.loopback.url(fault)}/v1"',)
+        """What ``config`` of [backends.codex] must be for its calls to come to the server, also with ChatGPT's login.
+
+        The server does not know the compression that such an account is sent with.
+        """
+        address = f"{self.loopback.url(fault)}/v1"
+        addresses = (f'openai_base_url="{address}"', f'chatgpt_base_url="{address}"')
+        return (*addresses, "features.enable_request_compression=false")
+
+    def chatgpt(self, lifetime: float = 86_400, *, renewal: str = "", **more: str) -> dict[str, str]:
+        """The environment of somebody whose Codex is logged in to ChatGPT; ``renewal``: the fault of renewing that."""
+        chatgpt_login(self.home, lifetime)
+        renew = {"CODEX_REFRESH_TOKEN_URL_OVERRIDE": f"{self.loopback.url(renewal)}/oauth/token"}
+        env = self.env(**renew, **more)
+        return {name: value for name, value in env.items() if not name.endswith("_API_KEY")}
 
 
 @pytest.fixture

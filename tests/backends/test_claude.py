@@ -146,7 +146,8 @@ def test_answer_of_another_version():
 
 def retry(status, seconds) -> str:
     """The line that says that the CLI will try again by itself."""
-    told = {"attempt": 1, "retry_delay_ms": seconds * 1000, "error_status": status, "error": "rate_limit"}
+    why = "rate_limit" if status == 429 else "overloaded"
+    told = {"attempt": 1, "retry_delay_ms": seconds * 1000, "error_status": status, "error": why}
     return json.dumps({"type": "system", "subtype": "api_retry"} | told) + "\n"
 
 

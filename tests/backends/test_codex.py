@@ -26,6 +26,7 @@ from skillopt_sleep.errors import (
     RateLimited,
     SettingsError,
     TimedOut,
+    TooLong,
     TooOld,
 )
 from skillopt_sleep.registry import Kind, build
@@ -97,7 +98,7 @@ FAILURES = {
     "usage limit": (failure("You've hit your usage limit. Try again in 3 hours 20 minutes."), QuotaExhausted),
     "rate limit": (failure("exceeded retry limit, last status: 429 Too Many Requests, request id: r"), RateLimited),
     "rate limit in the stream": (failure("rate limit exceeded: Please try again in 1s."), RateLimited),
-    "prompt too long": (failure("Codex ran out of room in the model's context window."), BadReply),
+    "prompt too long": (failure("Codex ran out of room in the model's context window."), TooLong),
     "bad request": (failure('{"error": {"message": "bad request", "code": "invalid_request"}}'), BadReply),
     "demand": (failure("We\u2019re currently experiencing high demand, which may cause temporary errors."), Overloaded),
     "capacity": (failure("Selected model is at capacity. Please try a different model."), Overloaded),
@@ -248,7 +249,62 @@ def test_call_with_the_users_config(fake_cli):
         "\n".join(each for each in call["settings"] if each.startswith(("mcp_", "model_providers")))
     )
     assert settings["mcp_servers"] == {"my.spy \u00fc": {"enabled": False}, "other": {"enabled": False}}
-    assert settings["model_providers"] == {"mine": {"request_max_retries": 0, "stream_max_retries": 0}}
+    assert settings["model_providers"] == {"mine": {"request_max_retries": 0, "stream_max_retries": 1}}
+    assert not any("model_provider=" in each for each in call["settings"])
+
+
+@pytest.mark.parametrize(
+    ("config", "base_url"),
+    [
+        ("", None),
+        ('openai_base_url = "https://proxy.example/v1"', "https://proxy.example/v1"),
+        ('model_provider = "openai"', None),
+    ],
+    ids=["nothing", "another address", "named"],
+)
+def test_built_in_provider_is_asked_under_our_name(fake_cli, config, base_url):
+    """Only so it tries again once and not thirty times; the login it needs and its address stay what they were."""
+    home = Path(fake_cli.env["HOME"]) / ".codex"
+    home.mkdir()
+    (home / "config.toml").write_text(config)
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    options = tuple(config.replace(" = ", "=").splitlines())
+    for backend in (
+        CodexBackend(env=fake_cli.env, use_user_config=True, timeout=7),
+        CodexBackend(env=fake_cli.env, config=options, timeout=7),
+    ):
+        backend.complete(PROMPT)
+        backend.close()
+    for call in fake_cli.calls:
+        given = "\n".join(each for each in call["settings"] if each.startswith(("model_provider=", "model_providers.")))
+        settings = tomllib.loads(given.replace('model_provider="openai"\n', ""))
+        assert settings["model_provider"] == "skillopt-sleep"
+        assert settings["model_providers"]["skillopt-sleep"] == {
+            "name": "OpenAI",
+            "wire_api": "responses",
+            "requires_openai_auth": True,
+            "request_max_retries": 0,
+            "stream_max_retries": 1,
+            "stream_idle_timeout_ms": 7000,
+        } | ({"base_url": base_url} if base_url else {})
+
+
+def test_wait_that_the_service_asked_for(codex, fake_cli):
+    """It stands on stderr alone; a long one is ours, a short one the CLI's own."""
+    line = "WARN codex_core::responses_retry: retrying sampling request (1/1 in {})... turn_id=x\n"
+    words = "exceeded retry limit, last status: 429 Too Many Requests"
+    ended = Ended(status=1, stdout=failure(words).stdout, stderr=line.format("998.9ms"))
+    with pytest.raises(RateLimited) as caught:
+        read_reply(ended, PROMPT, model="m", deadline=5.0)
+    assert caught.value.retry_after == pytest.approx(0.9989)
+    reconnecting = {"type": "error", "message": f"Reconnecting... 1/1 ({words})"}
+    fake_cli.behave(stdout=events(reconnecting), stderr=line.format("59.9s"), hang=True)
+    started = time.monotonic()
+    with pytest.raises(RateLimited) as caught:
+        codex.complete(PROMPT)
+    assert caught.value.retry_after == pytest.approx(59.9)
+    assert time.monotonic() - started < 5
+    assert fake_cli.calls[0]["env"]["RUST_LOG"] == "codex_core=warn"
 
 
 def test_config_of_the_user_that_cannot_be_read(fake_cli):

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skillopt_sleep.domain.split import TEST_FROM, Past, SplitPlan, split_tasks
 from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord, group_of
@@ -88,7 +89,12 @@ tasks_of_any_kind = st.lists(
     max_size=80,
 ).map(lambda rows: [make_task(number, group, split) for number, (group, split) in enumerate(rows)])
 plans = st.builds(
-    SplitPlan, seed=st.integers(0, 99), max_train=st.integers(1, 24), max_val=st.integers(1, 12), val_share=st.just(0.3)
+    SplitPlan,
+    seed=st.integers(0, 99),
+    max_train=st.integers(1, 24),
+    max_val=st.integers(1, 12),
+    val_share=st.just(0.3),
+    recall_k=st.sampled_from([0, 0, 1, 5, 30]),
 )
 
 
@@ -104,8 +110,9 @@ def test_split_never_leaks(tasks, plan, data):
     assert sum(map(len, parts)) == len(set().union(*parts))
     dealt = Counter(task.id for task in (*pools.train, *pools.val, *pools.test))
     assert set(dealt.values()) <= {1}
-    assert len(pools.train) <= plan.max_train
+    assert len(pools.train) <= plan.max_train + plan.recall_k
     assert len(pools.val) <= plan.max_val
+    assert pools.left >= 0
     for task in (*pools.train, *pools.val):
         assert task.split is not Split.TEST
     for task in pools.train:
@@ -201,3 +208,40 @@ def test_paraphrases_never_straddle_a_split(seed):
     assert taught
     assert not taught & decided
     assert len(pools.train) + len(pools.val) == 36
+
+
+def test_recalled_tasks_only_teach():
+    """Past tasks like tonight's fresh ones, over the cap, none of a group that decides or is sealed."""
+    past_ones = [
+        TaskRecord(
+            id=f"p{n}",
+            intent=f"write the release note for {what}",
+            reference=RubricReference(rubric="r"),
+            group=f"g{n}",
+        )
+        for n, what in enumerate(["the parser", "the banner", "the login", "the cart", "the search", "the footer"])
+    ]
+    others = [make_task(f"{n}", f"h{n}") for n in range(30)]
+    new = TaskRecord(
+        id="new", intent="write the release note for the cache", reference=RubricReference(rubric="r"), group="new"
+    )
+    past = Past(fresh=frozenset({"new"}), as_val={task.id: 1 for task in (*past_ones, *others)} | {"new": 9})
+    for seed in range(20):
+        plan = SplitPlan(seed=seed, max_train=3, max_val=2, val_share=0.1, recall_k=2)
+        pools = split_tasks([*others, *past_ones, new], plan, past)
+        assert new in pools.train
+        plain = split_tasks([*others, *past_ones, new], replace(plan, recall_k=0), past)
+        assert (pools.val, pools.test, pools.train[:3]) == (plain.val, plain.test, plain.train)
+        recalled = pools.train[3:]
+        assert len(recalled) == 2
+        assert {task.id[0] for task in recalled} == {"p"}
+        assert pools.left == plain.left - 2
+        assert {group_of(task) for task in recalled}.isdisjoint(group_of(task) for task in (*pools.val, *pools.test))
+
+
+def test_nothing_is_recalled_by_itself():
+    """It is off by default, and a fresh task that waits is not a past one."""
+    tasks = [make_task(n) for n in range(20)]
+    fresh = frozenset(task.id for task in tasks)
+    assert SplitPlan().recall_k == 0
+    assert len(split_tasks(tasks, SplitPlan(max_train=3, recall_k=5), Past(fresh=fresh)).train) == 3

@@ -15,6 +15,6 @@
 from tests.loopback.asked import Asked, Called
 from tests.loopback.faults import FAULTS
 from tests.loopback.minds import Said, follow, simulated
-from tests.loopback.server import Loopback
+from tests.loopback.server import Loopback, chatgpt_login
 
-__all__ = ["FAULTS", "Asked", "Called", "Loopback", "Said", "follow", "simulated"]
+__all__ = ["FAULTS", "Asked", "Called", "Loopback", "Said", "chatgpt_login", "follow", "simulated"]

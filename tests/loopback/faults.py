@@ -38,6 +38,13 @@ EXPIRED = "Provided authentication token is expired. Please try signing in again
 LONG = "prompt is too long: 250000 tokens > 200000 maximum"
 WINDOW = "Your input exceeds the context window of this model."
 
+
+def slow_down(seconds: int) -> Fault:
+    """Too many requests, and when to come again."""
+    kind = {"kind": "rate_limit_error", "code": "rate_limit_exceeded"}
+    return Fault(status=429, says="slow down", headers={"retry-after": str(seconds)}, **kind)
+
+
 FAULTS: dict[str, Fault] = {
     "400": Fault(says="messages: unacceptable"),
     "401": Fault(status=401, kind="authentication_error", code="invalid_api_key", says="invalid x-api-key"),
@@ -48,20 +55,7 @@ FAULTS: dict[str, Fault] = {
         status=413, kind="request_too_large", code="request_too_large", says="Request exceeds the maximum size"
     ),
     "429": Fault(status=429, kind="rate_limit_error", code="rate_limit_exceeded", says="slow down"),
-    "429-after-1": Fault(
-        status=429,
-        kind="rate_limit_error",
-        code="rate_limit_exceeded",
-        says="slow down",
-        headers={"retry-after": "1"},
-    ),
-    "429-after-60": Fault(
-        status=429,
-        kind="rate_limit_error",
-        code="rate_limit_exceeded",
-        says="slow down",
-        headers={"retry-after": "60"},
-    ),
+    **{f"429-after-{seconds}": slow_down(seconds) for seconds in (1, 60, 600)},
     "credit": Fault(code="insufficient_quota", says=CREDIT),
     "quota": Fault(status=429, kind="rate_limit_error", code="insufficient_quota", says=QUOTA),
     "usage-limit": Fault(status=429, kind="rate_limit_error", code="usage_limit_reached", says="Usage limit reached."),

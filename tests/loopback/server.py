@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 from tests.loopback.asked import READERS, Asked
 from tests.loopback.faults import FAULTS, Fault
@@ -32,6 +33,18 @@ QUIET = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
 }
+
+
+def chatgpt_login(home: Path, lifetime: float = 86_400) -> Path:
+    """Log a Codex home in to a ChatGPT account, with tokens that are good for so many seconds."""
+    path = home / ".codex" / "auth.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tokens = {"refresh_token": "renew-loopback", "account_id": "acc-loopback"}
+    tokens |= {"id_token": jwt(lifetime), "access_token": jwt(lifetime)}
+    renewed = time.gmtime(time.time() - max(0, 86_400 - lifetime))
+    login = {"auth_mode": "chatgpt", "OPENAI_API_KEY": None, "tokens": tokens}
+    path.write_text(json.dumps(login | {"last_refresh": time.strftime("%Y-%m-%dT%H:%M:%SZ", renewed)}))
+    return path
 
 
 def jwt(lifetime: float = 86_400) -> str:
@@ -62,7 +75,7 @@ class Loopback:
         self._port = port
         self._server: _Server | None = None
 
-    def __enter__(self) -> Loopback:
+    def __enter__(self) -> Self:
         self._server = _Server(("127.0.0.1", self._port), _Handler)
         self._server.loopback = self
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -207,6 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, asked: Asked, number: int) -> None:
         fault, loopback = asked.fault, self.server.loopback
+        fault = fault if asked.key else "401"
         if found := re.fullmatch(r"flaky-(\d+)", fault):
             fault = "529" if number <= int(found[1]) else ""
         if found := re.fullmatch(r"slow-(\d+)", fault):
@@ -228,6 +242,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _speak(self, asked: Asked, said: Said, fault: str) -> None:
         broken: Fault | None = FAULTS.get(fault)
+        if broken is not None and not asked.body.get("stream"):
+            self._json(500, broken.body(anthropic=asked.api == "messages"))
+            return
         if broken is None and fault not in {"stall", "cut"} and not asked.body.get("stream"):
             self._json(200, WHOLE[asked.api](asked, said))
             return

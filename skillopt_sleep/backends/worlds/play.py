@@ -19,7 +19,17 @@ from skillopt_sleep.backends.worlds.world import Rule, World, WorldTask
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.words import excerpt, fold
 
-__all__ = ["Luck", "Traits", "do_task", "judge_answer", "judge_pair", "mine_sessions", "propose_edits"]
+__all__ = [
+    "Luck",
+    "Traits",
+    "do_task",
+    "judge_answer",
+    "judge_pair",
+    "mine_sessions",
+    "propose_edits",
+    "swapped",
+    "written_about",
+]
 
 REWORDED = 85
 """Likeness (0 to 100) from which a line is an ask in other words, or an answer a reply of the world."""
@@ -36,6 +46,12 @@ WORD = re.compile(r"\w+")
 BUDGET = re.compile(r"\b(\d+)\s+(?:bounded\s+)?(?:edits?|rules?)\b", re.IGNORECASE)
 DOCUMENT = re.compile(r"\bdocument\b\W+(?:kind\W+|to\W+)?(?P<kind>skill|memory)\b", re.IGNORECASE)
 
+LISTED = re.compile(r"[-*+•]\s")
+"""A list item at the top level of a document: a rule the agent has to keep in mind."""
+
+WORDINGS = ("{}", "Always: {}", "In every case: {}", "Take care of this: {}", "{} This is a house rule.")
+"""The ways a rule may be worded; each still states it."""
+
 EDIT_BUDGET = 4
 """Edits proposed at most where the prompt names no number; the default of a night."""
 
@@ -48,16 +64,26 @@ class Luck(Protocol):
 
 
 class Traits(Struct, frozen=True, kw_only=True):
-    """How good the agent is; all are probabilities.
+    """How good the agent is; all but ``span`` are probabilities.
 
     ``skill``: a stated rule is followed. ``noise``: a reply, or a judge's verdict, is the opposite of what it should
-    be. ``useless`` and ``harmful``: a proposed edit is one of the world's useless or harmful rules.
+    be. ``useless`` and ``harmful``: a proposed edit is one of the world's useless or harmful rules. ``careless``: it
+    overwrites a rule that is there. ``reword``: it says its rule in words of its own. ``crowding``: for each rule over
+    ``span`` that the agent has before it, the chance to overlook any of them.
     """
 
     skill: float = 1.0
     noise: float = 0.0
     useless: float = 0.0
     harmful: float = 0.0
+    careless: float = 0.0
+    reword: float = 0.0
+    crowding: float = 0.0
+    span: int = 8
+
+    def heeds(self, rules: int) -> float:
+        """The chance that one rule of so many is followed."""
+        return self.skill * (1.0 - self.crowding) ** max(0, rules - self.span)
 
 
 def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -> str:
@@ -70,9 +96,10 @@ def do_task(world: World, text: str, request: str, traits: Traits, luck: Luck) -
         asked = excerpt(last_line(request), QUOTE)
         return f"Asked for: {asked}\nI would make the smallest change that does it and run the tests."
     said = statements(text)
+    heeds = traits.heeds(sum(1 for line in text.splitlines() if LISTED.match(line)))
     broken = {each for harmful in world.harmful if harmful.stated_in(said) for each in harmful.breaks}
     good = broken.isdisjoint({task.id, *task.rules}) and (
-        all(rule.stated_in(said) and luck("follow", rule.id) < traits.skill for rule in _rules(world, task))
+        all(rule.stated_in(said) and luck("follow", rule.id) < heeds for rule in _rules(world, task))
         or luck("untold") < task.base_pass
     )
     return task.good if good is not (luck("noise") < traits.noise) else task.bad
@@ -141,11 +168,17 @@ def propose_edits(world: World, text: str, traits: Traits, luck: Luck) -> dict[s
     fresh = [rule for rule in ranked if fold(rule) not in known][: int(budget[1]) if budget else EDIT_BUDGET]
     edits: dict[str, Json] = {}
     for number, rule in enumerate(fresh or [""]):
-        chosen = _swapped(world, rule, number, traits, luck)
+        chosen = swapped(world, rule, number, traits, luck)
         owners = sorted({owner(text, passage.start, "task", "request") for passage in evidence.get(rule, ())} - {""})
         if chosen and fold(chosen) not in known:
-            edits[chosen] = _append(document, chosen, owners)
+            edits[chosen] = _edit(document, chosen, owners) | _put(text, chosen, number, traits, luck)
     return {"edits": list(edits.values())}
+
+
+def written_about(world: World, text: str) -> list[str]:
+    """The rules that a text tells of, those it tells most of first."""
+    evidence = {rule.text: len(seen) for rule in world.rules if (seen := _evidence(world, rule, text))}
+    return sorted(evidence, key=lambda rule: (-evidence[rule], rule))
 
 
 def _rules(world: World, task: WorldTask) -> tuple[Rule, ...]:
@@ -220,7 +253,7 @@ def _quoted_feedback(text: str) -> Mapping[str, list[Passage]]:
     return {f"When asked for similar work: {excerpt(each.words, QUOTE)}": [each] for each in said}
 
 
-def _swapped(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:
+def swapped(world: World, rule: str, number: int, traits: Traits, luck: Luck) -> str:
     """The rule, or in its place a harmful or a useless one."""
     drawn, pick = luck("swap", number), luck("pick", number)
     harmful, useless = tuple(each.text for each in world.harmful), world.useless
@@ -233,7 +266,7 @@ def _picked(texts: tuple[str, ...], pick: float) -> str:
     return texts[int(pick * len(texts))] if texts else ""
 
 
-def _append(document: str, rule: str, owners: Iterable[str]) -> Json:
+def _edit(document: str, rule: str, owners: Iterable[str]) -> dict[str, Json]:
     reason = "The person asked for it, and the answers shown do not do it."
     return {
         "op": "append",
@@ -243,3 +276,16 @@ def _append(document: str, rule: str, owners: Iterable[str]) -> Json:
         "reason": reason,
         "tasks": [*owners],
     }
+
+
+def _put(text: str, rule: str, number: int, traits: Traits, luck: Luck) -> dict[str, Json]:
+    """How the rule is put: in words of its own, and carelessly over one that is there."""
+    reworded = luck("reword", number) < traits.reword
+    wording = WORDINGS[int(luck("wording", number) * len(WORDINGS))] if reworded else WORDINGS[0]
+    put: dict[str, Json] = {"text": wording.format(rule)}
+    if luck("careless", number) < traits.careless:
+        documents = [passage.words.splitlines() for passage in tagged(text, "document")]
+        there = tuple(line[2:].strip() for lines in documents for line in lines if LISTED.match(line))
+        if over := _picked(there, luck("over", number)):
+            put |= {"op": "replace", "anchor": over}
+    return put

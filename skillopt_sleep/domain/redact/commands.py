@@ -61,7 +61,7 @@ _NETRC_BEFORE = re.compile(
 )
 
 _SAYS = (
-    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,40}?)?(?: (?:is|was|will be|to|ist|lautet|est|es|=)(?: now)?:?|:)[ ]{1,2}"
+    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,40}?)?(?: (?:is|was|will be|to|ist|lautet|est|es)(?: now)?:?|:)[ ]{1,2}"
 )
 _SAID = re.compile(
     r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"

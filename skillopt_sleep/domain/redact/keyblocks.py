@@ -23,9 +23,8 @@ PARTED = 96
 """Characters in which what parts two lines has room."""
 
 _PAD = r"[ \t>|#*/+\"'`;,.\u2192-]{0,24}"
-_BETWEEN = (
-    rf"(?:[ \t\"'`;,+)]{{0,8}}(?:\\{{1,4}}[nr]|\r?\n|\\\r?\n)){{1,3}}{_PAD}(?:\d{{1,6}}[ \t:|\u2192]{{1,4}})?{_PAD}"
-)
+_BREAK = r"[ \t\"'`;,+)]{0,8}(?:\\{1,4}[nr]|\\?\r?\n)"
+_BETWEEN = rf"(?:{_BREAK}{_PAD}(?:\d{{1,6}}[ \t:|\u2192]{{1,4}})?){{1,6}}{_PAD}"
 """From one line to the next: what ends it, and what may stand in front of the next one."""
 _LINE = r"[A-Za-z0-9+/=]"
 _AHEAD = re.compile(

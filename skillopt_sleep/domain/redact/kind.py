@@ -14,7 +14,7 @@ EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(
 BREAK = r"(?:\\{1,4}[nrt]|\s)"
 """White space, also escaped in JSON."""
 
-LONG = r"[A-Za-z0-9][\w-]{15}"
+LONG = r"(?!---)[\w-]{16}"
 """What stands behind the anchor of most keys, and behind few other dashes and underscores."""
 
 DISTINCT = 5

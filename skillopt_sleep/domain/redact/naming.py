@@ -17,7 +17,8 @@ MADE = 16
 """Characters of a value that is a made key, whatever it is called by."""
 
 _STANDS_FOR = re.compile(
-    r"""[$<{%*#&@\[(]                           # $TOKEN, <token>, {{token}}, ****, [redacted:…]
+    r"""\[redacted: | \$(?:[{(]|[A-Za-z_]\w*\W{0,4}$|\d\b) | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%|[({]|[sd]\b)
+    | \*{3} | [*&]\w{1,40}$ | \[[A-Za-z _.-]{0,60}\]?$    # $TOKEN, <token>, {{token}}, %s, ****, [token]
     | \.{3} | \w{1,20}://                       # a URL, or a reference to a vault
     | (?:your|my|the|an?|some|any|example|dummy|fake|sample|test|new|old|insert|enter|replace)[-_ ]
         (?:[\w-]{1,20}[-_ ]){0,4}(?:key|token|secret|passw\w{0,10}|here|value|string)s?\b
@@ -73,8 +74,8 @@ _IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
 _GAP = r"[ \t]{0,40}(?:(?:[|>][+-]?[ \t]{0,4})?(?:\\{1,4}n|\\?\r?\n)[ \t]{1,40})?"
 """To the value, which may stand in the next line."""
 _VALUE = re.compile(
-    rf"[=:]>?{_GAP}[brufBRUF]{{0,2}}(?:"
-    r"(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+)"
+    rf"[=:]>?{_GAP}(?:"
+    r"[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+)"
     r"|\\{1,4}[\"'`](?P<escaped>[^\"'`\\\n]{4,8000}+)"
     r"|(?P<bare>[^\s\"'`\\]{4,8000}+))"
 )
@@ -230,7 +231,7 @@ def _named(text: str, at: int) -> Found | None:
     return _value(text, at, name, which)
 
 
-_AHEAD = r"[=>]?>?[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}[(\[])(?:[|>\\\r\n]|[brufBRUF]?[\"'`]?(?![$<{%*(@&\[])[^\s\"'`\\]{4})"
+_AHEAD = r"[=>]?>?[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}[(\[])(?:[|>\\\r\n]|[brufBRUF]?[\"'`]?(?![<{(\[]|\$[{(A-Za-z_])[^\s\"'`\\]{4})"
 NAMING: tuple[Kind, ...] = (
     Kind("named", ":", _named, r"(?<=[\w\"'`\]\) ]:)(?!//|=)", _AHEAD),
     Kind("named", "=", _named, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),

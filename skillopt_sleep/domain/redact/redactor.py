@@ -26,6 +26,8 @@ __all__ = ["KINDS", "Redactor", "redact_session", "redact_task"]
 
 REMEMBERED = 10
 """Characters of a secret from which on it is hidden in the rest of a session too, wherever it stands alone."""
+PLACEHOLDER = 40
+"""Characters of the longest placeholder."""
 PASSES = 6
 """A text is walked until nothing is found, which takes two walks and more only where secrets overlap."""
 
@@ -33,6 +35,7 @@ KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING)
 """Every kind, in the order in which they are asked at one place."""
 
 _PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
+_STANDING = re.compile(_PLACEHOLDER)
 _GLUE = re.compile(r"[^A-Za-z0-9]+|\\[nr]")
 
 
@@ -118,7 +121,7 @@ def _find(text: str) -> Iterator[Found]:
     end = 0
     for sign in _SIGNS.finditer(text):
         at = sign.start()
-        if at < end:
+        if at < end or _inside_placeholder(text, at):
             continue
         for kind in _BY_ANCHOR[text[at]]:
             found = kind.find(text, at)
@@ -126,6 +129,11 @@ def _find(text: str) -> Iterator[Found]:
                 yield _known(text, found)
                 end = found.end
                 break
+
+
+def _inside_placeholder(text: str, at: int) -> bool:
+    start = text.rfind("[redacted:", max(0, at - PLACEHOLDER), at + 1)
+    return start >= 0 and _STANDING.match(text, start) is not None and text.find("]", start) >= at
 
 
 def _known(text: str, found: Found) -> Found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import re
 
 from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, mixed, shape
@@ -24,7 +25,15 @@ JWT_HEAD = 1_000
 SID = 34
 """Characters of an account's name at Twilio: AC and 32 hex digits."""
 
-_STANDIN = re.compile(r"your|example[-_]|placeholder|redacted|dummy|x{4}|\.{3}|insert|replace", re.IGNORECASE)
+WHOLE = r"(?:(?<![\w-])|(?<=\\[nrtbf]))"
+"""Where a word begins that may have dashes in it."""
+FEW = 2
+TURNS = 5
+"""Times that a made word goes from small to capital letters; a name in a program does so less often."""
+
+_STANDIN = re.compile(
+    r"(?<![A-Za-z0-9])(?i:your|example|placeholder|redacted|dummy|insert|replace)|x{4}|X{4}|\.{3}|(?i:key|token)[-_]?(?i:here)"
+)
 _TWILIO = re.compile(EDGE + r"AC[0-9a-f]{32}(?![0-9A-Za-z])")
 _TWILIO_TOKEN = re.compile(
     r"[\"'` ,:=\\]{1,6}(?:[\w.]{1,24}[=:] ?[\"'])?(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
@@ -32,14 +41,15 @@ _TWILIO_TOKEN = re.compile(
 _HEROKU = re.compile(
     r"ku[^\n]{0,80}?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])", re.IGNORECASE
 )
-_DISCORD_HEAD = re.compile(r"(?<![\w-])[MNO][\w-]{21,27}\.[\w-]{6}\Z")
+_DISCORD_HEAD = re.compile(WHOLE + r"[MNO][\w-]{21,27}\.[\w-]{6}\Z")
 _DISCORD_TAIL = re.compile(r"\.[\w-]{25,110}")
 _BASIC = re.compile(r"[Bb](?:asic|ASIC)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_-]{6,4000}={0,2})")
 _BEARER = re.compile(r"[Bb](?:earer|EARER)(?:\s|\\{1,4}n){1,4}[\"']?(?P<secret>[\w.~+/=-]{16,8000})")
 _JWT = re.compile(
-    r"(?<![\w-])eyJ[\w-]{8,4000}\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
+    WHOLE
+    + r"eyJ[\w-]{8,4000}\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
 )
-_JWT_HEAD = re.compile(r"(?<![\w-])eyJ[\w-]{8,1000}\Z")
+_JWT_HEAD = re.compile(WHOLE + r"eyJ[\w-]{8,1000}\Z")
 _VAULT = re.compile(r"[\w-]{20,800}")
 
 
@@ -54,6 +64,18 @@ def _made_mixed(value: str) -> bool:
 
 def _three_sorts(value: str) -> bool:
     return _made_mixed(value) and any(c.isupper() for c in value) and any(c.islower() for c in value)
+
+
+def _likely(value: str) -> bool:
+    return _made(value) and (mixed(value) or _turns(value) > FEW)
+
+
+def _turns(value: str) -> int:
+    return sum(a.islower() and b.isupper() for a, b in itertools.pairwise(value))
+
+
+def _random(value: str) -> bool:
+    return _three_sorts(value) or (_made(value) and _turns(value) >= TURNS)
 
 
 def _opaque(value: str) -> bool:
@@ -139,12 +161,12 @@ SHAPES: tuple[Kind, ...] = (
     shape("atlassian", "", "A", r"TATT3[\w=-]{60,300}", _made, peek="TATT3"),
     shape("github", "gh[pousr]", "_", r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?", _made, edge=False),
     shape("github", "github_pat", "_", r"\w{20,255}", _made, edge=False),
-    shape("gitlab", "gl[drf]t", "-", r"[\w.-]{18,320}", _made_mixed),
-    shape("gitlab", "gl[pci][abtm]t", "-", r"[\w.-]{18,320}", _made_mixed),
-    shape("gitlab", "gloas", "-", r"[\w.-]{18,320}", _made_mixed),
-    shape("gitlab", "gl[sf][of][ac]t", "-", r"[\w.-]{18,320}", _made_mixed),
-    shape("gitlab", "glagent", "-", r"[\w.-]{18,320}", _made_mixed),
-    shape("gitlab", "G", "R", r"1348941[\w-]{20,64}", _made_mixed, peek="1348941"),
+    shape("gitlab", "gl[drf]t", "-", r"[\w.-]{18,320}", _likely),
+    shape("gitlab", "gl[pci][abtm]t", "-", r"[\w.-]{18,320}", _likely),
+    shape("gitlab", "gloas", "-", r"[\w.-]{18,320}", _likely),
+    shape("gitlab", "gl[sf][of][ac]t", "-", r"[\w.-]{18,320}", _likely),
+    shape("gitlab", "glagent", "-", r"[\w.-]{18,320}", _likely),
+    shape("gitlab", "G", "R", r"1348941[\w-]{20,64}", _likely, peek="1348941"),
     shape("npm", "npm", "_", r"[A-Za-z0-9]{30,64}", _made),
     shape("pypi", "pypi", "-", r"[\w-]{40,2000}", _made_mixed, edge=False),
     shape("slack", "xox[a-z]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
@@ -210,7 +232,7 @@ SHAPES: tuple[Kind, ...] = (
     Kind("heroku", "kK", _heroku, "(?<=[Ee][Rr][Oo][kK])", "[uU]"),
     shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made),
     shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _made_mixed),
-    shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![\w-])", _three_sorts, peek="[A-Za-z0-9]{24}"),
+    shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![\w-])", _random, peek="[A-Za-z0-9]{24}"),
     shape("age", "AGE-SECRET-KEY", "-", r"(?:PQ-)?1[0-9A-Z]{30,4000}", _made, edge=False, peek="1|PQ"),
     shape("age", "age-secret-key", "-", r"(?:pq-)?1[0-9a-z]{30,4000}", _made, edge=False, peek="1|pq"),
     shape("pem", "", "L", r"S0tLS1CRUdJTi[A-Za-z0-9+/=]{40,40000}", _private_key, peek="S0tLS1CRUdJTi"),

@@ -1,0 +1,105 @@
+"""``daemon``: attend the schedule, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skillopt_sleep.cli.options import make_app
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.schedule import Schedule
+
+__all__ = ["command"]
+
+
+@click.command("daemon")
+@click.option("--once", is_flag=True, help="Hold the nights that are due now, then leave; what schedulers call.")
+@click.option("--data-dir", help="Where this program keeps its own data.")
+def command(once: bool, data_dir: str | None) -> None:
+    """Hold the nights of the schedule when they are due, until you stop it; `skillopt-sleep schedule` says which.
+
+    One night after the other, each once, or once late when the machine was asleep; none on battery unless you said so.
+    Ctrl-C or SIGTERM ends a night at once, and the next start goes on with it; SIGHUP looks at the schedule again. It
+    writes daemon.log in the data folder.
+
+    \b
+    Exit codes: 0 · 2 nothing is scheduled · 6 another process attends the schedule · 7 disk · 130 / 143 a night was
+    cut short, and is gone on with · with --once, that of the last night that did not end well.
+    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    from skillopt_sleep.errors import NightRunning
+    from skillopt_sleep.stores.lock import one_daemon
+
+    app = _app(data_dir)
+    try:
+        with one_daemon(app.data_dir):
+            code = _attend(app, once=once)
+    except NightRunning as error:
+        if not once:
+            raise
+        click.echo(f"skillopt-sleep: {error}", err=True)
+        code = 0  # whoever has it sees to what is due
+    sys.exit(code)
+
+
+def _app(data_dir: str | None) -> App:
+    """As little as it takes: broken settings are to be told by the night, not to keep it from being told."""
+    if data_dir is None:
+        return make_app({})
+    from skillopt_sleep.app import App
+    from skillopt_sleep.settings import Settings, environment
+
+    return App(Settings(data_dir=data_dir), {}, environment(), Path(data_dir).absolute())
+
+
+def _attend(app: App, *, once: bool) -> int:
+    from skillopt_sleep import __version__
+    from skillopt_sleep.app.daemon import DaemonLine, KeptAttempts, KeptSchedule
+    from skillopt_sleep.calls.zone import system_zone
+    from skillopt_sleep.daemon.attend import Attendant, World
+    from skillopt_sleep.daemon.daemon import attend_for_ever, attend_once
+    from skillopt_sleep.daemon.installing import start_of
+    from skillopt_sleep.daemon.log import logged
+    from skillopt_sleep.daemon.night import NightProcess
+    from skillopt_sleep.errors import UsageError
+
+    schedule = KeptSchedule(app.data_dir)
+    if schedule() is None:
+        raise UsageError(f"nothing is scheduled in {app.data_dir}; `skillopt-sleep schedule` does")
+    with logged(app.data_dir, sys.stderr) as say:
+        night = NightProcess(start_of(), app.env, app.data_dir, say)
+        world = World(
+            schedule=schedule,
+            attempts=KeptAttempts(app.data_dir),
+            night=night,
+            clock=app.clock,
+            zone=system_zone,
+            hold=lambda found: _held(app, found),
+            say=say,
+            tell=DaemonLine(app, once=once),
+        )
+        attendant = Attendant(world, salt=str(app.data_dir), jitter=not once)
+        if once:
+            return attend_once(attendant, night.stop)
+        following = attendant.wake_at(app.clock.now())
+        say(f"skillopt-sleep {__version__} attends {app.data_dir}, process {os.getpid()}")
+        if following is not None:
+            say(f"the next night is due at {following.astimezone():%Y-%m-%d %H:%M}")
+        code = attend_for_ever(attendant, night.stop, say, terminal=sys.stderr.isatty())
+        say("stopped" if code == 0 else "stopped; the night that was cut short is gone on with at the next start")
+        return code
+
+
+def _held(app: App, schedule: Schedule) -> str:
+    """Why no night may begin now, "" when one may."""
+    from skillopt_sleep.daemon.power import on_battery
+    from skillopt_sleep.stores.lock import is_locked
+
+    if not schedule.on_battery and on_battery():
+        return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"
+    return "another night is running" if is_locked(app.data_dir) else ""

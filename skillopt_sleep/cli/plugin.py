@@ -1,0 +1,42 @@
+"""``plugin``: install the thin plugin of an agent, or take it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skillopt_sleep.cli.options import make_app, place_options
+from skillopt_sleep.domain import Json
+
+__all__ = ["command"]
+
+AGENT = click.Choice(["claude", "codex"])
+
+
+@click.group("plugin")
+def command() -> None:
+    """Reach this program from within the agent: /skillopt-sleep in Claude Code, $skillopt-sleep in Codex."""
+
+
+@command.command("install")
+@click.argument("agent", type=AGENT)
+@place_options
+def install(agent: str, **flags: Json | Path) -> None:
+    """Install the plugin into AGENT by its own commands, or bring it up to this version."""
+    from skillopt_sleep.app.plugins import install_plugin
+
+    for line in install_plugin(make_app(flags), agent):
+        click.echo(line)
+
+
+@command.command("uninstall")
+@click.argument("agent", type=AGENT)
+@place_options
+def uninstall(agent: str, **flags: Json | Path) -> None:
+    """Take the plugin out of AGENT, and what was laid beside it."""
+    from skillopt_sleep.app.plugins import uninstall_plugin
+
+    lines = list(uninstall_plugin(make_app(flags), agent))
+    for line in lines or [f"the plugin is not installed in {agent}, so there is nothing to take out"]:
+        click.echo(line)

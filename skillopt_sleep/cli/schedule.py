@@ -1,0 +1,168 @@
+"""``schedule``: hold the nights of one or many projects every night, by the scheduler of this system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from skillopt_sleep.cli import run
+from skillopt_sleep.cli.options import as_json, make_app
+from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.schedule import DayCaps, Waker
+from skillopt_sleep.errors import UsageError
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.schedule import Schedule
+
+__all__ = ["command"]
+
+NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
+"""Options of ``run`` that are not of every night, and those that have a meaning of their own here."""
+OF_THE_DAY = ("max_calls_day", "max_tokens_day", "max_usd_day")
+FOLDERS = frozenset({"claude_home", "codex_home"})
+AGENTS = frozenset({"claude", "codex"})
+"""Backends that are a program of their own."""
+LAST_MINUTE = "23:59"
+
+
+@click.command("schedule")
+@click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Project folder; may be repeated. Those scheduled before stay.  [default: here]",
+)
+@click.option("--at", metavar="HH:MM", help="Local time of the nights, of all projects.  [default: 03:00]")
+@click.option("--jitter", type=click.IntRange(0, 720), help="Minutes by which one may begin later.  [default: 10]")
+@click.option(
+    "--on-battery/--not-on-battery", default=None, help="Whether a laptop may run on battery.  [default: not]"
+)
+@click.option(
+    "--using", type=click.Choice([str(each.value) for each in Waker]), help="Who wakes it.  [default: what works here]"
+)
+@click.option("--print", "only_print", is_flag=True, help="Show what would be written; write nothing.")
+@click.option("--data-dir", help="Where this program keeps its own data.")
+@as_json
+@click.pass_context
+def command(
+    context: click.Context, /, projects: tuple[Path, ...], only_print: bool, as_json: bool, **flags: Json | Path
+) -> None:
+    """Run a night of a project every night, with these settings, the PATH of this shell, and absolute paths.
+
+    A systemd user timer, a launchd agent, or lines in your crontab between two marks; nothing else is touched, and
+    `skillopt-sleep unschedule` takes it away. Several projects run one after the other and share the caps of one
+    night. A night that the machine slept through is caught up once. It takes every option of `run`.
+    """
+    import msgspec
+
+    from skillopt_sleep.app.schedule import environment_of, merged, scheduled
+    from skillopt_sleep.daemon.installing import choose, hints, install, python_path
+    from skillopt_sleep.stores.schedule import load_schedule
+
+    at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
+    apps = [make_app({**flags, "project": each}) for each in projects or (None,)]
+    app = apps[0]
+    for each in apps:
+        _require_usable(each)
+    before = load_schedule(app.data_dir)
+    given, secret = environment_of(app.env)
+    entries = [scheduled(each, tuple(_baked(context, flags))) for each in apps]
+    schedule = merged(
+        before,
+        entries,
+        at=_time(str(at)) if at is not None else None,
+        day=msgspec.convert({name.split("_")[1]: flags[name] for name in OF_THE_DAY}, DayCaps),
+        changed={
+            "jitter": jitter,
+            "on_battery": on_battery,
+            "using": Waker(str(using)) if using else before.using if before else choose(app),
+            "environment": {**given, **python_path(app.env)},
+        },
+    )
+    if only_print:
+        _show(app, schedule)
+        return
+    schedule = install(app, schedule)
+    notes = (*_missing(apps, schedule), *hints(app, schedule, secret))
+    if as_json:
+        click.echo(msgspec.json.encode({"schedule": schedule, "notes": notes}).decode())
+        return
+    from skillopt_sleep.reports import schedule as page
+
+    click.echo(page.scheduled(schedule, app.data_dir))
+    for note in notes:
+        click.echo(f"skillopt-sleep: {note}", err=True)
+
+
+def _require_usable(app: App) -> None:
+    """Find out now what would fail every night. Raises ``UsageError``."""
+    from skillopt_sleep.domain.call import Role
+
+    for role in Role:
+        app.backend(role).close()
+    app.judges()
+    app.sources()
+
+
+def _baked(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
+    """The flags of ``run`` that were given, each with its value, folders by their absolute path."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if name not in flags or name in OF_THE_DAY or not given:
+            continue
+        value = flags[name]
+        if isinstance(value, bool):
+            yield parameter.opts[0] if value else parameter.secondary_opts[0]
+            continue
+        for each in value if isinstance(value, tuple) else (value,):
+            yield f"{parameter.opts[0]}={_absolute(name, each)}"
+
+
+def _absolute(name: str, value: object) -> str:
+    """A value as it means the same in any folder; a skill may be named or be a file."""
+    text = str(value)
+    is_path = isinstance(value, Path) or name in FOLDERS or (name == "target_skill" and Path(text).name == "SKILL.md")
+    return str(Path(text).absolute()) if is_path else text
+
+
+def _time(text: str) -> str:
+    """``7:05`` as ``07:05``. Raises ``UsageError``."""
+    hours, colon, minutes = text.partition(":")
+    if colon and hours.isdecimal() and minutes.isdecimal() and len(minutes) == len("05"):
+        found = f"{int(hours):02}:{minutes}"
+        if found <= LAST_MINUTE and minutes <= LAST_MINUTE[3:]:
+            return found
+    raise UsageError(f"--at {text}: expected the time of day as HH:MM, as in --at 03:00")
+
+
+def _show(app: App, schedule: Schedule) -> None:
+    """Print what would be written, each file under its name."""
+    from skillopt_sleep.daemon.installing import installer
+    from skillopt_sleep.stores.schedule import encode_schedule, schedule_path
+
+    found = installer(app, schedule)
+    files = {**(found.shown() if found else {}), str(schedule_path(app.data_dir)): encode_schedule(schedule).decode()}
+    click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)
+
+
+def _missing(apps: Sequence[App], schedule: Schedule) -> Iterator[str]:
+    """The agent CLIs that the nights would not find."""
+    import shutil
+
+    from skillopt_sleep.domain.call import Role
+
+    names = dict.fromkeys(app.role(role)[0] for app in apps for role in Role)
+    for name in names:
+        command = str(apps[0].settings.backends.get(name, {}).get("command", name))
+        if name in AGENTS and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:
+            yield f"{command} is not on this PATH, so a night could not start it; install it, then schedule again"
+
+
+command.params += [each for each in run.command.params if each.name not in NOT_NIGHTLY]

@@ -1,0 +1,340 @@
+"""Train a skill on an environment: epochs of steps, each gated, the best skill kept apart, resumable anywhere."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from skillopt_sleep import __version__
+from skillopt_sleep.calls.chain import chain
+from skillopt_sleep.calls.clock import SystemClock
+from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.domain.call import Prompt, Reply, Role
+from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.domain.skill_text import skill_hash
+from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, UsageError
+from skillopt_sleep.optimize.optimizer import Optimizer
+from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
+from skillopt_sleep.ports import Backend
+from skillopt_sleep.train.artefacts import Artefacts
+from skillopt_sleep.train.clients import AskClient, as_backend
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.datasets import check_splits
+from skillopt_sleep.train.environments import as_env
+from skillopt_sleep.train.epoch import end_epoch
+from skillopt_sleep.train.gating import enough, score_selection
+from skillopt_sleep.train.ports import ChatClient, Item, RunStore, SkillEnv, TrainProgress, Workshop
+from skillopt_sleep.train.pricing import Price, price, steps_of
+from skillopt_sleep.train.run import Draw, Run, scored
+from skillopt_sleep.train.state import RunState, check_same_run, identity
+from skillopt_sleep.train.step import train_step
+from skillopt_sleep.train.summary import buckets, calls_by_stage, spend_of, summary_page
+from skillopt_sleep.train.workshop import workshop as own_workshop
+
+__all__ = ["PROMPTS", "SkillOptTrainer"]
+
+PROMPTS = (
+    "analyst_error",
+    "analyst_success",
+    "analyst_contrast",
+    "merge_failure",
+    "merge_success",
+    "merge_final",
+    "ranking",
+    "slow_update",
+    "meta_skill",
+)
+"""Names under which ``prompt_overrides`` puts other words in place of a prompt's system part."""
+
+
+class _Nobody:
+    """The models while a run is only priced."""
+
+    model = ""
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Refused."""
+        raise UsageError(f"an environment asked a model ({phase}, {prompt.user[:40]!r}) before the run began")
+
+
+class SkillOptTrainer:
+    """Train a skill, both models frozen.
+
+    ``optimizer_client`` reflects and edits, ``target_client`` is the agent whose skill it is: each a backend
+    (``client(NAME, model=…)``) or any object with the ``chat`` method of the reference. Without ``initial_skill`` the
+    environment's is taken. ``prompt_overrides`` are texts for the optimizer, by the names in ``PROMPTS``. Raises
+    ``UsageError`` (``ConfigError`` for a prompt that there is not) before anything is asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: SkillOptConfig,
+        env: SkillEnv | object,
+        optimizer_client: object,
+        target_client: object,
+        initial_skill: str | None = None,
+        prompt_overrides: Mapping[str, str] | None = None,
+        progress: TrainProgress | None = None,
+        workshop: Workshop | None = None,
+    ) -> None:
+        self.config = config
+        self.env = as_env(env)
+        self.backends: dict[Role, Backend] = {
+            Role.OPTIMIZER: as_backend(optimizer_client, "optimizer"),
+            Role.TARGET: as_backend(target_client, "target"),
+        }
+        self.initial_skill = self.env.get_initial_skill() if initial_skill is None else initial_skill
+        self.prompt_overrides = dict(prompt_overrides or {})
+        self._progress = progress
+        self._workshop = workshop
+        for name in self.prompt_overrides:
+            if name not in PROMPTS:
+                raise ConfigError(f"there is no prompt {name!r} to override{did_you_mean(name, PROMPTS)}")
+
+    def train(self) -> dict[str, Any]:
+        """Train, or go on with the run in ``out_root``; the summary, which is in ``summary.json`` as well.
+
+        Raises ``UsageError`` for data or an environment that cannot be trained on, before any call where that can be
+        known; ``FatalBackend``, and ``BudgetSpent`` at a cap: the run can be gone on with, and nothing is paid twice.
+        """
+        started = time.monotonic()
+        with self._store() as store:
+            clock = SystemClock()
+
+            def interrupted() -> None:
+                clock.stop()
+                for backend in self.backends.values():
+                    backend.close()
+
+            pool = Pool(self.config.workers, on_interrupt=interrupted, progress=self._progress)
+            run = self._run(store, clock, pool)
+            try:
+                state, history = self._trained(run)
+                return self._summary(run, state, history, started)
+            except BudgetSpent:
+                store.new_allowance()
+                raise
+
+    def price(self) -> Price:
+        """What the run would take at most, without a call. Raises ``UsageError`` as ``train`` does."""
+        nobody = AskClient(ask=_Nobody())
+        self._set_up(nobody, nobody)
+        items = self._items()
+        rows = [item for split in items.values() for item in split]
+        chars = sum(len(msgspec.json.encode(item, enc_hook=str)) for item in rows) / len(rows)
+        sizes = {split: len(each) for split, each in items.items()}
+        return price(self.config, sizes, chars_per_item=chars, skill_chars=len(self.initial_skill))
+
+    def _store(self) -> AbstractContextManager[RunStore]:
+        return (self._workshop or own_workshop()).run_store(Path(self.config.out_root))
+
+    def _run(self, store: RunStore, clock: SystemClock, pool: Pool) -> Run:
+        config = self.config
+        asks = chain(
+            self.backends,
+            store.ledger,
+            clock,
+            caps=config.caps,
+            workers=config.workers,
+            progress=self._progress,
+        )
+        limit = config.optimizer_max_completion_tokens
+        optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=limit)
+        target = AskClient(ask=asks[Role.TARGET])
+        self._set_up(optimizer, target)
+        return Run(
+            config=config,
+            env=self.env,
+            optimizer=Optimizer(ask=optimizer, parallel=pool, wording=self.prompt_overrides),
+            target=target,
+            parallel=pool,
+            store=store,
+            artefacts=Artefacts(store, config),
+            items=self._items(),
+            progress=self._progress,
+            tell=_tell if config.verbose else lambda _line: None,
+        )
+
+    def _set_up(self, optimizer: ChatClient, target: ChatClient) -> None:
+        setup = getattr(self.env, "setup", None)
+        if callable(setup):
+            setup(self.config.to_dict() | {"env": self.env.name}, optimizer_client=optimizer, target_client=target)
+
+    def _items(self) -> dict[str, list[Item]]:
+        """The items of the splits that are needed, checked."""
+        splits = ["train", self.config.selection_split, *([self.config.test_split] if self.config.eval_test else [])]
+        items = {split: list(self.env.get_items(split)) for split in splits}
+        check_splits(items)
+        return items
+
+    def _trained(self, run: Run) -> tuple[RunState, list[dict[str, Any]]]:
+        """Begin or go on, and do all steps and epochs that are left."""
+        config, train = self.config, run.items["train"]
+        state = self._begun(run)
+        history = run.artefacts.history(state.last_completed_step)
+        total = steps_of(config, len(train))
+        scheduler = build_scheduler(config.lr_scheduler, config.edit_budget, config.min_edit_budget, total)
+        if state.scheduler_state:
+            scheduler.load_state_dict(state.scheduler_state)
+        for epoch in range(state.epochs_ended + 1, config.num_epochs + 1):
+            state = self._epoch(run, state, history, scheduler, epoch=epoch, total=total)
+        return state, history
+
+    def _epoch(
+        self,
+        run: Run,
+        state: RunState,
+        history: list[dict[str, Any]],
+        scheduler: Scheduler,
+        *,
+        epoch: int,
+        total: int,
+    ) -> RunState:
+        config = self.config
+        batches = _batches(run, epoch)
+        done_before = (epoch - 1) * len(batches)
+        for index, batch in enumerate(batches):
+            if state.last_completed_step > done_before + index:
+                continue
+            self._at(run, state, epoch, total)
+            state, record = train_step(run, state, scheduler, batch, epoch=epoch, step_in_epoch=index)
+            history.append(record)
+            run.artefacts.commit(state, history, snapshot=True)
+        self._at(run, state, epoch, total)
+        state = end_epoch(run, state, epoch=epoch, last=epoch == config.num_epochs)
+        run.artefacts.commit(state, history, snapshot=False)
+        return state
+
+    def _at(self, run: Run, state: RunState, epoch: int, total: int) -> None:
+        current, best = ("-" if score is None else f"{score:.3f}" for score in (state.current_score, state.best_score))
+        done = state.last_completed_step
+        words = f"epoch {epoch}/{self.config.num_epochs}, {done}/{total} steps, current {current}, best {best}"
+        if run.progress is not None:
+            run.progress.at(done, total, words)
+        else:
+            run.tell(words)
+
+    def _begun(self, run: Run) -> RunState:
+        """The state of the run in the folder, else a new one with the initial skill scored."""
+        wanted = identity(
+            self.config,
+            env=self.env.name,
+            items={split: items for split, items in run.items.items() if split != self.config.test_split},
+            initial_skill=self.initial_skill,
+            clients={str(role): f"{backend.name}:{backend.model}" for role, backend in self.backends.items()},
+            wording=self.prompt_overrides,
+        )
+        kept = run.artefacts.state()
+        if kept is not None:
+            check_same_run(kept.identity, wanted, self.config.out_root)
+            if kept.current_score is not None:
+                run.tell(f"going on with {self.config.out_root} after step {kept.last_completed_step}")
+                return kept
+        skill = self.initial_skill
+        state = RunState(identity=wanted, initial_skill=skill, current_skill=skill, best_skill=skill, epoch_skill=skill)
+        run.artefacts.begin()
+        run.artefacts.commit(state, [], snapshot=True)
+        state, score = score_selection(run, state, skill, "baseline_selection_eval")
+        if not enough(score):
+            raise BackendUnusable(
+                f"only {score.measured} of {score.items} selection items could be measured under the initial skill, so"
+                " nothing can be compared with it; run again when the service is back"
+            )
+        value = run.value(score)
+        state = replace(state, current_score=value, best_score=value)
+        run.artefacts.commit(state, [], snapshot=False)
+        run.tell(f"initial skill: selection {value:.4f} over {score.measured} items")
+        return state
+
+    def _tested(self, run: Run, state: RunState) -> dict[str, Any]:
+        """The test split under the initial skill, the best one and, if asked for, the current one."""
+        skills = {"initial": state.initial_skill, "best": state.best_skill}
+        if self.config.eval_current_on_test:
+            skills["current"] = state.current_skill
+        if not self.config.eval_test:
+            return {}
+        folders = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
+        types = list(self.env.get_task_types())
+        found: dict[str, Any] = {}
+        for name, skill in skills.items():
+            split = self.config.test_split
+            draw = Draw(phase="test", split=split, number=0, folder=folders[name], seed=self.config.seed)
+            results = run.roll(run.items[split], skill, draw)
+            score = scored(results)
+            run.artefacts.results(folders[name], results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
+            table = buckets(results, types)
+            run.artefacts.json(f"{folders[name]}/buckets.json", table)
+            found[name] = (score if score.measured else None, table)
+        return found
+
+    def _summary(
+        self, run: Run, state: RunState, history: Sequence[Mapping[str, Any]], started: float
+    ) -> dict[str, Any]:
+        tested = self._tested(run, state)
+        scores = {name: score for name, (score, _) in tested.items()}
+        actions = [str(record["action"]) for record in history]
+        accepted = sum(action.startswith("accept") or action == "greedy_applied" for action in actions)
+        skipped = sum(action.startswith("skip") for action in actions)
+        base, best, current = (scores.get(name) for name in ("initial", "best", "current"))
+        tallies = run.store.tallies()
+        first = state.scored.get(skill_hash(state.initial_skill))
+        summary: dict[str, Any] = {
+            "version": f"skillopt-sleep {__version__}",
+            "config": self.config.to_dict(),
+            "env": self.env.name,
+            "total_steps": len(history),
+            "total_accepts": accepted,
+            "total_rejects": len(actions) - accepted - skipped,
+            "total_skips": skipped,
+            "best_step": state.best_step,
+            "baseline_selection_score": run.value(first) if first else None,
+            "best_selection_score": state.best_score,
+            "current_selection_score": state.current_score,
+            "baseline_test_hard": base.hard if base else None,
+            "baseline_test_soft": base.soft if base else None,
+            "test_hard": best.hard if best else None,
+            "test_soft": best.soft if best else None,
+            "test_delta_hard": best.hard - base.hard if base and best else None,
+            "current_test_hard": current.hard if current else None,
+            "test_by_type": {name: table for name, (_, table) in tested.items()},
+            "slow_updates": [
+                {"epoch": each["epoch"], **each["slow_update"]} for each in state.boundaries if "slow_update" in each
+            ],
+            "calls": calls_by_stage(tallies),
+            "spend": msgspec.to_builtins(spend_of(tallies)),
+            "best_skill_path": str(run.store.folder / "best_skill.md"),
+            "wall_time_s": round(time.monotonic() - started, 2),
+        }
+        run.artefacts.json("summary.json", summary)
+        run.artefacts.text("summary.md", summary_page(summary, history))
+        return summary
+
+
+def _batches(run: Run, epoch: int) -> list[list[Item]]:
+    """The items of an epoch, in an order of its own, batch by batch; as the environment plans them, where it does."""
+    config, train = run.config, run.items["train"]
+    steps = ceil(len(train) / config.batch_size)
+    plan = getattr(run.env, "plan_epoch", None)
+    planned = None
+    if callable(plan):
+        planned = plan(epoch=epoch, steps=steps, batch_size=config.batch_size, seed=config.seed)
+    if planned and len(planned) == steps:
+        return [list(batch) for batch in planned]
+    rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
+    shuffled = rng.sample(train, len(train))
+    return [shuffled[start : start + config.batch_size] for start in range(0, len(shuffled), config.batch_size)]
+
+
+def _tell(line: str) -> None:
+    """Say it where it disturbs no output."""
+    sys.stderr.write(f"{line}\n")

@@ -1,0 +1,151 @@
+"""The plugins in the real CLIs: valid, installed from the repository's root, answered by the engine, and out again."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agents.clis import CLIS, FIRST
+from tests.fakes.program import ROOT
+from tests.loopback import Called, Said
+
+PLUGIN = "skillopt-sleep@skillopt-sleep"
+CLAUDES = [cli for cli in CLIS if cli.name == "claude"]
+
+
+def obedient(asked):
+    """A model that does what the skill in front of it says: it runs the engine and reads its words back."""
+    if asked.results:
+        return Said(text=asked.results[-1])
+    base = re.search(r"Base directory for this skill: (\S+)", asked.text) or re.search(
+        r"<path>(\S+)/SKILL\.md</path>", asked.text
+    )
+    if base is None:
+        return Said(text="no skill is in front of me")
+    command = f'sh "{base[1]}/scripts/engine.sh" status'
+    if "Bash" in asked.tools:
+        return Said(calls=(Called(name="Bash", given={"command": command}),))
+    return Said(calls=(Called(name="exec_command", given={"cmd": command}),))
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder to work in."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def env(agents, loopback):
+    """The CLIs, this server, and the engine of this checkout where an installer puts it."""
+    loopback.mind = obedient
+    engine = agents.home / ".local" / "bin" / "skillopt-sleep"
+    engine.parent.mkdir(parents=True)
+    engine.symlink_to(Path(sys.executable).parent / "skillopt-sleep")
+    return agents.env()
+
+
+def call(command, env, cwd, stdin=""):
+    """Run it to its end; its standard output."""
+    done = subprocess.run(
+        [str(each) for each in command],
+        env=env,
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("cli", CLAUDES, ids=str)
+def test_claude_plugin_is_valid(cli, env):
+    """Also by the strict rules, and so is the marketplace."""
+    call([cli.command, "plugin", "validate", "--strict", ROOT / "plugins" / "claude-code"], env, ROOT)
+    call([cli.command, "plugin", "validate", ROOT], env, ROOT)
+
+
+@pytest.mark.parametrize("cli", CLAUDES, ids=str)
+def test_claude_answers_from_the_engine(cli, env, project):
+    """Added from the repository's root and installed, the session lists the skill, and its answer is the engine's."""
+    call([cli.command, "plugin", "marketplace", "add", ROOT], env, project)
+    call([cli.command, "plugin", "install", PLUGIN], env, project)
+    words = ["-p", "--verbose", "--output-format", "stream-json", "--allowedTools=Bash,Skill"]
+    out = call([cli.command, *words, "--model", "claude-sonnet-4-5"], env, project, "/skillopt-sleep status")
+    events = [json.loads(line) for line in out.splitlines()]
+    init = next(event for event in events if event.get("subtype") == "init")
+    assert any("skillopt-sleep" in name for name in init["skills"])
+    assert "skillopt-sleep" in {plugin["name"] for plugin in init["plugins"]}
+    (result,) = [event for event in events if event["type"] == "result"]
+    expected = call([sys.executable, "-m", "skillopt_sleep", "status"], env, project)
+    assert expected.strip().splitlines()[0] in result["result"]
+
+
+CATALOGUE = {"github.com:443", "api.github.com:443", "chatgpt.com:443"}
+"""Where Codex looks for its own catalogue as soon as plugins are on; the server refuses it, and nothing turns it off."""
+
+
+def codex(env, project, words, agents, *more):
+    """One run of Codex in the project; what it said last."""
+    config = [part for each in agents.codex_config() for part in ("-c", each)]
+    options = ["--json", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-m", "gpt-5.5"]
+    quiet = ["--disable", "remote_plugin", "--disable", "apps", "-c", "analytics.enabled=false"]
+    out = call(
+        [
+            FIRST["codex"].command,
+            "exec",
+            *options,
+            *quiet,
+            *more,
+            "-c",
+            "check_for_update_on_startup=false",
+            *config,
+            "-",
+        ],
+        env,
+        project,
+        words,
+    )
+    events = [json.loads(line) for line in out.splitlines()]
+    texts = [event["item"]["text"] for event in events if event.get("item", {}).get("type") == "agent_message"]
+    return texts[-1]
+
+
+@pytest.mark.parametrize("by", ["the CLI", "our command"])
+def test_codex_answers_from_the_engine(env, project, agents, by):
+    """`$skillopt-sleep:skillopt-sleep` from the plugin; the bare name too, once our own command has installed it."""
+    command = FIRST["codex"].command
+    expected = call([sys.executable, "-m", "skillopt_sleep", "status"], env, project).strip().splitlines()[0]
+    if by == "the CLI":
+        call([command, "plugin", "marketplace", "add", ROOT], env, project)
+        call([command, "plugin", "add", PLUGIN], env, project)
+        assert expected in codex(env, project, "$skillopt-sleep:skillopt-sleep status", agents)
+        assert set(agents.loopback.outside) <= CATALOGUE
+        agents.loopback.outside.clear()
+    else:
+        call([sys.executable, "-m", "skillopt_sleep", "plugin", "install", "codex"], env, project)
+        assert expected in codex(env, project, "$skillopt-sleep status", agents, "--disable", "plugins")
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_in_and_out_by_our_command(agent, env, project, home):
+    """Installed, listed, and out again: what is left in the home is the CLI's own."""
+    command = FIRST[agent].command
+    call([command, "plugin", "list", "--json"], env, project)
+    before = {path.relative_to(home) for path in home.rglob("*")}
+    call([sys.executable, "-m", "skillopt_sleep", "plugin", "install", agent], env, project)
+    assert "skillopt-sleep" in call([command, "plugin", "list", "--json"], env, project)
+    out = call([sys.executable, "-m", "skillopt_sleep", "plugin", "uninstall", agent], env, project)
+    assert "took the plugin" in out
+    assert "skillopt-sleep" not in call([command, "plugin", "list", "--json"], env, project)
+    left = {path.relative_to(home) for path in home.rglob("*")} - before
+    assert not [path for path in left if "skillopt-sleep" in str(path) and "share" not in path.parts], left

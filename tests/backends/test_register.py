@@ -1,0 +1,171 @@
+"""What a process that was killed has left running is found by identity, ended, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from skillopt_sleep.backends import register
+from skillopt_sleep.backends.process import Children
+from skillopt_sleep.backends.register import MARK, Note, Reaped, Register, reap
+from skillopt_sleep.domain.session import OWN_RUN_MARKER
+from skillopt_sleep.errors import DiskError
+
+SLEEPER = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
+NIGHT = """
+import os, sys
+from pathlib import Path
+from skillopt_sleep.backends.process import Children
+children = Children(sys.argv[1])
+with children.folder() as folder:
+    Path("folder").write_text(str(folder))
+    children.run([sys.executable, "-SE", "-c", sys.argv[2]], env={}, cwd=Path.cwd(), seconds=60)
+"""
+"""A night in the middle of a call."""
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sleeper = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
+children = [subprocess.Popen(sleeper), subprocess.Popen(sleeper, start_new_session=True)]
+middle = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-SE', '-c', 'import time; time.sleep(60)'],"
+middle += "start_new_session=True, stdout=subprocess.DEVNULL); print(p.pid)"
+lost = subprocess.run([sys.executable, "-SE", "-c", middle], capture_output=True, text=True).stdout.split()
+pids = (os.getpid(), *(child.pid for child in children), *lost)
+with open("pids", "w") as file:
+    file.write(" ".join(map(str, pids)))
+os.rename("pids", "ready")
+time.sleep(60)
+"""
+"""An agent with a child, one in a session of its own, and one that has lost its parent besides."""
+
+
+def until(true, seconds=10.0):
+    """Wait for it."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def alive(pids) -> list[int]:
+    """Those that run."""
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A night with a whole family of children, killed: its processes, and its folder."""
+    night = subprocess.Popen(
+        [sys.executable, "-c", NIGHT, str(tmp_path / "children"), FAMILY],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(register.__file__).parents[2]), "TMPDIR": str(tmp_path)},
+    )
+    try:
+        until((tmp_path / "ready").exists)
+    except AssertionError:
+        night.kill()
+        night.wait()
+        raise
+    pids = [int(pid) for pid in (tmp_path / "ready").read_text().split()]
+    folder = Path((tmp_path / "folder").read_text())
+    assert reap(tmp_path / "children", OWN_RUN_MARKER) == Reaped()
+    assert alive(pids) == pids
+    night.kill()
+    night.wait()
+    yield pids, folder
+    for pid in alive(pids):
+        psutil.Process(pid).kill()
+
+
+def test_night_that_was_killed(killed, tmp_path):
+    """All it started is ended, deaf, detached or orphaned; its folder and its file go; a living night keeps its own."""
+    pids, folder = killed
+    assert len(pids) == 4
+    assert alive(pids) == pids
+    assert folder.is_dir()
+    found = reap(tmp_path / "children", OWN_RUN_MARKER)
+    assert (found.processes, found.folders) == (4, 1)
+    assert alive(pids) == []
+    assert not folder.exists()
+    assert list((tmp_path / "children").iterdir()) == []
+    assert reap(tmp_path / "children", OWN_RUN_MARKER) == Reaped()
+
+
+def test_process_that_has_taken_the_number_of_a_child(tmp_path):
+    """It began at another time and carries no mark of ours: it is left alone, and so is a folder of another mark."""
+    stranger = subprocess.Popen(SLEEPER)
+    folder = tmp_path / f"{OWN_RUN_MARKER}-other-x"
+    folder.mkdir()
+    notes = [
+        Note(pid=4_000_000, created=1.0, mark="abc", temp=str(tmp_path)),
+        Note(pid=stranger.pid, created=psutil.Process(stranger.pid).create_time() - 60),
+    ]
+    (tmp_path / "abc.jsonl").write_bytes(b"".join(msgspec.json.encode(note) + b"\n" for note in notes) + b'{"pid": 1')
+    try:
+        assert reap(tmp_path, OWN_RUN_MARKER) == Reaped()
+        assert alive([stranger.pid])
+        assert folder.exists()
+        assert not (tmp_path / "abc.jsonl").exists()
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_login_renewed_in_the_home_of_a_killed_night(tmp_path):
+    """The only valid one is given back before the home goes."""
+    login = tmp_path / "auth.json"
+    login.write_text("old")
+    home = tmp_path / f"{OWN_RUN_MARKER}-abc-x"
+    home.mkdir()
+    (home / "auth.json").write_text("new")
+    notes = [
+        Note(pid=4_000_000, created=1.0, mark="abc", temp=str(tmp_path)),
+        Note(kind="login", paths=(str(home / "auth.json"), str(login))),
+        Note(kind="worktree", paths=("/somewhere",)),
+    ]
+    (tmp_path / "abc.jsonl").write_bytes(b"".join(msgspec.json.encode(note) + b"\n" for note in notes))
+    found = reap(tmp_path, OWN_RUN_MARKER)
+    assert (found.folders, [note.kind for note in found.notes]) == (1, ["login", "worktree"])
+    assert login.read_text() == "new"
+    assert (login.stat().st_mode & 0o777, home.exists()) == (0o600, False)
+
+
+def test_file_is_there_while_something_runs(tmp_path):
+    """Nobody else may read it, it names no command, and it is gone when all has ended."""
+    children = Children(str(tmp_path / "children"))
+    with children.folder() as folder:
+        (file,) = (tmp_path / "children").iterdir()
+        assert file.stem in folder.name
+        ended = children.run(
+            [sys.executable, "-SE", "-c", f"import os; print(os.environ[{MARK!r}])"], env={}, cwd=folder, seconds=10
+        )
+        assert ended.stdout.strip() == file.stem
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        own, child = [msgspec.json.decode(line, type=Note) for line in file.read_bytes().splitlines()]
+        assert own.pid == os.getpid()
+        assert child.pid != own.pid
+        assert child.created > 0
+    assert list((tmp_path / "children").iterdir()) == []
+    children.close()
+
+
+def test_no_file_where_none_is_wanted(tmp_path):
+    """A backend built without the app keeps none, and works."""
+    with Register().open():
+        Register().child(os.getpid())
+    assert list(tmp_path.iterdir()) == []
+    assert reap(tmp_path / "missing", OWN_RUN_MARKER) == Reaped()
+
+
+def test_folder_that_cannot_be_written(tmp_path):
+    """The disk is named, and nothing has been started."""
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskError, match="running children cannot be noted"), Register(str(tmp_path / "file")).open():
+        pytest.fail("the body must not run")

@@ -1,0 +1,339 @@
+"""Environments: how an item is asked and scored, where the items come from, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from skillopt_sleep.app.environments import build_environment
+from skillopt_sleep.domain.check import Check, CheckKind
+from skillopt_sleep.domain.task import ChecksReference, ExactReference, RubricReference, Split, TaskRecord
+from skillopt_sleep.domain.taskfile import encode_tasks
+from skillopt_sleep.errors import Overloaded, UsageError
+from skillopt_sleep.train.environments import ChecksEnv, SimpleQAEnv, as_env, checked, load_environment, roll_out
+from skillopt_sleep.train.ports import SkillEnv
+from skillopt_sleep.train.results import RolloutResult
+
+
+class Client:
+    """Answers each call with the next of these, or raises it."""
+
+    model = "scripted"
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    def chat(self, *, system, user, **options):
+        self.asked.append((system, user, options))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+
+
+ITEM = {"id": "a", "question": "Capital of France?", "answers": ["Paris"], "task_type": "geo"}
+
+
+def rolled(env, item, answer, skill="- Say it short."):
+    client = Client(answer)
+    return env.rollout_one(item=item, skill=skill, target_client=client), client
+
+
+def test_question_is_asked_with_skill_context_and_choices():
+    """The body of the skill stands in the system prompt, context, question and lettered choices in the user's turn."""
+    item = ITEM | {"context": "About Europe.", "choices": ["Rome", "Paris"], "scoring": "multiple_choice"}
+    env = SimpleQAEnv(train_items=[item], max_completion_tokens=77)
+    result, client = rolled(env, item, "B", skill="---\nname: x\ndescription: y\n---\n\n- Say it short.\n")
+    ((system, user, options),) = client.asked
+    assert "- Say it short." in system
+    assert "description: y" not in system
+    assert user == "About Europe.\n\nCapital of France?\nA. Rome\nB. Paris"
+    assert options["max_completion_tokens"] == 77
+    assert (result.id, result.hard, result.soft, result.task_type) == ("a", 1, 1, "geo")
+    assert result.conversation[-1] == {"role": "assistant", "content": "B"}
+
+
+def test_wrong_answer_tells_the_optimizer_why():
+    """Reference and reason are there for reflection; a right one gives no reason."""
+    env = SimpleQAEnv(train_items=[ITEM])
+    wrong, _ = rolled(env, ITEM, "Rome")
+    assert (wrong.hard, wrong.reference_text) == (0, "Paris")
+    assert wrong.fail_reason == "answered 'Rome', wanted 'Paris'"
+    assert rolled(env, ITEM, "Paris")[0].fail_reason == ""
+
+
+@pytest.mark.parametrize(
+    ("item", "answer"),
+    [
+        ({"scoring": "numeric", "answers": 12.5, "tolerance": 0.1}, "13"),
+        ({"scoring": "regex", "answer": "^P"}, "Paris"),
+        ({"scoring": "contains", "ground_truth": "paris"}, "It is Paris."),
+        ({"scoring": "f1", "expected": "the city of Paris"}, "Paris city of"),
+    ],
+)
+def test_item_may_say_how_it_is_scored(item, answer):
+    """Its own scoring wins, answers go by any of the usual names."""
+    item = {"id": "x", "question": "?", **item}
+    assert rolled(SimpleQAEnv(val_items=[item]), item, answer)[0].hard == 1
+
+
+@pytest.mark.parametrize(
+    ("scored", "hard", "soft"), [(0.9, 1, 0.9), (0.5, 0, 0.5), ((0, 0.7), 0, 0.7), ([1, 1], 1, 1), (True, 1, 1)]
+)
+def test_scorer_of_ones_own_gives_a_number_or_both(scored, hard, soft):
+    """Soft alone, and hard is whether it reaches pass_at; or (hard, soft)."""
+    result, _ = rolled(SimpleQAEnv(train_items=[ITEM], scoring=lambda _text, _item: scored), ITEM, "x")
+    assert (result.hard, result.soft) == (hard, soft)
+
+
+def raising(_text, item):
+    raise KeyError(item["colour"])
+
+
+BAD_SCORERS = {
+    "raises": (raising, "the scorer raised KeyError on item 'a': 'colour'"),
+    "NaN": (lambda *_: math.nan, "item 'a': the scorer's score is nan; a score lies between 0 and 1"),
+    "too much": (lambda *_: 7, "item 'a': the scorer's score is 7.0"),
+    "no number": (lambda *_: "good", "item 'a': the scorer's score is 'good', no number"),
+    "three": (lambda *_: (1, 1, 1), "is neither a number nor (hard, soft)"),
+    "NaN in soft": (lambda *_: (1, math.nan), "item 'a': the scorer's soft is nan"),
+}
+
+
+@pytest.mark.parametrize(("scorer", "says"), BAD_SCORERS.values(), ids=BAD_SCORERS)
+def test_bad_scorer_is_found_before_a_call(scorer, says):
+    """It is tried on the answer it should like best; one line names the item."""
+    with pytest.raises(UsageError) as error:
+        SimpleQAEnv(train_items=[ITEM], scoring=scorer)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+BAD_ITEMS = {
+    "no id": ({"question": "?", "answers": ["x"]}, r"train\[0\] has no id"),
+    "no question": ({"id": "a", "answers": ["x"]}, "item 'a' asks nothing"),
+    "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "asks nothing.*did you mean 'qestion'"),
+    "no answers": ({"id": "a", "question": "?"}, "item 'a': it has no answer to compare with"),
+    "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*no regular expr"),
+    "bad scoring": ({"id": "a", "question": "?", "answers": "x", "scoring": "exat"}, "item 'a': scoring 'exat'.*exact"),
+    "answer is no choice": (
+        {"id": "a", "question": "?", "answers": "D", "choices": ["x", "y"], "scoring": "multiple_choice"},
+        "item 'a': 'D' is none of its choices",
+    ),
+}
+
+
+@pytest.mark.parametrize(("item", "says"), BAD_ITEMS.values(), ids=BAD_ITEMS)
+def test_bad_item_is_found_before_a_call(item, says):
+    """One line names the item and what it lacks."""
+    with pytest.raises(UsageError, match=says):
+        SimpleQAEnv(train_items=[item])
+
+
+def test_lists_are_taken_as_they_are():
+    """Three lists are somebody's own split: what stands in two of them is told, and kept."""
+    twin = ITEM | {"id": "b"}
+    env = SimpleQAEnv(train_items=[ITEM, ITEM | {"id": "c", "question": "Colour of the sea?"}], test_items=[twin])
+    assert [each["id"] for each in env.get_items("train")] == ["a", "c"]
+    assert env.get_items("test") == [twin]
+    assert env.notes == ("1 item of train kept, though: test asks the same",)
+    assert env.get_task_types() == ["geo"]
+    with pytest.raises(UsageError, match="no split 'vall'"):
+        env.get_items("vall")
+
+
+def test_data_is_read_and_dealt(tmp_path):
+    """A file and a ratio, or a folder; lists besides are refused."""
+    items = [ITEM | {"id": str(n), "question": f"Capital of country {n}?"} for n in range(10)]
+    (tmp_path / "x.json").write_text(json.dumps(items))
+    env = SimpleQAEnv(data=tmp_path / "x.json", ratio="5:2:3")
+    assert [len(env.get_items(split)) for split in ("train", "val", "test")] == [5, 2, 3]
+    with pytest.raises(UsageError, match="not both"):
+        SimpleQAEnv(data=tmp_path / "x.json", ratio="5:2:3", train_items=items)
+
+
+def task(name, reference, **fields):
+    return TaskRecord(id=name, intent=f"Describe the {name}", reference=reference, **fields)
+
+
+SHORT = ChecksReference(checks=(Check(kind=CheckKind.MAX_CHARS, value=5), Check(kind=CheckKind.CONTAINS, value="x")))
+
+
+def test_checks_are_scored_and_not_shown():
+    """Hard is all of them, soft their share; the optimizer hears the person, not the examiner."""
+    plain = task("anvil", SHORT, feedback=("Too long again.",), accepted="x")
+    env = ChecksEnv(train_tasks=[plain])
+    result, client = rolled(env, env.get_items("train")[0], "x and more")
+    assert (result.hard, result.soft, result.task_type) == (0, 0.5, "checks")
+    assert result.fail_reason == "Too long again."
+    assert result.reference_text == "x"
+    assert "- Say it short." in client.asked[0][0]
+    shown = ChecksEnv(train_tasks=[plain], show_checks=True)
+    assert "more than 5" in rolled(shown, shown.get_items("train")[0], "x and more")[0].fail_reason
+    assert rolled(env, env.get_items("train")[0], "x")[0].hard == 1
+
+
+def test_rubric_is_judged_by_the_optimizer():
+    """After setup; before it, one line says so."""
+    env = ChecksEnv(train_tasks=[task("anvil", RubricReference(rubric="It is short."))])
+    (item,) = env.get_items("train")
+    with pytest.raises(UsageError, match="call setup"):
+        rolled(env, item, "x")
+    judge = Client(json.dumps({"reason": "fine", "score": 0.8, "pass": True}))
+    env.setup({}, optimizer_client=judge, target_client=Client())
+    result, _ = rolled(env, item, "x")
+    assert (result.hard, result.soft) == (1, 0.8)
+    assert judge.asked[0][2]["schema"]["required"] == ["reason", "score", "pass"]
+
+
+def test_task_file_keeps_pins_and_deals_the_rest(tmp_path):
+    """A pinned task takes its group along, the most sealed pin wins; groups stay together."""
+    words = ["anvil", "birch", "cobalt", "dune", "ember", "flint", "grove", "heron"]
+    tasks = [task(word, ExactReference(answer=word)) for word in words]
+    tasks += [
+        task("pinned", SHORT, split=Split.TRAIN, group="g"),
+        task("twin", SHORT, split=Split.TEST, group="g"),
+        task("third", SHORT, group="g"),
+    ]
+    (tmp_path / "tasks.json").write_bytes(encode_tasks(tasks))
+    env = ChecksEnv(data=tmp_path / "tasks.json", ratio="2:1:1")
+    dealt = {split: {each["id"] for each in env.get_items(split)} for split in ("train", "val", "test")}
+    assert dealt["test"] >= {"pinned", "twin", "third"}
+    assert [len(dealt[split]) for split in dealt] == [4, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (3, "a RolloutResult is wanted"),
+        ({"id": "a", "hard": 1}, "no 'soft'"),
+        ({"id": "a", "hard": math.nan, "soft": 1}, "item 'a': hard is nan"),
+        ({"id": "a", "hard": 1, "soft": 1.01}, "item 'a': soft is 1.01"),
+        ({"id": "a", "hard": "yes", "soft": 1}, "item 'a': hard is 'yes', no number"),
+        ({"id": " ", "hard": 1, "soft": 1}, "its result has no id"),
+    ],
+)
+def test_result_of_an_environment_is_checked(result, says):
+    """Whatever somebody's code returns, the item is named."""
+    with pytest.raises(UsageError, match=says):
+        checked(result, ITEM)
+
+
+def test_lost_result_needs_no_score():
+    """An unmeasured attempt is none of 0."""
+    lost = RolloutResult(id="a", hard=math.nan, soft=math.nan, call_error="TimedOut: gone")
+    assert checked(lost, ITEM) is lost
+
+
+class Mine(SkillEnv):
+    """An environment of somebody's own."""
+
+    name = "mine"
+
+    def get_items(self, split):
+        return [ITEM]
+
+    def rollout_one(self, *, item, skill, target_client):
+        text, _ = target_client.chat(system=skill, user=item["question"])
+        return {"id": item["id"], "hard": int(text == "Paris"), "soft": 1 / len(text), "colour": "red"}
+
+
+def test_own_environment_is_rolled_out_and_blamed():
+    """Its dict is read as a result, what it raises is one line; what transport lost goes up as it is."""
+    env = Mine()
+    result = roll_out(env, ITEM, "", Client("Paris"))
+    assert (result.hard, result.soft, result.extras) == (1, 0.2, {"colour": "red"})
+    with pytest.raises(UsageError, match="environment 'mine' raised ZeroDivisionError on item 'a': division by zero"):
+        roll_out(env, ITEM, "", Client(""))
+    with pytest.raises(Overloaded):
+        roll_out(env, ITEM, "", Client(Overloaded("busy")))
+
+
+def test_object_with_the_methods_is_an_environment():
+    """The base class is not asked for; without the methods, the missing ones are named."""
+
+    class Ducked:
+        name = "ducked"
+        get_items = Mine.get_items
+        rollout_one = Mine.rollout_one
+
+    env = as_env(Ducked())
+    assert isinstance(env, SkillEnv)
+    assert env.name == "ducked"
+    assert env.get_initial_skill() == ""
+    assert env.get_task_types() == []
+    assert roll_out(env, ITEM, "", Client("Paris")).hard == 1
+    assert not hasattr(env, "rollout_batch")
+    with pytest.raises(UsageError, match="no get_items and no rollout_one"):
+        as_env(object())
+
+
+FILE = """
+from pathlib import Path
+
+import beside
+from skillopt_sleep.train.ports import SkillEnv
+
+
+class One(SkillEnv):
+    def __init__(self, *, size=1, data=""):
+        self.size, self.data, self.word = size, data, beside.WORD
+
+    def get_items(self, split):
+        return [{"id": str(n)} for n in range(self.size)]
+
+    def rollout_one(self, *, item, skill, target_client):
+        raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """One environment in one file, with a module beside it."""
+    (tmp_path / "beside.py").write_text("WORD = 'here'")
+    (tmp_path / "mine.py").write_text(FILE)
+    return tmp_path
+
+
+def test_one_file_is_an_environment(file):
+    """Found by its path from the config's folder, made with its options, with what lies beside it."""
+    env = build_environment("mine.py", {"size": 3, "data": "rows.json"}, file)
+    assert len(env.get_items("train")) == 3
+    assert env.word == "here"
+    assert env.data == str(file / "rows.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text", "says"),
+    [
+        ("none.py", {}, None, r"there is no environment file .*none\.py"),
+        ("mine.py", {"sise": 1}, FILE, "has no option 'sise', only size, data; did you mean 'size'"),
+        ("mine.py:Two", {}, FILE, "has no 'Two'"),
+        (
+            "mine.py",
+            {},
+            FILE + "\nclass Two(One):\n    pass\n",
+            r"defines 2 environments \(One, Two\); name one as mine",
+        ),
+        ("mine.py", {}, "x = 1", r"defines 0 environments \(none\)"),
+        ("mine.py", {}, "1 / 0", "mine.py cannot be loaded: ZeroDivisionError"),
+        ("mine.py", {"size": 0}, FILE.replace("self.size,", "1 // size; self.size,"), "cannot be made: ZeroDivision"),
+    ],
+)
+def test_file_that_is_none_gets_one_line(file, name, options, text, says):
+    """Which file, what is wrong, and what would do."""
+    if text is not None:
+        (file / "mine.py").write_text(text)
+    with pytest.raises(UsageError, match=says):
+        load_environment(name, options, file)
+
+
+def test_object_in_a_file_needs_no_options(file):
+    """``ENVIRONMENT`` may be an environment that is made already, or what makes one."""
+    (file / "mine.py").write_text(FILE + "\nENVIRONMENT = One(size=2)\n")
+    assert len(load_environment("mine.py", {}, file).get_items("train")) == 2
+    with pytest.raises(UsageError, match="takes no options"):
+        load_environment("mine.py", {"size": 1}, file)
