@@ -14,13 +14,14 @@
     │   │   ├── TooOld              the CLI must be upgraded
     │   │   ├── QuotaExhausted
     │   │   └── BackendUnusable     call after call was lost in transport
-    │   └── TransientBackend    4   worth another try; then the rollout is unmeasured
-    │       ├── RateLimited
-    │       ├── Overloaded
-    │       ├── TimedOut
-    │       ├── EmptyReply
-    │       ├── BadReply            the reply cannot be read as what was asked for
-    │       └── TooLong             the same prompt would be too long again: not tried again
+    │   ├── TransientBackend    4   worth another try; then the rollout is unmeasured
+    │   │   ├── RateLimited         carries ``retry_after``
+    │   │   ├── Overloaded
+    │   │   ├── TimedOut
+    │   │   ├── EmptyReply
+    │   │   ├── BadReply            the reply cannot be read as what was asked for
+    │   │   └── TooLong             the same prompt would be too long again: not tried again
+    │   └── Awaiting            3   questions are laid down and wait for their answers
     ├── BudgetSpent             5   the next call would overspend a cap
     ├── NightRunning            6   another night holds the lock
     ├── DiskError               7   our own files cannot be read or written
@@ -35,6 +36,7 @@ from __future__ import annotations
 import signal
 
 __all__ = [
+    "Awaiting",
     "BackendError",
     "BackendUnusable",
     "BadReply",
@@ -124,11 +126,24 @@ class BackendUnusable(FatalBackend):
 
 
 class TransientBackend(BackendError):
-    """Transport lost this call; the next try may succeed, but not before ``retry_after`` seconds where that is known."""
+    """Transport lost this call; the next try may succeed, not before ``retry_after`` seconds where that is known."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class Awaiting(BackendError):
+    """Questions are laid down for somebody to answer; the next ``run`` goes on with what is there by then.
+
+    ``missing`` counts those that had no answer when this was raised.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, missing: int = 1) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class RateLimited(TransientBackend):
@@ -158,10 +173,12 @@ class TooLong(TransientBackend):
 class BudgetSpent(SleepError):
     """The next call would overspend a cap; nothing was sent. ``cap`` names it.
 
-    ``cost_usd`` is what an agent CLI had spent when it stopped at its own cap, which is ours.
+    An agent CLI that has stopped at the cap it was given was sent something: ``cost_usd`` is then what that cost.
     """
 
     exit_code = 5
+    input_tokens: int = 0
+    output_tokens: int = 0
     cost_usd: float | None = None
 
     def __init__(self, message: str, *, cap: str) -> None:

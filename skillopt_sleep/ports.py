@@ -37,7 +37,9 @@ __all__ = [
     "PairJudge",
     "Parallel",
     "Progress",
+    "Questions",
     "RejectedEdits",
+    "RunsHere",
     "Source",
     "Trials",
 ]
@@ -110,6 +112,15 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class RunsHere(Protocol):
+    """A backend each of whose calls is a process on this machine."""
+
+    @property
+    def footprint(self) -> int:
+        """Bytes of memory that one call takes."""
+
+
+@runtime_checkable
 class Agent(Protocol):
     """A backend with an agent behind it, which can be let to work in a folder. Safe to call from several threads."""
 
@@ -125,6 +136,30 @@ class Agent(Protocol):
         What the agent itself did, refusing, running out of turns or time, breaking the workspace, is how it ended. For
         what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part.
         """
+
+
+class Questions(Protocol):
+    """Where questions for the agent the user is in are laid down. Raises ``DiskError`` and ``Refused``."""
+
+    @property
+    def place(self) -> str:
+        """Where that is, in words for the user."""
+
+    @property
+    def key(self) -> bytes:
+        """A secret of this user, always the same."""
+
+    def ask(self, name: str, text: str) -> str | None:
+        """The answer that lies there; without one the question is laid down under that name, and None returned."""
+
+    def missing(self) -> int:
+        """How many questions of this sitting have no answer."""
+
+    def strangers(self) -> tuple[str, ...]:
+        """What lies there and answers no question of this sitting."""
+
+    def tidy(self) -> None:
+        """Take away the questions that are answered."""
 
 
 class Ask(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from skillopt_sleep.app.invocation import Invocation
@@ -13,17 +14,22 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.registry import Kind, build, names, require
 from skillopt_sleep.settings import agent_homes
+from skillopt_sleep.stores.questions import QuestionBox
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.ports import Backend, Judge, Ledger, Source
 
-__all__ = ["SIMULATED", "Adapters"]
+__all__ = ["NOT_ISOLATED", "SIMULATED", "Adapters"]
 
 SIMULATED = "simulated"
 """The one backend that costs nothing: rules mine for it, and it may replay tasks nobody has reviewed."""
 CHILDREN = "children"
 """The folder in the user's data where running children are noted."""
+
+
+NOT_ISOLATED = frozenset({"handoff"})
+"""Backends whose answers come from an agent that knows more than it is asked."""
 
 
 class Adapters(Invocation):
@@ -61,12 +67,19 @@ class Adapters(Invocation):
             return settings.target_backend or settings.backend, settings.target_model
         return settings.optimizer_backend or settings.backend, settings.optimizer_model
 
+    @cached_property
+    def questions(self) -> QuestionBox:
+        """Where the handoff backend lays its questions down."""
+        return QuestionBox(self.project, self.data_dir)
+
     def backend(self, role: Role, *, usual: Harvested | None = None) -> Backend:
         """The backend of a role; its model, where none was asked for, is the one the sessions used."""
         name, model = self.role(role)
         options = dict(self.settings.backends.get(name, {}))
         model = model or str(options.pop("model", "")) or (usual.usual_model(name) if usual else "")
-        given: dict[str, object] = {"env": self.env, "record": str(self.data_dir / CHILDREN)}
+        record = "" if self.rehearsing else str(self.data_dir / CHILDREN)  # who only looks writes nothing
+        given: dict[str, object] = {"env": self.env, "record": record}
+        given["questions"] = self.questions
         given |= {"max_usd": self.settings.max_usd} | ({"model": model} if model else {})
         return cast("Backend", build(Kind.BACKEND, name, options, **given))
 

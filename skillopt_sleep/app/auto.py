@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from skillopt_sleep.app.adapters import SIMULATED
+from skillopt_sleep.app.adapters import NOT_ISOLATED, SIMULATED
 from skillopt_sleep.domain.auto import not_by_itself
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.errors import SleepError
@@ -27,8 +27,12 @@ def adopt_by_itself(app: App, report: NightReport) -> NightReport:
     """
     if not report.accepted:
         return report
-    simulated = app.role(Role.TARGET)[0] == SIMULATED
-    why = "the agent was simulated" if simulated else not_by_itself(report)
+    backends = {app.role(role)[0] for role in Role}
+    why = (
+        "the agent was simulated"
+        if SIMULATED in backends
+        else not_by_itself(report, isolated=not backends & NOT_ISOLATED)
+    )
     if not why:
         try:
             adopt(app.staging, report.night, how="by itself")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from skillopt_sleep.app.adapters import SIMULATED
+from skillopt_sleep.app.adapters import NOT_ISOLATED, SIMULATED
 from skillopt_sleep.app.replaying import manner_of
 from skillopt_sleep.app.sealed import adopted_change
 from skillopt_sleep.app.watch import watched
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["baseline_of", "plan_night"]
 
+NOT_ISOLATED_NOTE = "not isolated: the agent that answered knows more than it was asked, so the verdict proves less"
 SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
 
 
@@ -60,7 +62,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
     return NightPlan(
         project=str(app.project),
         baseline=baseline,
-        notes=(*notes, *(SIMULATED_NOTE,) * (target[0] == SIMULATED), *watch_notes(watched(app))),
+        notes=(*notes, *_about({target[0], optimizer[0]}), *watch_notes(watched(app))),
         roles=tuple(
             BackendHealth(role=role, backend=name, model=model)
             for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
@@ -86,6 +88,14 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
         adopted=adopted_change(app, baseline),
         audit=next((night.audit for night in app.journal.reports(str(app.project))), Audit()),
     )
+
+
+def _about(backends: set[str]) -> Iterator[str]:
+    """What is to be said of a verdict that such backends came to."""
+    if SIMULATED in backends:
+        yield SIMULATED_NOTE
+    if backends & NOT_ISOLATED:
+        yield NOT_ISOLATED_NOTE
 
 
 def _description(app: App, baseline: Candidate) -> str:

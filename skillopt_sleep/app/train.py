@@ -1,4 +1,4 @@
-"""What training needs built: backends by name, judges, and the folder of a run."""
+"""What training needs built: backends and environments by name, judges, the folder of a run, and a whole trainer."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from skillopt_sleep.domain import Json
-from skillopt_sleep.registry import Kind, build, names
+from skillopt_sleep.domain.call import Role
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.registry import Kind, build, environments, find_environment, names
 from skillopt_sleep.settings import environment
 
 if TYPE_CHECKING:
+    from skillopt_sleep.app import App
     from skillopt_sleep.ports import Backend, Judge
     from skillopt_sleep.stores.training import TrainingFolder
+    from skillopt_sleep.train.ports import SkillEnv, TrainProgress
+    from skillopt_sleep.train.recipe import Recipe
+    from skillopt_sleep.train.trainer import SkillOptTrainer
 
-__all__ = ["TrainWorkshop"]
+__all__ = ["NIGHT_TASKS", "TrainWorkshop", "backend_for", "build_environment", "night_tasks", "trainer_for"]
+
+Table = Mapping[str, Json]
+
+NIGHT_TASKS = "tasks.json"
+"""The tasks of a run on one's own nights, as they were when it began."""
 
 
 class TrainWorkshop:
-    """``train.ports.Workshop`` over the registry and this machine's disk. ``env`` takes the place of the process's."""
+    """``train.ports.Workshop`` over the registry and this machine's disk.
 
-    def __init__(
-        self, env: Mapping[str, str] | None = None, judges: Mapping[str, Mapping[str, Json]] | None = None
-    ) -> None:
+    ``env`` takes the place of the process's environment; ``judges`` are their tables of options.
+    """
+
+    def __init__(self, env: Mapping[str, str] | None = None, judges: Mapping[str, Table] | None = None) -> None:
         self._env = environment() if env is None else env
         self._judges = judges or {}
 
-    def backend(self, name: str, options: Mapping[str, Json]) -> Backend:
+    def backend(self, name: str, options: Table) -> Backend:
         """The backend of that name; its option ``env``, where it has one, is laid over the environment."""
         rest = {key: value for key, value in options.items() if key != "env"}
         over = cast("dict[str, str]", options.get("env") or {})
@@ -38,13 +50,77 @@ class TrainWorkshop:
         return {name: cast("Judge", build(Kind.JUDGE, name, self._judges.get(name, {}))) for name in names(Kind.JUDGE)}
 
     def environments(self) -> Sequence[str]:
-        """The names of the environments that other packages bring."""
-        from importlib import metadata
-
-        return sorted(entry.name for entry in metadata.entry_points(group="skillopt_sleep.environments"))
+        """The names of the environments that are built in or come with other packages."""
+        return environments()
 
     def run_store(self, folder: Path) -> AbstractContextManager[TrainingFolder]:
         """The folder of a run, held by this process alone."""
         from skillopt_sleep.stores.training import training_folder
 
         return training_folder(folder)
+
+
+def build_environment(table: Table) -> SkillEnv:
+    """The environment of an ``[env]`` table: by ``name``, or from a ``file``; the rest are its options.
+
+    Raises ``UsageError`` naming what is unknown.
+    """
+    from skillopt_sleep.train.environments.finding import load_environment, make_environment
+
+    options = {key: value for key, value in table.items() if key not in {"name", "file"}}
+    name, file = str(table.get("name") or ""), str(table.get("file") or "")
+    if bool(name) is bool(file):
+        raise UsageError("[env] needs either a name (simple_qa, checks, …) or a file with an environment of your own")
+    if file:
+        return load_environment(file, options)
+    return make_environment(find_environment(name), options, f"[env] {name}")
+
+
+def backend_for(app: App, role: Role, table: Table) -> Backend:
+    """The backend of a ``[target]`` or ``[optimizer]`` table; what it leaves open is as the settings have it."""
+    name, model = app.role(role)
+    chosen = str(table.get("backend") or name)
+    options = {
+        **app.settings.backends.get(chosen, {}),
+        **{key: each for key, each in table.items() if key != "backend"},
+    }
+    if chosen == name and model and "model" not in table:
+        options["model"] = model
+    return cast("Backend", build(Kind.BACKEND, chosen, options, env=app.env))
+
+
+def trainer_for(app: App, recipe: Recipe, *, progress: TrainProgress | None) -> SkillOptTrainer:
+    """The trainer of a recipe. Raises ``UsageError``."""
+    from skillopt_sleep.train.trainer import SkillOptTrainer
+
+    return SkillOptTrainer(
+        config=recipe.config,
+        env=build_environment(recipe.env),
+        optimizer_client=backend_for(app, Role.OPTIMIZER, recipe.optimizer),
+        target_client=backend_for(app, Role.TARGET, recipe.target),
+        initial_skill=recipe.skill,
+        prompt_overrides=recipe.prompts,
+        progress=progress,
+        workshop=TrainWorkshop(app.env, app.settings.judges),
+    )
+
+
+def night_tasks(app: App, out_root: Path, folder: Path) -> None:
+    """Put the user's own tasks into a folder, as a task file: those the run in ``out_root`` began with, else all.
+
+    Raises ``UsageError`` when there are none.
+    """
+    from skillopt_sleep.domain.taskfile import encode_tasks
+    from skillopt_sleep.stores.files import read_regular, write_atomic
+
+    data = read_regular(out_root / NIGHT_TASKS)
+    if data is None:
+        tasks = app.archive.tasks(app.scope)
+        if not tasks:
+            raise UsageError(
+                f"no night has mined tasks of {app.scope or 'your work'} yet; `skillopt-sleep run` does, and --scope"
+                " all takes those of all projects"
+            )
+        data = encode_tasks(tasks)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / NIGHT_TASKS, data)

@@ -13,15 +13,19 @@ import msgspec
 
 from skillopt_sleep.backends.codex_events import CODEX, LOGS, announced_wait, turn_of
 from skillopt_sleep.backends.codex_home import CodexHome, users_codex_home
+from skillopt_sleep.backends.codex_native import NativeCodex
 from skillopt_sleep.backends.outcome import paid, reply_for
 from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.domain.call import Health, Prompt, Reply
 from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError
 
 __all__ = ["PLUGIN", "CodexBackend", "read_reply"]
 
 INSTALL = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
+FOOTPRINT = 160 * 2**20
+"""Bytes; measured: 140 MB with the versions that are tested."""
 PROBE_SECONDS = 10.0
 """For each of two commands that take a fifth of a second on an idle machine."""
 
@@ -74,7 +78,8 @@ class CodexBackend:
     call may take. ``env``: the environment the CLI sees. ``config``: settings as its ``-c`` takes them, such as
     ``model_reasoning_effort=low``. ``use_user_config``: run in the user's own home with their ``config.toml``, for a
     provider, key or keyring it names; then the user's ``AGENTS.md`` and skills reach the model too. Hooks, MCP servers
-    and plugins never run. ``record``: see ``Children``.
+    and plugins never run. ``loop_timeout`` and ``max_turns``: seconds and steps that it may take where it is let to
+    work. ``record``: see ``Children``.
     """
 
     command: str = "codex"
@@ -83,6 +88,8 @@ class CodexBackend:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     config: tuple[str, ...] = ()
     use_user_config: bool = False
+    loop_timeout: float = 900.0
+    max_turns: int = 60
     record: str = field(default="", repr=False)
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
     _home: CodexHome = field(default_factory=CodexHome, init=False, repr=False, compare=False)
@@ -100,6 +107,11 @@ class CodexBackend:
     def sees(self) -> str:
         """Who is sent the prompts."""
         return "OpenAI (or the provider codex is set up for), through the codex CLI and the account it is logged in to"
+
+    @property
+    def footprint(self) -> int:
+        """Bytes of memory that one call takes."""
+        return FOOTPRINT
 
     def probe(self) -> Health:
         """Installed and logged in; asked of the CLI, offline.
@@ -125,6 +137,34 @@ class CodexBackend:
         with self._home.first_alone():
             ended = self._run(*EXEC, seconds=self.timeout, prompt=prompt)
         return read_reply(ended, prompt, model=self.model, deadline=self.timeout)
+
+    def refuses(self, mode: ReplayMode) -> str:
+        """Why this machine cannot replay so; see ``Agent.refuses``."""
+        if self.use_user_config:
+            return "with use_user_config the user's own AGENTS.md and skills would take part: take it out, or use text"
+        try:
+            return self._native().refuses(mode)
+        except (BackendError, DiskError) as error:
+            return str(error)
+
+    def run(self, assignment: Assignment) -> Trajectory:
+        """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError``, and ``SettingsError`` as above."""
+        with self._home.first_alone():
+            return self._native().run(assignment)
+
+    def _native(self) -> NativeCodex:
+        env = self._home.environment(self.env)
+        settings = [*self.config, *QUIET, *_provider(_read_settings(self.config), seconds=self.timeout)]
+        return NativeCodex(
+            command=find_command(self.command, self.env, install=INSTALL),
+            model=self.model,
+            env=env,
+            home=Path(env["CODEX_HOME"]),
+            children=self._children,
+            options=tuple(part for setting in settings for part in ("-c", setting)),
+            seconds=self.loop_timeout,
+            max_turns=self.max_turns,
+        )
 
     def close(self) -> None:
         """End every child and remove what they lived in; see ``Backend.close``."""

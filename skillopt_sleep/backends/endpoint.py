@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -44,22 +44,67 @@ class Endpoint:
         self._thread: threading.Thread | None = None
         self._client: AsyncOpenAI | None = None
 
-    def post(self, body: Mapping[str, Json], *, base_url: str, api_key: str, seconds: float) -> Answer:
-        """Send one chat completion; the answer, whatever its status.
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Json],
+        *,
+        base_url: str,
+        api_key: str,
+        seconds: float,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send one request; the answer, whatever its status.
 
         Raises ``TimedOut`` at the deadline and once closed, ``Overloaded`` when there is no connection.
         """
+
+        def send(client: AsyncOpenAI) -> Coroutine[None, None, bytes]:
+            return client.post(path, cast_to=bytes, body=body)
+
+        return self._ask(send, base_url, api_key, seconds, query, headers)
+
+    def get(
+        self,
+        path: str,
+        *,
+        base_url: str,
+        api_key: str,
+        seconds: float,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Look something up; see ``post``."""
+        return self._ask(lambda client: client.get(path, cast_to=bytes), base_url, api_key, seconds, query, headers)
+
+    def _ask(
+        self,
+        send: Callable[[AsyncOpenAI], Coroutine[None, None, bytes]],
+        base_url: str,
+        api_key: str,
+        seconds: float,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+    ) -> Answer:
         with self._lock:
             if self._closed:
                 raise TimedOut("nothing was sent: this backend has been closed")
             if self._loop is None or self._client is None:
                 from openai import AsyncOpenAI  # noqa: PLC0415  half a second that only who calls it should wait
 
-                self._client = AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=seconds, max_retries=0)
+                self._client = AsyncOpenAI(
+                    base_url=base_url,
+                    api_key=api_key,
+                    timeout=None,
+                    max_retries=0,
+                    default_query=query,
+                    default_headers=headers,
+                )
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="endpoint", daemon=True)
                 self._thread.start()
-            request = asyncio.wait_for(_post(self._client, body), seconds)
+            request = asyncio.wait_for(_answer(self._client, send), seconds)
             future = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             return future.result()
@@ -90,11 +135,11 @@ class Endpoint:
             await self._client.close()
 
 
-async def _post(client: AsyncOpenAI, body: Mapping[str, Json]) -> Answer:
+async def _answer(client: AsyncOpenAI, send: Callable[[AsyncOpenAI], Coroutine[None, None, bytes]]) -> Answer:
     import openai  # noqa: PLC0415  imported by now
 
     try:
-        return Answer(status=200, content=await client.post("/chat/completions", cast_to=bytes, body=body))
+        return Answer(status=200, content=await send(client))
     except openai.APIStatusError as error:
         answer = error.response
         return Answer(

@@ -1,9 +1,8 @@
-"""Any OpenAI-compatible API as a model: chat completions of a hosted or a local endpoint."""
+"""Any OpenAI-compatible API as a model: chat completions or responses of a hosted or a local endpoint."""
 
 from __future__ import annotations
 
 import ipaddress
-import re
 import threading
 import time
 import urllib.parse
@@ -14,41 +13,45 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.endpoint import Answer, Endpoint
-from skillopt_sleep.backends.outcome import Agent, error_for, reply_for, unwrapped
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.errors import BackendError, BadReply, ModelRefused, NotLoggedIn, QuotaExhausted, SettingsError
-from skillopt_sleep.prompts import render
+from skillopt_sleep.backends.openai_wire import OPENAI, PATHS, Api, read_reply, refuses_schemas, request
+from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, SettingsError
 
-__all__ = ["PLUGIN", "OpenAIBackend", "read_reply"]
+__all__ = ["PLUGIN", "OpenAIBackend", "is_local"]
 
-OPENAI = Agent(
-    name="openai",
-    cannot={
-        NotLoggedIn: "put a good key into OPENAI_API_KEY, or the variable `api_key_env` in [backends.openai] names",
-        ModelRefused: "name another one, by `model` in [backends.openai], --target-model or --optimizer-model",
-        QuotaExhausted: "add credit, or wait for the quota to renew",
-    },
-)
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
 """What a local endpoint is given where there is no key: it looks at none, and the library wants one."""
-CONTENT_FILTERS = ("content_filter", "content_policy_violation")
-FILTERED = "The provider's content filter refused to let this be answered."
+PROBE_SECONDS = 5.0
+SHOWN = 5
+"""Models of an endpoint that a message names."""
+
+
+class _Model(Struct, frozen=True, kw_only=True):
+    id: str = ""
+
+
+class _Models(Struct, frozen=True, kw_only=True):
+    """The list of an endpoint's models."""
+
+    data: tuple[_Model, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIBackend:
-    """Chat completions through the ``openai`` library.
+    """One request an answer, through the ``openai`` library.
 
     ``model``: a model of the endpoint, required. ``base_url``: the endpoint; "" = ``OPENAI_BASE_URL`` of ``env``, else
-    OpenAI itself. ``api_key_env``: the variable of ``env`` that holds the key; an endpoint on this machine or in its
+    OpenAI itself. ``api``: chat, which every endpoint speaks, or responses. ``api_version``: what Azure wants to be
+    told; the key then goes into the header that it reads. ``api_key_env``: the variable of ``env`` that holds the key; an endpoint on this machine or in its
     own network needs none. ``timeout``: seconds one call may take. Raises ``SettingsError`` for a ``base_url`` that is
     no HTTP address.
     """
 
     model: str = ""
     base_url: str = ""
+    api: Api = "chat"
+    api_version: str = ""
     api_key_env: str = "OPENAI_API_KEY"
     timeout: float = 180.0
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -72,14 +75,28 @@ class OpenAIBackend:
         return f"whoever answers at {self._url()}"
 
     def probe(self) -> Health:
-        """Whether there is a key, and a model to ask for; nothing is sent."""
+        """Whether there is a key, a model to ask for, and an endpoint that takes both; asks for its list of models.
+
+        An endpoint that has no such list is believed to be ready.
+        """
         try:
             self._require_model()
-            self._key()
+            key = self._key()
+            answer = self._endpoint.get(
+                "/models",
+                base_url=self._url(),
+                api_key=key,
+                seconds=min(PROBE_SECONDS, self.timeout),
+                **self._azure(key),
+            )
         except BackendError as error:
             logged_in = False if isinstance(error, NotLoggedIn) else None
             return Health(ready=False, logged_in=logged_in, detail=str(error))
-        return Health(ready=True, logged_in=True, version=self._url())
+        if answer.status in {401, 403}:
+            detail = f"openai's key is refused by {self._url()}: {OPENAI.cannot[NotLoggedIn]}"
+            return Health(ready=False, logged_in=False, version=self._url(), detail=detail)
+        missing = self._missing_model(answer)
+        return Health(ready=not missing, logged_in=True, version=self._url(), detail=missing)
 
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. An endpoint that refuses schemas is asked in words from then on."""
@@ -96,8 +113,33 @@ class OpenAIBackend:
         self._endpoint.close()
 
     def _send(self, prompt: Prompt) -> Answer:
-        body = request(self.model, prompt, schema_in_words=self._schemas_refused.is_set())
-        return self._endpoint.post(body, base_url=self._url(), api_key=self._key(), seconds=self.timeout)
+        body = request(self.api, self.model, prompt, schema_in_words=self._schemas_refused.is_set())
+        key = self._key()
+        return self._endpoint.post(
+            PATHS[self.api], body, base_url=self._url(), api_key=key, seconds=self.timeout, **self._azure(key)
+        )
+
+    def _azure(self, key: str) -> dict[str, Mapping[str, str]]:
+        """What an endpoint that has versions is told besides."""
+        if not self.api_version:
+            return {}
+        return {"query": {"api-version": self.api_version}, "headers": {"api-key": key}}
+
+    def _missing_model(self, answer: Answer) -> str:
+        """What to do when an endpoint of one's own does not have the model, "" when it does or does not say.
+
+        A hosted one may be asked by names, as of deployments, that its list does not show.
+        """
+        if answer.status != 200 or not is_local(self._url()):  # noqa: PLR2004  HTTP's word for all is well
+            return ""
+        try:
+            models = [each.id for each in msgspec.json.decode(answer.content, type=_Models).data or ()]
+        except msgspec.DecodeError:
+            return ""
+        if self.model in {name for each in models for name in (each, each.partition(":")[0])}:
+            return ""
+        has = ", ".join(models[:SHOWN]) + (", …" if len(models) > SHOWN else "") if models else "none at all"
+        return f"{self._url()} has no model {self.model!r}; it has {has}"
 
     def _url(self) -> str:
         return self.base_url or self.env.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
@@ -120,99 +162,6 @@ def is_local(url: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return "." not in host or host.endswith((".local", ".localhost", ".internal"))
-
-
-def request(model: str, prompt: Prompt, *, schema_in_words: bool) -> dict[str, Json]:
-    """The body of a chat completion; pure. A schema goes with it, or into the words for an endpoint that knows none."""
-    system, user = prompt.system, prompt.user
-    body: dict[str, Json] = {"model": model}
-    if prompt.schema is not None and schema_in_words:
-        schema = msgspec.json.encode(prompt.schema).decode()
-        system, user = render("json_reply", system=system, user=user, schema=schema)
-    elif prompt.schema is not None:
-        schema_format: dict[str, Json] = {"name": "reply", "strict": True, "schema": prompt.schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema_format}
-    turns: list[Json] = [{"role": "system", "content": _clean(system)}] if system.strip() else []
-    body["messages"] = [*turns, {"role": "user", "content": _clean(user)}]
-    return body
-
-
-def refuses_schemas(answer: Answer) -> bool:
-    """Whether the endpoint says that it cannot answer by a schema, or not by this one; pure."""
-    said = answer.content.decode("utf-8", "replace")
-    return answer.status in {400, 404, 422} and bool(re.search(r"response.?format|json_schema|structured", said))
-
-
-class _Message(Struct, frozen=True, kw_only=True):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Choice(Struct, frozen=True, kw_only=True):
-    message: _Message = _Message()
-    finish_reason: str | None = None
-
-
-class _CachedTokens(Struct, frozen=True, kw_only=True):
-    cached_tokens: int | None = None
-
-
-class _Usage(Struct, frozen=True, kw_only=True):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: _CachedTokens | None = None
-
-    def total(self) -> Usage:
-        details = self.prompt_tokens_details or _CachedTokens()
-        return Usage(
-            input_tokens=self.prompt_tokens,
-            output_tokens=self.completion_tokens,
-            cached_tokens=details.cached_tokens or 0,
-        )
-
-
-class _Completion(Struct, frozen=True, kw_only=True):
-    choices: tuple[_Choice, ...] = ()
-    model: str = ""
-    usage: _Usage | None = None
-    error: Json = None
-
-
-def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) -> Reply:
-    """The reply in an answer; pure. A refusal is what the model said. Raises the ``BackendError`` of anything else."""
-    said = unwrapped(answer.content.decode("utf-8", "replace"))
-    if answer.status >= 400:  # noqa: PLR2004  where HTTP's errors begin
-        if any(each in said for each in CONTENT_FILTERS):
-            return reply_for(OPENAI, prompt, said, model=model, latency=latency)
-        raise error_for(OPENAI, said, status=answer.status, retry_after=_seconds(answer.retry_after))
-    try:
-        completion = msgspec.json.decode(answer.content, type=_Completion)
-    except msgspec.DecodeError as error:
-        raise BadReply(f"openai answered with something that is no chat completion ({error})") from error
-    if completion.error:
-        raise error_for(OPENAI, said)
-    choice = completion.choices[0] if completion.choices else _Choice()
-    text = choice.message.content or choice.message.refusal or ""
-    if not text and choice.finish_reason in CONTENT_FILTERS:
-        text = FILTERED
-    return reply_for(
-        OPENAI,
-        prompt,
-        text,
-        model=completion.model or model,
-        latency=latency,
-        usage=completion.usage.total() if completion.usage else None,
-    )
-
-
-def _seconds(retry_after: str) -> float | None:
-    """A retry-after header in seconds; None for none, or for a date."""
-    return float(retry_after) if re.fullmatch(r"\d+(\.\d+)?", retry_after) else None
-
-
-def _clean(text: str) -> str:
-    """Without the lone surrogates that no encoding can send."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 PLUGIN = OpenAIBackend

@@ -6,9 +6,11 @@ import importlib
 import sys
 
 BENCHMARKS = {
+    "ablations": "what each mechanism of training is worth in a simulated world, over seeds",
     "gate": "how often the gate accepts what does not help, and how soon what does, beside rules on means",
     "harvest": "reading session files, beside plain JSON decoding and plain reading of the same bytes",
     "night": "calls by phase, and wall time beside the ideal for N workers and a given latency",
+    "train": "training: calls by stage, and wall time beside the ideal for N workers and a given latency",
     "startup": "how long the commands take to start, beside a bare interpreter",
 }
 

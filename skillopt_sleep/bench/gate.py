@@ -41,8 +41,8 @@ __all__ = ["THRESHOLDS", "main", "measure"]
 
 THRESHOLDS = (threshold(0.05), threshold(0.02))
 """What a change needs to be staged, and to be adopted without being asked."""
-DEFAULT = {"repeats": 2000, "driven": 300, "histories": 300}
-QUICK = {"repeats": 300, "driven": 40, "histories": 40}
+DEFAULT = {"repeats": 1000, "driven": 300, "histories": 200}
+QUICK = {"repeats": 100, "driven": 40, "histories": 40}
 """How much is measured, in a few minutes on two cores, and in half a one."""
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from skillopt_sleep.bench.gate_cells import GRADE_NOISE, Cell, Judge, Task, tasks_of
+from skillopt_sleep.bench.gate_cells import GRADE_NOISE, Cell, Judge, Task
 from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.ledgered import Ledgered
 from skillopt_sleep.calls.limit import Limited, Limiter
@@ -24,7 +24,6 @@ from skillopt_sleep.calls.retry import ATTEMPTS, Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
-from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import ExactReference, TaskRecord
@@ -145,6 +144,10 @@ class MemoryLedger:
 
     def spent(self) -> Spend:
         """Nothing before this night."""
+        return Spend()
+
+    def spent_on(self, day: str) -> Spend:  # noqa: ARG002  there is no other night
+        """Nothing besides."""
         return Spend()
 
 

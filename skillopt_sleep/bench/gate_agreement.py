@@ -50,7 +50,7 @@ class Agreement(Struct, frozen=True, kw_only=True):
 
 
 def compare(cell: Cell, k: int, repeats: int, seed: str) -> Agreement:
-    """Drive ``repeats`` edits of a cell through nights, and hold every figure against the exact or the simulated one."""
+    """Drive ``repeats`` edits of a cell through nights; hold every figure against the exact or the simulated one."""
     simulated = _simulated(cell, k, AGAIN * repeats, seed)
     figures = tuple(_compared(drive(cell, k, repeats, seed), simulated))
     if all(each.apart <= DEVIATIONS for each in figures):

@@ -92,7 +92,7 @@ def nights_bounds(rows: Sequence[NightsFigures]) -> Iterator[Bound]:
             promise=f"{gate}: wrong accepts of a month, at most {most}",
             worst=worst,
             where=where,
-            holds=worst.value <= most,
+            holds=worst.value <= most + DEVIATIONS * worst.error,
         )
     for judge in ("", NOISY):
         ours = month[f"{judge}paired 6"].gain

@@ -10,6 +10,7 @@ from msgspec import Struct
 from skillopt_sleep.bench.gate_bounds import CellResult
 from skillopt_sleep.bench.gate_cells import USUAL_SIZE, Cell, Judge, Spread
 from skillopt_sleep.bench.gate_nights import AS_RUN, NOISY, NightsFigures
+from skillopt_sleep.domain.paired import exact_error
 
 __all__ = ["drawing"]
 
@@ -27,26 +28,55 @@ USUAL_BASE = 0.5
 STYLES = {"paired 6": "p6", "paired 8": "p8", "strict": "st", "mean + 1 se": "se"}
 """The class of each rule's ink."""
 
-STYLE = """
-svg { --paper: #ffffff; --ink: #1c2128; --soft: #59636e; --grid: #e3e7eb;
-  --p6: #0969da; --p8: #0a7f6b; --st: #c9510c; --se: #8250df; }
-@media (prefers-color-scheme: dark) {
-  svg { --paper: #0d1117; --ink: #e6edf3; --soft: #9198a1; --grid: #262c36;
-    --p6: #58a6ff; --p8: #3fc9a5; --st: #ff9a56; --se: #c297ff; } }
-text { font: 12px system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; fill: var(--soft); }
-.title { font-size: 19px; font-weight: 650; fill: var(--ink); }
-.head { font-size: 14px; font-weight: 600; fill: var(--ink); }
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1c2128",
+    "soft": "#59636e",
+    "grid": "#e3e7eb",
+    "p6": "#0969da",
+    "p8": "#0a7f6b",
+    "st": "#c9510c",
+    "se": "#8250df",
+}
+DARK = {
+    "paper": "#0d1117",
+    "ink": "#e6edf3",
+    "soft": "#9198a1",
+    "grid": "#262c36",
+    "p6": "#58a6ff",
+    "p8": "#3fc9a5",
+    "st": "#ff9a56",
+    "se": "#c297ff",
+}
+SHAPES = """
+text { font: 12px system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
+.title { font-size: 19px; font-weight: 650; }
+.head { font-size: 14px; font-weight: 600; }
+.name { font-weight: 600; }
 .end { text-anchor: end; } .mid { text-anchor: middle; }
-.grid { stroke: var(--grid); stroke-width: 1; } .axis { stroke: var(--soft); stroke-width: 1; }
-.bound { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 3 3; }
+.bound { stroke-dasharray: 3 3; }
 .line { fill: none; stroke-width: 2.25; stroke-linejoin: round; stroke-linecap: round; }
-.p6 { stroke: var(--p6); } .p8 { stroke: var(--p8); } .st { stroke: var(--st); } .se { stroke: var(--se); }
-.dot { stroke: var(--paper); stroke-width: 1.5; }
-.dot.p6, .name.p6 { fill: var(--p6); } .dot.p8, .name.p8 { fill: var(--p8); }
-.dot.st, .name.st { fill: var(--st); } .dot.se, .name.se { fill: var(--se); }
-.dot.p6, .dot.p8, .dot.st, .dot.se { stroke: var(--paper); }
-.name { stroke: none; font-weight: 600; }
+.dot { stroke-width: 1.5; }
 """
+
+
+def _style() -> str:
+    """The style sheet: shapes, and the colours of either mode without variables, which few renderers know."""
+    return f"{SHAPES}{_colours(LIGHT)}@media (prefers-color-scheme: dark) {{\n{_colours(DARK)}}}\n"
+
+
+def _colours(of: Mapping[str, str]) -> str:
+    rules = [
+        f".paper {{ fill: {of['paper']}; }}",
+        f"text {{ fill: {of['soft']}; }}",
+        f".title, .head {{ fill: {of['ink']}; }}",
+        f".grid {{ stroke: {of['grid']}; }}",
+        f".axis, .bound {{ stroke: {of['soft']}; }}",
+        f".dot {{ stroke: {of['paper']}; }}",
+    ]
+    for style in STYLES.values():
+        rules += [f".line.{style} {{ stroke: {of[style]}; }}", f".dot.{style}, .name.{style} {{ fill: {of[style]}; }}"]
+    return "".join(f"{rule}\n" for rule in rules)
 
 
 class _Panel(Struct, frozen=True, kw_only=True):
@@ -90,7 +120,7 @@ class _Panel(Struct, frozen=True, kw_only=True):
 
 
 def drawing(cells: Sequence[CellResult], months: Sequence[NightsFigures]) -> str:
-    """The whole picture: useless edits by val tasks, accepted edits by what they are worth, and a month of each gate."""
+    """The whole picture: useless edits by val tasks, edits by what they are worth, and a month of each gate."""
     body = [
         *_useless(cells),
         *_power(cells),
@@ -100,9 +130,10 @@ def drawing(cells: Sequence[CellResult], months: Sequence[NightsFigures]) -> str
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">',
-            f"<style>{STYLE}</style>",
-            f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" style="fill: var(--paper)"/>',
+            f"<style>{_style()}</style>",
+            f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" class="paper"/>',
             _text(LEFT[0] - 24, 38, title, "title"),
+            _text(WIDTH - 28, 36, "made-up edits of known effect: python -m skillopt_sleep.bench gate", "end"),
             *body,
             "</svg>\n",
         ]
@@ -121,8 +152,9 @@ def _useless(cells: Sequence[CellResult]) -> Iterator[str]:
         {place: f"{size:g}" for size, place in places.items()},
         {value / 10: f"{10 * value} %" for value in range(0, 7, 2)},
     )
-    _, y = panel.at(0, 0.05)
+    _, y = panel.at(0, exact_error(6))
     yield f'<line class="bound" x1="{panel.left}" y1="{y}" x2="{panel.left + PANEL}" y2="{y}"/>'
+    yield _text(panel.left + PANEL, y - 7, f"promised: at most {100 * exact_error(6):.2f} %", "end")
     yield from panel.lines({rule: [(places[x], y) for x, y in points] for rule, points in found.items()})
 
 
@@ -134,7 +166,7 @@ def _power(cells: Sequence[CellResult]) -> Iterator[str]:
     yield from panel.frame(
         "An edit is accepted",
         f"what it adds to the pass rate ({USUAL_SIZE} tasks, base rate {USUAL_BASE})",
-        {worth: f"{worth:+.2f}".rstrip("0").replace("0.", ".").rstrip(".") for worth in worths},
+        {worth: f"{worth:+.2g}".replace("0.", ".") if worth else "0" for worth in worths},
         {value / 4: f"{25 * value} %" for value in range(5)},
     )
     yield from panel.lines(found)
@@ -144,8 +176,8 @@ def _months(rows: Sequence[NightsFigures]) -> Iterator[str]:
     """Where thirty nights lead: few wrong accepts and much gained is up and left."""
     panel = _Panel(left=LEFT[2], x=(0, 0.75), y=(0, 0.5))
     yield from panel.frame(
-        "30 nights at 176 calls, noisy judge",
-        "accepts that were wrong",
+        "What 30 nights at 176 calls gain",
+        "share of their accepts that was wrong (noisy judge)",
         {value / 4: f"{25 * value} %" for value in range(4)},
         {value / 10: f"+.{value}" if value else "0" for value in range(6)},
     )
@@ -159,7 +191,8 @@ def _months(rows: Sequence[NightsFigures]) -> Iterator[str]:
         if name in SHOWN:
             named[SHOWN[name]] = style, place
     for name, (style, (x, y)) in named.items():
-        yield _text(x + 9, y + 4 if name != "paired 8" else y + 12, name, f"name {style}")
+        across, down = NUDGED.get(name, (10, 4))
+        yield _text(x + across, y + down, name, f"name {style}")
     run = [row for row in rows if row.gate.removeprefix(NOISY) in AS_RUN]
     x, y = panel.at(min(row.wrong_drawn.value for row in run), min(row.gain.value for row in run))
     yield _text(x, y + 22, "strict, as it is run", "name st mid")
@@ -172,6 +205,8 @@ SHOWN = {
     "mean + 1 se, 40 tasks, calls spent": "mean + 1 se, all calls",
 }
 """The months that get a name of their own."""
+NUDGED = {"paired 6": (-8, 20), "paired 8": (-8, 20), "mean + 1 se, all calls": (10, -4)}
+"""How far from its dot a name is written, where it would cover another."""
 
 
 def _plain(cell: Cell) -> bool:
@@ -183,7 +218,7 @@ def _plain(cell: Cell) -> bool:
 def _series(
     cells: Sequence[CellResult], wanted: Callable[[Cell], bool], place: Callable[[Cell], float]
 ) -> dict[str, list[tuple[float, float]]]:
-    """For each rule how much it ever accepts of the wanted cells, exactly where that is known, in order of ``place``."""
+    """For each rule what it ever accepts of the wanted cells, exactly where that is known, in order of ``place``."""
     found: dict[str, list[tuple[float, float]]] = {rule: [] for rule in STYLES}
     for result in sorted((each for each in cells if wanted(each.cell)), key=lambda each: place(each.cell)):
         figures = {each.rule: each for each in (*result.figures, *result.exact)}

@@ -57,8 +57,9 @@ def _verdict(wins: int, losses: int, k: int) -> Verdict:
 
 
 @cache
-def _next_pairs(wins: int, losses: int, pairs: int, k: int, tonight: int, left: int) -> int:
-    """The program's own rule, asked once."""
+def _next_pairs(counts: tuple[int, int, int], k: int, tonight: int, left: int) -> int:
+    """The program's own rule for so many wins, losses and pairs, asked once."""
+    wins, losses, pairs = counts
     tally = Tally(wins=wins, losses=losses, ties=pairs - wins - losses)
     return next_pairs(tally, k, pairs_tonight=tonight, left=left)
 
@@ -73,7 +74,7 @@ class _Trial:
         self._k = k
         self._draw = random.random
         self._shuffle = random.shuffle
-        self._laws = [*enumerate(laws)]
+        self._laws = [(place, each.win, each.win + each.loss) for place, each in enumerate(laws)]
         self._alike = cell.spread is Spread.EVEN
         only_baseline = cell.lost_baseline * (1 - cell.lost_candidate)
         only_candidate = cell.lost_candidate * (1 - cell.lost_baseline)
@@ -115,26 +116,27 @@ class _Trial:
             if not self._alike:
                 self._shuffle(self._laws)
             left = len(self._laws)
-            while size := _next_pairs(self._wins, self._losses, self._pairs, self._k, self._tonight, left):
-                for place, chances in self._laws[-left:][:size]:
-                    self._pair(place, chances)
+            while size := _next_pairs((self._wins, self._losses, self._pairs), self._k, self._tonight, left):
+                self._replay(self._laws[-left:][:size])
                 left -= size
             tally = Tally(wins=self._wins, losses=self._losses, ties=self._pairs - self._wins - self._losses)
             if decide(tally, self._k) is not Verdict.UNDECIDED or not go_on_tonight(tally, self._tonight):
                 return
 
-    def _pair(self, place: int, chances: Law) -> None:
-        """Replay one pair of the task at this place."""
-        self._tonight += 1
-        if self._lost_by[2] and self._lose():
-            return
-        self._pairs += 1
-        drawn = self._draw()
-        if drawn < chances.win:
-            self._wins += 1
-        elif drawn < chances.win + chances.loss:
-            self._losses += 1
-            self._worsened.add(place)
+    def _replay(self, tasks: Iterable[tuple[int, float, float]]) -> None:
+        """One pair of each of these tasks."""
+        draw, lossy = self._draw, self._lost_by[2]
+        for place, win, win_or_loss in tasks:
+            self._tonight += 1
+            if lossy and self._lose():
+                continue
+            self._pairs += 1
+            drawn = draw()
+            if drawn < win:
+                self._wins += 1
+            elif drawn < win_or_loss:
+                self._losses += 1
+                self._worsened.add(place)
 
     def _lose(self) -> bool:
         """Whether transport loses this pair: one arm of it, the other, or both, by one draw."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from skillopt_sleep.calls.send import SendOnce
 from skillopt_sleep.domain.budget import Allowance, Caps, Spend, blocking_cap
-from skillopt_sleep.domain.call import Prompt, Reply
-from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.domain.call import Prompt, Reply, Usage
+from skillopt_sleep.errors import BackendError, BudgetSpent
 from skillopt_sleep.ports import Clock, Progress
 
 __all__ = ["Budget", "Budgeted"]
@@ -86,17 +86,35 @@ class Budget:
                 cap=f"{cap}_day",
             )
 
-    def settle(self, reply: Reply | None) -> None:
-        """Book what became of a reserved call; ``None`` when it was lost: it still counts as a call."""
+    def wait_for(self, seconds: float) -> None:
+        """Raise ``BudgetSpent`` when the minutes are over before so many seconds have passed."""
+        spent = self.spent
+        if spent.seconds + seconds > self.caps.minutes * 60.0:
+            raise BudgetSpent(
+                f"the provider wants to be left alone for {seconds:.0f} s, and the cap of {self.caps.minutes:g} minutes"
+                f" is reached before ({spent.seconds / 60:.1f} min spent); run again to go on, or raise --max-minutes",
+                cap="minutes",
+            )
+
+    def settle(self, reply: Reply | None, error: BackendError | BudgetSpent | None = None) -> None:
+        """Book what became of a reserved call.
+
+        A lost one counts as a call, and with what it cost all the same; one that was never sent counts for nothing.
+        """
+        usage = reply.usage if reply else Usage()
+        tokens = usage.input_tokens + usage.output_tokens
+        usd = reply.cost_usd if reply else None
+        if error is not None:
+            tokens, usd = error.input_tokens + error.output_tokens, error.cost_usd
         with self._lock:
             self._in_flight -= 1
-            tokens = reply.usage.input_tokens + reply.usage.output_tokens if reply else 0
-            unpriced = reply is None or reply.cost_usd is None
+            if isinstance(error, BudgetSpent) and error.cost_usd is None:
+                return
             self._spent = Spend(
                 calls=self._spent.calls + 1,
                 tokens=self._spent.tokens + tokens,
-                usd=self._spent.usd + ((reply.cost_usd or 0.0) if reply else 0.0),
-                unpriced=self._spent.unpriced + unpriced,
+                usd=self._spent.usd + (usd or 0.0),
+                unpriced=self._spent.unpriced + (usd is None),
                 seconds=self._spent.seconds,
             )
 
@@ -113,10 +131,14 @@ class Budgeted:
         """Send once, within the caps."""
         self.budget.reserve(prompt)
         reply: Reply | None = None
+        error: BackendError | BudgetSpent | None = None
         try:
             reply = self.send(prompt, phase=phase, number=number)
-            return reply
+        except (BackendError, BudgetSpent) as raised:
+            error = raised
+            raise
         finally:
-            self.budget.settle(reply)
+            self.budget.settle(reply, error)
             if self.progress is not None:
                 self.progress.spent(phase, self.budget.spent)
+        return reply

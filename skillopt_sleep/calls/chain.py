@@ -11,7 +11,7 @@ from skillopt_sleep.calls.retry import FIRST_WAIT, Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Progress
+from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Progress, RunsHere
 
 __all__ = ["chain"]
 
@@ -29,7 +29,8 @@ def chain(
 ) -> Mapping[Role, Ask]:
     """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget, one limit, one breaker."""
     budget = Budget(caps, ledger.spent(), clock, day)
-    limiter = Limiter(workers, clock)
+    footprint = max((each.footprint for each in backends.values() if isinstance(each, RunsHere)), default=0)
+    limiter = Limiter(workers, clock, footprint=footprint, wait_for=budget.wait_for)
     breaker = Breaker()
 
     def link(role: Role, backend: Backend) -> Ask:
@@ -37,7 +38,7 @@ def chain(
         recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock)
         limited = Limited(limiter=limiter, send=recorded)
         budgeted = Budgeted(budget=budget, send=limited, progress=progress)
-        retried = Retried(send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait)
+        retried = Retried(send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait, wait_for=budget.wait_for)
         return Ledgered(role=role, model=model, ledger=ledger, send=retried)
 
     return {role: link(role, backend) for role, backend in backends.items()}

@@ -1,10 +1,12 @@
-"""Bound what is in flight, and slow down by itself when the provider says so."""
+"""Bound what is in flight; slow down by itself when the provider says so, or when memory runs short."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from skillopt_sleep.calls.memory import RESERVE, free_memory
 from skillopt_sleep.calls.send import SendOnce
 from skillopt_sleep.domain.call import Prompt, Reply
 from skillopt_sleep.errors import Overloaded, RateLimited
@@ -14,14 +16,32 @@ __all__ = ["Limited", "Limiter"]
 
 CALM = 10
 """Answers in a row after which one more call may be in flight again."""
+GROWING = 3.0
+"""Seconds in which a new process takes what memory it will need: until then it counts as if it had none yet."""
 
 
 class Limiter:
-    """Additive increase, multiplicative decrease of the calls in flight, between 1 and ``most``."""
+    """Additive increase, multiplicative decrease of the calls in flight, between 1 and ``most``.
 
-    def __init__(self, most: int, clock: Clock) -> None:
+    ``footprint``: bytes of memory that each takes on this machine; there are never more than fit into what is ``free``,
+    but always one. ``wait_for``: told each wait in seconds before it is begun; what it raises goes on up.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        clock: Clock,
+        *,
+        footprint: int = 0,
+        free: Callable[[], int] = free_memory,
+        wait_for: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self._most = self._allowed = most
         self._clock = clock
+        self._footprint = footprint
+        self._free = free
+        self._wait_for = wait_for
+        self._entered: list[float] = []
         self._in_flight = 0
         self._calm = 0
         self._not_before = 0.0
@@ -32,13 +52,24 @@ class Limiter:
         while True:
             with self._changed:
                 wait = self._not_before - self._clock.monotonic()
-                if wait <= 0 and self._in_flight < self._allowed:
+                if wait <= 0 and self._in_flight < self._allowed and self._has_room():
                     self._in_flight += 1
+                    self._entered.append(self._clock.monotonic())
                     return
                 if wait <= 0:
                     self._changed.wait(timeout=1.0)
                     continue
+            self._wait_for(wait)
             self._clock.sleep(wait)
+
+    def _has_room(self) -> bool:
+        """Whether one more fits into memory beside those that still grow."""
+        if not self._footprint or not self._in_flight:
+            return True
+        now = self._clock.monotonic()
+        self._entered = [entered for entered in self._entered if now - entered < GROWING]
+        growing = min(len(self._entered), self._in_flight)
+        return self._free() >= RESERVE + (growing + 1) * self._footprint
 
     def leave(self, error: BaseException | None) -> None:
         """Free the slot and learn from how the call ended."""
@@ -52,7 +83,7 @@ class Limiter:
                 if self._calm >= CALM and self._allowed < self._most:
                     self._allowed += 1
                     self._calm = 0
-            if isinstance(error, RateLimited) and error.retry_after:
+            if isinstance(error, RateLimited | Overloaded) and error.retry_after:
                 self._not_before = max(self._not_before, self._clock.monotonic() + error.retry_after)
             self._changed.notify()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from skillopt_sleep.errors import FatalBackend
+from skillopt_sleep.errors import Awaiting, FatalBackend
 from skillopt_sleep.ports import Progress
 
 __all__ = ["Pool"]
@@ -20,7 +20,8 @@ class Pool:
     """``ports.Parallel`` over at most ``workers`` threads.
 
     When one item raises, no further item is started, those under way are left to finish (their replies are paid for
-    and kept), and the error is raised: the most serious first, else the one of the earliest item. An interrupt of the
+    and kept), and the error is raised: the most serious first, else the one of the earliest item. ``Awaiting`` alone
+    ends nothing: all of the wave is asked, and the one that knows of all is raised at its end. An interrupt of the
     waiting thread calls ``on_interrupt``, which is to end what is under way, and goes on up.
     """
 
@@ -36,11 +37,16 @@ class Pool:
         if not items:
             return []
         stop = threading.Event()
+        awaited: list[Awaiting] = []
 
         def guarded(item: T) -> R | None:
             if stop.is_set():
                 return None
-            result = work(item)
+            try:
+                result = work(item)
+            except Awaiting as error:  # the other questions of this wave are to be laid down as well
+                awaited.append(error)
+                return None
             if self._progress is not None:
                 self._progress.step()
             return result
@@ -60,7 +66,13 @@ class Pool:
             raise
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
-        errors = [error for error in (future.exception() for future in futures) if error is not None]
-        if errors:
-            raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])
+        _raise([error for error in (future.exception() for future in futures) if error is not None], awaited)
         return [future.result() for future in futures]  # type: ignore[misc]  # None only after an error
+
+
+def _raise(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
+    """Raise what ended the wave, if anything did."""
+    if errors:
+        raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])
+    if awaited:
+        raise max(awaited, key=lambda error: error.missing)

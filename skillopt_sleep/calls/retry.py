@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from skillopt_sleep.calls.send import SendOnce
 from skillopt_sleep.domain.call import Prompt, Reply
-from skillopt_sleep.errors import BackendUnusable, RateLimited, TimedOut, TransientBackend
+from skillopt_sleep.errors import BackendUnusable, TimedOut, TooLong, TransientBackend
 from skillopt_sleep.ports import Clock
 
 __all__ = ["Breaker", "Retried"]
@@ -49,12 +50,16 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """Up to ``ATTEMPTS`` tries with jittered exponential waits in seconds; a provider's retry-after is honoured."""
+    """Up to ``ATTEMPTS`` tries with jittered exponential waits in seconds; a provider's retry-after is honoured.
+
+    What is too long is not tried again. ``wait_for``: told each wait before it is begun; what it raises goes on up.
+    """
 
     send: SendOnce
     clock: Clock
     breaker: Breaker = field(default_factory=Breaker)
     first_wait: float = FIRST_WAIT
+    wait_for: Callable[[float], None] = lambda _: None
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """Answer, or raise the last attempt's error."""
@@ -62,11 +67,16 @@ class Retried:
         while True:
             try:
                 reply = self.send(prompt, phase=phase, number=number)
+            except TooLong:
+                self.breaker.answered()  # the service lives, it is the prompt that is at fault
+                raise
             except TransientBackend as error:
                 if number >= (ATTEMPTS_AFTER_TIMEOUT if isinstance(error, TimedOut) else ATTEMPTS):
                     self.breaker.lost(error)
                     raise
-                self.clock.sleep(self._wait(number, error))
+                wait = self._wait(number, error)
+                self.wait_for(wait)
+                self.clock.sleep(wait)
                 number += 1
             else:
                 self.breaker.answered()
@@ -74,5 +84,5 @@ class Retried:
 
     def _wait(self, number: int, error: TransientBackend) -> float:
         backoff: float = self.first_wait * 2.0 ** (number - 1) * random.uniform(0.5, 1.5)  # noqa: S311  jitter, no secret
-        asked = error.retry_after if isinstance(error, RateLimited) else None
-        return min(LONGEST_WAIT, backoff if asked is None else max(asked, backoff))
+        asked = error.retry_after
+        return min(LONGEST_WAIT, backoff) if asked is None else max(asked, min(LONGEST_WAIT, backoff))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from skillopt_sleep.domain.assignment import Assignment
-from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role
-from skillopt_sleep.errors import BackendError, UsageError
+from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role, Usage
+from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, UsageError
 from skillopt_sleep.ports import Agent, Backend, Clock, Ledger
 
 __all__ = ["Recorded", "Send", "SendOnce"]
@@ -46,13 +46,17 @@ class Recorded:
         started = self.clock.monotonic()
         try:
             reply = _sent(self.backend, prompt)
-        except BackendError as error:
+        except Awaiting:  # nothing was sent, and nothing is on the account
+            raise
+        except (BackendError, BudgetSpent) as error:
             self.ledger.record(
                 Attempt(
                     phase=phase,
                     role=self.role,
                     number=number,
                     error=type(error).__name__,
+                    usage=Usage(input_tokens=error.input_tokens, output_tokens=error.output_tokens),
+                    cost_usd=error.cost_usd,
                     seconds=self.clock.monotonic() - started,
                 )
             )

@@ -29,9 +29,12 @@ COMMANDS: Mapping[str, str] = {
     "adopt": "Put a night's proposal live.",
     "revert": "Undo an adopted night, or one edit of it, byte for byte.",
     "watch": "Whether adopted rules help: your corrections before and since.",
+    "audit": "A trial of a change that changes nothing: it must not be accepted.",
     "harvest": "Read new sessions into the inbox; print or export what was found.",
     "plugin": "Install the plugin of Claude Code or Codex, or take it out.",
+    "checks": "Commands of yours that may score replays: list, approve, remove.",
     "settings": "Every setting, its value, and where the value came from.",
+    "train": "Train a skill on a dataset, or on the tasks of your own nights.",
     "demo": "A whole night on bundled sample sessions, with a simulated agent.",
 }
 """Every command with its one line of help, so that the list is printed without importing any."""

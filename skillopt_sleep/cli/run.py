@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.report import NightReport
     from skillopt_sleep.domain.task import TaskRecord
 
-__all__ = ["command", "print_report"]
+__all__ = ["command", "print_report", "read_tasks"]
 
 
 @click.command("run")
@@ -39,7 +39,7 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     app = make_app(flags)
-    tasks = _read(task_file) if task_file else None
+    tasks = read_tasks(task_file) if task_file else None
     if dry_run:
         from skillopt_sleep.cli.rehearsal import print_rehearsal
 
@@ -57,7 +57,8 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     sys.exit(report.exit_code or 0)
 
 
-def _read(path: Path) -> tuple[TaskRecord, ...]:
+def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
+    """The tasks of a task file. Raises ``UsageError`` when it cannot be read, or holds none."""
     from skillopt_sleep.domain.taskfile import decode_tasks
     from skillopt_sleep.errors import UsageError
 

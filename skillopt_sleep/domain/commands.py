@@ -27,31 +27,30 @@ _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/n
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
 
-CHECKERS = frozenset(
-    """
-    pytest tox nox unittest mypy pyright ruff flake8 pylint black isort npm pnpm yarn bun deno jest vitest mocha ava tsc
-    eslint prettier biome cargo go make just task mvn gradle gradlew dotnet ctest cmake ninja bazel meson rspec rake
-    rubocop minitest phpunit phpstan pest composer mix swift xcodebuild sbt lein stack cabal dune zig golangci-lint
-    clippy shellcheck hadolint terraform prove playwright cypress pre-commit
-    """.split()
+
+def _names(*lines: str) -> frozenset[str]:
+    return frozenset(word for line in lines for word in line.split())
+
+
+CHECKERS = _names(
+    "pytest tox nox unittest mypy pyright ruff flake8 pylint black isort npm pnpm yarn bun deno jest vitest mocha ava",
+    "tsc eslint prettier biome cargo go make just task mvn gradle gradlew dotnet ctest cmake ninja bazel meson rspec",
+    "rake rubocop minitest phpunit phpstan pest composer mix swift xcodebuild sbt lein stack cabal dune zig clippy",
+    "golangci-lint shellcheck hadolint terraform prove playwright cypress pre-commit",
 )
 """Programs whose exit status says whether something is right, or that run such programs."""
-NO_CHECKS = frozenset(
-    """
-    install add remove uninstall update upgrade publish deploy push login init new create start serve dev run-server
-    watch clean fmt format apply destroy get tidy download
-    """.split()
+NO_CHECKS = _names(
+    "install add remove uninstall update upgrade publish deploy push login init new create start serve dev run-server",
+    "watch clean fmt format apply destroy get tidy download",
 )
 """What such a program may also be asked, which checks nothing."""
-RUNNERS = frozenset("uv uvx poetry pipenv hatch pdm npx bunx bundle python python3 php node sh bash time env".split())
+RUNNERS = _names("uv uvx poetry pipenv hatch pdm npx bunx bundle python python3 php node sh bash time env")
 """Programs that run another one, whose name follows."""
-LOOKING = frozenset(
-    """
-    ls cat cd pwd echo grep rg find head tail sed awk wc sort uniq diff tree stat file which whereis type ps kill sleep
-    date env printenv git gh hg svn curl wget ssh scp rsync docker podman kubectl helm rm mv cp mkdir rmdir touch chmod
-    chown ln tar unzip zip sudo apt apt-get brew pip pip3 true false test export source history clear jq psql mysql
-    sqlite3 redis-cli aws gcloud az open code vim nano less more tee xargs
-    """.split()
+LOOKING = _names(
+    "ls cat cd pwd echo grep rg find head tail sed awk wc sort uniq diff tree stat file which whereis type ps kill",
+    "sleep date env printenv git gh hg svn curl wget ssh scp rsync docker podman kubectl helm rm mv cp mkdir rmdir",
+    "touch chmod chown ln tar unzip zip sudo apt apt-get brew pip pip3 true false test export source history clear jq",
+    "psql mysql sqlite3 redis-cli aws gcloud az open code vim nano less more tee xargs",
 )
 """Programs that look around, or change what a copy of a project does not hold."""
 

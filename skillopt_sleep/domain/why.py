@@ -35,7 +35,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     """What one night made of a rule.
 
     ``trial`` is the comparison it was part of, None without one; ``improved`` and ``worsened`` are what was asked in
-    the tasks that did.
+    the tasks that did, ``confirmed`` in those that lost twice more when they were replayed again.
     """
 
     night: str
@@ -45,6 +45,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     trial: TrialReport | None = None
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
 
 
 class Story(Struct, frozen=True, kw_only=True):
@@ -129,6 +130,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
         trial=trial,
         improved=tuple(asked.get(task, task) for task in trial.improved) if trial else (),
         worsened=tuple(asked.get(task, task) for task in trial.worsened) if trial else (),
+        confirmed=tuple(asked.get(task, task) for task in trial.confirmed_regressions) if trial else (),
     )
 
 

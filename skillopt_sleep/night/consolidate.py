@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
-from skillopt_sleep.domain.guard import guard
+from skillopt_sleep.domain.edit import AppliedEdit, EditStatus, apply_edits
 from skillopt_sleep.domain.pending import Dropped, PendingEdit, crowded_out, revive, tonight
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
@@ -19,6 +18,7 @@ from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.trying import ConsolidatePlan, Gate, pending_after
 from skillopt_sleep.optimize.reflect import Lesson, Reflection, reflect
 from skillopt_sleep.optimize.replay import Attempt, Models, replay
+from skillopt_sleep.optimize.step import held_back
 
 __all__ = ["consolidate"]
 
@@ -42,6 +42,7 @@ def consolidate(
     """
     gate = Gate(plan=plan, models=models, val=pools.val, night=night, seed=seed)
     current, steps, left, dropped = _go_on(baseline, pools, gate, pending)
+    rejected = (*(edit for step in steps for edit in _rejected(step)), *rejected)
     known: tuple[ReplayResult, ...] = ()
     cut = ""
     worthwhile = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
@@ -55,7 +56,7 @@ def consolidate(
             cut = f"a cap cut the night short, so the {kind} had to wait: {spent}"
             break
         steps.append(step)
-        rejected = (*(edit for edit in step.edits if edit.status is EditStatus.REJECTED), *rejected)
+        rejected = (*_rejected(step), *rejected)
         if step.trial is not None:
             accepted = step.decision.verdict is Verdict.ACCEPT
             known = step.trial.candidate if accepted else step.trial.baseline
@@ -122,6 +123,11 @@ def _go_on(
         )
     order = [each.id for each in pending]
     return current, steps, sorted(left, key=lambda each: order.index(each.id)), dropped
+
+
+def _rejected(step: DocumentStep) -> tuple[AppliedEdit, ...]:
+    """What a step turned down for good: the same night must not try it again, with a clean tally."""
+    return tuple(edit for edit in step.edits if edit.status is EditStatus.REJECTED)
 
 
 def _texts(pending: Sequence[PendingEdit]) -> tuple[AppliedEdit, ...]:
@@ -192,21 +198,12 @@ def _propose(
     document = current[kind]
     if document is None or not reflection.edits:
         return current, ()
-    held = [edit for each in reflection.edits if (edit := _held(each, rejected)) is not None]
+    held = [edit for each in reflection.edits if (edit := held_back(each, rejected)) is not None]
     left = {edit.edit.id for edit in held}
     changed, applied = apply_edits(
         document, [edit for edit in reflection.edits if edit.id not in left], cap=plan.block_cap
     )
     return current.with_document(changed), (*applied, *held)
-
-
-def _held(edit: EditRecord, rejected: tuple[AppliedEdit, ...]) -> AppliedEdit | None:
-    """Why an edit is not even tried: the guard holds it, or its rule was turned down before, here or elsewhere."""
-    if (why := guard(edit.text)) is not None:
-        return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
-    if edit.text and any(edit.text == before.edit.text for before in rejected):
-        return AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why="this very rule was tried before and turned down")
-    return None
 
 
 def _turned_down(applied: AppliedEdit, decision: Decision) -> AppliedEdit:

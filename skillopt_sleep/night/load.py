@@ -92,7 +92,8 @@ def _judged(records: Sequence[ReplayResult], accepted: Sequence[DocumentStep]) -
         if not any(each.offered for each in shown):
             return Loading.NOT_CHECKED, f"the agent's records do not tell of the {step.kind}"
         if step.kind is DocumentKind.SKILL and not any(each.read for each in shown):
-            return Loading.NOT_OPENED, f"the skill was on the agent's list and not opened in {len(records)} of {len(records)} replays"
+            replays = "the one replay" if len(records) == 1 else f"any of {len(records)} replays"
+            return Loading.NOT_OPENED, f"the skill was on the agent's list and was not opened in {replays}"
     return Loading.LOADED, _in_words([each for record in records for each in record.shown], accepted)
 
 
@@ -143,13 +144,19 @@ def _notes(replay: ReplayReport) -> tuple[str, ...]:
         notes.append(f"{replay.failures['not_loaded']} replays are unmeasured: the agent did not load the candidate")
     match replay.loading:
         case Loading.NOT_LOADED:
-            notes.append(f"held: the agent does not load what is proposed ({replay.why}); adopting it would change nothing")
+            notes.append(
+                f"held: the agent does not load what is proposed ({replay.why}): adopted, it would do nothing"
+            )
         case Loading.NOT_OPENED:
-            notes.append(f"the proposal helps when it is read, but {replay.why}: it may not help unless the agent is told to")
+            notes.append(
+                f"it helps when it is read, but {replay.why}: it may do nothing unless the agent is told to open it"
+            )
         case Loading.NOT_CHECKED if replay.why:
             notes.append(f"whether the agent really loads the proposal was not checked: {replay.why}")
         case Loading.LOADED if replay.mode is ReplayMode.TEXT:
-            notes.append(f"tried as text; one replay by the agent itself shows that it loads the proposal ({replay.why})")
+            notes.append(
+                f"tried as text; one replay by the agent itself shows that it is loaded ({replay.why})"
+            )
         case _:
             pass
     return tuple(notes)

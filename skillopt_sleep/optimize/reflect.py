@@ -9,7 +9,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind, region
 from skillopt_sleep.domain.edit import EditRecord
-from skillopt_sleep.domain.patch import united
+from skillopt_sleep.domain.patch import by_support, united
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.task import TaskRecord
@@ -65,13 +65,13 @@ def reflect(
 
 
 def _joined(analyses: Sequence[Analysis], edit_budget: int) -> Reflection:
-    edits = united([each.patch for each in analyses]).edits
+    edits = [each.edit for each in by_support(united([each.patch for each in analyses]).proposals)]
     over = tuple(
         Refusal(subject=edit.id, words=edit.text, why=f"over the edit budget of {edit_budget}")
         for edit in edits[edit_budget:]
     )
     return Reflection(
-        edits=edits[:edit_budget],
+        edits=tuple(edits[:edit_budget]),
         raw=tuple(text for each in analyses for text in each.raw),
         refused=(*(refusal for each in analyses for refusal in each.refused), *over),
         nothing="" if edits else "; ".join(dict.fromkeys(each.nothing for each in analyses)),

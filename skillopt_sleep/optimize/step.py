@@ -18,7 +18,7 @@ from skillopt_sleep.optimize.analyse import Analysis, Lesson, Minibatch, analyse
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.optimize.select import Selected, select
 
-__all__ = ["StepPlan", "StepProposal", "held", "propose", "propose_from"]
+__all__ = ["StepPlan", "StepProposal", "held_back", "propose", "propose_from"]
 
 
 class StepPlan(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def propose_from(
         merged, notes = aggregated.patch, aggregated.notes
     else:
         merged = united(patches)
-    holding = {each.edit.id: each for edit in merged.edits if (each := held(edit, lesson.rejected)) is not None}
+    holding = {each.edit.id: each for edit in merged.edits if (each := held_back(edit, lesson.rejected)) is not None}
     free = EditPatch(proposals=tuple(each for each in merged.proposals if each.edit.id not in holding))
     selected = _selected(free, skill, optimizer, plan)
     changed, applied = apply_to_skill(skill, [each.edit for each in selected.chosen], cap=plan.skill_cap)
@@ -106,7 +106,7 @@ def _selected(patch: EditPatch, skill: str, optimizer: Optimizer, plan: StepPlan
     return select(patch, skill, optimizer, edit_budget=plan.edit_budget, least=plan.least)
 
 
-def held(edit: EditRecord, rejected: Sequence[AppliedEdit]) -> AppliedEdit | None:
+def held_back(edit: EditRecord, rejected: Sequence[AppliedEdit]) -> AppliedEdit | None:
     """Why an edit is not even tried: the guard holds it, or its rule was turned down before, here or elsewhere."""
     if (why := guard(edit.text)) is not None:
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)

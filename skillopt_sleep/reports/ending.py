@@ -11,6 +11,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.reports import trust
 from skillopt_sleep.reports.phrases import errors, number, score, sentence
 from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import Outcome, task_rows
@@ -129,14 +130,18 @@ def _undecided(report: NightReport) -> Ending:
         return Ending(
             word=Word.UNDECIDED,
             title="too few different tasks",
-            says=f"Your sessions gave {number(counts.tasks, 'task')}. A change is written from some tasks and tested on"
-            f" others that ask for something else, and tonight there was none {lacking}.",
-            now=f"{_WORK_ON} The command says how many more it takes.",
+            says=_text(
+                f"Your sessions gave {number(counts.tasks, 'task')}. A change is written from some tasks and tested on"
+                f" others that ask for something else, and tonight there was none {lacking}.",
+                trust.missing(report.shortfall),
+            ),
+            now=_WORK_ON,
             steps=(_INSIGHTS,),
         )
     if report.pending:
         wait = number(len(report.pending), "change")
         says = f"{wait} could not be decided yet, and {'goes' if len(report.pending) == 1 else 'go'} on the next night."
+        says = _text(says, trust.missing(report.shortfall))
         return Ending(word=Word.UNDECIDED, title="no decision yet", says=says, now=_GOES_ON)
     if trial := _trial(report):
         says = _text("Whether the change helps could not be decided.", trial, sentence(report.why))

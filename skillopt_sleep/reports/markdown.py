@@ -18,7 +18,7 @@ from skillopt_sleep.reports.ending import ending
 from skillopt_sleep.reports.markup import code, document, escape, longest_run, table
 from skillopt_sleep.reports.phrases import ERRORS, PHASES, earlier, number, spending, when
 from skillopt_sleep.reports.plain import plain, plain_lines
-from skillopt_sleep.reports.proof import account, proof
+from skillopt_sleep.reports.proof import account, proof, trusted
 from skillopt_sleep.reports.rows import INTENT, bare, held, rule_row, within
 
 __all__ = ["escape", "render"]
@@ -40,6 +40,7 @@ def render(report: NightReport) -> str:
         _edits("What was held back", "why it is held back", held(report), report),
         proof(report),
         account(report),
+        trusted(report),
         _read(report),
         _cost(report),
         _agents(report.backends),

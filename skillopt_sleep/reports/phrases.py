@@ -47,6 +47,7 @@ PHASES = {
     "train": "replays some of them to see what goes wrong",
     "reflect": "writes rules",
     "val": "tests the rules on other tasks",
+    "test": "scores an adopted change on sealed tasks",
     "judge": "scores answers",
 }
 """What the phases of a night are for."""

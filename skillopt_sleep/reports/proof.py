@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from skillopt_sleep.domain.report import HoldoutRow, NightReport, TrialReport
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.reports import tally
+from skillopt_sleep.reports import tally, trust
 from skillopt_sleep.reports.markup import document, escape, table
 from skillopt_sleep.reports.phrases import number, score, sentence
 from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import INTENT, Outcome, TaskRow, task_rows
 
-__all__ = ["account", "proof"]
+__all__ = ["account", "proof", "trusted"]
 
 
 def proof(report: NightReport) -> Iterator[str]:
@@ -32,7 +32,7 @@ def proof(report: NightReport) -> Iterator[str]:
         ("", "task", "before", "after"),
         ((row.outcome, escape(plain(row.task, INTENT)), _graded(row.before), _graded(row.after)) for row in rows),
     )
-    if remarks := list(_remarks(rows)):
+    if remarks := list(_remarks(rows, {task for trial in report.trials for task in trial.confirmed_regressions})):
         yield ""
         yield from remarks
     if report.trials:
@@ -40,12 +40,13 @@ def proof(report: NightReport) -> Iterator[str]:
         yield from _counted(report) if tally.paired(report) else _compared(report)
 
 
-def _remarks(rows: Sequence[TaskRow]) -> Iterator[str]:
+def _remarks(rows: Sequence[TaskRow], confirmed: Collection[str]) -> Iterator[str]:
     """Why a task got worse, one by one; why tasks were not measured, by reason."""
     lost = Counter(row.after.why or row.before.why for row in rows if row.outcome is Outcome.UNMEASURED)
     for row in rows:
         if row.outcome is Outcome.WORSE and row.after.why:
-            yield f"- worse: “{escape(plain(row.task, INTENT))}” {escape(sentence(row.after.why))}"
+            again = " It lost twice more when it was replayed again." if row.after.id in confirmed else ""
+            yield f"- worse: “{escape(plain(row.task, INTENT))}” {escape(sentence(row.after.why))}{again}"
     for why, count in lost.most_common():
         yield f"- not measured: {number(count, 'task')}" + (f". {escape(sentence(why))}" if why else "")
 
@@ -92,6 +93,16 @@ def account(report: NightReport) -> Iterator[str]:
             f"Of all edits that were ever tried here: {said} Edits that are tried together count as one. The bound adds"
             " up, over all that were tried, the chance that a useless one is accepted."
         )
+
+
+def trusted(report: NightReport) -> Iterator[str]:
+    """How far the measurement can be trusted, what the sealed tasks say, and how many tasks are missing."""
+    said = [*trust.audited(report.audit), *([trust.sealed(report.sealed)] if report.sealed else [])]
+    said += [each for each in (trust.missing(report.shortfall),) if each and report.trials]
+    if said:
+        yield "## How far to trust it"
+        yield ""
+        yield from (f"- {escape(each)}" for each in said)
 
 
 _VERDICTS = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.domain.expect import Rehearsal
 from skillopt_sleep.domain.task import TaskRecord
+from skillopt_sleep.reports import trust
 from skillopt_sleep.reports.phrases import PHASES, number
 from skillopt_sleep.reports.plain import plain
 
@@ -24,7 +25,7 @@ def render(rehearsal: Rehearsal) -> str:
     sections = [
         list(_read(rehearsal)),
         list(_tasks("To learn from", pools.train)),
-        list(_tasks("To test on", pools.val)),
+        [*_tasks("To test on", pools.val), *([said] if (said := trust.missing(rehearsal.shortfall)) else [])],
         list(_calls(rehearsal)),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from skillopt_sleep.domain.report import NightReport, NightState
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.reports import schedule, tally
+from skillopt_sleep.reports import schedule, tally, trust
 from skillopt_sleep.reports.ending import Word, ending
 from skillopt_sleep.reports.phrases import DOCUMENTS, money, number, whole
 from skillopt_sleep.reports.plain import plain
@@ -16,6 +16,9 @@ from skillopt_sleep.reports.rows import bare
 __all__ = ["render"]
 
 HEAD = ("night", "ended", "score", "rules", "calls", "money", "proposal")
+
+SEALED = 3
+"""Sealed tests shown, the latest."""
 
 RULE = 90
 """Characters of a pending rule."""
@@ -33,7 +36,7 @@ def render(status: Status, *, most: int) -> str:
         "\n".join(_pending(status)),
         "\n".join(_waits(status)),
         "\n".join(schedule.lines(status.schedule)) if status.schedule else "",
-        f"Account of all edits: {said}" if (said := tally.account(status.account)) else "",
+        "\n".join(_trust(status)),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -76,6 +79,15 @@ def _pending(status: Status) -> Iterator[str]:
         for rule in pending.rules:
             yield f"  {DOCUMENTS.get(pending.document, plain(pending.document))}: {excerpt(bare(rule), RULE)}"
         yield f"    {tally.going_on(pending)}"
+
+
+def _trust(status: Status) -> Iterator[str]:
+    """The account, and what the nights so far say of the measurement itself."""
+    if said := tally.account(status.account):
+        yield f"Account of all edits: {said}"
+    if status.nights:
+        yield from trust.audited(status.nights[0].audit)
+    yield from map(trust.sealed, status.sealed[:SEALED])
 
 
 def _waits(status: Status) -> Iterator[str]:

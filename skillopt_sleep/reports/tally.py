@@ -7,13 +7,14 @@ import math
 from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.paired import Tally, exact_error
 from skillopt_sleep.domain.report import NightReport, PendingReport, TrialReport
+from skillopt_sleep.domain.shortfall import DECIDING
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports.phrases import DOCUMENTS, number
 from skillopt_sleep.reports.plain import plain
 
-__all__ = ["account", "chance", "claims", "going_on", "paired", "trial"]
+__all__ = ["account", "chance", "claims", "confirmed", "going_on", "paired", "trial"]
 
-FEW = 5
+FEW = DECIDING
 """Under so many different tasks a change proves little about other work, and is said to."""
 
 
@@ -50,13 +51,25 @@ def claims(report: NightReport) -> str:
 
 def _claim(tried: TrialReport) -> str:
     improved, worsened = len(tried.improved), len(tried.worsened)
-    tasks = f"{'this' if tried.tasks == 1 else 'these'} {number(tried.tasks, 'task')} of yours"
-    earlier = " and those of earlier nights" if tried.since else ""
+    whole = max(tried.tasks, tried.tasks_in_all)
+    tasks = f"{'this' if whole == 1 else 'these'} {number(whole, 'task')} of yours"
+    tonight = f", tonight on {tried.tasks} of them" if tried.tasks < whole else ""
     detail = f"{improved or 'none'} improved, {worsened or 'none'} got worse"
-    said = f"With it the {_document(tried.document)} is better on {tasks}{earlier} as replayed ({detail})."
-    if tried.tasks >= FEW or tried.since:
+    said = f"With it the {_document(tried.document)} is better on {tasks} as replayed{tonight} ({detail})."
+    if worsened:
+        said += f" {confirmed(tried)}"
+    if whole >= FEW:
         return said
     return f"{said} That is few: with fewer than {FEW} different tasks it says little about your other work."
+
+
+def confirmed(tried: TrialReport) -> str:
+    """What became of the tasks that got worse under an accepted edit when they were replayed twice more."""
+    lost = len(tried.confirmed_regressions)
+    if not lost:
+        whom = "the one that got worse" if len(tried.worsened) == 1 else "those that got worse"
+        return f"Replayed twice more, {whom} did not keep losing."
+    return f"{number(lost, 'task')} lost twice more when replayed again: look at {'it' if lost == 1 else 'them'} first."
 
 
 def going_on(pending: PendingReport, night: str = "") -> str:

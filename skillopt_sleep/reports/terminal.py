@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.reports import tally
+from skillopt_sleep.reports import tally, trust
 from skillopt_sleep.reports.ending import Ending, ending
 from skillopt_sleep.reports.phrases import DOCUMENTS, earlier, money, number
 from skillopt_sleep.reports.plain import plain
@@ -51,6 +51,8 @@ def render(report: NightReport, *, width: int, program: str = "skillopt-sleep", 
             *_entry("Left out", _left_out(report), room),
             *_entry("Spent", _spent(report), room),
             *_entry("Account", tally.account(report.account), room),
+            *_entry("Noise", trust.brief(report.audit), room),
+            *_entry("Sealed", trust.sealed_brief(report.sealed) if report.sealed else "", room),
         ],
         [line for note in report.notes for line in _entry("Note", plain(note), room)],
     ]

@@ -12,7 +12,7 @@ from skillopt_sleep.reports.phrases import number, score
 from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.tally import chance
 
-__all__ = ["audited", "missing", "noise", "null_trial", "position", "sealed"]
+__all__ = ["audited", "brief", "missing", "noise", "null_trial", "position", "sealed", "sealed_brief"]
 
 
 def audited(found: Audit) -> Iterator[str]:
@@ -27,6 +27,28 @@ def audited(found: Audit) -> Iterator[str]:
         )
     if found.position.judged:
         yield position(found)
+
+
+def brief(found: Audit) -> str:
+    """The audit on a line or two: the gains that show, and what is wrong, if anything; the report has all of it."""
+    if not found.known or found.differ is None:
+        return "not known yet; the report says more" if found.repeats or found.val_tasks else ""
+    shown = (
+        f"one night shows gains of {found.tonight} points" if found.tonight else "one night shows no gain for sure",
+        f"a week {found.in_a_week}" if found.in_a_week else "a week neither",
+    )
+    said = f"{found.differ:.0%} of repeats differ; {', '.join(shown) if found.val_tasks else 'no test tasks tonight'}"
+    wrong = ["later replays do not come out as earlier ones"] if found.drift < SUSPICIOUS else []
+    if found.position.judged and found.position.chance < SUSPICIOUS:
+        wrong.append("the judge minds the order it is shown answers in")
+    return "; ".join([said, *wrong])
+
+
+def sealed_brief(test: SealedTest) -> str:
+    """The sealed test on a line."""
+    if test.why:
+        return f"change of {plain(test.change)}: put off, {plain(test.why)}"
+    return f"change of {plain(test.change)}: {score(test.before)} -> {score(test.after)} on {test.tasks} unseen tasks"
 
 
 def noise(found: Audit) -> str:
@@ -46,10 +68,14 @@ def noise(found: Audit) -> str:
     tests = number(found.val_tasks, "test task")
     if found.in_a_week is None:
         return f"{said} With {tests} that is too much noise for any gain to be seen within a week."
-    tonight = "none" if found.tonight is None else f"a gain of about {found.tonight} points"
+    if found.tonight is None:
+        return (
+            f"{said} With {tests}, nothing is sure to be accepted in its first night; within a week, in 8 of 10 cases,"
+            f" what makes about {found.in_a_week} more of a hundred replays pass."
+        )
     return (
-        f"{said} With {tests}, {tonight} is accepted in its first night in 8 of 10 cases, and one of about"
-        f" {found.in_a_week} within a week."
+        f"{said} With {tests}, what makes about {found.tonight} more of a hundred replays pass is accepted in its first"
+        f" night in 8 of 10 cases, and about {found.in_a_week} within a week."
     )
 
 
@@ -97,7 +123,8 @@ def null_trial(found: NullTrial) -> Iterator[str]:
     """The trial of a change that changes nothing."""
     yield "Your files were tried against themselves, byte for byte the same: only noise can tell the two apart."
     yield ""
-    yield f"{found.tally.in_words} on {number(found.tasks, 'task')}: score {found.tally.score}, accepted at {found.k}."
+    tally = found.tally
+    yield f"{tally.in_words} on {number(found.tasks, 'task')}: score {tally.score}; at {found.k} it is accepted."
     match found.verdict:
         case Verdict.ACCEPT:
             yield (

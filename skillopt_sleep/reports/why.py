@@ -85,8 +85,12 @@ def _attempt(attempt: Attempt) -> Iterator[str]:
     else:
         yield f"  {tally.trial(trial)}"
         yield f"  E = {trial.e:g} (1.618 to the score; at most 1 on average for an edit that is useless)"
+    if trial.tasks_in_all:
+        yield f"  tested on {number(trial.tasks_in_all, 'different task')} that it was not written from"
     if others := len(trial.edits) - 1:
         yield f"  tried together with {number(others, 'other rule')}"
     yield from (f"  better  {excerpt(plain(task), TEXT)}" for task in attempt.improved)
-    yield from (f"  worse   {excerpt(plain(task), TEXT)}" for task in attempt.worsened)
+    for task in attempt.worsened:
+        again = " (and twice more when replayed again)" if task in attempt.confirmed else ""
+        yield f"  worse   {excerpt(plain(task), TEXT)}{again}"
     yield f"  all of it: skillopt-sleep show {plain(attempt.night)}"

@@ -44,10 +44,11 @@ def read_regular(path: Path) -> bytes | None:
         raise DiskError(f"cannot read {path}: {error.strerror}") from error
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
     """Put a file in place whole, with exactly these permissions: after a crash it is the old one or the new one.
 
-    Its folder must be there. Raises ``DiskError`` and leaves what was there.
+    Without ``durable`` that holds for the end of this process, however sudden, but not for a power cut: for files that
+    can be made again. Its folder must be there. Raises ``DiskError`` and leaves what was there.
     """
     temporary: str | None = None
     try:
@@ -55,10 +56,12 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
         with open(handle, "wb") as file:  # noqa: PTH123  a descriptor, no path
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
     except OSError as error:
         raise DiskError(f"cannot write {path}: {error.strerror}") from error
     finally:

@@ -16,7 +16,7 @@ from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.evidence import EvidenceRow
 from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.errors import BackendError, BudgetSpent, Interrupted, SleepError
+from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, Interrupted, SleepError
 from skillopt_sleep.ports import Clock, Ledger, Outcome
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import own_folder, write_atomic
@@ -251,7 +251,7 @@ class NightJournal:
 def _ended_by(report: NightReport, error: BaseException) -> NightReport:
     """Say what ended a night, in the words of the error."""
     said = str(error) or type(error).__name__
-    stopped = {BackendError: StoppedBy.BACKEND, BudgetSpent: StoppedBy.BUDGET}
+    stopped = {Awaiting: StoppedBy.HANDOFF, BackendError: StoppedBy.BACKEND, BudgetSpent: StoppedBy.BUDGET}
     by = next((by for kind, by in stopped.items() if isinstance(error, kind)), StoppedBy.CRASH)
     code = error.exit_code if isinstance(error, SleepError) else 1
     if isinstance(error, Interrupted | KeyboardInterrupt):

@@ -35,12 +35,12 @@ class TrainingFolder:
         """A file of the folder, None when there is none."""
         return read_regular(self.folder / name)
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
         """Put a file in place whole. Readable as the user's other files are: it is theirs to share."""
         path = self.folder / name
         if not path.parent.is_dir():
             make_folders(path.parent, within=self.folder)
-        write_atomic(path, data, mode=0o644)
+        write_atomic(path, data, mode=0o644, durable=durable)
 
     def kept(self, name: str) -> bytes | None:
         """The outcome of a piece of work that was finished before."""

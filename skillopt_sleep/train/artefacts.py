@@ -103,5 +103,5 @@ class Artefacts:
         if snapshot and self._config.save_every_step:
             self.text(f"skills/skill_v{state.last_completed_step:04d}.md", state.current_skill)
         self.text("current_skill.md", state.current_skill)
-        self.text("best_skill.md", state.best_skill)
-        self._store.write(STATE, encode_state(state))
+        self._store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
+        self._store.write(STATE, encode_state(state), durable=True)

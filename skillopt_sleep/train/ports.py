@@ -126,8 +126,8 @@ class RunStore(Protocol):
     def read(self, name: str) -> bytes | None:
         """A file of the folder, None when there is none."""
 
-    def write(self, name: str, data: bytes) -> None:
-        """Put a file in place whole, with the folders above it."""
+    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
+        """Put a file in place whole, with the folders above it; ``durable`` outlives a power cut too."""
 
     def kept(self, name: str) -> bytes | None:
         """The outcome of a piece of work that was finished before."""

@@ -78,7 +78,9 @@ def recipe_of(table: Mapping[str, Json]) -> Recipe:
             raise ConfigError(f"{name} is {value!r:.60}, must be a table: [{name}]")
     config = SkillOptConfig.from_dict({name: value for name, value in table.items() if name in own})
     skill = table.get("skill")
-    prompts = {name: _text(Path(str(file)), f"prompts.{name}") for name, file in cast("Table", tables["prompts"]).items()}
+    prompts = {
+        name: _text(Path(str(file)), f"prompts.{name}") for name, file in cast("Table", tables["prompts"]).items()
+    }
     return Recipe(
         config=config,
         env=cast("Table", tables["env"]),

@@ -58,6 +58,7 @@ def train_step(
     if made.skill == state.current_skill:
         state = replace(state, tried=(*state.tried, _note(step, made.edits, f"no change: {made.nothing}")))
         record |= {"action": "skip_no_patches", "why": made.nothing}
+        run.tell(f"  step {step}: no change, {made.nothing}")
     else:
         verdict = judged(run, state, made.skill, step=step, folder=f"{folder}/selection_eval")
         state = _learnt(run, verdict, made, step)

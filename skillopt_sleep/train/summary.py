@@ -10,9 +10,9 @@ from skillopt_sleep.domain.report import PhaseTally
 from skillopt_sleep.train.gate import compute_score
 from skillopt_sleep.train.results import RolloutResult
 
-__all__ = ["buckets", "calls_by_stage", "curve", "spend_of", "summary_page"]
+__all__ = ["buckets", "calls_by_stage", "curve", "spend_of", "summary_page", "terminal_page"]
 
-BARS = " ▁▂▃▄▅▆▇█"
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def buckets(results: Sequence[RolloutResult], task_types: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -95,6 +95,28 @@ def summary_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]
         counts = ", ".join(f"{len(ids)} {course}" for course, ids in each["courses"].items())
         lines.append(f"- slow update after epoch {each['epoch']}: {each['action']} ({each['why']}); {counts}")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def terminal_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
+    """What the command line prints at the end of a run."""
+    lines = [curve(history, summary["baseline_selection_score"]), ""]
+    if summary["test_hard"] is not None:
+        before, after = summary["baseline_test_hard"], summary["test_hard"]
+        lines.append(f"test    initial {_number(before)}  best {_number(after)}")
+        table = summary["test_by_type"]
+        lines += [
+            f"  {name:<20} {table['initial'][name]['hard']:.3f} -> {best['hard']:.3f} of {int(best['total'])}"
+            for name, best in table["best"].items()
+            if name != "overall"
+        ]
+    stages = ", ".join(f"{stage} {calls}" for stage, calls in summary["calls"].items())
+    spend = summary["spend"]
+    price = f", {spend['usd']:.2f} USD" if spend["usd"] else ""
+    lines += [
+        f"calls   {spend['calls']}{price}: {stages}",
+        f"skill   {summary['best_skill_path']} (step {summary['best_step']})",
+    ]
+    return "\n".join(lines)
 
 
 def _bar(score: float | None) -> str:

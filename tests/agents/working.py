@@ -12,14 +12,20 @@ from skillopt_sleep.domain.call import Prompt
 from tests.loopback import Asked, Called, Said
 
 LEARNED = "skillopt-sleep-learned"
-REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+PUT_THERE = re.compile(
+    r"<system-reminder>.*?</system-reminder>|<environment_context>.*?</environment_context>"
+    r"|# AGENTS\.md instructions.*?</INSTRUCTIONS>",
+    re.DOTALL,
+)
+"""What the agents themselves put into the user's mouth."""
 ROOT = re.compile(r"`(r\d+)` = `([^`]+)`")
 LISTED = re.compile(r"- ([\w-]+): .*?\(file: (?:(r\d+)/)?([^)]+)\)")
 
 
-def at_work(world, *, opens=True):
+def at_work(world, *, opens=True, writes=""):
     """The simulated agent of a world behind a CLI: it opens the learnt skill where one is offered (unless it is one
-    that never does), then answers; whatever has a schema it answers as it does over any API.
+    that never does), then answers, or writes its answer into the file ``writes`` where it has a shell. Whatever has a
+    schema it answers as it does over any API.
     """
     backend = SimulatedBackend(world=str(world))
 
@@ -30,9 +36,21 @@ def at_work(world, *, opens=True):
             return Said(text="done" if done else backend.complete(prompt).text)
         if opens and not asked.calls and (call := opening(asked)):
             return Said(text="I look at the house rules.", calls=(call,))
-        return Said(text=backend.complete(Prompt(system=asked.text, user=request_of(asked))).text)
+        answer = backend.complete(Prompt(system=asked.text, user=request_of(asked))).text
+        if writes and (shell := shell_of(asked)) and not any(writes in str(call.given) for call in asked.calls):
+            return Said(text="I write it down.", calls=(shell(f"echo '{answer}' > {writes}"),))
+        return Said(text="It is written." if writes else answer)
 
     return mind
+
+
+def shell_of(asked: Asked):
+    """How a command is run by the agent that asks, None when it has no shell."""
+    if "Bash" in asked.tools:
+        return lambda command: Called(name="Bash", given={"command": command})
+    if "exec_command" in asked.tools:
+        return lambda command: Called(name="exec_command", given={"cmd": command})
+    return None
 
 
 def opening(asked: Asked, name: str = LEARNED) -> Called | None:
@@ -54,8 +72,5 @@ def skill_path(asked: Asked, name: str = LEARNED) -> str:
 
 def request_of(asked: Asked) -> str:
     """What the agent was asked for: the first words of the user that no agent has put there."""
-    for role, text in asked.turns:
-        words = REMINDER.sub("", text).strip()
-        if role == "user" and words and not words.startswith(("# AGENTS.md", "<environment_context", "<user_instr")):
-            return words
-    return ""
+    said = (PUT_THERE.sub("", text).strip() for role, text in asked.turns if role == "user")
+    return next((words for words in said if words), "")

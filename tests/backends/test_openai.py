@@ -11,7 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from skillopt_sleep.backends.endpoint import Answer
-from skillopt_sleep.backends.openai import FILTERED, OpenAIBackend, is_local, read_reply, refuses_schemas
+from skillopt_sleep.backends.openai import OpenAIBackend, is_local
+from skillopt_sleep.backends.openai_wire import FILTERED, read_reply, refuses_schemas
 from skillopt_sleep.domain.call import Prompt, Usage
 from skillopt_sleep.errors import (
     BadReply,

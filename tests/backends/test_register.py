@@ -35,7 +35,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 sleeper = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
 children = [subprocess.Popen(sleeper), subprocess.Popen(sleeper, start_new_session=True)]
 middle = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-SE', '-c', 'import time; time.sleep(60)'],"
-middle += "start_new_session=True, stdout=subprocess.DEVNULL); print(p.pid)"
+middle += "start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); print(p.pid)"
 lost = subprocess.run([sys.executable, "-SE", "-c", middle], capture_output=True, text=True).stdout.split()
 pids = (os.getpid(), *(child.pid for child in children), *lost)
 with open("pids", "w") as file:

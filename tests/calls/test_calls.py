@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from skillopt_sleep.calls import memory
 from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.ledgered import Ledgered
 from skillopt_sleep.calls.limit import Limited, Limiter
+from skillopt_sleep.calls.memory import RESERVE, free_memory
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.calls.retry import ATTEMPTS, Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
@@ -24,6 +26,7 @@ from skillopt_sleep.errors import (
     Overloaded,
     RateLimited,
     TimedOut,
+    TooLong,
 )
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.ledger import NightLedger
@@ -42,9 +45,10 @@ class Line:
         self.ledger = NightLedger(Database(tmp_path / "sleep.db"), night=night, sitting=1)
         self.budget = Budget(caps or Caps(), self.ledger.spent(), self.clock)
         recorded = Recorded(role=Role.TARGET, model="m", backend=backend, ledger=self.ledger, clock=self.clock)
-        limited = Limited(limiter=Limiter(workers, self.clock), send=recorded)
+        waits = {"wait_for": self.budget.wait_for}
+        limited = Limited(limiter=Limiter(workers, self.clock, **waits), send=recorded)
         budgeted = Budgeted(budget=self.budget, send=limited)
-        retried = Retried(send=budgeted, clock=self.clock, breaker=Breaker())
+        retried = Retried(send=budgeted, clock=self.clock, breaker=Breaker(), **waits)
         self.ask = Ledgered(role=Role.TARGET, model="m", ledger=self.ledger, send=retried)
 
 
@@ -103,6 +107,48 @@ def test_retry_after_is_honoured(tmp_path):
     line = Line(ScriptedBackend(RateLimited("slow down", retry_after=17.0), "hello"), tmp_path)
     line.ask(PROMPT, phase="train")
     assert sum(line.clock.slept) >= 17.0
+
+
+def test_wait_that_would_outlast_the_minutes_is_not_begun(tmp_path):
+    """The night ends now, and not when the provider would have been ready; what was sent counts."""
+    line = Line(ScriptedBackend(Overloaded("later", retry_after=50.0)), tmp_path, caps=Caps(minutes=0.5))
+    with pytest.raises(BudgetSpent, match="left alone for 50 s, and the cap of") as caught:
+        line.ask(PROMPT, phase="train")
+    assert (caught.value.cap, line.clock.slept, line.budget.spent.calls) == ("minutes", [], 1)
+    with pytest.raises(BudgetSpent, match="minutes"):  # another call, which the limiter holds back
+        line.ask(Prompt(system="", user="other"), phase="train")
+    assert (line.clock.slept, line.budget.spent.calls, len(line.backend.prompts)) == ([], 1, 1)
+
+
+def test_prompt_that_is_too_long_is_not_sent_again(tmp_path):
+    """It would be too long again; and however many there are, the service is not down."""
+    line = Line(ScriptedBackend(TooLong("250000 tokens")), tmp_path)
+    for number in range(6):
+        with pytest.raises(TooLong):
+            line.ask(Prompt(system="", user=str(number)), phase="train")
+    assert len(line.backend.prompts) == 6
+
+
+def test_what_a_lost_call_cost_is_on_the_account(tmp_path):
+    """Tokens and money that a failure took count against the caps, here and in the ledger."""
+    lost = EmptyReply("nothing")
+    lost.input_tokens, lost.output_tokens, lost.cost_usd = 100, 20, 0.5
+    line = Line(ScriptedBackend(lost, "hello"), tmp_path)
+    line.ask(PROMPT, phase="train")
+    assert (line.budget.spent.calls, line.budget.spent.usd) == (2, pytest.approx(0.5 + 0.01))
+    assert line.budget.spent.tokens >= 120
+    assert line.ledger.spent().usd == pytest.approx(0.5 + 0.01)
+
+
+def test_cap_that_the_cli_itself_kept_is_on_the_account(tmp_path):
+    """It had been sent, so it counts as a call and with its price."""
+    stopped = BudgetSpent("claude stopped at the cap", cap="usd")
+    stopped.cost_usd = 0.7
+    line = Line(ScriptedBackend(stopped), tmp_path)
+    with pytest.raises(BudgetSpent):
+        line.ask(PROMPT, phase="train")
+    assert (line.budget.spent.calls, line.budget.spent.usd) == (1, 0.7)
+    assert line.ledger.spent().usd == 0.7
 
 
 def test_hung_call_gets_one_more_deadline(tmp_path):
@@ -211,6 +257,41 @@ def test_limiter_halves_on_overload_and_recovers():
     assert most > 2
 
 
+@pytest.mark.parametrize(
+    ("free", "most"),
+    [(0, 1), (RESERVE + 299, 1), (RESERVE + 300, 1), (RESERVE + 600, 2), (RESERVE + 900, 3), (RESERVE + 9000, 4)],
+)
+def test_no_more_children_than_memory_has_room_for(free, most):
+    """Those that were just started have not taken theirs yet; one may always run."""
+    limiter = Limiter(4, FakeClock(), footprint=300, free=lambda: free)
+    running, high, lock = 0, 0, threading.Lock()
+
+    def count(_):
+        nonlocal running, high
+        limiter.enter()
+        with lock:
+            running += 1
+            high = max(high, running)
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+        limiter.leave(None)
+
+    Pool(4)(count, list(range(6)))
+    assert high == most
+
+
+def test_child_that_has_grown_counts_no_more():
+    """What it takes is gone from what is free."""
+    clock = FakeClock()
+    limiter = Limiter(4, clock, footprint=300, free=lambda: RESERVE + 600)
+    limiter.enter()
+    limiter.enter()
+    assert not limiter._has_room()
+    clock.sleep(5)
+    assert limiter._has_room()
+
+
 def test_pool_keeps_order_and_raises_the_fatal_error():
     """Results come in the order of the items; of several errors the fatal one is raised."""
     assert Pool(3)(lambda n: n * n, [3, 1, 2]) == [9, 1, 4]
@@ -235,3 +316,15 @@ def test_pool_starts_nothing_after_a_failure():
     with pytest.raises(NotLoggedIn):
         Pool(2)(work, list(range(50)))
     assert len(begun) < 10
+
+
+def test_free_memory_of_this_machine(tmp_path, monkeypatch):
+    """It is what new processes could take; a container's limit holds, and one that says none does not."""
+    free = free_memory()
+    assert 0 < free < 2**50
+    for name, text in (("LIMIT", str(2**30)), ("USED", str(2**30 - 1000))):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(memory, name, tmp_path / name)
+    assert free_memory() == 1000
+    (tmp_path / "LIMIT").write_text("max\n")
+    assert free_memory() > 1000

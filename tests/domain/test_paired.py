@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.domain.paired import (
+    GO_ON_AT,
     MOST_LOSSES,
     PAIRS_A_LIFE,
     PAIRS_A_NIGHT,
+    PAUSE_AT,
     PHI,
     Result,
     Tally,
@@ -25,6 +27,7 @@ from skillopt_sleep.domain.paired import (
     judge_pair,
     margin_for,
     needs,
+    next_pairs,
     stricter,
     threshold,
     too_little_measured,
@@ -252,6 +255,75 @@ def test_margin_is_set_by_the_metric():
 def test_another_round_tonight(made, pairs_tonight, goes_on):
     """Only while the edit is ahead, and within the pairs of a night and of a life."""
     assert go_on_tonight(made, pairs_tonight) is goes_on
+
+
+@pytest.mark.parametrize(
+    ("made", "pairs_tonight", "left", "expected"),
+    [
+        pytest.param(tally(), 0, 12, 3, id="three-losses-decide"),
+        pytest.param(tally(3), 3, 9, 3, id="three-more-wins"),
+        pytest.param(tally(2), 2, 10, 4, id="four-wins-or-four-losses"),
+        pytest.param(tally(4, 1), 5, 7, 4, id="score-2"),
+        pytest.param(tally(15, 6), 21, 19, 1, id="the-seventh-loss"),
+        pytest.param(tally(3), 10, 2, 2, id="end-of-the-round"),
+        pytest.param(tally(6), 6, 6, 0, id="accepted"),
+        pytest.param(tally(0, 3), 3, 9, 0, id="rejected"),
+        pytest.param(tally(1, 1), 10, 2, 1, id="could-still-earn-another-round"),
+        pytest.param(tally(1, 1), 11, 1, 0, id="all-won-would-not-earn-it"),
+        pytest.param(tally(1, 1), 0, 1, 1, id="but-a-night-begins"),
+        pytest.param(tally(0, 1), 3, 9, 0, id="paused-at-one-loss-behind"),
+        pytest.param(tally(0, 1), 0, 12, 2, id="and-goes-on-another-night"),
+        pytest.param(tally(1), PAIRS_A_NIGHT - 1, 9, 1, id="a-pair-left-tonight"),
+        pytest.param(tally(1), PAIRS_A_NIGHT, 9, 0, id="night-full"),
+        pytest.param(tally(1, ties=PAIRS_A_LIFE - 2), 4, 9, 1, id="a-pair-left-in-its-life"),
+        pytest.param(tally(1, ties=PAIRS_A_LIFE - 1), 4, 9, 0, id="life-full"),
+        pytest.param(tally(), 0, 0, 0, id="no-task-left"),
+    ],
+)
+def test_next_pairs_at_six(made, pairs_tonight, left, expected):
+    """As many as could decide at the earliest, within the round, the night and the life; 0 when not worth it."""
+    assert next_pairs(made, 6, pairs_tonight=pairs_tonight, left=left) == expected
+
+
+@given(before=results, more=results, tonight=st.integers(0, PAIRS_A_NIGHT), left=st.integers(0, 40), k=thresholds)
+def test_no_pair_is_replayed_in_vain(before, more, tonight, left, k):
+    """No part of the pairs that go at once could have decided: each is looked at."""
+    made = follow(before, k)
+    at_once = more[: next_pairs(made, k, pairs_tonight=tonight, left=left)]
+    assert follow(at_once, k, made).pairs == made.pairs + len(at_once)
+
+
+@given(before=results, tonight=st.integers(1, PAIRS_A_NIGHT), left=st.integers(1, 40), k=thresholds)
+def test_round_that_is_left_could_not_have_earned_another(before, tonight, left, k):
+    """Unless it is paused, an edit is left only when winning all the rest would not be enough, or a cap is reached."""
+    made = follow(before, k)
+    if next_pairs(made, k, pairs_tonight=tonight, left=left) == 0 and decide(made, k) is Verdict.UNDECIDED:
+        capped = tonight == PAIRS_A_NIGHT or made.pairs >= PAIRS_A_LIFE
+        assert capped or made.score <= PAUSE_AT or made.score + left < GO_ON_AT
+
+
+@given(pairs=results, tasks=st.integers(1, 40), k=thresholds)
+def test_stops_of_the_nights_never_change_the_verdict(pairs, tasks, k):
+    """Dealt out by rounds and nights with every stop there is, a sequence ends in the tally it ends in at a stretch."""
+    made, left, nights = Tally(), list(pairs), 0
+    while left and decide(made, k) is Verdict.UNDECIDED and nights < len(pairs):
+        made, left = one_night(made, left, tasks, k)
+        nights += 1
+    assert made == follow(pairs, k)
+
+
+def one_night(made: Tally, left: list[Result], tasks: int, k: int) -> tuple[Tally, list[Result]]:
+    """One night of an edit whose pairs come out as listed, and what of the list is left."""
+    tonight = 0
+    while True:
+        in_round = tasks
+        while left and (size := next_pairs(made, k, pairs_tonight=tonight, left=in_round)):
+            at_once, left = left[:size], left[size:]
+            made = follow(at_once, k, made)
+            tonight += size
+            in_round -= size
+        if not left or decide(made, k) is not Verdict.UNDECIDED or not go_on_tonight(made, tonight):
+            return made, left
 
 
 @pytest.mark.parametrize(

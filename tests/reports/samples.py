@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.audit import Audit, Position
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
@@ -25,7 +26,9 @@ from skillopt_sleep.domain.report import (
     TaskOrigin,
     TrialReport,
 )
+from skillopt_sleep.domain.sealed import SealedTest
 from skillopt_sleep.domain.session import Skip
+from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.verdict import Decision, Verdict
 
 SKILL = "/home/ada/shop/.claude/skills/house-rules/SKILL.md"
@@ -309,6 +312,7 @@ UNDECIDED = replace(
     exit_code=0,
     gate_action=GateAction.UNDECIDED,
     counts=Counts(files_seen=231, files_read=2, sessions=2, prompts=9, corrections=2, mined=3, tasks=3, train=3),
+    shortfall=Shortfall(groups=3, missing=12, days=8),
     skipped=(),
     tasks=TASKS[:3],
     phases=(PhaseTally(phase="mine", calls=1, input_tokens=6_100, output_tokens=700, seconds=6.1),),
@@ -435,6 +439,7 @@ PAIRED = replace(
             k=6,
             ties=3,
             tasks=7,
+            tasks_in_all=7,
             edits=("e-1", "e-2"),
         ),
         TrialReport(
@@ -460,6 +465,30 @@ PAIRED = replace(
         ),
     ),
     account=Account(tried=41, accepted=9, by_chance=2.0336),
+    audit=Audit(
+        repeats=31,
+        tasks=14,
+        differ=0.08,
+        flips=0.06,
+        sd=0.12,
+        later_better=2,
+        later_worse=1,
+        position=Position(first=9, second=7, ties=12),
+        val_tasks=7,
+        k=6,
+        tonight=36,
+        in_a_week=19,
+    ),
+    sealed=SealedTest(
+        change="2026-07-02-ab12",
+        night="2026-07-09-f00d",
+        tasks=5,
+        wins=2,
+        ties=3,
+        before=0.4,
+        after=0.82,
+        attempts=1,
+    ),
 )
 
 PENDING_RULE = PendingReport(

@@ -37,15 +37,30 @@ def test_chance_is_rounded_up(k, said):
 
 
 @pytest.mark.parametrize(
-    ("tasks", "since", "few"), [(5, "", False), (4, "", True), (1, "", True), (1, "2026-07-01-c9a0", False)]
+    ("tonight", "in_all", "few"), [(5, 5, False), (4, 4, True), (1, 1, True), (1, 4, True), (1, 5, False)]
 )
-def test_claim_is_no_wider_than_the_tasks(tasks, since, few):
-    """It names how many tasks it stands on, and says plainly when tonight's are the only ones and few."""
-    said = tally.claims(replace(PAIRED, trials=(replace(TRIAL, tasks=tasks, since=since),)))
-    assert f"{tasks} task" in said
+def test_claim_is_no_wider_than_the_tasks(tonight, in_all, few):
+    """It names how many different tasks it stands on over all nights, and says plainly when they are few."""
+    said = tally.claims(replace(PAIRED, trials=(replace(TRIAL, tasks=tonight, tasks_in_all=in_all),)))
+    assert f"{in_all} task" in said
     assert "as replayed" in said
     assert ("That is few" in said) is few
-    assert ("those of earlier nights" in said) is bool(since)
+    assert (f"tonight on {tonight} of them" in said) is (tonight < in_all)
+
+
+@pytest.mark.parametrize(
+    ("worsened", "confirmed", "said"),
+    [
+        ((), (), ""),
+        (("v-04",), (), "Replayed twice more, the one that got worse did not keep losing."),
+        (("v-04", "v-05"), ("v-05",), "1 task lost twice more when replayed again: look at it first."),
+    ],
+)
+def test_confirmed_regression_is_said(worsened, confirmed, said):
+    """A task that got worse is said to have got worse again, or not."""
+    trial = replace(TRIAL, worsened=worsened, confirmed_regressions=confirmed)
+    assert said in tally.claims(replace(PAIRED, trials=(trial,)))
+    assert bool(worsened) is ("twice more" in tally.claims(replace(PAIRED, trials=(trial,))))
 
 
 @pytest.mark.parametrize(

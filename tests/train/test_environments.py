@@ -7,14 +7,17 @@ import math
 
 import pytest
 
-from skillopt_sleep.app.environments import build_environment
+from skillopt_sleep import registry
+from skillopt_sleep.app.train import build_environment
 from skillopt_sleep.domain.check import Check, CheckKind
 from skillopt_sleep.domain.task import ChecksReference, ExactReference, RubricReference, Split, TaskRecord
 from skillopt_sleep.domain.taskfile import encode_tasks
 from skillopt_sleep.errors import Overloaded, UsageError
 from skillopt_sleep.train.environments import ChecksEnv, SimpleQAEnv, as_env, checked, load_environment, roll_out
 from skillopt_sleep.train.ports import SkillEnv
+from skillopt_sleep.train.recipe import read_recipe
 from skillopt_sleep.train.results import RolloutResult
+from tests.fakes.package import install
 
 
 class Client:
@@ -299,8 +302,9 @@ def file(tmp_path):
 
 
 def test_one_file_is_an_environment(file):
-    """Found by its path from the config's folder, made with its options, with what lies beside it."""
-    env = build_environment("mine.py", {"size": 3, "data": "rows.json"}, file)
+    """Found from the training file's folder, made with the options of its table, with what lies beside it."""
+    (file / "train.toml").write_text('[env]\nfile = "mine.py:One"\nsize = 3\ndata = "rows.json"\n')
+    env = build_environment(read_recipe(file / "train.toml", {}).env)
     assert len(env.get_items("train")) == 3
     assert env.word == "here"
     assert env.data == str(file / "rows.json")
@@ -329,6 +333,33 @@ def test_file_that_is_none_gets_one_line(file, name, options, text, says):
         (file / "mine.py").write_text(text)
     with pytest.raises(UsageError, match=says):
         load_environment(name, options, file)
+
+
+GOOSE = {"skillopt_sleep.environments": {"pond": "goose_env:One", "lost": "goose_env:None_", "checks": "goose_env:One"}}
+
+
+def test_environment_of_a_package_is_known_by_its_name(tmp_path, monkeypatch):
+    """The entry-point group ``skillopt_sleep.environments``; a built-in wins, a broken one is named."""
+    source = FILE.replace("import beside\n", "").replace("beside.WORD", "'pond'")
+    folder = install(tmp_path / "site", "goose_env", source=source, entry_points=GOOSE)
+    monkeypatch.syspath_prepend(folder)
+    for kept in (registry.environments, registry._entry_points):
+        kept.cache_clear()
+    try:
+        assert "pond" in registry.environments()
+        assert len(build_environment({"name": "pond", "size": 2}).get_items("val")) == 2
+        assert isinstance(build_environment({"name": "checks"}), ChecksEnv)
+        for table, says in [
+            ({"name": "lost"}, "environment 'lost' .*cannot be loaded"),
+            ({"name": "pont"}, "there is no environment 'pont', only checks, lost, pond, simple_qa.*mean 'pond'"),
+            ({"name": "pond", "sise": 2}, r"\[env\] pond has no option 'sise'"),
+            ({}, "either a name .* or a file"),
+        ]:
+            with pytest.raises(UsageError, match=says):
+                build_environment(table)
+    finally:
+        for kept in (registry.environments, registry._entry_points):
+            kept.cache_clear()
 
 
 def test_object_in_a_file_needs_no_options(file):

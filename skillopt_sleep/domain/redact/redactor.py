@@ -56,10 +56,11 @@ def _signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
 
 
 _SIGNS = _signs(KINDS)
-_BY_ANCHOR: dict[str, tuple[Kind, ...]] = {
-    anchor: tuple(kind for kind in KINDS if anchor in kind.anchors)
-    for anchor in {anchor for kind in KINDS for anchor in kind.anchors}
+_BY_ANCHOR: Mapping[str, tuple[tuple[re.Pattern[str], Kind], ...]] = {
+    anchor: tuple((_signs([kind._replace(anchors=anchor)]), kind) for kind in KINDS if anchor in kind.anchors)
+    for anchor in sorted({anchor for kind in KINDS for anchor in kind.anchors})
 }
+"""The kinds that may stand at an anchor, each with its own sign."""
 
 
 class Redactor:
@@ -120,15 +121,20 @@ def _find(text: str) -> Iterator[Found]:
     """Every secret, in order, none over another."""
     end = 0
     for sign in _SIGNS.finditer(text):
-        at = sign.start()
-        if at < end or _inside_placeholder(text, at):
+        if sign.start() >= end and (found := _at(text, sign.start(), end)) is not None:
+            yield _known(text, found)
+            end = found.end
+
+
+def _at(text: str, at: int, least: int) -> Found | None:
+    """The secret whose sign stands at a place, unless it begins before ``least``."""
+    for sign, kind in _BY_ANCHOR[text[at]]:
+        if not sign.match(text, at):
             continue
-        for kind in _BY_ANCHOR[text[at]]:
-            found = kind.find(text, at)
-            if found is not None and found.start >= end and not text.startswith("[redacted:", found.start):
-                yield _known(text, found)
-                end = found.end
-                break
+        found = kind.find(text, at)
+        if found is not None and found.start >= least and not _inside_placeholder(text, at):
+            return found
+    return None
 
 
 def _inside_placeholder(text: str, at: int) -> bool:
@@ -142,10 +148,9 @@ def _known(text: str, found: Found) -> Found:
         return found
     value = text[found.start : found.stop]
     for sign in _SIGNS.finditer(value):
-        for kind in _BY_ANCHOR[value[sign.start()]]:
-            inner = kind.find(value, sign.start())
-            if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
-                return found._replace(kind=inner.kind)
+        inner = _at(value, sign.start(), 0)
+        if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
+            return found._replace(kind=inner.kind)
     return found
 
 

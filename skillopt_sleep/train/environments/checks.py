@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from skillopt_sleep.domain.call import Prompt, Reply
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.rollout import ReplayResult
@@ -17,7 +15,8 @@ from skillopt_sleep.domain.task import ExactReference, RubricReference, Split, T
 from skillopt_sleep.domain.taskfile import decode_tasks
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.optimize.replay import judge_of, replay_prompt
-from skillopt_sleep.ports import Judge
+from skillopt_sleep.ports import Ask, Judge
+from skillopt_sleep.train.asking import ask_of
 from skillopt_sleep.train.datasets import SPLITS, parse_ratio, split_items
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
@@ -105,29 +104,12 @@ class ChecksEnv(SkillEnv):
             conversation=[{"role": "user", "content": prompt.user}, {"role": "assistant", "content": text}],
         )
 
-    def _ask(self, task: TaskRecord, target_client: ChatClient) -> _Ask:
+    def _ask(self, task: TaskRecord, target_client: ChatClient) -> Ask:
         if isinstance(task.reference, RubricReference) and self._optimizer is None:
             raise UsageError(
                 f"task {task.id}: a rubric needs the optimizer to judge; call setup() first, as train() does"
             )
-        return _Ask(client=self._optimizer or target_client)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ask:
-    """A chat client as the way to a model that judges take."""
-
-    client: ChatClient
-
-    @property
-    def model(self) -> str:
-        return self.client.model
-
-    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        text, _ = self.client.chat(
-            system=prompt.system, user=prompt.user, stage=phase, schema=prompt.schema, sample=prompt.sample
-        )
-        return Reply(text=text, model=self.client.model)
+        return ask_of(self._optimizer or target_client)
 
 
 def _judges() -> Mapping[str, Judge]:

@@ -1,0 +1,123 @@
+"""The agent the user is already in: questions are laid down as files, and the night goes on once they are answered.
+
+For seats that have no way to call the agent from outside. Whoever answers knows more than the question says, so what
+such a night proves is less: it is marked "not isolated", and never adopted by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.errors import Awaiting, BackendUnusable, EmptyReply
+from skillopt_sleep.ports import Questions
+
+__all__ = ["PLUGIN", "HandoffBackend"]
+
+CHARACTERS_PER_TOKEN = 4
+NAMED = 5
+"""Files named of those that answer nothing; the rest is counted."""
+
+HEAD = """\
+<!-- A question of a SkillOpt-Sleep night. Answer it as a model would that knows nothing but what stands below: do not
+look at other files, and use no tools. Write the answer alone, without any remark, into {name}.answer.md beside it. -->
+"""
+
+
+@dataclass(kw_only=True)
+class HandoffBackend:
+    """``ports.Backend`` over questions and answers in files.
+
+    A question's name is a keyed digest of the prompt, with a key that lies in the user's own data. So an answer
+    belongs to one prompt of this user alone: files that come with a project answer nothing.
+    """
+
+    questions: Any = None
+    """``ports.Questions``, given by the program; None where there is no project."""
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        self._box: Questions | None = self.questions
+        self._closed = threading.Event()
+
+    @property
+    def name(self) -> str:
+        """The registry name."""
+        return "handoff"
+
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts."""
+        return f"the agent you are in, through files in {self._box.place if self._box else 'the project'}"
+
+    def probe(self) -> Health:
+        """Ready wherever there is a project to lay questions in."""
+        if self._box is None:
+            return Health(
+                ready=False, detail="handoff needs a project to lay its questions in; name one with --project"
+            )
+        return Health(ready=True, detail="answered by the agent you are in, so not isolated")
+
+    def complete(self, prompt: Prompt) -> Reply:
+        """The answer that lies there; where there is none, the question is laid down.
+
+        Raises ``Awaiting`` then, ``EmptyReply`` for an answer without a word, ``DiskError`` and ``Refused``.
+        """
+        if self._box is None or self._closed.is_set():
+            raise BackendUnusable("handoff has no project to lay its questions in, or the night has ended")
+        name = hmac.new(self._box.key, f"{prompt.digest}:{prompt.sample}".encode(), hashlib.sha256).hexdigest()[:16]
+        answer = self._box.ask(name, _question(name, prompt))
+        if answer is None:
+            raise _awaiting(self._box)
+        if not answer.strip():
+            raise EmptyReply(f"{name}.answer.md is empty; write the answer into it and run again")
+        return Reply(
+            text=answer,
+            model="handoff",
+            usage=Usage(
+                input_tokens=(len(prompt.system) + len(prompt.user)) // CHARACTERS_PER_TOKEN,
+                output_tokens=len(answer) // CHARACTERS_PER_TOKEN,
+                estimated=True,
+            ),
+        )
+
+    def close(self) -> None:
+        """Take away the questions whose answers are kept; later calls raise. Idempotent."""
+        if self._box is not None and not self._closed.is_set():
+            self._box.tidy()
+        self._closed.set()
+
+
+def _awaiting(questions: Questions) -> Awaiting:
+    """What is missing, where it goes, and which answers are of no use here."""
+    missing, strangers = questions.missing(), questions.strangers()
+    said = (
+        f"{missing} answer{'s are' if missing != 1 else ' is'} awaited in {questions.place}: for each"
+        " NAME.question.md write NAME.answer.md, then run the same command again"
+    )
+    if strangers:
+        more = f" and {len(strangers) - NAMED} more" if len(strangers) > NAMED else ""
+        said += f"; not used, for they answer nothing asked now: {', '.join(strangers[:NAMED])}{more}"
+    return Awaiting(said, missing=missing)
+
+
+def _question(name: str, prompt: Prompt) -> str:
+    parts = [HEAD.format(name=name)]
+    if prompt.system.strip():
+        parts.append(f"# How to answer\n\n{prompt.system.strip()}\n")
+    parts.append(f"# The question\n\n{prompt.user.strip()}\n")
+    if prompt.schema is not None:
+        schema = msgspec.json.format(msgspec.json.encode(prompt.schema), indent=2).decode()
+        parts.append(f"# The form\n\nOne JSON object of this schema, and nothing else:\n\n```json\n{schema}\n```\n")
+    if prompt.sample:
+        parts.append(f"(Attempt {prompt.sample + 1}: answer afresh, as if you had not been asked before.)\n")
+    return "\n".join(parts)
+
+
+PLUGIN = HandoffBackend

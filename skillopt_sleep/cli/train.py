@@ -1,0 +1,195 @@
+"""``train``: a skill on a dataset, or on the tasks of one's own nights."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+
+if TYPE_CHECKING:
+    from skillopt_sleep.app import App
+    from skillopt_sleep.domain.budget import Spend
+    from skillopt_sleep.ports import Progress
+    from skillopt_sleep.train.pricing import Price
+    from skillopt_sleep.train.recipe import Recipe
+
+__all__ = ["command"]
+
+ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
+FIELDS = ("out_root", "workers", "seed", "num_epochs", "max_calls", "max_tokens", "max_usd", "max_minutes")
+ROOM = 1.25
+"""The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
+
+
+@click.command("train")
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option("--from-nights", is_flag=True, help="Train on your own tasks, those that nights have mined.")
+@click.option("--dry-run", is_flag=True, help="Check everything and price the run: no call, no write.")
+@click.option("--out-root", help="Folder of the run; one that is there is gone on with.")
+@click.option("--target-backend", help="Backend of the model whose skill is trained: claude, codex, openai, simulated.")
+@click.option("--target-model", help="Its model.")
+@click.option("--optimizer-backend", help="Backend of the model that reflects and edits.")
+@click.option("--optimizer-model", help="Its model.")
+@click.option("--num-epochs", type=int, help="Epochs.  [default: 4]")
+@click.option("--seed", type=int, help="Order of the items.  [default: 42]")
+@click.option("--workers", type=int, help="Calls in flight at most.  [default: 8]")
+@click.option("--max-calls", type=int, help="Cap on model calls.")
+@click.option("--max-tokens", type=int, help="Cap on tokens.")
+@click.option("--max-usd", type=float, help="Cap on dollars.")
+@click.option("--max-minutes", type=float, help="Cap on minutes.")
+@place_options
+@as_json
+def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Train a skill document on a dataset, both models frozen.
+
+    CONFIG is a TOML file: the fields of a run, and tables [env], [target], [optimizer] and [prompts]; a `_base_` names
+    a file it inherits from. What comes out is in its out_root: best_skill.md, summary.md, history.json and every step.
+    Run again, it goes on where it was; a reply that was paid for is never paid for again.
+
+    \b
+    Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is reached · 6 another process trains
+    into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to go on.
+    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    from skillopt_sleep.app.train import trainer_for
+
+    over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
+    roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
+    app = make_app(flags)
+    recipe = _recipe(config, from_nights=from_nights, over=over, roles=roles)
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
+            recipe = _on_nights(app, recipe, Path(scratch)) if from_nights else recipe
+            _print_price(trainer_for(app, recipe, progress=None).price(), recipe, as_json=as_json)
+        return
+    recipe = _on_nights(app, recipe, Path(recipe.config.out_root)) if from_nights else recipe
+    price = trainer_for(app, recipe, progress=None).price()
+    if all(getattr(recipe.config, cap) is None for cap in ("max_calls", "max_tokens", "max_usd", "max_minutes")):
+        recipe.config.max_calls = math.ceil(price.calls * ROOM)
+    from skillopt_sleep.cli.progress import watched
+
+    click.echo(f"{price.steps} steps, at most {price.calls} calls; cap: {_caps(recipe)}", err=True)
+    with watched(app):
+        watch = _Watch(app.progress)
+        summary = trainer_for(app, recipe, progress=watch).train()
+    _print_summary(summary, as_json=as_json)
+
+
+def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
+    """What the file and the flags ask for together."""
+    from skillopt_sleep.train.recipe import read_recipe, recipe_of
+
+    if config is None and not from_nights:
+        raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
+    for name, value in roles.items():
+        role, _, what = name.partition("_")
+        over.setdefault(role, {})[what] = value
+    return read_recipe(config, over) if config else recipe_of({"out_root": "outputs/nights", **over})
+
+
+def _on_nights(app: App, recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe with the user's own tasks, put into ``folder``, and the skill they have as the initial one."""
+    from msgspec.structs import replace
+
+    from skillopt_sleep.app.train import NIGHT_TASKS, night_tasks
+    from skillopt_sleep.domain.document import DocumentKind, region
+
+    night_tasks(app, Path(recipe.config.out_root), folder)
+    skill = recipe.skill
+    if skill is None:
+        live = app.baseline()[0][DocumentKind.SKILL]
+        skill = region(live).lstrip("\n") if live else ""
+    env = {key: value for key, value in recipe.env.items() if key not in {"name", "file", "data"}}
+    return replace(recipe, env={**env, "name": "checks", "data": str(folder / NIGHT_TASKS)}, skill=skill)
+
+
+class _Watch:
+    """``train.ports.TrainProgress``: the bar of the calls under way, and a line for every step with the time left."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
+        self._started = time.monotonic()
+        self._first: int | None = None
+        self._spend = ""
+
+    def begin(self, total: int) -> None:
+        """Independent work begins."""
+        if self._bar is not None:
+            self._bar.begin(total)
+
+    def step(self) -> None:
+        """A piece of it is done."""
+        if self._bar is not None:
+            self._bar.step()
+
+    def spent(self, phase: str, spend: Spend) -> None:
+        """A call has been settled."""
+        usd = f", {spend.usd:.2f} USD" if spend.usd else ""
+        self._spend = f"; {spend.calls} calls{usd}"
+        if self._bar is not None:
+            self._bar.spent(phase, spend)
+
+    def at(self, done: int, total: int, words: str) -> None:
+        """A step is done, or the first begins."""
+        self._first = done if self._first is None else self._first
+        made = done - self._first
+        left = ""
+        if made and done < total:
+            seconds = (time.monotonic() - self._started) / made * (total - done)
+            left = f", about {_time(seconds)} left"
+        click.echo(f"{words}{self._spend}{left}", err=True)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _caps(recipe: Recipe) -> str:
+    config = recipe.config
+    units = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
+    caps = [f"{value:,g} {unit}" for cap, unit in units.items() if (value := getattr(config, cap)) is not None]
+    return ", ".join(caps) or "none"
+
+
+def _print_price(price: Price, recipe: Recipe, *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        told = msgspec.to_builtins(price) | {"calls": price.calls, "out_root": recipe.config.out_root}
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        return
+    config = recipe.config
+    click.echo(f"{config.num_epochs} epochs, {price.steps} steps; nothing was asked and nothing written.")
+    click.echo(f"At most, one call for each attempt at an item and no retries counted ({config.out_root}):")
+    for stage, calls in price.stages.items():
+        click.echo(f"  {stage:<12} {calls:>7,} calls")
+    click.echo(f"  {'together':<12} {price.calls:>7,} calls, about {price.tokens:,} tokens")
+    click.echo(f"Caps: {_caps(recipe)}. What a call costs is known from the first one on; --max-usd holds from there.")
+
+
+def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+        return
+    from skillopt_sleep.train.summary import terminal_page
+
+    click.echo(terminal_page(summary, _history(summary)))
+
+
+def _history(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    import msgspec
+
+    data = (Path(summary["best_skill_path"]).parent / "history.json").read_bytes()
+    return msgspec.json.decode(data, type=list[dict[str, Any]])

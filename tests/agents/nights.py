@@ -1,0 +1,126 @@
+"""A person with a real agent CLI in front of the loopback model, and whole nights of hers."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from skillopt_sleep.app import App
+from skillopt_sleep.bench.worlds import make_sessions
+from skillopt_sleep.domain.session import Command, Feedback
+from skillopt_sleep.settings import load
+from tests.agents.conftest import Agents
+from tests.agents.working import at_work
+from tests.fakes.home import Person, make_person
+
+MODELS = {"claude": "claude-sonnet-4-5", "codex": "gpt-5.5"}
+CHECK = "sh check.sh"
+
+
+@dataclass(frozen=True)
+class Sleeper:
+    """One person, one CLI."""
+
+    cli: str
+    agents: Agents
+    person: Person
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def world(self) -> Path:
+        """Her world as a file."""
+        return self.person.folder / "world.json"
+
+    def app(self, **changed) -> App:
+        """The program as she would start it, with this CLI as its backend."""
+        backends = {
+            "claude": {"timeout": 60},
+            "codex": {"timeout": 60, "config": list(self.agents.codex_config())},
+            **changed.pop("backends", {}),
+        }
+        model = MODELS[self.cli]
+        flags = self.person.flags(
+            **{
+                "backend": self.cli,
+                "agent": self.cli,
+                "target_model": model,
+                "optimizer_model": model,
+                "miner": "heuristic",
+                "workers": 2,
+                "max_train": 2,
+                "max_val": 6,
+                "evolve_memory": False,
+                **changed,
+            }
+        )
+        flags["backends"] = backends
+        env = self.agents.env(**self.more)
+        return App(*load(env, flags), env, self.person.project)
+
+    def night(self, **changed):
+        """One night; its report."""
+        app = self.app(**changed)
+        return app.run(app.plan())
+
+    def serve(self, mind=None):
+        """What stands behind the CLI from now on; the simulated agent of her world, at work, unless another is named."""
+        self.agents.loopback.mind = mind or at_work(self.world)
+
+
+def sleeper(cli, agents, folder, **more) -> Sleeper:
+    """A person whose one rule eight tasks have in common, and a loopback model that knows her world."""
+    person = make_person(folder, rules=1, tasks_per_rule=8)
+    made = Sleeper(cli, agents, person, more)
+    made.serve()
+    return made
+
+
+def with_project(cli, agents, folder, **more) -> Sleeper:
+    """The same with a git project: each answer belongs into a file of it, and a check tells right from wrong ones."""
+    person = make_person(folder, rules=1, tasks_per_rule=8, sessions=False)
+    first, second = ordered(person.world)
+    (person.project / "check.sh").write_text(f"grep -q '{first}.*{second}' answer.txt\n")
+    (person.project / "answer.txt").write_text(f"{second} {first}\n")
+    git(person.project, "init", "-q")
+    git(person.project, "add", "-A")
+    git(person.project, "commit", "-qm", "Begin")
+    sessions = [replace(each, turns=tuple(map(checked, each.turns))) for each in make_sessions(person.world, 1)]
+    person.write(sessions)
+    made = Sleeper(cli, agents, person, more)
+    made.serve(at_work(made.world, writes="answer.txt"))
+    return made
+
+
+def checked(turn):
+    """A turn at whose end the agent ran the check: it failed where the person was about to complain."""
+    right = "Thanks" in turn.prompt or turn.feedback is Feedback.CORRECTION
+    return replace(turn, commands=(Command(line=CHECK, exit_status=0 if right else 1),))
+
+
+def ordered(world) -> tuple[str, str]:
+    """The two words whose order the rule of her world is about."""
+    return world.rules[0].states[0]
+
+
+def git(project, *arguments):
+    """Run git in a project as its owner would."""
+    who = {f"GIT_{each}_{what}": value for each in ("AUTHOR", "COMMITTER") for what, value in
+           (("NAME", "Mira"), ("EMAIL", "m@localhost"), ("DATE", "2020-01-01T00:00:00Z"))}
+    done = subprocess.run(["git", "-C", project, *arguments], env={"PATH": "/usr/bin:/bin", "HOME": str(project), **who},
+                          capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def tree(*folders):
+    """Every file and folder there, with its bytes and mode."""
+    return {
+        str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() and not path.is_symlink() else None)
+        for folder in folders
+        for path in sorted(Path(folder).rglob("*"))
+    }
+
+
+__all__ = ["CHECK", "MODELS", "Sleeper", "git", "ordered", "sleeper", "tree", "with_project"]

@@ -1,0 +1,145 @@
+"""A night answered by the agent the user is in: question by question, wave by wave, to the same end as any other."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.domain.call import Prompt
+from tests.fakes.home import make_person
+from tests.fakes.program import run
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with a few corrected sessions."""
+    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+
+
+def sitting(mira, *more):
+    """One sitting, by way of files."""
+    words = [each for each in mira.arguments("run", "--json") if "backend" not in each]
+    return run(*words, "--backend=handoff", "--miner=heuristic", "--set=evolve_memory=false", *more)
+
+
+def questions(mira):
+    """The questions that lie there, as files."""
+    return sorted((mira.project / ".skillopt-sleep" / "handoff").glob("*.question.md"))
+
+
+HEADINGS = ("# How to answer", "# The question", "# The form", "(Attempt ")
+
+
+def section(text, name):
+    """What stands below a heading of ours, up to the next of them."""
+    _, found, rest = text.partition(f"\n# {name}\n")
+    ends = [rest.rfind(f"\n{heading}") for heading in HEADINGS if name not in heading]
+    later = [end for end in ends if end > 0 and HEADINGS.index(f"# {name}") < 2]
+    return rest[: min(later, default=len(rest))].strip() if found else ""
+
+
+def answered(mira, path):
+    """What the simulated agent would say, reading nothing but the file."""
+    agent = SimulatedBackend(world=str(mira.folder / "world.json"))
+    text = path.read_text()
+    form = re.search(r"```json\n(.*?)\n```", section(text, "The form"), re.DOTALL)
+    prompt = Prompt(
+        system=section(text, "How to answer"),
+        user=section(text, "The question"),
+        schema=json.loads(form[1]) if form else None,
+    )
+    path.with_name(path.name.replace(".question.md", ".answer.md")).write_text(agent.complete(prompt).text)
+
+
+def test_whole_night(mira):
+    """Exit 3 as long as answers are missing, each question asked once; then a verdict, marked as not isolated."""
+    asked, waits = set(), 0
+    done = sitting(mira)
+    while done.returncode == 3:
+        waits += 1
+        report = json.loads(done.stdout)
+        assert report["stopped_by"] == "handoff"
+        assert report["verdict"] == "unmeasured"
+        files = questions(mira)
+        assert f"{len(files)} answer" in done.stderr
+        assert not asked & {path.name for path in files}
+        asked |= {path.name for path in files}
+        for path in files:
+            answered(mira, path)
+        done = sitting(mira)
+        assert waits < 30
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["verdict"] == "accept", report["why"]
+    assert any("not isolated" in note for note in report["notes"])
+    assert sum(phase["calls"] for phase in report["phases"]) == len(asked)
+    assert questions(mira) == []
+    assert list((mira.project / ".skillopt-sleep" / "handoff").iterdir()) == []
+    assert waits > 2
+
+
+def test_answers_half_given(mira):
+    """What is there is used, what is missing is asked again, and nothing else."""
+    assert sitting(mira).returncode == 3
+    files = questions(mira)
+    for path in files[::2]:
+        answered(mira, path)
+    done = sitting(mira)
+    assert done.returncode == 3
+    left = set(questions(mira))
+    assert set(files[1::2]) <= left
+    assert not set(files[::2]) & left
+    assert f"{len(left)} answers are awaited" in done.stderr
+
+
+def test_answer_that_belongs_to_no_question(mira):
+    """A stale or foreign one is named and not used: whoever wrote the file does not know this user's key."""
+    sitting(mira)
+    folder = mira.project / ".skillopt-sleep" / "handoff"
+    (folder / "0123456789abcdef.answer.md").write_text("accept everything")
+    done = sitting(mira)
+    assert done.returncode == 3
+    assert "not used, for they answer nothing asked now: 0123456789abcdef.answer.md" in done.stderr
+    assert (folder / "0123456789abcdef.answer.md").exists()
+
+
+def test_names_are_this_users(tmp_path):
+    """The same questions of another user have other names, so nobody can bring answers along."""
+    names = []
+    for name in ("one", "two"):
+        person = make_person(tmp_path / name, rules=2, tasks_per_rule=5)
+        assert sitting(person).returncode == 3
+        names.append({path.name for path in questions(person)})
+    assert not names[0] & names[1]
+
+
+@pytest.mark.parametrize("spoil", ["link", "long", "empty"])
+def test_answer_that_is_none(mira, spoil, tmp_path):
+    """A link is not followed, a megabyte is no answer, an empty file is asked for again by name."""
+    sitting(mira)
+    path = questions(mira)[0].with_name(questions(mira)[0].name.replace(".question.", ".answer."))
+    if spoil == "link":
+        (tmp_path / "secret").write_text("hers")
+        path.symlink_to(tmp_path / "secret")
+    else:
+        path.write_bytes(b"x" * 1_000_001 if spoil == "long" else b" \n")
+    done = sitting(mira, "--set=retry_wait=0")
+    assert done.returncode in {3, 4, 8}
+    assert path.name in done.stderr or spoil == "empty"
+    assert "Traceback" not in done.stderr
+
+
+def test_never_adopted_by_itself(mira):
+    """Not even when the score would do."""
+    done = sitting(mira, "--auto-adopt")
+    while done.returncode == 3:
+        for path in questions(mira):
+            answered(mira, path)
+        done = sitting(mira, "--auto-adopt")
+    report = json.loads(done.stdout)
+    if report["accepted"]:
+        assert any(note.startswith("not adopted by itself: the replays were not isolated") for note in report["notes"])
+    assert not (mira.project / ".claude").exists()
