@@ -12,6 +12,7 @@
     │   │   ├── NotLoggedIn
     │   │   ├── ModelRefused        the model does not exist or is not ours to use
     │   │   ├── TooOld              the CLI must be upgraded
+    │   │   ├── NotAllowed          the user has not agreed that the provider is sent these sessions
     │   │   ├── QuotaExhausted
     │   │   └── BackendUnusable     call after call was lost in transport
     │   ├── TransientBackend    4   worth another try; then the rollout is unmeasured
@@ -48,6 +49,7 @@ __all__ = [
     "Interrupted",
     "ModelRefused",
     "NightRunning",
+    "NotAllowed",
     "NotInstalled",
     "NotLoggedIn",
     "Overloaded",
@@ -115,6 +117,10 @@ class ModelRefused(FatalBackend):
 
 class TooOld(FatalBackend):
     """The agent CLI is older than the model demands."""
+
+
+class NotAllowed(FatalBackend):
+    """The user has not agreed that this provider is sent these sessions."""
 
 
 class QuotaExhausted(FatalBackend):

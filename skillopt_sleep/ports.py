@@ -40,6 +40,7 @@ __all__ = [
     "Questions",
     "RejectedEdits",
     "RunsHere",
+    "SentTo",
     "Source",
     "Trials",
 ]
@@ -109,6 +110,15 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End every child that is still running; later calls raise ``TimedOut``. Idempotent."""
+
+
+@runtime_checkable
+class SentTo(Protocol):
+    """A backend that says whom it sends its prompts to; the user is asked about one that does not."""
+
+    @property
+    def provider(self) -> str:
+        """A name that stays the same: anthropic, openai, a host; "" when nothing leaves this machine."""
 
 
 @runtime_checkable

@@ -51,6 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     optimizer_backend: str = ""
     optimizer_model: str = ""
     source: str = "auto"
+    share_with: str = ""
     scope: Literal["invoked", "all"] = "invoked"
     agent: Literal["auto", "claude", "codex"] = "auto"
     target_skill: str = ""
@@ -66,7 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: Share = 0.5
-    alpha: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
+    alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from skillopt_sleep.app.adapters import Adapters
 from skillopt_sleep.app.stores import Stores
+from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import NightReport, PendingReport
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.night.harvest import Filed, file_sessions, in_scope
+from skillopt_sleep.night.harvest import Filed, Harvested, file_sessions, in_scope
 from skillopt_sleep.stores.lock import is_locked, one_night
 from skillopt_sleep.stores.staging import ProposalStatus
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.expect import Rehearsal
     from skillopt_sleep.domain.insights import Insights
     from skillopt_sleep.domain.task import TaskRecord
+    from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.plan import Kit, NightPlan
+    from skillopt_sleep.ports import Ledger
 
 __all__ = ["App"]
 
@@ -61,18 +64,26 @@ class App(Stores, Adapters):
         from skillopt_sleep.night.plan import Kit
 
         self.manner = plan.manner
+        own_tasks = plan.mining.given is not None
         return Kit(
-            sources=() if plan.mining.given is not None else self.sources(),
+            sources=() if own_tasks else self.sources(),
             inbox=self.inbox,
             archive=self.archive,
             rejected=self.rejected,
             trials=self.trials,
             staging=self.staging,
             journal=self.journal,
-            connect=self.connect,
+            connect=super().connect if own_tasks else self.connect,
             redact=self.redact,
             commit_of=functools.partial(commit_of_task, self),
         )
+
+    def connect(self, ledger: Ledger, sessions: Harvested) -> NightConnection:
+        """Both roles of a night, ready to be asked; ``NotAllowed`` when one may not be sent these sessions."""
+        from skillopt_sleep.app.consent import require_agreement
+
+        require_agreement(self, [self.backend(role) for role in Role])
+        return super().connect(ledger, sessions)
 
     def run(self, plan: NightPlan, *, wait: float = 0.0) -> NightReport:
         """Run or resume a night; its report as it was kept, secrets taken out.

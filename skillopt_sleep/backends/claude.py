@@ -90,6 +90,11 @@ class ClaudeBackend:
         """Bytes of memory that one call takes."""
         return FOOTPRINT
 
+    @property
+    def provider(self) -> str:
+        """Anthropic, or whom else this Claude Code is set up for: the sessions went there too."""
+        return "anthropic"
+
     def probe(self) -> Health:
         """Installed, new enough, logged in; asked of the CLI, offline."""
         version = ""

@@ -113,6 +113,11 @@ class CodexBackend:
         """Bytes of memory that one call takes."""
         return FOOTPRINT
 
+    @property
+    def provider(self) -> str:
+        """OpenAI, or whom else this Codex is set up for: the sessions went there too."""
+        return "openai"
+
     def probe(self) -> Health:
         """Installed and logged in; asked of the CLI, offline.
 

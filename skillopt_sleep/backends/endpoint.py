@@ -21,7 +21,7 @@ from skillopt_sleep.errors import Overloaded, TimedOut
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["Answer", "Endpoint"]
+__all__ = ["Address", "Answer", "Endpoint"]
 
 SECONDS_TO_CLOSE = 0.8
 
@@ -34,6 +34,18 @@ class Answer(Struct, frozen=True, kw_only=True):
     retry_after: str = ""
 
 
+class Address(Struct, frozen=True, kw_only=True):
+    """Where an endpoint is. One with a ``version``, as Azure has them, reads the key from a header of its own too."""
+
+    url: str
+    key: str
+    version: str = ""
+
+
+Send = Callable[["AsyncOpenAI"], Coroutine[None, None, bytes]]
+"""One request, not yet begun."""
+
+
 class Endpoint:
     """A connection that is made when it is first used and shared by all calls. Safe for several threads."""
 
@@ -44,49 +56,18 @@ class Endpoint:
         self._thread: threading.Thread | None = None
         self._client: AsyncOpenAI | None = None
 
-    def post(
-        self,
-        path: str,
-        body: Mapping[str, Json],
-        *,
-        base_url: str,
-        api_key: str,
-        seconds: float,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    def post(self, path: str, body: Mapping[str, Json], *, at: Address, seconds: float) -> Answer:
         """Send one request; the answer, whatever its status.
 
         Raises ``TimedOut`` at the deadline and once closed, ``Overloaded`` when there is no connection.
         """
+        return self._ask(lambda client: client.post(path, cast_to=bytes, body=body), at, seconds)
 
-        def send(client: AsyncOpenAI) -> Coroutine[None, None, bytes]:
-            return client.post(path, cast_to=bytes, body=body)
-
-        return self._ask(send, base_url, api_key, seconds, query, headers)
-
-    def get(
-        self,
-        path: str,
-        *,
-        base_url: str,
-        api_key: str,
-        seconds: float,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    def get(self, path: str, *, at: Address, seconds: float) -> Answer:
         """Look something up; see ``post``."""
-        return self._ask(lambda client: client.get(path, cast_to=bytes), base_url, api_key, seconds, query, headers)
+        return self._ask(lambda client: client.get(path, cast_to=bytes), at, seconds)
 
-    def _ask(
-        self,
-        send: Callable[[AsyncOpenAI], Coroutine[None, None, bytes]],
-        base_url: str,
-        api_key: str,
-        seconds: float,
-        query: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-    ) -> Answer:
+    def _ask(self, send: Send, at: Address, seconds: float) -> Answer:
         with self._lock:
             if self._closed:
                 raise TimedOut("nothing was sent: this backend has been closed")
@@ -94,12 +75,12 @@ class Endpoint:
                 from openai import AsyncOpenAI  # noqa: PLC0415  half a second that only who calls it should wait
 
                 self._client = AsyncOpenAI(
-                    base_url=base_url,
-                    api_key=api_key,
-                    timeout=None,
+                    base_url=at.url,
+                    api_key=at.key,
+                    timeout=None,  # the deadline is ours
                     max_retries=0,
-                    default_query=query,
-                    default_headers=headers,
+                    default_query={"api-version": at.version} if at.version else None,
+                    default_headers={"api-key": at.key} if at.version else None,
                 )
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="endpoint", daemon=True)
@@ -109,9 +90,9 @@ class Endpoint:
         try:
             return future.result()
         except TimeoutError:
-            raise TimedOut(f"{base_url} gave no answer within {seconds:g} s") from None
+            raise TimedOut(f"{at.url} gave no answer within {seconds:g} s") from None
         except concurrent.futures.CancelledError:
-            raise TimedOut(f"a request to {base_url} was given up: this backend has been closed") from None
+            raise TimedOut(f"a request to {at.url} was given up: this backend has been closed") from None
 
     def close(self) -> None:
         """Give up every request within a second; later ones raise ``TimedOut``. Idempotent."""
@@ -135,7 +116,7 @@ class Endpoint:
             await self._client.close()
 
 
-async def _answer(client: AsyncOpenAI, send: Callable[[AsyncOpenAI], Coroutine[None, None, bytes]]) -> Answer:
+async def _answer(client: AsyncOpenAI, send: Send) -> Answer:
     import openai  # noqa: PLC0415  imported by now
 
     try:

@@ -56,6 +56,11 @@ class HandoffBackend:
         """Who is sent the prompts."""
         return f"the agent you are in, through files in {self._box.place if self._box else 'the project'}"
 
+    @property
+    def provider(self) -> str:
+        """Nobody by itself: whoever reads the questions was asked to by the user."""
+        return ""
+
     def probe(self) -> Health:
         """Ready wherever there is a project to lay questions in."""
         if self._box is None:

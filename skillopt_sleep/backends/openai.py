@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.endpoint import Answer, Endpoint
+from skillopt_sleep.backends.endpoint import Address, Answer, Endpoint
 from skillopt_sleep.backends.openai_wire import OPENAI, PATHS, Api, read_reply, refuses_schemas, request
 from skillopt_sleep.domain.call import Health, Prompt, Reply
-from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, SettingsError
+from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
 
 __all__ = ["PLUGIN", "OpenAIBackend", "is_local"]
 
@@ -43,9 +43,9 @@ class OpenAIBackend:
 
     ``model``: a model of the endpoint, required. ``base_url``: the endpoint; "" = ``OPENAI_BASE_URL`` of ``env``, else
     OpenAI itself. ``api``: chat, which every endpoint speaks, or responses. ``api_version``: what Azure wants to be
-    told; the key then goes into the header that it reads. ``api_key_env``: the variable of ``env`` that holds the key; an endpoint on this machine or in its
-    own network needs none. ``timeout``: seconds one call may take. Raises ``SettingsError`` for a ``base_url`` that is
-    no HTTP address.
+    told. ``api_key_env``: the variable of ``env`` that holds the key; an endpoint on this machine or in its own network
+    needs none. ``timeout``: seconds one call may take. Raises ``SettingsError`` for a ``base_url`` that is no HTTP
+    address.
     """
 
     model: str = ""
@@ -74,6 +74,13 @@ class OpenAIBackend:
         """Who is sent the prompts."""
         return f"whoever answers at {self._url()}"
 
+    @property
+    def provider(self) -> str:
+        """OpenAI or Anthropic, else the host; "" for this machine itself."""
+        host = urllib.parse.urlsplit(self._url()).hostname or ""
+        known = next((name for name in ("openai", "anthropic") if host == f"api.{name}.com"), host)
+        return "" if _is_this_machine(host) else known
+
     def probe(self) -> Health:
         """Whether there is a key, a model to ask for, and an endpoint that takes both; asks for its list of models.
 
@@ -81,14 +88,10 @@ class OpenAIBackend:
         """
         try:
             self._require_model()
-            key = self._key()
-            answer = self._endpoint.get(
-                "/models",
-                base_url=self._url(),
-                api_key=key,
-                seconds=min(PROBE_SECONDS, self.timeout),
-                **self._azure(key),
-            )
+            answer = self._endpoint.get("/models", at=self._address(), seconds=min(PROBE_SECONDS, self.timeout))
+        except (Overloaded, TimedOut) as error:
+            detail = f"{error}; start it, or name another one by `base_url` in [backends.openai]"
+            return Health(ready=False, detail=detail)
         except BackendError as error:
             logged_in = False if isinstance(error, NotLoggedIn) else None
             return Health(ready=False, logged_in=logged_in, detail=str(error))
@@ -114,16 +117,10 @@ class OpenAIBackend:
 
     def _send(self, prompt: Prompt) -> Answer:
         body = request(self.api, self.model, prompt, schema_in_words=self._schemas_refused.is_set())
-        key = self._key()
-        return self._endpoint.post(
-            PATHS[self.api], body, base_url=self._url(), api_key=key, seconds=self.timeout, **self._azure(key)
-        )
+        return self._endpoint.post(PATHS[self.api], body, at=self._address(), seconds=self.timeout)
 
-    def _azure(self, key: str) -> dict[str, Mapping[str, str]]:
-        """What an endpoint that has versions is told besides."""
-        if not self.api_version:
-            return {}
-        return {"query": {"api-version": self.api_version}, "headers": {"api-key": key}}
+    def _address(self) -> Address:
+        return Address(url=self._url(), key=self._key(), version=self.api_version)
 
     def _missing_model(self, answer: Answer) -> str:
         """What to do when an endpoint of one's own does not have the model, "" when it does or does not say.
@@ -162,6 +159,13 @@ def is_local(url: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return "." not in host or host.endswith((".local", ".localhost", ".internal"))
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 PLUGIN = OpenAIBackend

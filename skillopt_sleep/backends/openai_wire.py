@@ -35,22 +35,27 @@ CUT = frozenset({"length", "max_output_tokens"})
 
 def request(api: Api, model: str, prompt: Prompt, *, schema_in_words: bool) -> dict[str, Json]:
     """The body of a request. A schema goes with it, or into the words for an endpoint that knows none."""
-    system, user, form = prompt.system, prompt.user, None
+    system, user = prompt.system, prompt.user
+    form: dict[str, Json] = {}
     if prompt.schema is not None and schema_in_words:
         schema = msgspec.json.encode(prompt.schema).decode()
         system, user = render("json_reply", system=system, user=user, schema=schema)
     elif prompt.schema is not None:
         form = {"name": "reply", "strict": True, "schema": prompt.schema}
     system, user = _clean(system), _clean(user)
-    body: dict[str, Json]
+    body: dict[str, Json] = {"model": model}
     if api == "responses":
-        # what a person typed is nobody's to keep: answers are not to be stored by the provider
-        body = {"model": model, "input": user, "store": False}
-        body |= {"instructions": system} if system.strip() else {}
-        return body | ({"text": {"format": {"type": "json_schema", **form}}} if form else {})
+        body |= {"input": user, "store": False}  # what a person typed is nobody's to keep
+        if system.strip():
+            body["instructions"] = system
+        if form:
+            body["text"] = {"format": {"type": "json_schema", **form}}
+        return body
     turns: list[Json] = [{"role": "system", "content": system}] if system.strip() else []
-    body = {"model": model, "messages": [*turns, {"role": "user", "content": user}]}
-    return body | ({"response_format": {"type": "json_schema", "json_schema": form}} if form else {})
+    body["messages"] = [*turns, {"role": "user", "content": user}]
+    if form:
+        body["response_format"] = {"type": "json_schema", "json_schema": form}
+    return body
 
 
 def refuses_schemas(answer: Answer) -> bool:

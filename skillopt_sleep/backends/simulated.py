@@ -155,6 +155,11 @@ class SimulatedBackend:
         """Who is sent the prompts."""
         return "nobody: the agent is simulated on this machine"
 
+    @property
+    def provider(self) -> str:
+        """Nobody."""
+        return ""
+
     def probe(self) -> Health:
         """Ready, unless ``fatal`` names something that a CLI tells without a model call."""
         if self.fatal in SEEN_BY_PROBE:

@@ -33,8 +33,10 @@ COMMANDS: Mapping[str, str] = {
     "harvest": "Read new sessions into the inbox; print or export what was found.",
     "plugin": "Install the plugin of Claude Code or Codex, or take it out.",
     "checks": "Commands of yours that may score replays: list, approve, remove.",
+    "uninstall": "Take the schedule and the plugins away; on request rules and data too.",
     "settings": "Every setting, its value, and where the value came from.",
     "train": "Train a skill on a dataset, or on the tasks of your own nights.",
+    "eval": "Score skills on a dataset, under one model or several.",
     "demo": "A whole night on bundled sample sessions, with a simulated agent.",
 }
 """Every command with its one line of help, so that the list is printed without importing any."""

@@ -91,7 +91,7 @@ def examine(app: App) -> DoctorReport:
         rehearsal=rehearsal,
         insights=app.insights(),
         schedule=outlook,
-        problems=(*_problems(backends, sources), *_schedule_problems(outlook)),
+        problems=(*_problems(backends, sources), *_strangers(app), *_schedule_problems(outlook)),
     )
 
 
@@ -111,6 +111,17 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
         yield outlook.problem
     if outlook is not None and outlook.missed:
         yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
+
+
+def _strangers(app: App) -> Iterator[str]:
+    """Who would be sent sessions that have not gone there before; and what this system is not tried on."""
+    from skillopt_sleep.app.consent import strangers_of
+    from skillopt_sleep.domain.call import Role
+
+    for stranger in strangers_of(app, [app.backend(role) for role in Role]):
+        yield f"{stranger.question}; `run` asks you once, --share-with {stranger.provider} agrees"
+    if sys.platform == "win32":
+        yield "native Windows is experimental: it is not tested; WSL is"
 
 
 def _problems(backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...]) -> Iterator[str]:

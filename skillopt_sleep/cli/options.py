@@ -46,6 +46,7 @@ night_options = _all(
     click.option("--target-model", help="Its model.  [default: the one your sessions used]"),
     click.option("--optimizer-backend", help="Backend of the model that mines, judges and reflects."),
     click.option("--optimizer-model", help="Its model."),
+    click.option("--share-with", help="Providers that may be sent sessions which went to another one; by comma."),
     click.option("--agent", help="Whose files are written: claude or codex."),
     click.option("--target-skill", help="A SKILL.md, or the name of a skill, to improve instead of the learnt one."),
     click.option("--miner", help="How tasks are found: heuristic, model, auto."),

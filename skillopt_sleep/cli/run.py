@@ -48,6 +48,10 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     from skillopt_sleep.cli.progress import watched
     from skillopt_sleep.stores.lock import is_locked
 
+    if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
+        from skillopt_sleep.app.consent import ask_first
+
+        ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
     with watched(app):
         plan = app.plan(tasks)
         if wait and is_locked(app.data_dir):

@@ -23,8 +23,8 @@ INTERRUPTED = 143
 """Exit code of a night that we ended, whatever it said itself."""
 
 
-MOST_KNOWN = 64
-"""Attempts of a project that are remembered: two months."""
+MOST_KNOWN = 14
+"""Attempts of a project that are remembered: a clock may be put back by two weeks."""
 
 
 class Attempts(Protocol):
@@ -67,6 +67,16 @@ class World:
     tell: Callable[[datetime | None, str, str], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quiet:
+    """A while in which nothing is due, as long as the schedule and the zone's offset are these."""
+
+    since: datetime
+    until: datetime
+    schedule: Schedule | None
+    offset: timedelta | None
+
+
 class Attendant:
     """Looks whether a night is due, and holds it. ``salt`` makes the jitter this user's own; ``jitter`` switches it on.
 
@@ -80,6 +90,7 @@ class Attendant:
         self._known: dict[tuple[str, str], Attempt] = {}
         self._of: tuple[str, ...] | None = None
         self._said = ""
+        self._quiet: _Quiet | None = None
         self.stopping = False
         self.code = 0
         """Exit code of the last night that did not end well, 0 when all did."""
@@ -87,18 +98,40 @@ class Attendant:
     def look(self) -> bool:
         """Hold what is due now; whether something still is, because it may not begin yet or could not be kept."""
         try:
+            if self._is_quiet():
+                return False
             held = self._attend()
             self._world.tell(self.wake_at(self._world.clock.now()), "", held)
+            self._fall_quiet(held)
         except (SleepError, OSError) as error:
             held = str(error)
         self._say_once(held)
         return bool(held)
 
+    def _is_quiet(self) -> bool:
+        """Whether it is known that nothing is due, without asking: most looks of a year come to this."""
+        quiet, now = self._quiet, self._world.clock.now()
+        return (
+            quiet is not None
+            and quiet.since <= now < quiet.until
+            and self._world.schedule() is quiet.schedule
+            and now.astimezone(self._world.zone()).utcoffset() == quiet.offset
+        )
+
+    def _fall_quiet(self, held: str) -> None:
+        """Nothing is due before the next due, unless the schedule, the clock or the zone changes."""
+        now, schedule = self._world.clock.now(), self._world.schedule()
+        until = None if held else self.wake_at(now)
+        offset = now.astimezone(self._world.zone()).utcoffset()
+        self._quiet = _Quiet(since=now, until=until, schedule=schedule, offset=offset) if until else None
+
     def wake_at(self, now: datetime) -> datetime | None:
         """When the next night is due, jitter included; None without a schedule."""
-        schedule = self._world.schedule()
+        schedule, quiet = self._world.schedule(), self._quiet
         if schedule is None or not schedule.projects:
             return None
+        if quiet is not None and quiet.schedule is schedule and quiet.since <= now < quiet.until:
+            return quiet.until
         zone, most = self._world.zone(), self._most(schedule)
         around = last_due(now, schedule.clock, zone), next_due(now, schedule.clock, zone)
         return next(at for due in around if (at := due.moment + jitter_of(due, most, self._salt)) > now)

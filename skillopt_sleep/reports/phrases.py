@@ -31,6 +31,7 @@ ERRORS = {
     "BudgetSpent": "cap reached",
     "EmptyReply": "empty reply",
     "ModelRefused": "model not available",
+    "NotAllowed": "not agreed to",
     "NotInstalled": "not installed",
     "NotLoggedIn": "not logged in",
     "Overloaded": "service overloaded or out of reach",

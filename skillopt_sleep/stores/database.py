@@ -99,6 +99,10 @@ CREATE TABLE IF NOT EXISTS approved_commands (
     project TEXT NOT NULL, line TEXT NOT NULL, seconds REAL NOT NULL, approved_at TEXT NOT NULL,
     PRIMARY KEY (project, line)
 );
+CREATE TABLE IF NOT EXISTS agreements (
+    source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,
+    PRIMARY KEY (source, provider)
+);
 """
 
 

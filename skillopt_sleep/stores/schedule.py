@@ -24,8 +24,8 @@ __all__ = [
     "schedule_path",
 ]
 
-KNOWN = 64
-"""Attempts of a project that are looked at, the latest: two months."""
+KNOWN = 14
+"""Attempts of a project that are looked at, the latest: a clock may be put back by two weeks."""
 
 
 def schedule_path(folder: Path) -> Path:

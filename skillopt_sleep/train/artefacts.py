@@ -1,4 +1,8 @@
-"""What a run leaves in its folder, under the names that users of the reference know; the state comes last."""
+"""What a run leaves in its folder, under the names that users of the reference know.
+
+The files are for people. Where the run stands, it knows from its database, which no sudden end can leave half written;
+there a piece of work counts as done last of all, when its files are in place.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import Any
 import msgspec
 
 from skillopt_sleep.domain import Json
-from skillopt_sleep.errors import DiskError
 from skillopt_sleep.optimize.step import StepProposal
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.editing import report_of, to_patch
@@ -17,8 +20,6 @@ from skillopt_sleep.train.results import Patch, RawPatch, RolloutResult
 from skillopt_sleep.train.state import RunState, decode_state, encode_state
 
 __all__ = ["Artefacts", "step_folder"]
-
-STATE = "runtime_state.json"
 
 
 def step_folder(step: int) -> str:
@@ -35,17 +36,13 @@ class Artefacts:
 
     def state(self) -> RunState | None:
         """Where the run of this folder stands; None when it holds none."""
-        data = self._store.read(STATE)
-        return None if data is None else decode_state(data, str(self._store.folder / STATE))
+        data = self._store.kept("state")
+        return None if data is None else decode_state(data, str(self._store.folder))
 
     def history(self, steps: int) -> list[dict[str, Any]]:
-        """The records of the steps that are done; one written by a step that was cut short afterwards is left out."""
-        data = self._store.read("history.json")
-        try:
-            found = msgspec.json.decode(data) if data is not None else []
-        except msgspec.DecodeError as error:
-            raise DiskError(f"{self._store.folder / 'history.json'} cannot be read ({error})") from error
-        return [record for record in found if record["step"] <= steps]
+        """The records of the first so many steps."""
+        kept = [self._store.kept(_record(step)) for step in range(1, steps + 1)]
+        return [msgspec.json.decode(record) for record in kept if record is not None]
 
     def begin(self) -> None:
         """Write the config."""
@@ -98,10 +95,18 @@ class Artefacts:
         self.text(f"{folder}/candidate_skill.md", made.skill)
 
     def commit(self, state: RunState, history: Sequence[Mapping[str, Any]], *, snapshot: bool) -> None:
-        """Put a piece of work behind the run. Until the state is written, it counts as not done."""
+        """Put a piece of work behind the run. Until the state is kept, it counts as not done."""
         self.json("history.json", list(history))
         if snapshot and self._config.save_every_step:
             self.text(f"skills/skill_v{state.last_completed_step:04d}.md", state.current_skill)
         self.text("current_skill.md", state.current_skill)
-        self._store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
-        self._store.write(STATE, encode_state(state), durable=True)
+        self.text("best_skill.md", state.best_skill)
+        encoded = encode_state(state)
+        self._store.write("runtime_state.json", msgspec.json.format(encoded, indent=2) + b"\n")
+        if history:
+            self._store.keep(_record(len(history)), msgspec.json.encode(history[-1], enc_hook=str))
+        self._store.keep("state", encoded)
+
+
+def _record(step: int) -> str:
+    return f"record {step}"

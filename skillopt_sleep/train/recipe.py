@@ -45,7 +45,12 @@ Table = dict[str, Json]
 
 BASE = "_base_"
 TABLES = ("env", "target", "optimizer", "prompts")
-PATHS = {"": ("skill", "out_root"), "env": ("file", "data", "data_path", "split_dir", "path")}
+PATHS = {
+    "": ("skill", "out_root"),
+    "env": ("file", "data", "data_path", "split_dir", "path"),
+    "target": ("world",),
+    "optimizer": ("world",),
+}
 DEEPEST = 10
 
 

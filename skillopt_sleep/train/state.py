@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.edit import AppliedEdit
-from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.skill_text import skill_hash
 from skillopt_sleep.errors import DiskError, Refused
 from skillopt_sleep.optimize.memory import StepNote
@@ -109,21 +108,20 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
 
 
 def encode_state(state: RunState) -> bytes:
-    """The state as JSON for people to read."""
-    return msgspec.json.format(msgspec.json.encode(state, enc_hook=str), indent=2) + b"\n"
+    """The state as JSON."""
+    return msgspec.json.encode(state, enc_hook=str)
 
 
 def decode_state(data: bytes, path: str) -> RunState:
-    """Read a state. Raises ``DiskError`` for a file that holds none, or one of a newer program."""
+    """Read a state. Raises ``DiskError`` naming the run's folder for one that is none, or of another version."""
     try:
         found = msgspec.json.decode(data)
         version = found.get("schema_version") if isinstance(found, dict) else None
         if version != SCHEMA_VERSION:
-            near = did_you_mean("schema_version", found) if isinstance(found, dict) else ""
-            raise DiskError(f"{path} has the schema version {version}, this program knows {SCHEMA_VERSION}{near}")
+            raise DiskError(f"{path}: the run has schema version {version}, this program knows {SCHEMA_VERSION}")
         return msgspec.convert(found, RunState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DiskError(f"{path} cannot be read ({error}); remove its folder to begin anew") from error
+        raise DiskError(f"{path}: the run cannot be read ({error}); remove the folder to begin anew") from error
 
 
 def _digest(value: object) -> str:

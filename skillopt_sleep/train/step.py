@@ -155,7 +155,8 @@ def _own_analyses(
 def _learnt(run: Run, verdict: Judged, made: StepProposal, step: int) -> RunState:
     """The state after the gate, with what it is to remember of the step."""
     state = verdict.state
-    if verdict.action == "reject" and verdict.before is not None and verdict.after is not None:
+    turned_down = verdict.action in {"reject", "undecided"}
+    if turned_down and verdict.before is not None and verdict.after is not None and verdict.after <= verdict.before:
         state = replace(
             state, rejected=remember(state.rejected, made.edits, before=verdict.before, after=verdict.after)
         )

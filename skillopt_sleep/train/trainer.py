@@ -317,6 +317,7 @@ class SkillOptTrainer:
         }
         run.artefacts.json("summary.json", summary)
         run.artefacts.text("summary.md", summary_page(summary, history))
+        run.store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
         return summary
 
 

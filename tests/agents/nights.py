@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from skillopt_sleep.app import App
 from skillopt_sleep.bench.worlds import make_sessions
 from skillopt_sleep.domain.session import Command, Feedback
+from skillopt_sleep.domain.task import ExactReference, TaskRecord
 from skillopt_sleep.settings import load
 from tests.agents.conftest import Agents
 from tests.agents.working import at_work
@@ -107,10 +108,18 @@ def ordered(world) -> tuple[str, str]:
 
 def git(project, *arguments):
     """Run git in a project as its owner would."""
-    who = {f"GIT_{each}_{what}": value for each in ("AUTHOR", "COMMITTER") for what, value in
-           (("NAME", "Mira"), ("EMAIL", "m@localhost"), ("DATE", "2020-01-01T00:00:00Z"))}
-    done = subprocess.run(["git", "-C", project, *arguments], env={"PATH": "/usr/bin:/bin", "HOME": str(project), **who},
-                          capture_output=True, text=True, check=True)
+    who = {
+        f"GIT_{each}_{what}": value
+        for each in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "Mira"), ("EMAIL", "m@localhost"), ("DATE", "2020-01-01T00:00:00Z"))
+    }
+    done = subprocess.run(
+        ["git", "-C", project, *arguments],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(project), **who},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout
 
 
@@ -123,4 +132,9 @@ def tree(*folders):
     }
 
 
-__all__ = ["CHECK", "MODELS", "Sleeper", "git", "ordered", "sleeper", "tree", "with_project"]
+def as_task(task) -> TaskRecord:
+    """A task of her world, judged by its literal answer."""
+    return TaskRecord(id=task.id, intent=task.asks[0], reference=ExactReference(answer=task.good))
+
+
+__all__ = ["CHECK", "MODELS", "Sleeper", "as_task", "git", "ordered", "sleeper", "tree", "with_project"]

@@ -1,4 +1,7 @@
-"""Whole nights through the real CLIs: what a model follows only where it was sent is learnt, proven, adopted, loaded."""
+"""Whole nights through the real CLIs: what a model follows only where it was sent is learnt, proven, adopted, loaded.
+
+Nothing of the user's but the login takes part in a night, and nothing of a night stays with the user.
+"""
 
 from __future__ import annotations
 
@@ -7,83 +10,138 @@ import shutil
 import pytest
 
 from skillopt_sleep.app import checks
+from skillopt_sleep.backends import workspace
 from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.report import Loading
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.optimize import replay as replaying
+from skillopt_sleep.optimize import replay
 from skillopt_sleep.stores.adoption import adopt
-from tests.agents.nights import CHECK, git, sleeper, tree, with_project
-from tests.agents.working import at_work
+from tests.agents.clis import FIRST
+from tests.agents.lived_in import FOREIGN, ask, live_in
+from tests.agents.nights import CHECK, MODELS, as_task, git, sleeper, tree, with_project
 
 CLI = pytest.mark.parametrize("cli", ["claude", "codex"])
-
-
-def adopted(someone, report):
-    """The night's proposal made live, as `adopt` does."""
-    adopt(someone.app().staging, report.night)
-
-
-def rule_of(someone):
-    """The rule that the person's world is about."""
-    return someone.person.world.rules[0].text
+MODE = pytest.mark.parametrize("mode", ["text", "native"])
+KEY = "key-of-the-helper"
+NO_KEYS = {"CODEX_API_KEY": "", "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}
+"""The login is the home's own: a helper of Claude's settings, a ChatGPT account of Codex."""
 
 
 @CLI
-@pytest.mark.parametrize("mode", ["text", "native"])
-def test_rule_is_learnt_proven_adopted_and_followed(cli, mode, agents, tmp_path):
-    """The night accepts it, it goes live, and the next replay with the live files follows it."""
-    mira = sleeper(cli, agents, tmp_path / "mira")
-    report = mira.night(replay=mode)
+@MODE
+def test_rule_is_learnt_proven_adopted_and_followed_in_a_home_that_is_lived_in(cli, mode, agents, tmp_path):
+    """The night accepts it, it goes live, the next replay follows it; nothing of the home ran, was read or is changed.
+
+    The night is harvested from the very home that the CLI lives in, and right after it there is nothing new to harvest.
+    """
+    home, marks = agents.home, tmp_path / "marks"
+    env = {name: value for name, value in agents.env(**NO_KEYS).items() if value}
+    live_in(home, marks, FIRST, env, key=KEY)
+    mira = sleeper(cli, agents, tmp_path / "mira", **NO_KEYS)
+    shutil.copytree(mira.person.claude / "projects", home / ".claude" / "projects")
+    given = {
+        "replay": mode,
+        "source": "auto",
+        "sources": {"claude": {"homes": [str(home / ".claude")]}, "codex": {"home": str(home / ".codex")}},
+    }
+    if mode == "native":
+        control(cli, env, agents, marks, tmp_path)
+    before = apart_from_starting(tree(home), home)
+
+    report = mira.night(**given)
+
     assert (report.verdict, report.exit_code) == (Verdict.ACCEPT, 0), report.why
     assert (report.trials[0].decision.wins, report.trials[0].decision.losses) == (6, 0)
-    assert report.replay.mode == mode
-    assert report.replay.loading is Loading.LOADED
-    assert report.replay.failures == {}
-    adopted(mira, report)
-    app = mira.app(replay=mode)
-    baseline, _ = app.baseline()
-    live = baseline[DocumentKind.SKILL]
-    assert rule_of(mira).encode() in live.content
-    app.kit(app.plan())
-    ledger = Forgetful()
-    connection = app.connect(ledger, Nothing())
-    task = mira.person.world.tasks[0]
-    (result,) = replaying.replay(
-        [replaying.Attempt(task=as_task(task), candidate=baseline)], connection.models, phase="again"
-    )
-    connection.close()
-    assert result.score.hard == 1.0, result
-    assert not result.bypassed
+    assert (report.replay.mode, report.replay.loading, report.replay.failures) == (mode, Loading.LOADED, {})
+    assert list(marks.iterdir()) == []
+    assert apart_from_starting(tree(home), home) == before
+    rule = mira.person.world.rules[0].text
+    seen = [asked.text for asked in agents.loopback.requests]
+    assert not [word for word in FOREIGN for text in seen if word in text]
+    assert any(rule in text for text in seen)
+    if cli == "claude":
+        assert {asked.key for asked in agents.loopback.requests} == {KEY}
+
+    app = mira.app(**given)
+    assert app.probe()[0].logged_in, "the login is good no more"
+    filed = app.file_sessions()
+    assert (filed.new, filed.read) == ((), 0), "a replay has left a session, or was harvested"
+
+    adopt(app.staging, report.night)
+    live, _ = app.baseline()
+    assert rule.encode() in live[DocumentKind.SKILL].content
+    followed = again(mira, live, **given)
+    assert followed.score.hard == 1.0, followed
+    assert not followed.bypassed
+
+
+def control(cli, env, agents, marks, folder):
+    """What runs and is read of the user's where nothing keeps it out: without it the test would prove nothing."""
+    twin, plain = folder / "twin", folder / "plain"
+    shutil.copytree(agents.home, twin, symlinks=True)
+    plain.mkdir()
+    if cli == "claude":
+        arguments = ["-p", "--model", MODELS[cli]]
+    else:
+        options = [part for each in agents.codex_config() for part in ("-c", each)]
+        arguments = ["exec", "--skip-git-repo-check", "-m", MODELS[cli], *options, "-"]
+    ask(FIRST[cli], env | {"HOME": str(twin)}, plain, *arguments)
+    assert len(list(marks.iterdir())) > 1, "nothing of the user's ran even unhindered"
+    assert any(word in asked.text for word in FOREIGN for asked in agents.loopback.requests)
+    for mark in marks.iterdir():
+        mark.unlink()
+    agents.loopback.requests.clear()
+    agents.loopback.outside.clear()
+
+
+def apart_from_starting(files, home):
+    """The home without what Claude writes whenever it is started, whoever starts it."""
+    own = (str(home / ".claude.json"), str(home / ".claude" / "backups"), str(home / ".claude" / "plugins" / "store"))
+    return {name: what for name, what in files.items() if not name.startswith(own)}
+
+
+def again(someone, candidate, **given):
+    """One more replay of a task of hers, with these documents."""
+    app = someone.app(**given)
+    plan = app.plan()
+    with app.journal.open(plan.blank_report(), "once more") as night:
+        app.kit(plan)
+        connection = app.connect(night.ledger, NoSessions())
+        attempt = replay.Attempt(task=as_task(someone.person.world.tasks[0]), candidate=candidate)
+        (result,) = replay.replay([attempt], connection.models, phase="again")
+        connection.close()
+    return result
+
+
+class NoSessions:
+    """None that would say which model is usual."""
+
+    @staticmethod
+    def usual_model(_):
+        return ""
 
 
 @CLI
-@pytest.mark.parametrize("mode", ["text", "native"])
+@MODE
 def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agents, tmp_path, monkeypatch):
     """The counter-proof: the same night, with the learnt rule gone from the document before the trial."""
     mira = sleeper(cli, agents, tmp_path / "mira")
-    rule = rule_of(mira)
-
-    def without(assignment):
-        return assignment.replace(rule, "")
-
+    rule = mira.person.world.rules[0].text
     if mode == "text":
-        whole = replaying._documents
-        monkeypatch.setattr(replaying, "_documents", lambda candidate: without(whole(candidate)))
+        whole = replay._documents
+        monkeypatch.setattr(replay, "_documents", lambda candidate: whole(candidate).replace(rule, "Be kind."))
     else:
-        from skillopt_sleep.backends import workspace
-
         put = workspace._put
-        monkeypatch.setattr(
-            workspace,
-            "_put",
-            lambda root, place, content: put(root, place, content and content.replace(rule.encode(), b"Be kind.")),
-        )
+
+        def without(root, place, content):
+            put(root, place, content and content.replace(rule.encode(), b"Be kind."))
+
+        monkeypatch.setattr(workspace, "_put", without)
     report = mira.night(replay=mode)
+    assert rule in str(report.reflect_raw)
     assert report.verdict is not Verdict.ACCEPT
-    assert not report.accepted
-    assert report.proposal is None
-    assert not report.trials[0].decision.wins
+    assert (report.accepted, report.proposal, report.trials[0].decision.wins) == (False, None, 0)
 
 
 @CLI
@@ -93,13 +151,14 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
         pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
     mira = with_project(cli, agents, tmp_path / "mira")
     project = mira.person.project
-    (project / ".git/hooks/post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/hook-ran\n")
-    (project / ".git/hooks/post-checkout").chmod(0o755)
+    for hook in ("post-checkout", "pre-commit", "reference-transaction"):
+        (project / ".git" / "hooks" / hook).write_text(f"#!/bin/sh\ntouch {tmp_path}/{hook}-ran\n")
+        (project / ".git" / "hooks" / hook).chmod(0o755)
+    git(project, "config", "core.fsmonitor", f"touch {tmp_path}/monitor-ran; false")
     (project / "unsaved.txt").write_text("not yet committed\n")
-    git(project, "config", "core.fsmonitor", f"touch {tmp_path}/monitor-ran")
     before = tree(project)
     checks.approve(mira.app(), CHECK, seconds=20)
-    report = mira.night(replay="worktree")
+    report = mira.night(replay=ReplayMode.WORKTREE)
     assert (report.verdict, report.exit_code) == (Verdict.ACCEPT, 0), (report.why, report.notes)
     assert {row.reference_kind for row in report.holdout_detail.candidate} == {"command"}
     assert {row.hard for row in report.holdout_detail.baseline} == {0.0}
@@ -108,45 +167,3 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
     shutil.rmtree(project / ".skillopt-sleep")
     assert tree(project) == before
     assert not list(tmp_path.glob("*-ran"))
-
-
-class Nothing:
-    """No sessions: the model is named."""
-
-    @staticmethod
-    def usual_model(_):
-        return ""
-
-
-class Forgetful:
-    """A ledger that keeps nothing."""
-
-    def find(self, *_):
-        return None
-
-    def reuse(self, *_):
-        pass
-
-    def commit(self, *_):
-        pass
-
-    def record(self, *_):
-        pass
-
-    def spent(self):
-        from skillopt_sleep.domain.budget import Spend
-
-        return Spend()
-
-    def spent_on(self, _):
-        return self.spent()
-
-
-def as_task(task):
-    """A task of the world, judged by its literal answer."""
-    from skillopt_sleep.domain.task import ExactReference, TaskRecord
-
-    return TaskRecord(id=task.id, intent=task.asks[0], reference=ExactReference(answer=task.good))
-
-
-__all__ = ["ReplayMode", "at_work"]

@@ -24,6 +24,7 @@ from skillopt_sleep.errors import (
     RateLimited,
     SettingsError,
     TimedOut,
+    TooLong,
 )
 from skillopt_sleep.registry import Kind, build
 
@@ -59,6 +60,8 @@ class FakeApi(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), FakeApiHandler)
         self.answers: list[Answer] = [answered(completion())]
         self.seen: list[tuple[str, dict[str, str], dict[str, object]]] = []
+        self.models = answered(json.dumps({"data": [{"id": "m"}, {"id": "llama:8b"}]}).encode())
+        self.listed: list[tuple[str, str, str | None]] = []
         self.hanging = threading.Event()
         self.drop = False
 
@@ -73,6 +76,11 @@ class FakeApiHandler(BaseHTTPRequestHandler):
 
     server: FakeApi
 
+    def do_GET(self) -> None:
+        """What models there are."""
+        self.server.listed.append((self.path, self.headers["authorization"], self.headers["api-key"]))
+        self._send(self.server.models)
+
     def do_POST(self) -> None:
         """Answer the next answer, hang when there is none, or drop the connection."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -83,6 +91,9 @@ class FakeApiHandler(BaseHTTPRequestHandler):
             self.server.hanging.wait(30)
             return
         answer = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        self._send(answer)
+
+    def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
         self.send_header("content-length", str(len(answer.content)))
         if answer.retry_after:
@@ -126,7 +137,7 @@ FAILURES = {
     "quota spent": (refused(429, "You exceeded your current quota", "insufficient_quota"), QuotaExhausted),
     "payment required": (refused(402, "Insufficient credits"), QuotaExhausted),
     "rate limit": (refused(429, "Rate limit reached", "rate_limit_exceeded"), RateLimited),
-    "prompt too long": (refused(400, "maximum context length is 8192", "context_length_exceeded"), BadReply),
+    "prompt too long": (refused(400, "maximum context length is 8192", "context_length_exceeded"), TooLong),
     "bad request": (refused(400, "bad"), BadReply),
     "server error": (refused(500, "internal"), Overloaded),
     "gateway": (Answer(status=502, content=b"<html>Bad Gateway</html>"), Overloaded),
@@ -139,7 +150,7 @@ FAILURES = {
     "empty answer": (answered(completion("")), EmptyReply),
     "null answer": (answered(completion(None)), EmptyReply),
     "no choices": (answered(b'{"choices": []}'), EmptyReply),
-    "answer spent on thinking": (answered(completion("", finish="length")), EmptyReply),
+    "answer spent on thinking": (answered(completion("", finish="length")), TooLong),
     "no JSON": (answered(b"<html>Welcome</html>"), BadReply),
     "JSON of something else": (answered(b'["a"]'), BadReply),
 }
@@ -324,10 +335,67 @@ def test_model_that_is_missing(api):
 
 
 def test_probe(openai, api):
-    """Ready, without a request."""
+    """Ready, without a request to a model."""
     health = openai.probe()
     assert (health.ready, health.logged_in, health.version) == (True, True, api.url)
     assert not api.seen
+    assert [path for path, *_ in api.listed] == ["/v1/models"]
+
+
+PROBES = {
+    "key refused": (refused(401), "m", (False, False, "key is refused by http://127.0.0.1")),
+    "no list of models": (refused(404), "m", (True, True, "")),
+    "out of order": (refused(503), "m", (True, True, "")),
+    "list that is none": (answered(b"<html>"), "m", (True, True, "")),
+    "model that is not there": (None, "gpt-9", (False, True, "has no model 'gpt-9'; it has m, llama:8b")),
+    "no model at all": (answered(b'{"data": []}'), "m", (False, True, "it has none at all")),
+    "model without its tag": (None, "llama", (True, True, "")),
+}
+
+
+@pytest.mark.parametrize(("models", "model", "expected"), PROBES.values(), ids=PROBES)
+def test_probe_of_an_endpoint(api, models, model, expected):
+    """A refused key and, of an endpoint of one's own, a missing model are found before the night."""
+    api.models = models or api.models
+    backend = OpenAIBackend(base_url=api.url, model=model, env={"OPENAI_API_KEY": "k"})
+    health = backend.probe()
+    ready, logged_in, detail = expected
+    assert (health.ready, health.logged_in) == (ready, logged_in)
+    assert detail in health.detail
+    assert bool(health.detail) is not ready
+    backend.close()
+
+
+def test_probe_of_an_endpoint_where_nobody_is():
+    """A server that was not started is found before the night."""
+    backend = OpenAIBackend(base_url="http://127.0.0.1:9/v1", model="m")
+    health = backend.probe()
+    assert (health.ready, health.logged_in) == (False, None)
+    assert "http://127.0.0.1:9/v1/ cannot be reached" in health.detail
+    assert "start it, or name another one by `base_url`" in health.detail
+    backend.close()
+
+
+def test_endpoint_of_azure(api):
+    """It is told its version, and has the key where it looks for it."""
+    backend = OpenAIBackend(base_url=api.url, model="m", api_version="2026-01-01", env={"OPENAI_API_KEY": "k"})
+    assert backend.probe().ready
+    assert backend.complete(PROMPT).text == "hi there"
+    assert api.listed == [("/v1/models?api-version=2026-01-01", "Bearer k", "k")]
+    assert (api.seen[0][0], api.seen[0][1]["api-key"]) == ("/v1/chat/completions?api-version=2026-01-01", "k")
+    backend.close()
+
+
+def test_key_in_the_settings_is_refused(api):
+    """A key has no place in a file."""
+    with pytest.raises(SettingsError, match=r"no option 'api_key'.*api_key_env"):
+        build(Kind.BACKEND, "openai", {"api_key": "sk-1"}, env={}, model="m")
+
+
+def test_api_that_does_not_exist():
+    """The known ones are named."""
+    with pytest.raises(SettingsError, match="api"):
+        build(Kind.BACKEND, "openai", {"api": "completions"}, env={}, model="m")
 
 
 @pytest.mark.parametrize(

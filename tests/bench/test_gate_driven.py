@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.bench import gate_agreement
 from skillopt_sleep.bench.gate import measure
-from skillopt_sleep.bench.gate_agent import ENOUGH, RULE, MemoryLedger, connect, pools
+from skillopt_sleep.bench.gate_agent import RULE, MemoryLedger, connect, pools
 from skillopt_sleep.bench.gate_agreement import DEVIATIONS, compare
 from skillopt_sleep.bench.gate_bounds import agreement_bounds, nights_bounds
 from skillopt_sleep.bench.gate_cells import Cell, Judge, grid, tasks_of
@@ -50,7 +50,7 @@ DRIVEN = {}
 def _driven(made: Cell, k: int):
     """Measured once for all its figures."""
     if (made, k) not in DRIVEN:
-        DRIVEN[made, k] = drive(made, k, 120, "test")
+        DRIVEN[made, k] = drive(made, k, 60, "test")
     return DRIVEN[made, k]
 
 
@@ -58,7 +58,7 @@ def _driven(made: Cell, k: int):
 def test_whole_nights_lose_what_the_simulation_loses(k):
     """With a tenth of the replays lost after every try, by either rule, as often unmeasured and as often accepted."""
     made = replace(USUAL, effect=0.4, lost_baseline=0.1, lost_candidate=0.1)
-    drawn = simulate_paired(made, k, 1500, "1") if k else simulate_mean_rules(made, 1500, "1")[0]
+    drawn = simulate_paired(made, k, 600, "1") if k else simulate_mean_rules(made, 600, "1")[0]
     for name in ("tonight", "unmeasured", "calls"):
         assert apart(getattr(_driven(made, k), name), getattr(drawn, name)) < 4
 
@@ -77,7 +77,6 @@ def test_night_of_a_cell_passes_the_programs_own_wrappers():
     assert (ledger.calls["val"], ledger.tries["val"]) == (2 * pairs, 5 * pairs)
     assert ledger.calls["train"] == ledger.calls["reflect skill"] == 1
     assert outcome.candidate[DocumentKind.SKILL].content == b""
-    assert ENOUGH > ledger.tries.total()
 
 
 def test_comparison_agrees_where_nothing_is_wrong():
@@ -159,7 +158,7 @@ def test_picture_is_drawn():
     cells = [
         measure(each, 20, "1")
         for each in grid()
-        if each.judge is Judge.BINARY and each.base == 0.5 and not each.lost_candidate and not each.own_candidate
+        if each.base == 0.5 and not each.lost_candidate and not each.own_candidate and each.effect in {0.0, 0.4}
     ]
     drawn = drawing(cells, _months())
     root = ET.fromstring(drawn)

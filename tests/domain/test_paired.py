@@ -92,7 +92,7 @@ def test_error_of_a_threshold(k, percent):
     assert exact_error(k) == pytest.approx(float(error_by_dynamic_programming(k, MOST_LOSSES)), rel=1e-12)
 
 
-@pytest.mark.parametrize(("k", "most_losses"), [(6, 6), (8, 6), (6, 3), (1, 5)])
+@pytest.mark.parametrize(("k", "most_losses"), [(6, 6), pytest.param(8, 6, marks=pytest.mark.slow), (6, 3), (1, 5)])
 def test_error_of_a_threshold_counted_out(k, most_losses):
     """Writing every sequence down gives the closed form too."""
     assert exact_error(k, most_losses) == pytest.approx(float(error_by_enumeration(k, most_losses)), rel=1e-12)
@@ -268,7 +268,7 @@ def test_another_round_tonight(made, pairs_tonight, goes_on):
         pytest.param(tally(3), 10, 2, 2, id="end-of-the-round"),
         pytest.param(tally(6), 6, 6, 0, id="accepted"),
         pytest.param(tally(0, 3), 3, 9, 0, id="rejected"),
-        pytest.param(tally(1, 1), 10, 2, 1, id="could-still-earn-another-round"),
+        pytest.param(tally(1, 1), 10, 2, 2, id="could-still-earn-another-round"),
         pytest.param(tally(1, 1), 11, 1, 0, id="all-won-would-not-earn-it"),
         pytest.param(tally(1, 1), 0, 1, 1, id="but-a-night-begins"),
         pytest.param(tally(0, 1), 3, 9, 0, id="paused-at-one-loss-behind"),

@@ -42,6 +42,7 @@ class Person:
         return {
             "backend": "simulated",
             "source": "claude",
+            "share_with": "openai",
             "data_dir": str(self.data),
             "max_calls": 1000,
             "seed": SEED,
@@ -58,6 +59,7 @@ class Person:
             f"--claude-home={self.claude}",
             f"--data-dir={self.data}",
             "--source=claude",
+            "--set=share_with=openai",
         ]
 
     def arguments(self, *more, backend="simulated", **options):

@@ -38,6 +38,11 @@ class WitnessBackend:
         """Who reads the prompts."""
         return "nobody"
 
+    @property
+    def provider(self) -> str:
+        """Who may read them too."""
+        return ""
+
     def probe(self) -> Health:
         """Always ready."""
         return Health(ready=True)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.errors import BadReply, EmptyReply, UsageError
-from skillopt_sleep.judges.rubric import LONGEST, PLUGIN, SCHEMA, rubric_prompt
+from skillopt_sleep.judges.rubric import LONGEST, PLUGIN, SCHEMA, pair_prompt, rubric_prompt
 from tests.fakes.ask import ScriptedAsk
 
 TASK = TaskRecord(
@@ -112,3 +113,66 @@ def test_a_task_with_another_reference() -> None:
     task = TaskRecord(id="t", intent="x", reference=ExactReference(answer="y"))
     with pytest.raises(UsageError, match="task t: the judge rubric"):
         rubric_prompt(task, "z")
+
+
+answers = st.text(max_size=200) | st.sampled_from(ATTACKS) | st.tuples(st.text(), st.sampled_from(ATTACKS)).map("".join)
+
+
+def places(user: str) -> tuple[str, str, str]:
+    """A pair's prompt: the first answer, the second, and everything else."""
+    found = re.fullmatch(
+        r"(.*<first-(\w{16})>\n)(.*)(\n</first-\2>\n\n<second-\2>\n)(.*)(\n</second-\2>)", user, re.DOTALL
+    )
+    assert found
+    head, _, first, between, second, tail = found.groups()
+    return first, second, head + between + tail
+
+
+@given(answers, answers)
+def test_swapped_answers_swap_places_and_nothing_else(one: str, other: str) -> None:
+    """Whatever they say: the rest of the prompt is the same to the byte, so an order can only be seen as an order."""
+    here, there = pair_prompt(TASK, one, other), pair_prompt(TASK, other, one)
+    first, second, rest = places(here.user)
+    assert places(there.user) == (second, first, rest)
+    assert (here.system, here.schema) == (there.system, there.schema)
+    assert not re.search(r"<\s*/?\s*(request|rubric|first|second)\b", first + second, re.IGNORECASE)
+
+
+@given(answers, answers)
+def test_scores_do_not_depend_on_the_order(one: str, other: str) -> None:
+    """A judge that looks at each answer by itself gives each its score, in whichever place it stands."""
+
+    def judge(prompt: Prompt) -> str:
+        grades = [{"reason": "r", "score": len(text) / 1e6, "pass": len(text) > 50} for text in places(prompt.user)[:2]]
+        return json.dumps({"first": grades[0], "second": grades[1]})
+
+    def single(prompt: Prompt) -> str:
+        return judge(prompt) if "<first-" in prompt.user else GOOD
+
+    replays = [ReplayResult(task_id="t7", candidate="c", response=text) for text in (one, other)]
+    here = PLUGIN().score_pair(TASK, *replays, ScriptedAsk(single))
+    there = PLUGIN().score_pair(TASK, *reversed(replays), ScriptedAsk(single))
+    assert here == there[::-1]
+
+
+def test_equal_answers_get_one_score() -> None:
+    """By one call, which cannot tell them apart."""
+    ask = ScriptedAsk(GOOD)
+    one, other = PLUGIN().score_pair(TASK, ROLLOUT, ROLLOUT, ask)
+    assert one == other
+    assert len(ask.prompts) == 1
+    assert ask.prompts[0].schema is SCHEMA
+
+
+def test_judge_of_a_pair_is_not_told_which_is_which() -> None:
+    """No word of the prompt names an arm."""
+    prompt = pair_prompt(TASK, "one", "two")
+    words = set(re.findall(r"[a-z]+", f"{prompt.system} {prompt.user}".lower()))
+    assert words.isdisjoint(
+        {"baseline", "candidate", "before", "after", "old", "new", "current", "proposed", "changed"}
+    )
+
+
+def test_reason_comes_before_the_score() -> None:
+    """A model that has to say why first grades what it said."""
+    assert list(SCHEMA["properties"]) == ["reason", "score", "pass"]

@@ -21,28 +21,26 @@ _USER = re.compile(
     r"\\{0,4}[\"']?[^\s:\"'\\/]{0,128}\\{0,4}[\"']?:\\{0,4}[\"']?"
     r"(?:(?<=[\"'])(?P<bare>[^\"'\n\\]{1,400})|(?P<open>[^\s\"'\\]{1,400}))"
 )
-_FETCHES = re.compile(r"\b(?:curl|wget|xh|https?|lwp-request|aria2c)\b(?!:)")
-_FLAGS = (
-    (
-        re.compile(r"\bsshpass(?:[ \t]+-[vhP][^\s]*(?:[ \t]+[^-\s]\S*)?)*[ \t]+\Z"),
-        re.compile(rf"-p[ \t=]{{0,4}}(?:{_QUOTED})"),
-    ),
-    (
-        re.compile(r"\b(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|mysqlimport|7z|7za)\b[^\n;|]*\Z"),
-        re.compile(rf"-p(?:{_QUOTED})"),
-    ),
-    (
-        re.compile(
-            r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|mongo|mongosh|mongodump|oras|cf)\b[^\n;|]*\blogin\b[^\n;|]*\Z|\bmongo(?:sh|dump|restore)?\b[^\n;|]*\Z"
+_FETCHES = ("curl", "wget", "http ", "https ", "xh ")
+_FLAGS = tuple(
+    (tuple(names.split()), re.compile(command.replace("NAMES", "|".join(names.split()))), re.compile(flag))
+    for names, command, flag in (
+        ("sshpass", r"\bsshpass(?:[ \t]+-[vhP]\S*(?:[ \t]+[^-\s]\S*)?){0,4}[ \t]+\Z", rf"-p[ \t=]{{0,4}}(?:{_QUOTED})"),
+        ("mysql mariadb 7z", r"\b(?:NAMES)[\w-]{0,12}[ ][^;|]*\Z", rf"-p(?:{_QUOTED})"),
+        (
+            "login",
+            r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|]*\blogin\b",
+            rf"-p[ \t=]{{1,4}}(?:{_QUOTED})",
         ),
-        re.compile(rf"-p[ \t=]{{1,4}}(?:{_QUOTED})"),
-    ),
-    (re.compile(r"\bredis-cli\b[^\n;|]*\Z"), re.compile(rf"-a[ \t=]{{1,4}}(?:{_QUOTED})")),
-    (re.compile(r"\b(?:ldap\w+|zip|unzip)\b[^\n;|]*\Z"), re.compile(rf"-[wP][ \t=]{{1,4}}(?:{_QUOTED})")),
-    (
-        re.compile(r"\b(?:curl|http|xh)\b[^\n;|]*\Z"),
-        re.compile(rf"-(?:b|-cookie)[ \t=]{{1,4}}\\{{0,4}}[\"']?[\w.-]{{1,64}}=(?P<bare>[^\s\"'\\]{{4,4000}})"),
-    ),
+        ("mongo", r"\bmongo\w{0,12} [^;|]*\Z", rf"-p[ \t=]{{1,4}}(?:{_QUOTED})"),
+        ("redis-cli", r"\bNAMES\b[^;|]*\Z", rf"-a[ \t=]{{1,4}}(?:{_QUOTED})"),
+        ("ldap zip", r"\b(?:ldap\w{1,12}|(?:un)?zip)\b[^;|]*\Z", rf"-[wP][ \t=]{{1,4}}(?:{_QUOTED})"),
+        (
+            "curl http xh",
+            r"\b(?:NAMES)\b[^;|]*\Z",
+            r"-(?:b|-cookie)[ \t=]{1,4}\\{0,4}[\"']?[\w.-]{1,64}=(?P<bare>[^\s\"'\\]{4,4000})",
+        ),
+    )
 )
 """Commands, each with the flag that a password of theirs follows."""
 _LONG_FLAG = re.compile(
@@ -61,7 +59,7 @@ _NETRC_BEFORE = re.compile(
 )
 
 _SAYS = (
-    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,40}?)?(?: (?:is|was|will be|to|ist|lautet|est|es)(?: now)?:?|:)[ ]{1,2}"
+    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,24}?)?(?: (?:is|was|will be|to|ist|lautet|est|es)(?: now)?:?|:)[ ]{1,2}"
 )
 _SAID = re.compile(
     r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
@@ -80,8 +78,10 @@ _AWS = re.compile(
 
 def _user(text: str, at: int) -> Found | None:
     """``curl -u user:password``."""
+    if not any(text.rfind(name, max(0, at - BACK), at) >= 0 for name in _FETCHES):
+        return None
     match = _USER.match(text, at)
-    if match is None or not _FETCHES.search(text, max(0, at - BACK), at):
+    if match is None:
         return None
     group = "bare" if match["bare"] else "open"
     value = match[group]
@@ -89,10 +89,14 @@ def _user(text: str, at: int) -> Found | None:
 
 
 def _flag(text: str, at: int) -> Found | None:
-    before = text[max(0, at - BACK) : at]
-    for command, flag in _FLAGS:
+    """``sshpass -p password``, and what other commands have for it."""
+    low = max(0, at - BACK)
+    before = text[max(low, text.rfind("\n", low, at) + 1) : at]
+    for names, command, flag in _FLAGS:
+        if not any(name in before for name in names):
+            continue
         match = flag.match(text, at)
-        if match is None or not command.search(before[-BACK:]):
+        if match is None or not command.search(before):
             continue
         group = match.lastgroup if match.lastgroup != "q" else "quoted"
         value = match[group or 0]

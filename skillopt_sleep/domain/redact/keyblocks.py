@@ -17,6 +17,9 @@ MARKER_ROOM = 60
 LONGEST_LINE = 9_000
 """Characters of one line of a key; a whole key may stand on one."""
 MOST_LINES = 2_000
+SHORT_LINES = 3
+"""Shorter lines that may stand before the end: the last one, a checksum."""
+BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 LEAST = 16
 """Characters of a line that is taken for one of a key; only the last may be shorter."""
 PARTED = 96
@@ -58,23 +61,27 @@ def _walk(text: str, at: int) -> int:
 
 def _walk_back(text: str, at: int) -> int:
     """The start of the lines of a key that end at a place; the place itself when there is none of length."""
-    start, seen = at, 0
+    start, longest, short = at, 0, 0
     for _ in range(MOST_LINES):
         line = _last_line(text, start)
-        if line is None or (len(line["body"]) < LEAST and seen):
+        if line is None:
             break
-        start, seen = line.start(), max(seen, len(line["body"]))
-    return start if seen >= LEAST else at
+        if len(line["body"]) < LEAST:
+            short += 1
+            if longest >= LEAST or short > SHORT_LINES:
+                break
+        start, longest = line.start(), max(longest, len(line["body"]))
+    return start if longest >= LEAST else at
 
 
 def _last_line(text: str, end: int) -> re.Match[str] | None:
     """The line of Base64 that ends at a place, or before what parts it from there."""
-    parted = _PARTED.search(text[max(0, end - PARTED) : end])
-    stop = end - (len(parted[0]) if parted else 0)
+    stop = end
+    if end and (text[end - 1] not in BASE64 or text[max(0, end - 2) : end] in {"\\n", "\\r"}):
+        parted = _PARTED.search(text, max(0, end - PARTED), end)
+        stop = parted.start() if parted else end
     start = stop
-    while start > max(0, stop - LONGEST_LINE) and (
-        text[start - 1] in "+/=" or (text[start - 1].isascii() and text[start - 1].isalnum())
-    ):
+    while start > max(0, stop - LONGEST_LINE) and text[start - 1] in BASE64:
         start -= 1
     if start and text[start - 1] == "\\" and text[start : start + 1] in "nrt":
         start += 1  # the letter of an escape is none of the key

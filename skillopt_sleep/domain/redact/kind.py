@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "mixed", "shape", "telling"]
+__all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "mixed", "rejected", "shape", "telling"]
 
 EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m))"
 """Where a word begins; also after an escape of JSON, of a URL or of a terminal, which end in letters."""
@@ -16,6 +16,9 @@ BREAK = r"(?:\\{1,4}[nrt]|\s)"
 
 LONG = r"(?!---)[\w-]{16}"
 """What stands behind the anchor of most keys, and behind few other dashes and underscores."""
+
+REMEMBERED = 120
+"""Characters from which on it is remembered that something is no secret."""
 
 DISTINCT = 5
 """Characters that a made key has more of; a stand-in repeats a few."""
@@ -31,7 +34,11 @@ _COMMON = re.compile(
 
 
 class Found(NamedTuple):
-    """A secret at ``text[start:stop]``; the search goes on at ``end``. ``kind`` names its placeholder."""
+    """A secret at ``text[start:stop]``; the search goes on at ``end``. ``kind`` names its placeholder.
+
+    Without a kind it is something long that was looked at and is none: nothing of the sort is looked for up to its
+    end again, so that time stays linear.
+    """
 
     kind: str
     start: int
@@ -75,11 +82,18 @@ def shape(
 
     def find(text: str, at: int) -> Found | None:
         match = pattern.match(text, at - width) if at >= width else None
-        if match is None or (accept is not None and not accept(match[group])):
+        if match is None:
             return None
+        if accept is not None and not accept(match[group]):
+            return rejected(match.start(), match.end())
         return Found(name, *match.span(group), match.end())
 
     return Kind(name, anchor, find, f"(?<={before}{mark})" if before else "", peek)
+
+
+def rejected(start: int, end: int) -> Found | None:
+    """What is no secret: to be remembered when it is long."""
+    return Found("", start, start, end) if end - start > REMEMBERED else None
 
 
 def mixed(value: str) -> bool:

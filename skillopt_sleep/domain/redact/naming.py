@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.domain.redact.kind import Found, Kind, mixed, telling
+from skillopt_sleep.domain.redact.kind import Found, Kind, mixed, rejected, telling
 from skillopt_sleep.domain.redact.shapes import encodes_a_pair
 
 __all__ = ["NAMING", "stands_for"]
 
 ROOM = 72
 """Characters in which a name that tells has room, with what stands between it and its sign."""
+NAME = 20
+"""Characters of the longest name before the last word in it that tells."""
 LEAST = 6
 """Characters of a secret that only a name gives away."""
+SHORT = 4
+"""Characters of a password in an .env, where nothing but values stand."""
 MADE = 16
 """Characters of a value that is a made key, whatever it is called by."""
 
@@ -77,12 +81,12 @@ _VALUE = re.compile(
     rf"[=:]>?{_GAP}(?:"
     r"[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+)"
     r"|\\{1,4}[\"'`](?P<escaped>[^\"'`\\\n]{4,8000}+)"
-    r"|(?P<bare>[^\s\"'`\\]{4,8000}+))"
+    r"|(?P<bare>[^\s\"'`\\]{4,400}+[A-Za-z0-9+/_-]{0,12000}+={0,2}))"
 )
 _TAGGED = re.compile(r">(?P<bare>[^<>\s]{4,4000})</")
 _HEADER = re.compile(
     r"[=:]>?[ \t]{0,4}\\{0,4}[\"'`]?(?:(?:bearer|basic|token|digest|apikey|api-key|negotiate|key|aws4-hmac-sha256)[ \t]{1,4})?"
-    r"(?P<secret>[^\s\"'`\\,;<>(){}]{8,8000})",
+    r"(?P<secret>[^\s\"'`\\,;<>(){}]{8,400}+[\w.~+/=-]{0,8000}+)",
     re.IGNORECASE,
 )
 _COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\\{0,4}[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
@@ -141,12 +145,9 @@ def _value(text: str, at: int, name: str, which: str) -> Found | None:
             if text[start + len(value) : start + len(value) + 1] in {"(", "["} and value:
                 return None
         value = value.rstrip(",;") if env else value.rstrip(",;.")
-    if (
-        len(value) < LEAST
-        and not (env and which == "word" and len(value) >= 4)
-        or not _is_secret(value, name, which, env=env, quoted=group != "bare")
-    ):  # noqa: E501, PLR2004
-        return None
+    least = SHORT if env and which == "word" else LEAST
+    if len(value) < least or not _is_secret(value, name, which, env=env, quoted=group != "bare"):
+        return rejected(at, stop)
     return Found("secret", start, start + len(value), start + len(value))
 
 
@@ -183,23 +184,21 @@ def _header(text: str, at: int) -> Found | None:
         return None
     value = match["secret"]
     told = mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not _WORDS.fullmatch(value))
-    return Found("secret", *match.span("secret"), match.end()) if told and not stands_for(value) else None
+    if told and not stands_for(value):
+        return Found("secret", *match.span("secret"), match.end())
+    return rejected(at, match.end())
 
 
 def _cookie(text: str, at: int) -> Found | None:
     match = _COOKIE.match(text, at)
-    if (
-        match is None
-        or _COOKIE_PLAIN.fullmatch(match["secret"])
-        or not (mixed(match["secret"].partition("=")[2]) or len(match["secret"]) > 2 * MADE)
-    ):
+    if match is None:
         return None
-    value = match["secret"].partition("=")[2]
-    return (
-        None
-        if stands_for(value) or "=[redacted:" in match["secret"]
-        else Found("cookie", *match.span("secret"), match.end())
-    )
+    whole = match["secret"]
+    value = whole.partition("=")[2]
+    plain = _COOKIE_PLAIN.fullmatch(whole) or stands_for(value) or "=[redacted:" in whole
+    if plain or not (mixed(value) or len(whole) > 2 * MADE):
+        return rejected(at, match.end())
+    return Found("cookie", *match.span("secret"), match.end())
 
 
 def _sig(text: str, at: int) -> Found | None:
@@ -216,7 +215,7 @@ def _named(text: str, at: int) -> Found | None:
     last = max(map(lowered.rfind, _TELLING))
     if last < 0 or len(lowered) != len(before) or _PARTING.search(lowered, last):
         return None
-    match = _NAMED.search(lowered)
+    match = _NAMED.search(lowered, max(0, last - NAME))
     if match is None or match.lastgroup is None:
         return None
     which = match.lastgroup

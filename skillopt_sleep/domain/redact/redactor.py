@@ -120,19 +120,27 @@ def placeholder(kind: str, secret: str) -> str:
 def _find(text: str) -> Iterator[Found]:
     """Every secret, in order, none over another."""
     end = 0
+    passed: dict[Kind, int] = {}
     for sign in _SIGNS.finditer(text):
-        if sign.start() >= end and (found := _at(text, sign.start(), end)) is not None:
+        if sign.start() >= end and (found := _at(text, sign.start(), end, passed)) is not None:
             yield _known(text, found)
             end = found.end
 
 
-def _at(text: str, at: int, least: int) -> Found | None:
-    """The secret whose sign stands at a place, unless it begins before ``least``."""
+def _at(text: str, at: int, least: int, passed: dict[Kind, int]) -> Found | None:
+    """The secret whose sign stands at a place, unless it begins before ``least``.
+
+    ``passed`` says up to where a kind was looked for in vain.
+    """
     for sign, kind in _BY_ANCHOR[text[at]]:
-        if not sign.match(text, at):
+        if passed.get(kind, 0) > at or not sign.match(text, at):
             continue
         found = kind.find(text, at)
-        if found is not None and found.start >= least and not _inside_placeholder(text, at):
+        if found is None:
+            continue
+        if not found.kind:
+            passed[kind] = found.end
+        elif found.start >= least and not _inside_placeholder(text, at):
             return found
     return None
 
@@ -148,7 +156,7 @@ def _known(text: str, found: Found) -> Found:
         return found
     value = text[found.start : found.stop]
     for sign in _SIGNS.finditer(value):
-        inner = _at(value, sign.start(), 0)
+        inner = _at(value, sign.start(), 0, {})
         if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
             return found._replace(kind=inner.kind)
     return found

@@ -1,0 +1,189 @@
+"""``eval``: skills scored on a split, under one target or several."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import UsageError
+
+if TYPE_CHECKING:
+    from skillopt_sleep.train.evaluate import Cell, Evaluation, Matrix
+    from skillopt_sleep.train.recipe import Recipe
+
+__all__ = ["command"]
+
+CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
+FIELDS = ("workers", "seed", "rollouts_k", *CAPS)
+ROOM = 1.25
+"""The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
+UNMEASURED = 5
+"""The exit code of `run` for the same: too little could be measured."""
+
+
+@click.command("eval")
+@click.argument("skill", type=click.Path(path_type=Path), nargs=-1)
+@click.option(
+    "--env", "env", required=True, help="A training file, simple_qa, checks, an installed name, or my_env.py."
+)
+@click.option("--data", help="The environment's data: a folder with train/, val/ and test/, or a file.")
+@click.option("--ratio", help="How a file is dealt to train, val and test, such as 2:1:7.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Any other option of the environment.")
+@click.option("--split", help="Split to score on.  [default: test]")
+@click.option("--limit", type=click.IntRange(min=1), help="Only so many items.")
+@click.option("--no-skill", is_flag=True, help="Score the bare agent as well, in front.")
+@click.option("--target", "targets", multiple=True, metavar="BACKEND[:MODEL]", help="Who attempts; may be repeated.")
+@click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Who judges rubrics.")
+@click.option("--rollouts-k", type=int, help="Attempts at each item.  [default: 1]")
+@click.option("--workers", type=int, help="Calls in flight at most.  [default: 8]")
+@click.option("--seed", type=int, help="Order and luck of what is drawn.  [default: 42]")
+@click.option("--max-calls", type=int, help="Cap on model calls.")
+@click.option("--max-tokens", type=int, help="Cap on tokens.")
+@click.option("--max-usd", type=float, help="Cap on dollars.")
+@click.option("--max-minutes", type=float, help="Cap on minutes.")
+@click.option("--dry-run", is_flag=True, help="Check everything and count the calls: none is made, nothing written.")
+@place_options
+@as_json
+def command(
+    *,
+    skill: tuple[Path, ...],
+    env: str,
+    options: tuple[str, ...],
+    targets: tuple[str, ...],
+    no_skill: bool,
+    dry_run: bool,
+    as_json: bool,
+    limit: int | None,
+    split: str | None,
+    **flags: Json | Path,
+) -> None:
+    """Score each SKILL on the items of an environment; several skills or targets make a matrix.
+
+    SKILL is a skill document, or a folder with a SKILL.md. Scores are shares of items with their standard error; beside
+    them stands how many items each skill won and lost against the first one, under the same target.
+
+    \b
+    Exit codes: 0 scored · 2 usage · 4 the backend cannot be used · 5 a cap is reached, or under four fifths of the
+    attempts could be measured · 7 disk · 130 / 143 interrupted: run again to go on.
+    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    from skillopt_sleep.app.eval import Part, folder_for, open_evaluation, run_evaluation
+    from skillopt_sleep.cli.progress import watched
+
+    given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
+    recipe = _recipe(env, options, given)
+    app = make_app(flags)
+    part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
+    with watched(app), open_evaluation(app, recipe, part) as evaluation:
+        calls = _calls(evaluation)
+        if dry_run:
+            _print_price(evaluation, recipe, calls, as_json=as_json)
+            return
+        capped = any(getattr(recipe.config, cap) is not None for cap in CAPS)
+        folder = folder_for(app, recipe, evaluation)
+        matrix = run_evaluation(app, evaluation, folder, None if capped else math.ceil(calls * ROOM))
+    _print(matrix, folder, as_json=as_json)
+    if not matrix.enough:
+        click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
+        sys.exit(UNMEASURED)
+
+
+def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
+    """A training file with what the flags say over it, or the flags alone."""
+    from skillopt_sleep.app.eval import target_table
+    from skillopt_sleep.train.recipe import read_recipe, recipe_of
+
+    over: dict[str, Json] = {name: given[name] for name in FIELDS if given[name] is not None}
+    own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _assigned(options)
+    if given["optimizer"]:
+        over["optimizer"] = target_table("--optimizer", str(given["optimizer"]))
+    if env.endswith(".toml"):
+        return read_recipe(Path(env), over | ({"env": own} if own else {}))
+    which = "file" if env.partition(":")[0].endswith(".py") else "name"
+    return recipe_of(over | {"env": {which: env, **own}})
+
+
+def _assigned(options: tuple[str, ...]) -> dict[str, Json]:
+    """``KEY=VALUE``, the value as TOML reads it, else as plain text."""
+    import msgspec
+
+    table: dict[str, Json] = {}
+    for option in options:
+        key, equals, text = option.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--option {option}: expected KEY=VALUE, as in --option scoring=numeric")
+        try:
+            table[key] = msgspec.toml.decode(f"v = {text}", type=dict[str, Json])["v"]
+        except msgspec.DecodeError:
+            table[key] = text
+    return table
+
+
+def _calls(evaluation: Evaluation) -> int:
+    """One call for each attempt; the environment is looked at in a folder that is thrown away."""
+    from skillopt_sleep.train.evaluate import items_of
+
+    with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
+        items = items_of(evaluation, scratch)
+    return len(items) * len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
+
+
+def _print_price(evaluation: Evaluation, recipe: Recipe, calls: int, *, as_json: bool) -> None:
+    import msgspec
+
+    each = calls // (len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k)
+    sizes: dict[str, int] = {
+        "items": each,
+        "skills": len(evaluation.skills),
+        "targets": len(evaluation.targets),
+        "rollouts_k": evaluation.rollouts_k,
+        "calls": calls,
+    }
+    if as_json:
+        click.echo(msgspec.json.encode(sizes).decode())
+        return
+    caps = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(recipe.config, cap)) is not None]
+    click.echo(
+        f"{each} items of {evaluation.split} x {sizes['skills']} skills x {sizes['targets']} targets x"
+        f" {evaluation.rollouts_k} attempts: {calls:,} calls, one an attempt; rubrics cost another each."
+    )
+    click.echo(
+        f"Cap: {', '.join(caps) or f'{math.ceil(calls * ROOM):,} calls'}. Nothing was asked and nothing written."
+    )
+
+
+def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        told = msgspec.to_builtins(matrix) | {"folder": str(folder)}
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        return
+    attempts = f", {matrix.rollouts_k} attempts each" if matrix.rollouts_k > 1 else ""
+    click.echo(f"{matrix.env}, {matrix.split}: {matrix.items} items{attempts}\n")
+    width = max(len(name) for name in (*matrix.skills, "skill"))
+    columns = [max(len(target), 30) for target in matrix.targets]
+    heads = [f"{target:<{wide}}" for target, wide in zip(matrix.targets, columns, strict=True)]
+    click.echo("  ".join([f"{'skill':<{width}}", *heads]).rstrip())
+    for skill in matrix.skills:
+        cells = [_cell(matrix.cell(skill, target), first=skill == matrix.skills[0]) for target in matrix.targets]
+        padded = [f"{cell:<{wide}}" for cell, wide in zip(cells, columns, strict=True)]
+        click.echo("  ".join([f"{skill:<{width}}", *padded]).rstrip())
+    spend = matrix.spend
+    price = f", {spend.usd:.2f} USD" if spend.usd else ""
+    click.echo(f"\nhard score +- its standard error, (soft), items won - lost against {matrix.skills[0]}")
+    click.echo(f"{spend.calls} calls{price}; replies are kept in {folder}")
+
+
+def _cell(cell: Cell, *, first: bool) -> str:
+    if cell.hard is None:
+        return f"unmeasured ({cell.measured} of {cell.attempts})"
+    against = "" if first else f" {cell.wins} - {cell.losses}"
+    lost = f" [{cell.attempts - cell.measured} lost]" if cell.measured < cell.attempts else ""
+    return f"{cell.hard:.3f} +- {cell.error:.3f} ({cell.soft:.3f}){against}{lost}"

@@ -1,0 +1,70 @@
+"""``watch``: what one's own words say of the rules one has adopted."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from skillopt_sleep.domain.session import Feedback
+
+
+@pytest.fixture
+def adopted(cli, mira):
+    """A night of hers, adopted."""
+    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1").json
+    assert cli("adopt", *mira.places).code == 0
+    return report
+
+
+def renamed(name, days):
+    """Another id, the same whenever it is asked for."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name}-{days}"))
+
+
+def again(mira, days):
+    """Her sessions once more, that many days from now: she asks the same, and corrects it the same way."""
+    now = datetime.now(tz=UTC) + timedelta(days=days)
+    sessions = []
+    for number, session in enumerate(mira.app().inbox.everything()):
+        moment = (now + timedelta(minutes=number)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        turns = tuple(msgspec.structs.replace(turn, id=renamed(turn.id, days), at=moment) for turn in session.turns)
+        name = renamed(session.session_id, days)
+        sessions.append(
+            msgspec.structs.replace(session, session_id=name, started_at=moment, ended_at=moment, turns=turns)
+        )
+    mira.write(sessions)
+    return sum(turn.feedback is Feedback.CORRECTION for session in sessions for turn in session.turns)
+
+
+def test_nothing_adopted(cli, mira):
+    """Said, exit 0."""
+    done = cli("watch", *mira.places)
+    assert (done.code, done.out) == (0, "No rule of this project is live, so there is nothing to watch.\n")
+
+
+def test_rule_just_adopted(cli, mira, adopted):
+    """Its words, since when, what was said before it, and that it is too early to tell."""
+    done = cli("watch", *mira.places)
+    text = adopted["applied_edits"][0]["edit"]["text"]
+    assert (done.code, done.err) == (0, "")
+    assert text in done.out
+    assert f"(night {adopted['night']})" in done.out
+    assert "since: no prompt" in done.out
+    assert "Too early to tell" in done.out
+
+
+def test_rule_that_does_not_help(cli, mira, adopted):
+    """The same corrections go on: it says so with the counts and the command that takes it out; the next night too."""
+    assert again(mira, days=1) > 0
+    done = cli("watch", *mira.places)
+    assert "They did not fall: the rule does not help here" in done.out
+    edit = adopted["applied_edits"][0]["edit"]["id"]
+    assert f"skillopt-sleep revert {adopted['night']} --edit {edit}" in done.out
+    rows = cli("watch", "--json", *mira.places).json
+    assert {row["state"] for row in rows} == {"did not fall"}
+    assert all(row["after"]["corrections"] >= row["before"]["corrections"] for row in rows)
+    report = cli(*mira.arguments("run", "--json")).json
+    assert any("corrections of its kind did not fall" in note for note in report["notes"])

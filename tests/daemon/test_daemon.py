@@ -1,0 +1,219 @@
+"""The daemon for real: processes, signals, and a night of the simulated agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import psutil
+import pytest
+
+from skillopt_sleep.domain.schedule import Schedule
+from skillopt_sleep.stores.lock import is_locked
+from skillopt_sleep.stores.schedule import encode_schedule
+from tests.fakes.cli import make_cli
+from tests.fakes.home import make_person
+from tests.fakes.program import run, started
+
+SECONDS = 2.5
+"""An orderly end: one second for the night and its children, the rest for a busy machine."""
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person whose night is small."""
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=6)
+
+
+def wait_for(condition, seconds=30):
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def schedule(person, *more, ago=timedelta(minutes=5), **options):
+    """Schedule her nights for this minute; it was done a while ago, so one is due now."""
+    now = datetime.now().astimezone()
+    flags = [each for each in person.arguments(**options) if not each.startswith(("--data-dir", "--project"))]
+    done = run(
+        *("schedule", "--using=daemon", f"--at={now:%H:%M}", "--jitter=0", f"--data-dir={person.data}"),
+        *(f"--project={each}" for each in (person.project, *more)),
+        *flags,
+    )
+    assert done.returncode == 0, done.stderr
+    path = person.data / "schedule.json"
+    found = msgspec.json.decode(path.read_bytes(), type=Schedule)
+    since = datetime.now(tz=UTC) - ago
+    projects = tuple(msgspec.structs.replace(each, since=since) for each in found.projects)
+    path.write_bytes(encode_schedule(msgspec.structs.replace(found, projects=projects)))
+
+
+def told(project):
+    """What the nights of a project left."""
+    return [json.loads(path.read_text()) for path in project.rglob("diagnostics.json")]
+
+
+def stop(process, signum=signal.SIGTERM):
+    """Stop the daemon; how long that took, and what it said."""
+    began = time.monotonic()
+    process.send_signal(signum)
+    _, stderr = process.communicate(timeout=30)
+    return time.monotonic() - began, stderr
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
+    """The daemon and its children are gone within a second; the next start finishes the same night."""
+    schedule(mira, latency=20)
+    daemon = ("daemon", f"--data-dir={mira.data}")
+    with started(*daemon) as process:
+        wait_for(lambda: [night["stage"] for night in told(mira.project)] == ["split"])
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert family
+        seconds, stderr = stop(process, signum)
+    assert process.returncode == code, stderr
+    assert seconds < SECONDS
+    assert not [child for child in family if child.is_running()]
+    (cut,) = told(mira.project)
+    assert (cut["stopped_by"], cut["exit_code"]) == ("interrupted", 143)
+    assert "cut short" in run("status", *mira.places).stdout
+    schedule(mira)  # the same night, of an agent that answers at once; the due is the one that was cut short, or later
+    with started(*daemon) as process:
+        wait_for(lambda: told(mira.project)[0]["state"] == "finished")
+        wait_for(lambda: "ended with 0" in (mira.data / "daemon.log").read_text())
+        seconds, _ = stop(process, signum)
+    assert (process.returncode, seconds < SECONDS) == (0, True)
+    (done,) = told(mira.project)
+    assert (done["night"], done["resumed"]) == (cut["night"], 1)
+
+
+def test_status_tells_of_the_daemon(mira):
+    """Since when it runs, what it is at, when the next night is due; and that none is there when it has gone."""
+    schedule(mira, latency=20)
+    with started("daemon", f"--data-dir={mira.data}") as process:
+        wait_for(lambda: is_locked(mira.data))
+        found = json.loads(run("status", *mira.places, "--json").stdout)
+        page = run("status", *mira.places).stdout
+        stop(process)
+    assert found["running"] is True
+    assert found["schedule"]["daemon"]["pid"] == process.pid
+    assert found["schedule"]["daemon"]["doing"] == str(mira.project)
+    assert "The daemon runs since" in page
+    assert "NOT RUNNING" not in page
+    page = run("status", *mira.places).stdout
+    assert "The daemon runs" not in page
+    assert "NOT RUNNING: nobody is there to hold the nights" in page
+
+
+def test_once_holds_what_is_due_and_leaves(mira, tmp_path):
+    """All projects, one after the other; called again it leaves at once and has done nothing."""
+    other = tmp_path / "other"
+    other.mkdir()
+    schedule(mira, other)
+    once = ("daemon", "--once", f"--data-dir={mira.data}")
+    done = run(*once)
+    assert done.returncode == 0, done.stderr
+    assert [night["verdict"] for night in told(mira.project)] == ["accept"]
+    assert [night["stopped_by"] for night in told(other)] == ["no_sessions"]
+    log = (mira.data / "daemon.log").read_text()
+    assert log.count("ended with 0") == 2
+    assert (mira.data / "daemon.log").stat().st_mode & 0o777 == 0o600
+    again = run(*once)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert (mira.data / "daemon.log").read_text() == log
+    assert len(told(mira.project)) == 1
+
+
+def test_once_ends_as_the_night_that_failed(mira):
+    """So that whoever calls it can see that something is wrong; and why is in the log."""
+    schedule(mira, fatal="not_logged_in")
+    done = run("daemon", "--once", f"--data-dir={mira.data}")
+    assert done.returncode == 4
+    assert "ended with 4" in done.stderr
+    assert told(mira.project)[0]["why"] in (mira.data / "daemon.log").read_text()
+    assert "because the backend could not be used (exit 4)" in run("status", *mira.places).stdout
+
+
+def test_second_daemon_leaves(mira):
+    """With 6; called by a scheduler, quietly: the first sees to what is due."""
+    schedule(mira, latency=20)
+    with started("daemon", f"--data-dir={mira.data}") as process:
+        wait_for(lambda: is_locked(mira.data))
+        second = run("daemon", f"--data-dir={mira.data}")
+        once = run("daemon", "--once", f"--data-dir={mira.data}")
+        stop(process)
+    assert (second.returncode, once.returncode) == (6, 0)
+    assert "attended by another process" in second.stderr
+    assert len(told(mira.project)) == 1
+
+
+def test_schedule_is_looked_at_again(mira):
+    """A night that is scheduled while the daemon waits is held; SIGHUP does not have to wait for the minute."""
+    schedule(mira)
+    path = mira.data / "schedule.json"
+    due = path.read_bytes()
+    path.write_bytes(due.replace(b"+00:00", b"Z").replace(str(mira.project).encode(), b"/nowhere"))
+    with started("daemon", f"--data-dir={mira.data}") as process:
+        wait_for(lambda: "ended with 2" in (mira.data / "daemon.log").read_text())
+        path.write_bytes(due)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "ended with 0" in (mira.data / "daemon.log").read_text())
+        stop(process)
+    assert process.returncode == 0
+
+
+def test_no_agent_outlives_the_daemon(mira, tmp_path):
+    """Agent CLIs that ignore the polite signal are gone too, though each leads a session of its own."""
+    cli = make_cli(tmp_path / "bin", "claude")
+    cli.behave(on="--version", stdout="2.1.197 (Claude Code)")
+    cli.behave(on="auth status", stdout='{"loggedIn": true}')
+    cli.behave(on="-p", hang=True)
+    path = f"{cli.folder}:{os.environ['PATH']}"
+    schedule(mira)
+    file = mira.data / "schedule.json"
+    found = json.loads(file.read_text())
+    found["environment"]["PATH"] = path
+    found["projects"][0]["arguments"] = [
+        f"--claude-home={mira.claude}",
+        "--backend=claude",
+        "--miner=heuristic",
+        "--workers=4",
+    ]
+    file.write_text(json.dumps(found))
+    with started("daemon", f"--data-dir={mira.data}") as process:
+        wait_for(lambda: sum("-p" in call["argv"] for call in cli.calls) == 4)
+        seconds, _ = stop(process)
+    assert seconds < SECONDS
+    assert not [call["pid"] for call in cli.calls if psutil.pid_exists(call["pid"])]
+
+
+def test_daemon_without_a_schedule(tmp_path):
+    """One line says what to do first."""
+    done = run("daemon", f"--data-dir={tmp_path / 'data'}")
+    assert done.returncode == 2
+    assert "`skillopt-sleep schedule` does" in done.stderr
+    assert not (tmp_path / "data" / "daemon.log").exists()
+
+
+@pytest.mark.slow
+def test_daemon_wakes_for_a_night_that_is_due_in_a_minute(mira):
+    """APScheduler's own waking: nothing is due when it starts, and the night begins within seconds of its time."""
+    while not 5 < datetime.now(tz=UTC).second < 40:
+        time.sleep(1)
+    at = (datetime.now().astimezone() + timedelta(minutes=1)).replace(second=0, microsecond=0)
+    schedule(mira)
+    path = mira.data / "schedule.json"
+    found = json.loads(path.read_text()) | {"at": f"{at:%H:%M}"}
+    path.write_text(json.dumps(found))
+    with started("daemon", f"--data-dir={mira.data}") as process:
+        wait_for(lambda: told(mira.project), seconds=90)
+        began = datetime.fromisoformat(told(mira.project)[0]["started_at"])
+        wait_for(lambda: told(mira.project)[0]["state"] == "finished")
+        stop(process)
+    assert timedelta(0) <= began - at < timedelta(seconds=10)

@@ -1,0 +1,19 @@
+"""Edits of a skill, and workers that work one after the other."""
+
+from __future__ import annotations
+
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import EditOp, EditRecord, edit_id
+
+
+def record(text, *, op="append", anchor="", tasks=()):
+    """An edit of the skill, as an analyst proposes it."""
+    kind, op = DocumentKind.SKILL, EditOp(op)
+    return EditRecord(
+        id=edit_id(op, kind, text, anchor), op=op, document=kind, text=text, anchor=anchor, task_ids=tasks
+    )
+
+
+def in_order(work, items):
+    """``ports.Parallel`` without threads."""
+    return [work(item) for item in items]

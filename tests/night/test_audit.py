@@ -1,0 +1,141 @@
+"""What nights keep of their replays, and a trial of a change that changes nothing."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from skillopt_sleep.app.audit import null_trial
+from skillopt_sleep.bench.worlds import make_sessions
+from skillopt_sleep.domain.audit import Position
+from skillopt_sleep.domain.call import Reply
+from skillopt_sleep.domain.evidence import Arm
+from skillopt_sleep.domain.paired import Result
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, UsageError
+from skillopt_sleep.optimize.trial import run_paired
+from tests.fakes.ask import ScriptedAsk
+from tests.fakes.home import make_person
+from tests.night.test_verdict import BASE, BETTER, models, outcome_of, paired, polite, recording, val_tasks
+
+
+def graded(name):
+    """A task that a rubric decides."""
+    return TaskRecord(id=name, intent=f"Write {name}", reference=RubricReference(rubric="It says please."), group=name)
+
+
+@pytest.mark.parametrize("place", ["first", "second"])
+def test_judge_that_minds_the_place_is_found_out(place):
+    """Whichever arm stands there: its wins are counted by place, over pairs whose answers differ."""
+    luck = random.Random(1)
+
+    def judge(prompt):
+        if "first" not in prompt.schema["properties"]:
+            return '{"reason": "", "score": 0, "pass": false}'
+        won = {"reason": "", "score": 1, "pass": True}
+        lost = {"reason": "", "score": 0, "pass": False}
+        return msgspec.json.encode(
+            {"first": won if place == "first" else lost, "second": lost if place == "first" else won}
+        ).decode()
+
+    tasks = [graded(f"val-{number}") for number in range(12)]
+    target = ScriptedAsk(lambda _: f"answer {luck.random()}")
+    found = Position()
+    for seed in range(1, 6):
+        trial = run_paired(tasks, BASE, BETTER, models(target, ScriptedAsk(judge)), paired(seed))
+        assert len(trial.firsts) == len(trial.results) == len(trial.baseline)
+        assert set(trial.firsts) == {Arm.BASELINE, Arm.CANDIDATE}
+        found += trial.position
+    assert (found.first, found.second) == ((found.judged, 0) if place == "first" else (0, found.judged))
+    assert found.chance < 0.01
+
+
+def test_answers_that_are_judged_apart_have_no_place():
+    """Checks see one answer at a time, and equal answers are shown once."""
+    trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(polite)), paired())
+    assert set(trial.firsts) == {None}
+    tasks = [graded(f"val-{number}") for number in range(12)]
+    same = '{"reason": "", "score": 1, "pass": true}'
+    trial = run_paired(tasks, BASE, BETTER, models(ScriptedAsk("the same"), ScriptedAsk(same)), paired())
+    assert set(trial.firsts) == {None}
+    assert set(trial.results) == {Result.TIE}
+    assert trial.position == Position()
+
+
+def test_nights_keep_what_they_measured_of_live_files(tmp_path):
+    """Train and val replays of the baseline, each once; a second night repeats some of them, and more is known."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    app = person.app(simulated={"useless": 1.0})
+    first = app.run(app.plan())
+    kept = app.trials.replays(str(person.project))
+    outcome = outcome_of(app, first.night)
+    live = {outcome.baseline.digest}
+    assert {each.base for each in kept} == live
+    assert {each.phase for each in kept} == {"train", "val"}
+    assert len(kept) == len({(each.task, each.sample, each.phase) for each in kept})
+    rows = {row.id: row for row in first.holdout_detail.baseline}
+    assert {each.task for each in kept if each.phase == "val"} <= set(rows)
+    assert first.audit.val_tasks == first.counts.val
+    person.write(make_sessions(person.world, 7))
+    app = person.app(simulated={"useless": 1.0})
+    second = app.run(app.plan())
+    assert second.audit.repeats > first.audit.repeats
+    assert app.plan().audit == second.audit
+    assert second.audit.position.judged >= first.audit.position.judged
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_identical_candidate_is_not_accepted(tmp_path, seed):
+    """With calls of their own for both arms, and a model of moods: what differs is counted, and is not enough."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    app = person.app()
+    app.run(app.plan())
+    before = app.trials.account(str(person.project)), app.status().pending, app.status().proposals
+    app = person.app(seed=seed, workers=1)
+    mood = random.Random(seed)
+
+    def reply(prompt):
+        if prompt.schema is None:
+            return Reply(text=f"{mood.random():.3f}", model="moody")
+        graded = {"reason": "", "score": round(mood.random(), 2), "pass": mood.random() < 0.5}
+        both = "first" in prompt.schema["properties"]
+        return Reply(text=msgspec.json.encode({"first": graded, "second": _again(mood)} if both else graded).decode())
+
+    seen = recording(app, reply)
+    found = null_trial(app)
+    assert found.verdict in {Verdict.UNDECIDED, Verdict.REJECT}
+    assert found.tally.pairs >= 3
+    prompts = seen["target"]
+    assert {prompt.digest for prompt in prompts[::2]} == {prompt.digest for prompt in prompts[1::2]}
+    assert len({(prompt.digest, prompt.sample) for prompt in prompts}) == len(prompts) == 2 * found.tally.pairs
+    after = app.trials.account(str(person.project)), app.status().pending, app.status().proposals
+    assert after == before
+    assert found.spend.calls == len(seen["target"]) + len(seen["optimizer"])
+
+
+def _again(mood):
+    return {"reason": "", "score": round(mood.random(), 2), "pass": mood.random() < 0.5}
+
+
+def test_null_trial_keeps_to_the_caps(tmp_path):
+    """As many calls as allowed, and none at all is an error that says so."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    app = person.app()
+    app.run(app.plan())
+    assert null_trial(person.app(max_calls=12)).spend.calls <= 12
+    with pytest.raises(BudgetSpent):
+        null_trial(person.app(max_calls=1))
+
+
+def test_null_trial_without_tasks_or_login_says_so(tmp_path):
+    """A usage error that names the way, and the backend's own words."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    with pytest.raises(UsageError, match="there are no tasks to replay yet; `skillopt-sleep run`"):
+        null_trial(person.app())
+    app = person.app()
+    app.run(app.plan())
+    with pytest.raises(NotLoggedIn):
+        null_trial(person.app(simulated={"fatal": "not_logged_in"}))

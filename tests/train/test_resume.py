@@ -1,0 +1,130 @@
+"""A run that is killed goes on: the same skill, the same history, and no committed reply paid for again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.train.artefacts import Artefacts
+from tests.fakes.school import Killed, School, SchoolEnv
+from tests.train.test_trainer import trainer
+
+ROOT = Path(__file__).parents[2]
+CONFIG = {"num_epochs": 3, "batch_size": 3, "minibatch_size": 2, "edit_budget": 2, "slow_update_samples": 3}
+TOPICS = ("alpha", "beta", "gamma")
+
+
+def train(folder, school):
+    """A run with accepted and rejected steps, slow updates and notes."""
+    env = SchoolEnv(train=6, val=3, test=3, topics=TOPICS)
+    return trainer(folder, school, env, workers=2, **CONFIG).train()
+
+
+def result(folder):
+    """What must not depend on how often the run was killed."""
+    run = folder / "run"
+    names = ["history.json", "best_skill.md", "current_skill.md", "summary.md"]
+    names += sorted(str(path.relative_to(run)) for path in run.glob("skills/*"))
+    return {name: (run / name).read_text() for name in names}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run nobody disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    school = School(bad=("gamma",))
+    train(folder, school)
+    return result(folder), len(school.calls)
+
+
+def test_killed_at_any_call(tmp_path, whole):
+    """Wherever it dies, it goes on to the same end; the calls of both lives are those of one."""
+    expected, calls = whole
+    for stop in range(calls):
+        folder = tmp_path / str(stop)
+        dying = School(bad=("gamma",), stop_after=stop)
+        with pytest.raises(Killed):
+            train(folder, dying)
+        school = School(bad=("gamma",))
+        train(folder, school)
+        assert result(folder) == expected, f"killed at call {stop}"
+        assert len(dying.calls) + len(school.calls) == calls, f"killed at call {stop}"
+
+
+def test_killed_between_any_two_writes(tmp_path, whole, monkeypatch):
+    """The files of a step may be there or not: what counts as done is done, and the rest is done again, for nothing."""
+    expected, calls = whole
+    writes = []
+    for name in ("json", "text"):
+        write = getattr(Artefacts, name)
+
+        def dying(self, *given, write=write):
+            if len(writes) == stop:
+                raise Killed
+            writes.append(given[0])
+            write(self, *given)
+
+        monkeypatch.setattr(Artefacts, name, dying)
+    stop = -1
+    train(tmp_path / "count", School(bad=("gamma",)))
+    total = len(writes)
+    for stop in range(0, total, 3):
+        writes.clear()
+        folder = tmp_path / str(stop)
+        dying_school, school = School(bad=("gamma",)), School(bad=("gamma",))
+        with pytest.raises(Killed):
+            train(folder, dying_school)
+        writes.extend(["never again"] * (total + 1))
+        train(folder, school)
+        assert result(folder) == expected, f"killed at write {stop}"
+        assert len(dying_school.calls) + len(school.calls) == calls, f"killed at write {stop}"
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.fakes.school import School
+from tests.train.test_resume import train
+log = open({log!r}, "a", buffering=1)
+train(Path({folder!r}), School(bad=("gamma",), latency=0.01, on_call=lambda number: log.write("call\\n")))
+"""
+
+
+@pytest.mark.parametrize("stop", [2, 17, 30, 44])
+def test_real_kill(tmp_path, whole, stop):
+    """``kill -9`` of a real process; at most what was in flight, two calls, is asked again."""
+    expected, calls = whole
+    log = tmp_path / "log"
+    log.touch()
+    program = PROGRAM.format(root=str(ROOT), log=str(log), folder=str(tmp_path))
+    command = [sys.executable, "-c", program]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    done = threading.Event()
+    while not done.wait(0.002) and process.poll() is None:
+        if len(log.read_text().splitlines()) >= stop:
+            os.kill(process.pid, signal.SIGKILL)
+            done.set()
+    assert process.wait() == -signal.SIGKILL, process.stderr.read()
+    process.stderr.close()
+    assert subprocess.run(command, check=True, capture_output=True).returncode == 0
+    assert result(tmp_path) == expected
+    assert calls <= len(log.read_text().splitlines()) <= calls + 2
+
+
+def test_state_says_where_the_run_stands(tmp_path):
+    """A run that died in its third step has two behind it, in the words users of the reference know."""
+    with pytest.raises(Killed):
+        train(tmp_path, School(bad=("gamma",), stop_after=25))
+    state = json.loads((tmp_path / "run" / "runtime_state.json").read_text())
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert state["last_completed_step"] == len(history) >= 1
+    assert state["best_score"] == history[-1]["best_score"]
+    assert state["scheduler_state"]["step"] == len(history)
