@@ -45,7 +45,7 @@ def null_trial(app: App, given: tuple[TaskRecord, ...] | None = None) -> NullTri
         name = f"audit-{app.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
         ledger = NightLedger(app.database, night=name, sitting=1)
-        with closing(app.connect(ledger, _usual(app))) as connection:
+        with closing(app.kit(plan).connect(ledger, _usual(app))) as connection:
             probe(connection).require_ready()
             models = connection.models
             step = plan.step

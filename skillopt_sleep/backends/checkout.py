@@ -75,6 +75,7 @@ class Checkout:
                 self._borrow(borrowed, inside)
                 self._git(borrowed, self._root / path, "read-tree", pinned)
                 self._git(borrowed, self._root / path, "checkout-index", "--all", "--force")
+                self._git(self._base, self._root, "update-index", "--force-remove", "--", path)
 
     def begin(self) -> None:
         """From now on every difference is the agent's doing; it gets a repository of its own to work with."""

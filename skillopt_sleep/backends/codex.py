@@ -63,6 +63,8 @@ RETRIES = "request_max_retries=0,stream_max_retries=1"
 """One, not none: only one who tries again says how long the service wants to be left alone."""
 SWITCHES = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
 """What is set for every MCP server and provider of the user's: trying again is our business."""
+NO_SYSTEM = "Answer the user."
+"""Codex refuses a file of instructions that is empty."""
 PROVIDER = "skillopt-sleep"
 """The built-in provider takes no such setting and would try thirty times, so it is asked under a name of our own.
 
@@ -203,7 +205,7 @@ class CodexBackend:
             yield "--ignore-user-config"
         settings += _provider(users | _read_settings(self.config), seconds=self.timeout)
         system = folder / "system.md"
-        system.write_text(prompt.system, encoding="utf-8", errors="replace")
+        system.write_text(prompt.system if prompt.system.strip() else NO_SYSTEM, encoding="utf-8", errors="replace")
         settings.append(f"model_instructions_file={json.dumps(str(system), ensure_ascii=False)}")
         for setting in settings:
             yield from ("-c", setting)

@@ -30,6 +30,7 @@ from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord
 from skillopt_sleep.night.connection import NightConnection
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.mine_model import batches, mine_model
+from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.ports import Backend, Ledger
 from skillopt_sleep.settings import load
 from skillopt_sleep.stores.ledger import NightLedger
@@ -117,6 +118,9 @@ class _CountingApp(App):
 
     def backend(self, role: Role, *, usual: Harvested | None = None) -> Backend:
         return self.waves.backend(super().backend(role, usual=usual))
+
+    def kit(self, plan: NightPlan) -> Kit:
+        return dataclasses.replace(super().kit(plan), connect=self.connect)
 
     def connect(self, ledger: Ledger, sessions: Harvested) -> NightConnection:
         connection = super().connect(ledger, sessions)

@@ -115,7 +115,7 @@ def _baked(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if name not in flags or name in OF_THE_DAY or not given:
+        if name not in flags or name in NOT_NIGHTLY or name in OF_THE_DAY or not given:
             continue
         value = flags[name]
         if isinstance(value, bool):

@@ -170,7 +170,7 @@ def _print_price(price: Price, recipe: Recipe, *, as_json: bool) -> None:
         return
     config = recipe.config
     click.echo(f"{config.num_epochs} epochs, {price.steps} steps; nothing was asked and nothing written.")
-    click.echo(f"At most, one call for each attempt at an item and no retries counted ({config.out_root}):")
+    click.echo(f"At most, no retries counted ({config.out_root}):")
     for stage, calls in price.stages.items():
         click.echo(f"  {stage:<12} {calls:>7,} calls")
     click.echo(f"  {'together':<12} {price.calls:>7,} calls, about {price.tokens:,} tokens")

@@ -14,6 +14,10 @@ from skillopt_sleep.stores.files import remove
 
 __all__ = ["Systemd", "quoted"]
 
+ODD = frozenset("\"'\\$")
+"""Characters that systemd does not take in the path of a program, however they are escaped."""
+THROUGH_SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
+
 
 def quoted(word: str, *, argument: bool = True) -> str:
     r"""A word as systemd reads it back: in double quotes, ``\`` and ``"`` escaped, ``%`` and ``$`` doubled.
@@ -48,9 +52,6 @@ class Systemd:
         }
 
     def _service(self) -> Iterator[str]:
-        program, *arguments = self.waking.argv
-        # a variable cannot stand in the program's own place, but would be put into what it learns of its name: ":"
-        literal = "$" in program
         yield f"# {self.waking.mark}"
         yield "[Unit]"
         yield "Description=SkillOpt-Sleep, the nightly run"
@@ -58,8 +59,8 @@ class Systemd:
         yield "[Service]"
         yield "Type=oneshot"
         yield from (f"Environment={quoted(f'{k}={v}', argument=False)}" for k, v in self.waking.environment.items())
-        words = [quoted(program, argument=False), *(quoted(word, argument=not literal) for word in arguments)]
-        yield f"ExecStart={':' * literal}{' '.join(words)}"
+        program, *arguments = (*(THROUGH_SHELL if set(self.waking.argv[0]) & ODD else ()), *self.waking.argv)
+        yield f"ExecStart={' '.join([quoted(program, argument=False), *map(quoted, arguments)])}"
         yield "# ending it ends the night, which is gone on with the next time"
         yield "KillMode=mixed"
         yield "TimeoutStopSec=10"

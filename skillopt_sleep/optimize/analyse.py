@@ -107,7 +107,7 @@ def analyse(
         if answer.error:
             return Analysis(patch=empty, nothing=f"the reflection was lost: {answer.error}", lost=answer.lost)
         try:
-            edits, refused = parse_edits(extract_json(answer.text), known_tasks=known_tasks, document=kind)
+            edits, refused = parse_edits(_patch(extract_json(answer.text)), known_tasks=known_tasks, document=kind)
         except ValueError as error:
             return Analysis(patch=empty, raw=(answer.text,), nothing=f"the reflection cannot be read: {error}")
         patch = EditPatch(
@@ -124,6 +124,12 @@ def analyse(
         return Analysis(patch=patch, raw=(answer.text,), refused=(*refused, *over), nothing=nothing)
 
     return tuple(optimizer.parallel(ask, minibatches))
+
+
+def _patch(reply: Json) -> Json:
+    """What stands in a reply's ``patch``, as prompts written for the reference ask for it; else the reply itself."""
+    inner = reply.get("patch") if isinstance(reply, dict) and "edits" not in reply else None
+    return inner if isinstance(inner, dict) else reply
 
 
 def told(applied: AppliedEdit) -> str:

@@ -37,10 +37,10 @@ def night_material(
                 return combine(result.score, metric, mixed_weight) if result.score else 0.0
 
             best, worst = max(measured, key=value), min(measured, key=value)
-            answers = f"{quote('better-answer', best.response)}\n{quote('worse-answer', worst.response)}"
+            answers = f"{quote('better-answer', best.work)}\n{quote('worse-answer', worst.work)}"
             contrasts.append((-stats.spread, _case(task, answers)))
         elif stats.pass_rate < 1:
-            failures.append((not task.feedback, stats.best, _case(task, quote("answer", measured[0].response))))
+            failures.append((not task.feedback, stats.best, _case(task, quote("answer", measured[0].work))))
     shown = {
         "contrast": tuple(case for _, case in sorted(contrasts)[:MOST_CONTRASTS]),
         "reflect": tuple(case for *_, case in sorted(failures)[:MOST_FAILURES]),

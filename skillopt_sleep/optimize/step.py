@@ -22,14 +22,18 @@ __all__ = ["StepPlan", "StepProposal", "held_back", "propose", "propose_from"]
 
 
 class StepPlan(Struct, frozen=True, kw_only=True):
-    """How a step comes to its edits. ``edit_budget`` None: no bound. ``least``: see ``select``."""
+    """How a step comes to its edits. ``edit_budget`` None: no bound. ``least``: see ``select``.
+
+    ``refuted``: rules that were turned down alone, so that nothing else can have been the reason; they are not tried
+    again. One that was turned down together with others may be.
+    """
 
     edit_budget: int | None
     least: int | None = None
-    analyst_budget: int = 4
     merge_batch_size: int = 8
     by_model: bool = True
     skill_cap: int | None = None
+    refuted: frozenset[str] = frozenset()
 
 
 class StepProposal(Struct, frozen=True, kw_only=True):
@@ -83,7 +87,8 @@ def propose_from(
         merged, notes = aggregated.patch, aggregated.notes
     else:
         merged = united(patches)
-    holding = {each.edit.id: each for edit in merged.edits if (each := held_back(edit, lesson.rejected)) is not None}
+    refuted = [each for each in lesson.rejected if each.edit.text in plan.refuted]
+    holding = {each.edit.id: each for edit in merged.edits if (each := held_back(edit, refuted)) is not None}
     free = EditPatch(proposals=tuple(each for each in merged.proposals if each.edit.id not in holding))
     selected = _selected(free, skill, optimizer, plan)
     changed, applied = apply_to_skill(skill, [each.edit for each in selected.chosen], cap=plan.skill_cap)

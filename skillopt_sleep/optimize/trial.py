@@ -228,7 +228,8 @@ def _scored(
             two, one = judge.score_pair(task, new, old, models.optimizer)
     else:
         one, two = (judge.score(task, result, models.optimizer) for result in (old, new))
-    shown = first if isinstance(judge, PairJudge) and old.response != new.response else None
+    apart = old.score is None and new.score is None and old.work != new.work
+    shown = first if isinstance(judge, PairJudge) and apart else None
     return replace(old, score=one), replace(new, score=two), shown
 
 

@@ -11,7 +11,7 @@ import functools
 import re
 from importlib import resources
 
-__all__ = ["render"]
+__all__ = ["render", "template"]
 
 FIELD = re.compile(r"\{\{(\w+)\}\}")
 
@@ -22,7 +22,7 @@ def render(name: str, **fields: str) -> tuple[str, str]:
     Raises LookupError when a field of the template is not given, or one is given that it does not have: both are
     mistakes in the calling code.
     """
-    system, user = _template(name)
+    system, user = template(name)
     wanted = set(FIELD.findall(system)) | set(FIELD.findall(user))
     if wanted != fields.keys():
         raise LookupError(f"prompt {name!r} has the fields {sorted(wanted)}, was given {sorted(fields)}")
@@ -31,7 +31,8 @@ def render(name: str, **fields: str) -> tuple[str, str]:
 
 
 @functools.cache
-def _template(name: str) -> tuple[str, str]:
+def template(name: str) -> tuple[str, str]:
+    """A template as it stands, its fields open: (system, user). Raises OSError when there is none of that name."""
     text = resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     system, separator, user = text.partition("\n---\n")
     if not separator:

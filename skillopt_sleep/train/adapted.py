@@ -50,6 +50,8 @@ class AdapterEnv(SkillEnv):
             "env": self.name,
             "accumulation": 1,
             "analyst_workers": config.get("workers", 8),
+            "optimizer_model": getattr(optimizer_client, "model", ""),
+            "target_model": getattr(target_client, "model", ""),
             "sel_env_num": 0,
             "test_env_num": 0,
             "train_size": 0,
@@ -112,6 +114,7 @@ class AdapterEnv(SkillEnv):
         if doubles:
             raise UsageError(f"{self.name}.rollout returned the id {doubles[0]!r} twice; ids of results must be unique")
         _put_losses(lost, results)
+        results += _missing(items, results)
         if split == "train":
             self._rows = {str(row["id"]): dict(row) for row in rows if isinstance(row, Mapping)}
         return results
@@ -211,6 +214,16 @@ def _put_losses(lost: Sequence[SleepError], results: Sequence[RolloutResult]) ->
             raise error
         for each in told:
             each.call_error = f"{type(error).__name__}: {error}"
+
+
+def _missing(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[RolloutResult]:
+    """An unmeasured result for each of the items that an adapter passed over, where it rolled these items out."""
+    found = {each.id for each in results}
+    names = [str(item["id"]) for item in items]
+    if not found < set(names):
+        return []
+    why = "the adapter returned no result for it"
+    return [RolloutResult(id=name, hard=0.0, soft=0.0, call_error=why) for name in names if name not in found]
 
 
 def _nameless(split: str, size: int) -> list[Item]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_sleep.errors import SleepError, UsageError
+from skillopt_sleep.prompts import template
 from skillopt_sleep.train.ports import ChatClient
 from skillopt_sleep.train.rows import Row, as_result, said
 
@@ -22,6 +23,7 @@ __all__ = [
     "chat_optimizer_messages",
     "chat_target",
     "chat_target_messages",
+    "load_prompt",
     "run_minibatch_reflect",
     "working",
 ]
@@ -179,8 +181,8 @@ def run_minibatch_reflect(
         minibatch_size=minibatch_size,
         edit_budget=edit_budget,
         random_seed=random_seed or 0,
-        error_system=error_system,
-        success_system=success_system,
+        error_system=_filled(error_system, edit_budget),
+        success_system=_filled(success_system, edit_budget),
         step_buffer_context=step_buffer_context or rejection_context or trajectory_memory_context,
         meta_skill_context=meta_skill_context,
     )
@@ -190,6 +192,21 @@ def run_minibatch_reflect(
         name = f"minibatch_{'succ' if row['source_type'] == 'success' else 'fail'}_{number:03d}.json"
         Path(patches_dir, name).write_text(json.dumps(row, ensure_ascii=False, indent=2), encoding="utf-8")
     return [*rows]
+
+
+def load_prompt(name: str, env: str | None = None) -> str:  # noqa: ARG001  an adapter reads its own beside itself
+    """The instructions of this program's prompt of that name, to be added to. Raises ``FileNotFoundError``."""
+    try:
+        return template(name)[0]
+    except OSError:
+        raise FileNotFoundError(f"there is no prompt {name!r}") from None
+
+
+def _filled(system: str | None, edit_budget: int) -> str | None:
+    """Instructions with the fields that ``load_prompt`` leaves open."""
+    if system is None:
+        return None
+    return system.replace("{{edit_budget}}", str(edit_budget)).replace("{{kind}}", "skill")
 
 
 def _options(retries: int, reasoning_effort: str | None, timeout: int | None) -> Row:

@@ -46,9 +46,10 @@ def client(name: str, *, model: str = "", **options: Json) -> Backend:
 class OpenAIChatClient:
     """A model behind the OpenAI protocol, under the name and with the arguments of the reference.
 
-    ``base_url`` may be that of any endpoint that speaks it. ``azure_endpoint`` is asked through its version-less API,
-    so ``api_version`` is not needed. The key is ``api_key``, else ``OPENAI_API_KEY`` (with ``azure_endpoint``,
-    ``AZURE_OPENAI_API_KEY``). Raises ``UsageError`` for a temperature: the model's own is used.
+    ``base_url`` may be that of any endpoint that speaks it. With ``azure_endpoint``, ``model`` is the deployment, asked
+    through the ``api_version`` given, or without one through Azure's version-less API. The key is ``api_key``, else
+    the variable ``OPENAI_API_KEY``, or ``AZURE_OPENAI_API_KEY`` for Azure. Raises ``UsageError`` for a temperature: the
+    model's own is used.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class OpenAIChatClient:
         api_key: str | None = None,
         base_url: str | None = None,
         azure_endpoint: str | None = None,
-        api_version: str | None = None,  # noqa: ARG002  taken so that a call written for the reference works
+        api_version: str | None = None,
         default_temperature: float | None = None,
         timeout: float = 120.0,
     ) -> None:
@@ -69,8 +70,8 @@ class OpenAIChatClient:
         options: dict[str, Json] = {"timeout": timeout}
         key_name = "AZURE_OPENAI_API_KEY" if azure_endpoint else "OPENAI_API_KEY"
         if azure_endpoint:
-            base_url = f"{azure_endpoint.rstrip('/')}/openai/v1"
-            options["api_key_env"] = key_name
+            base_url = f"{azure_endpoint.rstrip('/')}/openai/{f'deployments/{model}' if api_version else 'v1'}"
+            options |= {"api_key_env": key_name, "api_version": api_version or ""}
         if base_url:
             options["base_url"] = base_url
         if api_key:

@@ -23,9 +23,12 @@ from skillopt_sleep.train.chats import (
     chat_optimizer_messages,
     chat_target,
     chat_target_messages,
+    load_prompt,
     run_minibatch_reflect,
 )
 from skillopt_sleep.train.datasets import SPLITS, parse_ratio, read_items, split_items
+from skillopt_sleep.train.editing import extract_json, skill_hash
+from skillopt_sleep.train.gate import compute_score
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import (
     Edit,
@@ -54,7 +57,11 @@ __all__ = [
     "chat_optimizer_messages",
     "chat_target",
     "chat_target_messages",
+    "compute_score",
+    "extract_json",
+    "load_prompt",
     "run_minibatch_reflect",
+    "skill_hash",
 ]
 
 Row = dict[str, Any]
@@ -355,7 +362,7 @@ class EnvAdapter(ABC):
         """The kinds of items there are."""
 
     def get_error_minibatch_prompt(self) -> str | None:
-        """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter; None is this program's."""
+        """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, else None: the usual."""
         return self._own_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
@@ -363,7 +370,10 @@ class EnvAdapter(ABC):
         return self._own_prompt("analyst_success")
 
     def _own_prompt(self, name: str) -> str | None:
-        path = Path(inspect.getfile(type(self))).parent / "prompts" / f"{name}.md"
+        try:
+            path = Path(inspect.getfile(type(self))).parent / "prompts" / f"{name}.md"
+        except (TypeError, OSError):  # a class typed into a session lies in no file
+            return None
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
 

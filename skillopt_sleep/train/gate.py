@@ -10,7 +10,7 @@ from skillopt_sleep.domain.rollout import GateMetric, Score, combine
 from skillopt_sleep.errors import ConfigError
 from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult
 
-__all__ = ["compute_score", "evaluate_gate", "measured_share", "select_gate_score"]
+__all__ = ["compute_score", "evaluate_gate", "select_gate_score"]
 
 
 def compute_score(results: Iterable[RolloutResult | Mapping[str, Any]]) -> tuple[float, float]:
@@ -25,12 +25,6 @@ def compute_score(results: Iterable[RolloutResult | Mapping[str, Any]]) -> tuple
     if not scores:
         return 0.0, 0.0
     return fsum(hard for hard, _ in scores) / len(scores), fsum(soft for _, soft in scores) / len(scores)
-
-
-def measured_share(results: Iterable[RolloutResult]) -> float:
-    """The share of attempts that transport did not lose; 0 of none."""
-    lost = [bool(each.call_error) for each in results]
-    return lost.count(False) / len(lost) if lost else 0.0
 
 
 def select_gate_score(hard: float, soft: float, metric: str = "hard", mixed_weight: float = 0.5) -> float:

@@ -70,6 +70,10 @@ class SkillEnv:
         """The kinds of items, for the report; none by default."""
         return []
 
+    def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
+        """How many calls an attempt at this item takes at most, for the price of a run; those of a judge count too."""
+        return 1
+
 
 @runtime_checkable
 class BatchEnv(Protocol):
@@ -110,7 +114,7 @@ class TrainProgress(Progress, Protocol):
 
 
 class RunStore(Protocol):
-    """Store: the folder of one run, which one process at a time writes. Raises ``DiskError`` and ``RunLocked``."""
+    """Store: the folder of one run, which one process at a time writes. Raises ``DiskError``."""
 
     @property
     def folder(self) -> Path:

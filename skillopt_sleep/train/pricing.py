@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ CONFIRMING = 4
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """The most calls of each stage, counting one call an attempt at an item and no retries, and what a run is.
+    """The most calls of each stage, no retries counted, and the steps they are for; a judge's count where it judges.
 
     ``tokens`` is a rough guess: a quarter of the characters sent, and ``EXPECTED_OUTPUT_TOKENS`` for each answer.
     """
@@ -39,34 +39,37 @@ def steps_of(config: SkillOptConfig, train: int) -> int:
     return config.num_epochs * ceil(train / config.batch_size)
 
 
-def price(config: SkillOptConfig, sizes: Mapping[str, int], *, chars_per_item: float, skill_chars: int) -> Price:
-    """The price of a run on splits of these sizes."""
-    train, val, test = sizes["train"], sizes[config.selection_split], sizes.get(config.test_split, 0)
-    full, rest = divmod(train, config.batch_size)
+def price(
+    config: SkillOptConfig, calls: Mapping[str, Sequence[int]], *, chars_per_item: float, skill_chars: int
+) -> Price:
+    """The price of a run; ``calls`` has, for each item of each split, how many calls an attempt at it takes."""
+    train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
+    full, rest = divmod(len(train), config.batch_size)
     batches = [config.batch_size] * full + [rest] * bool(rest)
     gate = _gate(config, val)
     epoch = {
-        "rollout": train * config.rollouts_k,
+        "rollout": sum(train) * config.rollouts_k,
         "reflect": sum(_analysts(config, batch) for batch in batches),
         "aggregate": sum(_merges(_analysts(config, batch), config) for batch in batches),
         "select": len(batches) * config.use_edit_budget,
         "selection": len(batches) * gate,
     }
     stages = {stage: calls * config.num_epochs for stage, calls in epoch.items()}
-    stages["selection"] += val
+    stages["selection"] += sum(val)
     later = config.num_epochs - 1
     if config.use_slow_update:
-        stages["slow update"] = later * (2 * min(config.slow_update_samples, train) + 1)
+        dearest = sorted(train, reverse=True)[: config.slow_update_samples]
+        stages["slow update"] = later * (2 * sum(dearest) + 1)
         stages["selection"] += later * gate
     if config.use_meta_skill:
         stages["meta skill"] = max(later - 1, 0)
     if config.eval_test:
-        stages["test"] = test * (3 if config.eval_current_on_test else 2)
+        stages["test"] = sum(test) * (3 if config.eval_current_on_test else 2)
     attempts = sum(stages.get(stage, 0) for stage in ("rollout", "selection", "slow update", "test"))
     sent = attempts * (chars_per_item + skill_chars) / CHARS_PER_TOKEN
     sent += stages["reflect"] * (config.minibatch_size * 3 * chars_per_item + skill_chars) / CHARS_PER_TOKEN
     return Price(
-        steps=steps_of(config, train),
+        steps=steps_of(config, len(train)),
         stages={stage: calls for stage, calls in stages.items() if calls},
         tokens=round(sent + sum(stages.values()) * EXPECTED_OUTPUT_TOKENS),
     )
@@ -95,7 +98,7 @@ def _tree(patches: int, config: SkillOptConfig) -> int:
     return merges
 
 
-def _gate(config: SkillOptConfig, val: int) -> int:
+def _gate(config: SkillOptConfig, val: Sequence[int]) -> int:
     if config.gate == "paired":
-        return 2 * PAIRS_A_NIGHT + CONFIRMING * val
-    return val
+        return (2 * PAIRS_A_NIGHT + CONFIRMING * len(val)) * max(val)
+    return sum(val)

@@ -51,7 +51,8 @@ class RunState(Struct, frozen=True, kw_only=True):
 
     ``last_completed_step`` counts steps, ``epochs_ended`` the epochs whose end is worked off. ``current_score`` and
     ``best_score`` are selection scores under the gate metric. ``scored`` has every skill that the selection split was
-    rolled out under, by ``skill_hash``. ``notes`` are the optimizer's own; ``tried`` the steps of the epoch under way.
+    rolled out under, by ``skill_hash``. ``refuted`` are rules that were rejected alone. ``notes`` are the optimizer's
+    own; ``tried`` are the steps of the epoch under way.
     """
 
     identity: dict[str, Any]
@@ -68,6 +69,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     scheduler_state: dict[str, Any] = {}
     scored: dict[str, Scored] = {}
     rejected: tuple[AppliedEdit, ...] = ()
+    refuted: tuple[str, ...] = ()
     notes: str = ""
     tried: tuple[StepNote, ...] = ()
     boundaries: tuple[dict[str, Any], ...] = ()

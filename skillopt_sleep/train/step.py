@@ -112,6 +112,7 @@ def _proposed(
         merge_batch_size=config.merge_batch_size,
         by_model=config.use_aggregate,
         skill_cap=config.max_skill_chars,
+        refuted=frozenset(state.refuted),
     )
     own = _own_analyses(run, state, results, step=step, folder=folder, lesson=lesson)
     if own is not None:
@@ -157,8 +158,11 @@ def _learnt(run: Run, verdict: Judged, made: StepProposal, step: int) -> RunStat
     state = verdict.state
     turned_down = verdict.action in {"reject", "undecided"}
     if turned_down and verdict.before is not None and verdict.after is not None and verdict.after <= verdict.before:
+        tried = [each.edit.text for each in made.edits if each.status is EditStatus.APPLIED]
         state = replace(
-            state, rejected=remember(state.rejected, made.edits, before=verdict.before, after=verdict.after)
+            state,
+            rejected=remember(state.rejected, made.edits, before=verdict.before, after=verdict.after),
+            refuted=(*state.refuted, *tried) if len(tried) == 1 else state.refuted,
         )
     run.tell(f"  step {step}: {verdict.action}, {verdict.why}")
     return replace(state, tried=(*state.tried, _note(step, made.edits, f"{verdict.action}: {verdict.why}")))

@@ -21,7 +21,7 @@ from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.call import Prompt, Reply, Role
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, UsageError
+from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
 from skillopt_sleep.ports import Backend
@@ -132,8 +132,9 @@ class SkillOptTrainer:
         items = self._items()
         rows = [item for split in items.values() for item in split]
         chars = sum(len(msgspec.json.encode(item, enc_hook=str)) for item in rows) / len(rows)
-        sizes = {split: len(each) for split, each in items.items()}
-        return price(self.config, sizes, chars_per_item=chars, skill_chars=len(self.initial_skill))
+        calls_of = getattr(self.env, "calls_of", lambda _item: 1)
+        calls = {split: [calls_of(item) for item in each] for split, each in items.items()}
+        return price(self.config, calls, chars_per_item=chars, skill_chars=len(self.initial_skill))
 
     def _store(self) -> AbstractContextManager[RunStore]:
         return (self._workshop or own_workshop()).run_store(Path(self.config.out_root))
@@ -180,6 +181,7 @@ class SkillOptTrainer:
     def _trained(self, run: Run) -> tuple[RunState, list[dict[str, Any]]]:
         """Begin or go on, and do all steps and epochs that are left."""
         config, train = self.config, run.items["train"]
+        self._probe()
         state = self._begun(run)
         history = run.artefacts.history(state.last_completed_step)
         total = steps_of(config, len(train))
@@ -189,6 +191,14 @@ class SkillOptTrainer:
         for epoch in range(state.epochs_ended + 1, config.num_epochs + 1):
             state = self._epoch(run, state, history, scheduler, epoch=epoch, total=total)
         return state, history
+
+    def _probe(self) -> None:
+        """Raise ``FatalBackend`` for a client that could not answer, before anything is spent on the other one."""
+        for role, backend in self.backends.items():
+            health = backend.probe()
+            if not health.ready:
+                kind = NotLoggedIn if health.logged_in is False else BackendUnusable
+                raise kind(f"the {role} client {backend.name} cannot be used: {health.detail}")
 
     def _epoch(
         self,

@@ -30,8 +30,9 @@ from skillopt_sleep.errors import (
 )
 from tests.agents.clis import CLIS, FIRST
 
-DEADLINE = 5.0
-"""Seconds a call may take here; a fault may take two more."""
+DEADLINE, SHORT = 30.0, 4.0
+"""Seconds a call may take here, and one that will hang; a fault may take two more."""
+HANG = frozenset({"hang", "stall"})
 PROMPT = Prompt(system="You are terse.", user="hello there")
 ANSWERED = "answered"
 
@@ -97,11 +98,11 @@ ROWS = [
 ]
 
 
-def build(cli, env, config=()):
+def build(cli, env, config=(), timeout=DEADLINE):
     """The backend that calls this CLI."""
     if cli.name == "claude":
-        return ClaudeBackend(env=env, model="claude-sonnet-4-5", timeout=DEADLINE)
-    return CodexBackend(env=env, config=config, model="gpt-5.5", timeout=DEADLINE)
+        return ClaudeBackend(env=env, model="claude-sonnet-4-5", timeout=timeout)
+    return CodexBackend(env=env, config=config, model="gpt-5.5", timeout=timeout)
 
 
 def broken(agents, cli, fault, tmp_path):
@@ -121,7 +122,7 @@ def broken(agents, cli, fault, tmp_path):
         env["PATH"] = f"{tmp_path}:{env['PATH']}"
     elif fault == "killed":
         agents.loopback.on_request = lambda _asked: kill_children()
-    return build(cli, env, config)
+    return build(cli, env, config, SHORT if fault in HANG else DEADLINE)
 
 
 def kill_children():
@@ -143,15 +144,14 @@ def outcome(backend, prompt=PROMPT):
     return reply, time.monotonic() - started
 
 
-def check(got, expected, seconds):
-    """It is what it should be, and came in time."""
+def check(got, expected):
+    """It is what it should be."""
     if expected is ANSWERED:
         assert not isinstance(got, Exception), got
         assert got.text.strip()
     else:
         assert isinstance(got, expected), repr(got)
         assert "\n" not in str(got)
-    assert seconds <= DEADLINE + 2
 
 
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: f"{case[0]} {case[1]}")
@@ -161,7 +161,8 @@ def test_fault(agents, loopback, row, tmp_path, case):
     got, seconds = outcome(broken(agents, cli, fault, tmp_path))
     said = type(got).__name__ if isinstance(got, Exception) else ANSWERED
     row(cli, fault, said, seconds, len(loopback.requests))
-    check(got, expected, seconds)
+    check(got, expected)
+    assert seconds <= (SHORT if fault in HANG else DEADLINE) + 2
     assert len(loopback.requests) <= MOST.get(fault, 2)
     if fault == "429-after-60":
         assert 55 < got.retry_after < 80
@@ -178,7 +179,8 @@ def test_fault_of_a_chatgpt_account(agents, loopback, row, fault, expected):
     got, seconds = outcome(build(FIRST["codex"], env, agents.codex_config(refused)))
     said = type(got).__name__ if isinstance(got, Exception) else ANSWERED
     row(FIRST["codex"], f"{fault} (ChatGPT)", said, seconds, len(loopback.requests))
-    check(got, expected, seconds)
+    check(got, expected)
+    assert seconds <= DEADLINE + 2
     after = (agents.home / ".codex" / "auth.json").read_text()
     assert ("renewed-loopback" in after) == (fault == "renewed")
     assert (before == after) == (fault != "renewed")

@@ -91,7 +91,7 @@ def test_claude_answers_from_the_engine(cli, env, project):
 
 
 CATALOGUE = {"github.com:443", "api.github.com:443", "chatgpt.com:443"}
-"""Where Codex looks for its own catalogue as soon as plugins are on; the server refuses it, and nothing turns it off."""
+"""Where Codex looks for its own catalogue as soon as plugins are on; refused here, and nothing turns it off."""
 
 
 def codex(env, project, words, agents, *more):

@@ -8,13 +8,13 @@ import signal
 import time
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import psutil
 import pytest
+from msgspec.structs import replace
 
-from skillopt_sleep.domain.schedule import Schedule
+from skillopt_sleep.domain.schedule import Schedule, ScheduledProject
 from skillopt_sleep.stores.lock import is_locked
-from skillopt_sleep.stores.schedule import encode_schedule
+from skillopt_sleep.stores.schedule import save_schedule
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person
 from tests.fakes.program import run, started
@@ -37,21 +37,26 @@ def wait_for(condition, seconds=30):
         time.sleep(0.02)
 
 
-def schedule(person, *more, ago=timedelta(minutes=5), **options):
+def schedule(person, *more, flags=None, **options):
     """Schedule her nights for this minute; it was done a while ago, so one is due now."""
-    now = datetime.now().astimezone()
-    flags = [each for each in person.arguments(**options) if not each.startswith(("--data-dir", "--project"))]
-    done = run(
-        *("schedule", "--using=daemon", f"--at={now:%H:%M}", "--jitter=0", f"--data-dir={person.data}"),
-        *(f"--project={each}" for each in (person.project, *more)),
-        *flags,
+    if flags is None:
+        flags = [each for each in person.arguments(**options) if not each.startswith(("--data-dir", "--project"))]
+    since = datetime.now(tz=UTC) - timedelta(minutes=5)
+    found = Schedule(
+        at=f"{datetime.now().astimezone():%H:%M}",
+        jitter=0,
+        projects=tuple(
+            ScheduledProject(project=str(each), since=since, arguments=tuple(flags)) for each in (person.project, *more)
+        ),
     )
-    assert done.returncode == 0, done.stderr
-    path = person.data / "schedule.json"
-    found = msgspec.json.decode(path.read_bytes(), type=Schedule)
-    since = datetime.now(tz=UTC) - ago
-    projects = tuple(msgspec.structs.replace(each, since=since) for each in found.projects)
-    path.write_bytes(encode_schedule(msgspec.structs.replace(found, projects=projects)))
+    save_schedule(person.data, found)
+    return found
+
+
+def log(person):
+    """What the daemon has said."""
+    path = person.data / "daemon.log"
+    return path.read_text() if path.exists() else ""
 
 
 def told(project):
@@ -86,7 +91,7 @@ def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
     schedule(mira)  # the same night, of an agent that answers at once; the due is the one that was cut short, or later
     with started(*daemon) as process:
         wait_for(lambda: told(mira.project)[0]["state"] == "finished")
-        wait_for(lambda: "ended with 0" in (mira.data / "daemon.log").read_text())
+        wait_for(lambda: "ended with 0" in log(mira))
         seconds, _ = stop(process, signum)
     assert (process.returncode, seconds < SECONDS) == (0, True)
     (done,) = told(mira.project)
@@ -121,12 +126,12 @@ def test_once_holds_what_is_due_and_leaves(mira, tmp_path):
     assert done.returncode == 0, done.stderr
     assert [night["verdict"] for night in told(mira.project)] == ["accept"]
     assert [night["stopped_by"] for night in told(other)] == ["no_sessions"]
-    log = (mira.data / "daemon.log").read_text()
-    assert log.count("ended with 0") == 2
+    said = log(mira)
+    assert said.count("ended with 0") == 2
     assert (mira.data / "daemon.log").stat().st_mode & 0o777 == 0o600
     again = run(*once)
     assert (again.returncode, again.stderr) == (0, "")
-    assert (mira.data / "daemon.log").read_text() == log
+    assert log(mira) == said
     assert len(told(mira.project)) == 1
 
 
@@ -136,7 +141,7 @@ def test_once_ends_as_the_night_that_failed(mira):
     done = run("daemon", "--once", f"--data-dir={mira.data}")
     assert done.returncode == 4
     assert "ended with 4" in done.stderr
-    assert told(mira.project)[0]["why"] in (mira.data / "daemon.log").read_text()
+    assert told(mira.project)[0]["why"] in log(mira)
     assert "because the backend could not be used (exit 4)" in run("status", *mira.places).stdout
 
 
@@ -155,15 +160,14 @@ def test_second_daemon_leaves(mira):
 
 def test_schedule_is_looked_at_again(mira):
     """A night that is scheduled while the daemon waits is held; SIGHUP does not have to wait for the minute."""
-    schedule(mira)
-    path = mira.data / "schedule.json"
-    due = path.read_bytes()
-    path.write_bytes(due.replace(b"+00:00", b"Z").replace(str(mira.project).encode(), b"/nowhere"))
+    due = schedule(mira)
+    nowhere = replace(due.projects[0], project="/nowhere")
+    save_schedule(mira.data, replace(due, projects=(nowhere,)))
     with started("daemon", f"--data-dir={mira.data}") as process:
-        wait_for(lambda: "ended with 2" in (mira.data / "daemon.log").read_text())
-        path.write_bytes(due)
+        wait_for(lambda: "ended with 2" in log(mira))
+        save_schedule(mira.data, due)
         process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "ended with 0" in (mira.data / "daemon.log").read_text())
+        wait_for(lambda: "ended with 0" in log(mira))
         stop(process)
     assert process.returncode == 0
 
@@ -174,18 +178,9 @@ def test_no_agent_outlives_the_daemon(mira, tmp_path):
     cli.behave(on="--version", stdout="2.1.197 (Claude Code)")
     cli.behave(on="auth status", stdout='{"loggedIn": true}')
     cli.behave(on="-p", hang=True)
-    path = f"{cli.folder}:{os.environ['PATH']}"
-    schedule(mira)
-    file = mira.data / "schedule.json"
-    found = json.loads(file.read_text())
-    found["environment"]["PATH"] = path
-    found["projects"][0]["arguments"] = [
-        f"--claude-home={mira.claude}",
-        "--backend=claude",
-        "--miner=heuristic",
-        "--workers=4",
-    ]
-    file.write_text(json.dumps(found))
+    flags = (f"--claude-home={mira.claude}", "--backend=claude", "--miner=heuristic", "--workers=4")
+    found = schedule(mira, flags=flags)
+    save_schedule(mira.data, replace(found, environment={"PATH": f"{cli.folder}:{os.environ['PATH']}"}))
     with started("daemon", f"--data-dir={mira.data}") as process:
         wait_for(lambda: sum("-p" in call["argv"] for call in cli.calls) == 4)
         seconds, _ = stop(process)
@@ -207,10 +202,7 @@ def test_daemon_wakes_for_a_night_that_is_due_in_a_minute(mira):
     while not 5 < datetime.now(tz=UTC).second < 40:
         time.sleep(1)
     at = (datetime.now().astimezone() + timedelta(minutes=1)).replace(second=0, microsecond=0)
-    schedule(mira)
-    path = mira.data / "schedule.json"
-    found = json.loads(path.read_text()) | {"at": f"{at:%H:%M}"}
-    path.write_text(json.dumps(found))
+    save_schedule(mira.data, replace(schedule(mira), at=f"{at:%H:%M}"))
     with started("daemon", f"--data-dir={mira.data}") as process:
         wait_for(lambda: told(mira.project), seconds=90)
         began = datetime.fromisoformat(told(mira.project)[0]["started_at"])

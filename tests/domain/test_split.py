@@ -71,7 +71,7 @@ WORDINGS = {
 def make_task(number, group="", split=None, feedback=()):
     return TaskRecord(
         id=f"t{number}",
-        intent=f"do {number}",
+        intent=f"write release note {number} for the parser",
         reference=RubricReference(rubric="r"),
         group=group,
         split=split,

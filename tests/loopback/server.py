@@ -25,6 +25,8 @@ from tests.loopback.speech import FAILED, STREAMED, WHOLE
 ENDS = {"/messages": "messages", "/responses": "responses", "/chat/completions": "chat"}
 MODELS = ("claude-loopback", "gpt-loopback")
 WITHOUT_WORDS = {"empty": Said(), "refusal": Said(text="I will not.", stop="refusal")}
+FAULT = re.compile(r"\[\[fault ([\w-]+)\]\]")
+"""A fault that the user's words ask for, instead of one that the URL names."""
 KEY = "sk-loopback-0123456789"
 
 QUIET = {
@@ -220,6 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, asked: Asked, number: int) -> None:
         fault, loopback = asked.fault, self.server.loopback
+        if found := FAULT.search(asked.user):
+            fault = found[1]
         fault = fault if asked.key else "401"
         if found := re.fullmatch(r"flaky-(\d+)", fault):
             fault = "529" if number <= int(found[1]) else ""

@@ -85,7 +85,7 @@ class Recorder:
 
     def __init__(self, inner, log, reply=None):
         self._inner, self.prompts, self._reply = inner, log, reply
-        self.name, self.model, self.sees = inner.name, inner.model, inner.sees
+        self.name, self.model, self.sees, self.provider = inner.name, inner.model, inner.sees, inner.provider
 
     def probe(self):
         return Health(ready=True)
@@ -209,6 +209,7 @@ def canaries():
     return Pools(
         train=tuple(make("train", number) for number in range(6)),
         val=tuple(replace(make("val", number), intent=f"CANARY-val-intent {number}") for number in range(6)),
+        test=tuple(replace(make("test", number), intent=f"CANARY-test-intent {number}") for number in range(4)),
     )
 
 
@@ -267,6 +268,7 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
     for text in reflections:
         assert "CANARY" not in text
         assert "val-" not in text
+        assert "test-" not in text
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -307,6 +307,42 @@ def test_spent_budget_ends_the_run_whatever_an_adapter_catches(tmp_path):
         rolled(env, "train", tmp_path)
 
 
+def test_item_an_adapter_passed_over_is_unmeasured(folder, tmp_path):
+    """An attempt that is missing from its results is none of 0."""
+
+    class Lazy(HouseStyleAdapter):
+        def rollout(self, env_manager, skill_content, out_dir, **kwargs):
+            return super().rollout(env_manager[1:], skill_content, out_dir, **kwargs)
+
+    env, _ = ready(Lazy(split_dir=str(folder)), tmp_path)
+    results = rolled(env, "val", tmp_path)
+    assert [(each.id, each.call_error) for each in results if each.call_error] == [
+        ("6", "the adapter returned no result for it")
+    ]
+
+
+def test_config_reaches_the_adapter_under_its_names(tmp_path):
+    """Flat, with the reference's own keys, the extras on top, and the models' names."""
+    adapter = SimulatorAdapter()
+    ready(adapter, tmp_path, workers=3, extras={"train_size": 2, "colour": "red"})
+    assert adapter._cfg["out_root"] == str(tmp_path)
+    assert (adapter._cfg["analyst_workers"], adapter._cfg["colour"], adapter._cfg["target_model"]) == (3, "red", "echo")
+
+
+def test_prompt_may_be_added_to():
+    """``load_prompt`` gives this program's instructions; an unknown name is told as published."""
+    assert "at most {{edit_budget}} edits" in " ".join(compat.load_prompt("analyst_error").split())
+    with pytest.raises(FileNotFoundError, match="no_such"):
+        compat.load_prompt("no_such", env="mine")
+
+
+def test_class_typed_into_a_session_is_an_adapter():
+    """It lies in no file, so there is no prompt beside it."""
+    names = {}
+    exec("from tests.train.adapters.simulator import SimulatorAdapter\nclass Typed(SimulatorAdapter): pass", names)
+    assert names["Typed"]().get_error_minibatch_prompt() is None
+
+
 def test_chat_needs_a_run():
     """A call outside of a run could not be counted."""
     for chat in (chat_target, chat_optimizer):

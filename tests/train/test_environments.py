@@ -122,6 +122,10 @@ BAD_ITEMS = {
     "no answers": ({"id": "a", "question": "?"}, "item 'a': it has no answer to compare with"),
     "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*no regular expr"),
     "bad scoring": ({"id": "a", "question": "?", "answers": "x", "scoring": "exat"}, "item 'a': scoring 'exat'.*exact"),
+    "too many choices": (
+        {"id": "a", "question": "?", "answers": "1", "choices": [str(n) for n in range(27)]},
+        "item 'a' has 27 choices",
+    ),
     "answer is no choice": (
         {"id": "a", "question": "?", "answers": "D", "choices": ["x", "y"], "scoring": "multiple_choice"},
         "item 'a': 'D' is none of its choices",
@@ -134,6 +138,21 @@ def test_bad_item_is_found_before_a_call(item, says):
     """One line names the item and what it lacks."""
     with pytest.raises(UsageError, match=says):
         SimpleQAEnv(train_items=[item])
+
+
+def test_scorer_that_raises_later_ends_the_run_in_one_line(tmp_path):
+    """What cannot be known beforehand: an answer the scorer does not understand, in the middle of training."""
+    from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
+
+    env = SimpleQAEnv(
+        train_items=[{"id": "t", "question": "How many?", "answers": ["1"]}],
+        val_items=[{"id": "v", "question": "How much?", "answers": ["2"]}],
+        scoring=lambda text, item: 1 / float(text),
+    )
+    config = SkillOptConfig(out_root=str(tmp_path), eval_test=False, verbose=False)
+    clients = {"optimizer_client": Client(), "target_client": Client("one")}
+    with pytest.raises(UsageError, match="the scorer raised ValueError on item 'v': could not convert string"):
+        SkillOptTrainer(config=config, env=env, **clients).train()
 
 
 def test_lists_are_taken_as_they_are():

@@ -44,10 +44,11 @@ def whole(tmp_path_factory):
     return result(folder), len(school.calls)
 
 
-def test_killed_at_any_call(tmp_path, whole):
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_call(tmp_path, whole, every):
     """Wherever it dies, it goes on to the same end; the calls of both lives are those of one."""
     expected, calls = whole
-    for stop in range(calls):
+    for stop in range(0, calls, every):
         folder = tmp_path / str(stop)
         dying = School(bad=("gamma",), stop_after=stop)
         with pytest.raises(Killed):
@@ -58,7 +59,8 @@ def test_killed_at_any_call(tmp_path, whole):
         assert len(dying.calls) + len(school.calls) == calls, f"killed at call {stop}"
 
 
-def test_killed_between_any_two_writes(tmp_path, whole, monkeypatch):
+@pytest.mark.parametrize("every", [17, pytest.param(2, marks=pytest.mark.slow)])
+def test_killed_between_any_two_writes(tmp_path, whole, monkeypatch, every):
     """The files of a step may be there or not: what counts as done is done, and the rest is done again, for nothing."""
     expected, calls = whole
     writes = []
@@ -75,7 +77,7 @@ def test_killed_between_any_two_writes(tmp_path, whole, monkeypatch):
     stop = -1
     train(tmp_path / "count", School(bad=("gamma",)))
     total = len(writes)
-    for stop in range(0, total, 3):
+    for stop in range(0, total, every):
         writes.clear()
         folder = tmp_path / str(stop)
         dying_school, school = School(bad=("gamma",)), School(bad=("gamma",))
@@ -98,7 +100,7 @@ train(Path({folder!r}), School(bad=("gamma",), latency=0.01, on_call=lambda numb
 """
 
 
-@pytest.mark.parametrize("stop", [2, 17, 30, 44])
+@pytest.mark.parametrize("stop", [17, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (2, 30, 44))])
 def test_real_kill(tmp_path, whole, stop):
     """``kill -9`` of a real process; at most what was in flight, two calls, is asked again."""
     expected, calls = whole

@@ -31,7 +31,7 @@ _BETWEEN = rf"(?:{_BREAK}{_PAD}(?:\d{{1,6}}[ \t:|\u2192]{{1,4}})?){{1,6}}{_PAD}"
 """From one line to the next: what ends it, and what may stand in front of the next one."""
 _LINE = r"[A-Za-z0-9+/=]"
 _AHEAD = re.compile(
-    rf"(?:{_BETWEEN}|[ \t]{{1,8}}|)(?:(?:[A-Za-z][A-Za-z-]{{3,20}}: [^\n\\]{{0,200}}){_BETWEEN})*+(?P<body>{_LINE}{{16,}}+)"
+    rf"(?:{_BETWEEN}|[ \t]{{1,8}}|)(?:(?:[A-Za-z][A-Za-z-]{{3,20}}: [^\n\\]{{0,200}}){_BETWEEN}){{0,8}}+(?P<body>{_LINE}{{16,}}+)"
 )
 _NEXT = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})(?P<body>{_LINE}{{16,}}+)")
 _REST = re.compile(
@@ -39,6 +39,7 @@ _REST = re.compile(
 )
 _END = re.compile(r"-----?[ ]?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----?")
 _DASHES = re.compile("-{1,5}")
+_BEGINNING = re.compile(r"-{1,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
 _ENDING = re.compile(r"(?:-{1,5} ?|(?<![A-Z]))END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
 _PARTED = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})\Z")
 _BODY = re.compile(rf"(?P<body>{_LINE}+)")
@@ -89,19 +90,21 @@ def _last_line(text: str, end: int) -> re.Match[str] | None:
 
 
 def _marked(text: str, at: int) -> Found | None:
-    """At the dashes behind ``PRIVATE KEY``: what follows a begin, or stands before an end."""
-    front = text[max(0, at - MARKER_ROOM) : at].rstrip(" ")
+    """At the dashes behind ``PRIVATE KEY``: what follows a begin, or stands before an end, with its markers."""
+    low = max(0, at - MARKER_ROOM)
+    front = text[low:at].rstrip(" ")
     name = "pgp" if front.endswith("BLOCK") else "pem"
     after = _DASHES.match(text, at).end()  # type: ignore[union-attr]  a dash stands here
     if ending := _ENDING.search(front):
-        stop = max(0, at - MARKER_ROOM) + ending.start()
+        stop = low + ending.start()
         start = _walk_back(text, stop)
-        return Found(name, start, stop, after) if start < stop else None
+        return Found(name, start, after, after) if start < stop else None
     stop = _walk(text, after)
     if stop == after:
         return None
-    end = _END.match(text, stop)
-    return Found(name, after, stop, end.end() if end else stop)
+    begin, end = _BEGINNING.search(front), _END.match(text, stop)
+    stop = end.end() if end else stop
+    return Found(name, low + begin.start() if begin else after, stop, stop)
 
 
 def _putty(text: str, at: int) -> Found | None:

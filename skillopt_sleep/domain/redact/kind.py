@@ -24,6 +24,9 @@ DISTINCT = 5
 """Characters that a made key has more of; a stand-in repeats a few."""
 
 _SET = re.compile(r"\[[^\]]*\]|\\.")
+_DIGIT = re.compile("[0-9]")
+_LETTER = re.compile("[A-Za-z]")
+_ODD = re.compile(r"[@#$%^&*~|+!].", re.DOTALL)
 _PARTS = re.compile(r"[A-Za-z0-9]+")
 _COMMON = re.compile(
     r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|oauth|vt|ec|id|no|step|test|part)"
@@ -98,14 +101,16 @@ def rejected(start: int, end: int) -> Found | None:
 
 def mixed(value: str) -> bool:
     """Letters and digits together and not the same few again and again, as in made keys and unlike in words."""
-    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value) and len(set(value)) > DISTINCT
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None and len(set(value)) > DISTINCT
 
 
 def telling(value: str) -> bool:
     """Whether a value is made rather than written: a part of it mixes letters and digits, or it has odd signs."""
-    if any(c in "@#$%^&*~|+!" for c in value[:-1]) and len(set(value)) > DISTINCT:
+    if _ODD.search(value) and len(set(value)) > DISTINCT:
         return True
-    return any(
-        any(c.isdigit() for c in part) and any(c.isalpha() for c in part) and not _COMMON.fullmatch(part)
-        for part in _PARTS.findall(value)
-    )
+    return any(_both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value))
+
+
+def _both(part: str) -> bool:
+    """Whether a run of letters and digits has both."""
+    return _DIGIT.search(part) is not None and _LETTER.search(part) is not None

@@ -101,20 +101,25 @@ def stands_for(value: str) -> bool:
 
 def _is_path(value: str) -> bool:
     """A path; Base64 may begin with a slash too."""
+    if _PATH.match(value) is None:
+        return False
     random = len(value) >= 2 * MADE and mixed(value) and "." not in value and any(map(str.isupper, value))
-    return _PATH.match(value) is not None and not random
+    return not random
 
 
 def _stated(value: str, name: str) -> bool:
     """Whether the value is the secret itself, where the form says that one stands here: a line of an .env."""
-    own = re.sub(r"\W|_", "", value).lower()
     return not (
         stands_for(value)
         or _is_path(value)
         or _REFERENCE.match(value)
-        or own == re.sub(r"\W|_", "", name).lower()
+        or (len(value) <= ROOM and _letters(value) == _letters(name))
         or (_NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
     )
+
+
+def _letters(value: str) -> str:
+    return "".join(c for c in value.lower() if c.isalnum())
 
 
 def _assigned(value: str, name: str) -> bool:
@@ -211,9 +216,9 @@ def _sig(text: str, at: int) -> Found | None:
 def _named(text: str, at: int) -> Found | None:
     """At a sign of assignment: whether a telling name stands before it, and a secret behind it."""
     before = text[max(0, at - ROOM) : at]
-    lowered = before.lower()
+    lowered = before.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
     last = max(map(lowered.rfind, _TELLING))
-    if last < 0 or len(lowered) != len(before) or _PARTING.search(lowered, last):
+    if last < 0 or _PARTING.search(lowered, last):
         return None
     match = _NAMED.search(lowered, max(0, last - NAME))
     if match is None or match.lastgroup is None:

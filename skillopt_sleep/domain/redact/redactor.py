@@ -16,7 +16,7 @@ from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.environ import worth_hiding
 from skillopt_sleep.domain.redact.commands import COMMANDS
 from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
-from skillopt_sleep.domain.redact.kind import Found, Kind, telling
+from skillopt_sleep.domain.redact.kind import LONG, Found, Kind, telling
 from skillopt_sleep.domain.redact.naming import NAMING
 from skillopt_sleep.domain.redact.shapes import SHAPES
 from skillopt_sleep.domain.session import Session
@@ -36,15 +36,18 @@ KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING)
 
 _PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
 _STANDING = re.compile(_PLACEHOLDER)
-_GLUE = re.compile(r"[^A-Za-z0-9]+|\\[nr]")
+_GLUE = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}|\\+[nr]|[^A-Za-z0-9]+")
+"""What is none of a key: its markers, what parts its lines."""
 
 
 def _signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
-    """One pattern for all signs: an anchor, then what must hold at it, grouped by what is peeked at."""
+    """One pattern for all signs: an anchor, then what must hold at it, the cheapest first."""
     wanted: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for kind in kinds:
         for anchor in kind.anchors:
-            wanted[anchor][kind.peek].append(kind.sign)
+            wanted[anchor][kind.peek if kind.peek == LONG else ""].append(
+                kind.sign if kind.peek == LONG else kind.sign + (f"(?={kind.peek})" if kind.peek else "")
+            )
     branches = []
     for anchor, peeks in wanted.items():
         conditions = []
@@ -155,8 +158,9 @@ def _known(text: str, found: Found) -> Found:
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
+    passed: dict[Kind, int] = {}
     for sign in _SIGNS.finditer(value):
-        inner = _at(value, sign.start(), 0, {})
+        inner = _at(value, sign.start(), 0, passed)
         if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
             return found._replace(kind=inner.kind)
     return found

@@ -78,6 +78,10 @@ class ChecksEnv(SkillEnv):
         """The kinds of references that occur."""
         return list(dict.fromkeys(_type(task) for task in self._tasks.values()))
 
+    def calls_of(self, item: Item) -> int:
+        """One, and one of a judge for a rubric."""
+        return 1 + isinstance(self._tasks[str(item["id"])].reference, RubricReference)
+
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
         """Replay the task under the skill, and judge the answer."""
         task = self._tasks[str(item["id"])]

@@ -147,6 +147,8 @@ class SimpleQAEnv(SkillEnv):
         for item in self._all():
             if not question_of(item).strip():
                 raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{_nearest_question(item)}")
+            if len(item.get("choices") or ()) > len(string.ascii_uppercase):
+                raise UsageError(f"item {item['id']!r} has {len(item['choices'])} choices, more than there are letters")
             if not callable(self._scoring) and (why := flaw(self._expected(item))):
                 raise UsageError(f"item {item['id']!r}: {why}")
         if callable(self._scoring):

@@ -1,0 +1,87 @@
+"""Commands of the user's run confined: in the workspace alone, without network, within their time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.backends.process import Children
+from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands
+from skillopt_sleep.backends.workspace import Layout, workspace
+from skillopt_sleep.domain.assignment import Assignment, CheckCommand, ReplayMode
+
+ENV = dict(os.environ)
+BWRAP = shutil.which("bwrap")
+CONFINED = pytest.mark.skipif(
+    BWRAP is None or proven(Children(), bubblewrap(BWRAP), ENV) != "", reason="bubblewrap does not work here"
+)
+
+
+def naked(argv, *_):
+    """No sandbox at all."""
+    return argv
+
+
+def ran(confine, *commands, files=()):
+    """Run commands in an empty workspace; how each ended."""
+    children = Children()
+    work = Assignment(system="", user="", mode=ReplayMode.NATIVE)
+    with workspace(children, work, Layout(skills="s", memory="m"), ENV) as place:
+        for name in files:
+            (place.root / name).touch()
+        env = command_environment(ENV, place.scratch)
+        return run_commands(commands, place, confine, children, env)
+
+
+def test_each_command_is_told_by_its_exit_status():
+    """With the end of what it printed; one that runs out of time has no status."""
+    right, wrong, slow = ran(
+        naked,
+        CheckCommand(line="ls && echo said >&2"),
+        CheckCommand(line="exit 3"),
+        CheckCommand(line="sleep 30", seconds=0.3),
+        files=["a.txt"],
+    )
+    assert (right.status, right.tail, right.passed) == (0, "a.txt\n\nsaid", True)
+    assert (wrong.status, wrong.passed) == (3, False)
+    assert (slow.status, slow.passed) == (None, False)
+    assert slow.seconds < 20
+
+
+def test_commands_see_no_secret():
+    """Only what says where tools are."""
+    seen = command_environment(
+        {"PATH": "/bin", "LC_ALL": "C", "API_KEY": "x", "AWS_SECRET": "x", "FOO": "x"}, Path("/t")
+    )
+    assert seen == {"PATH": "/bin", "LC_ALL": "C", "TMPDIR": "/t", "XDG_CACHE_HOME": "/t/cache", "CI": "1"}
+
+
+def test_sandbox_that_confines_nothing_is_found_out():
+    """It is tried, not believed; so is one that cannot be started."""
+    assert proven(Children(), naked, ENV) == "it lets a command write outside of its folder"
+    assert "status" in proven(Children(), lambda *_: ["false"], ENV)
+    assert proven(Children(), lambda *_: ["sh", "-c", "echo it is broken >&2; exit 1"], ENV) == "it is broken"
+
+
+@CONFINED
+def test_confined_command_writes_in_the_workspace_alone(tmp_path):
+    """And in its folder for temporary files."""
+    outside = tmp_path / "outside"
+    line = f"touch inside && touch $TMPDIR/x && ! touch {outside} && ! touch ~/outside"
+    (run,) = ran(bubblewrap(BWRAP), CheckCommand(line=line))
+    assert run.passed, run
+    assert not outside.exists()
+
+
+@CONFINED
+def test_confined_command_reaches_no_network():
+    """Not even a server on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        line = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"
+        assert ran(naked, CheckCommand(line=line))[0].passed
+        assert not ran(bubblewrap(BWRAP), CheckCommand(line=line))[0].passed

@@ -1,0 +1,454 @@
+"""``schedule`` and ``unschedule``: what is installed, what is left alone, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.cli import run as run_module
+from skillopt_sleep.cli import schedule as schedule_module
+from skillopt_sleep.domain.schedule import Attempt, Schedule
+from skillopt_sleep.stores import staging
+from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.schedule import AttemptStore, load_schedule, save_schedule
+from tests.fakes.home import make_person
+from tests.fakes.program import ROOT, run
+from tests.fakes.system import make_system
+
+MINE = b"MAILTO=mira\n# backups\n5 1 * * * tar c /srv | gzip > /backup/$(date +\\%F).tgz\n\xff\xfe odd bytes\r\n"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data folder that is not there yet."""
+    return tmp_path / "own data"
+
+
+@pytest.fixture(autouse=True)
+def system(tmp_path_factory, monkeypatch):
+    """A machine with cron, and with a systemd that answers."""
+    found = make_system(
+        tmp_path_factory.mktemp("system") / "bin", Path(os.environ["HOME"]), "crontab", "systemctl", "loginctl"
+    )
+    monkeypatch.setenv("PATH", found.path)
+    monkeypatch.setenv("USER", "mira")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return found
+
+
+@pytest.fixture
+def schedule(cli, data, mira):
+    """Schedule Mira's project."""
+
+    def typed(*more):
+        return cli("schedule", f"--project={mira.project}", f"--data-dir={data}", *more)
+
+    return typed
+
+
+def kept(data):
+    return load_schedule(data)
+
+
+def homes_files():
+    home = Path(os.environ["HOME"])
+    return {str(each.relative_to(home)): each.read_bytes() for each in home.rglob("*") if each.is_file()}
+
+
+def test_systemd_is_what_works_here(schedule, system, data, mira):
+    """Units under the user's own name, enabled; what it comes to is said, with what keeps it running at night."""
+    done = schedule("--at=4:05", "--backend=codex", "--max-usd=3")
+    assert done.code == 0
+    assert f"{mira.project}  --backend=codex --max-usd=3.0" in done.out
+    assert "Every night at 04:05" in done.out
+    assert "120 calls, 400,000 tokens, 3.00 USD together" in done.out
+    assert "loginctl enable-linger mira" in done.err
+    units = homes_files()
+    (timer,) = [name for name in units if name.endswith(".timer") and "wants" not in name]
+    (service,) = [name for name in units if name.endswith(".service")]
+    assert b"OnCalendar=*-*-* 04:05:00" in units[timer]
+    assert sys.executable.encode() in units[service]
+    assert f"--data-dir={data}".encode() in units[service]
+    assert f"systemctl --user enable {Path(timer).name}" in system.calls
+    assert kept(data).environment["PATH"] == os.environ["PATH"]
+    assert (data / "schedule.json").stat().st_mode & 0o777 == 0o600
+    system.says("linger", "yes")
+    assert "linger" not in schedule().err
+
+
+@pytest.mark.parametrize("using", ["systemd", "cron"])
+def test_unschedule_leaves_everything_as_it_was(cli, schedule, system, data, using):
+    """Files, folders and crontab, byte for byte; and there is nothing to take away then."""
+    system.table = MINE
+    home = Path(os.environ["HOME"])
+    before = homes_files(), sorted(home.rglob("*"))
+    assert schedule(f"--using={using}").code == 0
+    assert (homes_files(), system.table) != (before[0], MINE)
+    done = cli("unschedule", f"--data-dir={data}")
+    assert (done.code, done.out) == (0, "The schedule was taken away.\n")
+    assert system.table == MINE
+    assert (homes_files(), sorted(home.rglob("*"))) == before
+    assert not data.exists()
+    again = cli("unschedule", f"--data-dir={data}")
+    assert (again.code, again.out) == (0, "Nothing was scheduled.\n")
+
+
+def test_table_that_was_not_there_is_gone_again(cli, schedule, system, data):
+    """No empty crontab is left behind."""
+    assert schedule("--using=cron").code == 0
+    assert b"0 3 * * *" in system.table
+    cli("unschedule", f"--data-dir={data}")
+    assert system.table is None
+
+
+def test_lines_of_others_stay_while_it_is_scheduled(cli, schedule, system, data):
+    """Above and below, through every change."""
+    system.table = MINE
+    schedule("--using=cron")
+    assert system.table.startswith(MINE)
+    system.table = system.table + b"9 9 * * * later\n"
+    schedule("--at=05:30")
+    assert system.table.startswith(MINE + b"9 9 * * * later\n# >>> skillopt-sleep")
+    assert b"\n30 5 * * * " in system.table
+    cli("unschedule", f"--data-dir={data}")
+    assert system.table == MINE + b"9 9 * * * later\n"
+
+
+def test_crontab_that_cannot_be_read_is_not_written(cli, schedule, system, data):
+    """Refused with 8, nothing written anywhere; nor is a schedule taken out of it."""
+    system.table = MINE
+    system.says("unreadable")
+    done = schedule("--using=cron")
+    assert done.code == 2
+    assert "Permission denied" in done.refusal
+    assert not data.exists() or not list(data.iterdir())
+    system.says_no_more("unreadable")
+    schedule("--using=cron")
+    table = system.table
+    system.says("unreadable")
+    done = cli("unschedule", f"--data-dir={data}")
+    assert done.code == 8
+    assert "cannot be read" in done.refusal
+    assert kept(data) is not None
+    assert schedule("--at=05:00").code == 2
+    system.says_no_more("unreadable")
+    assert system.table == table
+    assert kept(data).at == "03:00"
+
+
+def test_crontab_that_is_not_taken_stays(schedule, system, data):
+    """What crontab refuses leaves the old table and no schedule."""
+    system.table = MINE
+    system.says("refuses")
+    done = schedule("--using=cron")
+    assert done.code == 2
+    assert "can't install" in done.refusal
+    assert system.table == MINE
+    assert kept(data) is None
+
+
+def test_units_that_are_not_taken_leave_nothing(schedule, system, data):
+    """When systemd refuses the timer there are no units and no schedule."""
+    before = homes_files()
+    system.says("refuses", "enable")
+    done = schedule("--using=systemd")
+    assert done.code == 2
+    assert "masked" in done.refusal
+    assert homes_files() == before
+    assert kept(data) is None
+
+
+def test_unit_of_somebody_else_is_not_overwritten(schedule, system, data):
+    """A file of that name that we did not write: refused, and it stays."""
+    schedule("--using=systemd")
+    (timer,) = Path(os.environ["HOME"], ".config/systemd/user").glob("*.timer")
+    timer.write_text("[Timer]\nOnCalendar=daily\n")
+    done = schedule("--at=05:00")
+    assert done.code == 8
+    assert str(timer) in done.refusal
+    assert timer.read_text() == "[Timer]\nOnCalendar=daily\n"
+    assert kept(data).at == "03:00"
+
+
+def test_cron_is_the_last_resort(schedule, system, data):
+    """Without a systemd that answers; and when there is no cron either, it is said what else there is."""
+    system.says("no-bus")
+    assert schedule().code == 0
+    assert kept(data).using == "cron"
+    assert b"daemon" in system.table
+
+
+def test_machine_without_any_scheduler(cli, schedule, tmp_path, monkeypatch, data):
+    """One line names what was tried and the daemon; nothing is written."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = schedule()
+    assert done.code == 2
+    assert all(word in done.refusal for word in ("systemctl", "crontab", "--using daemon"))
+    assert not data.exists()
+    done = schedule("--using=daemon")
+    assert done.code == 0
+    assert "nothing was installed" in done.err
+    assert kept(data).using == "daemon"
+
+
+def test_changing_the_scheduler_leaves_nothing_of_the_old_one(schedule, system, data):
+    """From systemd to cron and back."""
+    system.table = MINE
+    before = homes_files()
+    schedule("--using=systemd")
+    schedule("--using=cron")
+    assert homes_files() == before
+    schedule("--using=systemd")
+    assert system.table == MINE
+
+
+def test_projects_are_added_and_taken_out(cli, schedule, data, mira, tmp_path):
+    """A second one leaves the first as it was; each has its own flags; the last one out takes the schedule along."""
+    other = tmp_path / "other shop"
+    other.mkdir()
+    schedule("--backend=codex", "--at=02:10", "--max-calls-day=50")
+    done = cli("schedule", f"--project={other}", f"--data-dir={data}", "--max-calls=70")
+    assert done.code == 0
+    found = kept(data)
+    assert found.at == "02:10"
+    assert [(each.project, each.arguments) for each in found.projects] == [
+        (str(mira.project), ("--backend=codex",)),
+        (str(other), ("--max-calls=70",)),
+    ]
+    assert (found.shared.calls, found.shared.usd) == (50, 2.0)
+    since = found.of(str(mira.project)).since
+    schedule("--backend=claude")
+    assert kept(data).of(str(mira.project)).since == since
+    schedule("--at=02:11")
+    assert all(each.since > since for each in kept(data).projects)
+    wrong = cli("unschedule", "--project=/nowhere", f"--data-dir={data}")
+    assert wrong.code == 2
+    assert str(other) in wrong.refusal
+    assert f"  {other}\n" in cli("unschedule", f"--project={mira.project}", f"--data-dir={data}").out
+    assert [each.project for each in kept(data).projects] == [str(other)]
+    assert "taken away" in cli("unschedule", f"--project={other}", f"--data-dir={data}").out
+    assert kept(data) is None
+
+
+def test_every_option_of_run_can_be_scheduled():
+    """What a night can be told it can be told for every night, and it is told so in the words of ``run``."""
+    ours = {each.name: each for each in schedule_module.command.params}
+    left_out = {"task_file", "dry_run", "wait"}
+    own = {"project", "data_dir", "as_json"}
+    for parameter in run_module.command.params:
+        assert (parameter.name in left_out) or (parameter.name in own) or ours[parameter.name] is parameter
+
+
+def test_flags_are_baked_in_with_absolute_folders(schedule, data, mira, monkeypatch):
+    """Wherever the night is woken, it means the same; what was not given is not baked in."""
+    monkeypatch.chdir(mira.folder)
+    done = schedule(
+        "--claude-home=claude",
+        "--target-skill=x/SKILL.md",
+        "--auto-adopt",
+        "--set=seed=3",
+        "--set=workers=2",
+        "--scope=all",
+    )
+    assert done.code == 0, done.err
+    assert kept(data).projects[0].arguments == (
+        f"--target-skill={mira.folder}/x/SKILL.md",
+        "--auto-adopt",
+        "--scope=all",
+        f"--claude-home={mira.folder}/claude",
+        "--set=seed=3",
+        "--set=workers=2",
+    )
+
+
+def test_environment_is_baked_in_without_secrets(schedule, data, system, monkeypatch):
+    """PATH without relative folders, homes and endpoints; keys are named, and not written down."""
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}:bin")
+    monkeypatch.setenv("CODEX_HOME", "/codex")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+    monkeypatch.setenv("HTTPS_PROXY", "http://mira:pass@proxy:3128")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.setenv("SKILLOPT_SLEEP_WORKERS", "2")
+    done = schedule()
+    found = kept(data).environment
+    assert found["PATH"] == os.environ["PATH"].removeprefix(".:").removesuffix(":bin")
+    assert found["CODEX_HOME"] == "/codex"
+    assert found["SKILLOPT_SLEEP_WORKERS"] == "2"
+    assert "CLAUDECODE" not in found
+    assert "sk-ant" not in (data / "schedule.json").read_text()
+    assert "pass" not in (data / "schedule.json").read_text()
+    assert "ANTHROPIC_API_KEY, HTTPS_PROXY" in done.err
+
+
+def test_agent_that_is_not_on_path_is_told(schedule, system):
+    """A night could not start it."""
+    assert "codex is not on this PATH" in schedule("--backend=codex").err
+    (system.here / "codex").write_text("#!/bin/sh\n")
+    (system.here / "codex").chmod(0o755)
+    assert "not on this PATH" not in schedule("--backend=codex").err
+
+
+@pytest.mark.parametrize("using", ["systemd", "launchd", "taskscheduler", "cron", "daemon"])
+def test_print_shows_and_writes_nothing(schedule, tree, using, data, mira):
+    """Whatever scheduler, also one that is not of this machine."""
+    before = tree()
+    done = schedule(f"--using={using}", "--print", "--backend=codex")
+    assert done.code == 0
+    assert f"==> {data}/schedule.json <==" in done.out
+    assert str(mira.project) in done.out
+    assert "--backend=codex" in done.out
+    assert ("<Task" in done.out) == (using == "taskscheduler")
+    assert ("0 3 * * *" in done.out) == (using == "cron")
+    assert tree() == before
+
+
+WRONG = {
+    "time": (["--at=25:00"], "--at 25:00: expected the time of day as HH:MM"),
+    "time of three": (["--at=3"], "HH:MM"),
+    "minutes": (["--at=03:60"], "HH:MM"),
+    "backend": (["--backend=clade"], "did you mean 'claude'?"),
+    "home": (["--claude-home=/no/such"], "no such folder"),
+    "scheduler": (["--using=atd"], "systemd"),
+    "jitter": (["--jitter=9999"], "720"),
+    "source": (["--source=codex"], "no codex sessions found"),
+    "windows": (["--using=taskscheduler"], "native Windows has never been tried"),
+}
+
+
+@pytest.mark.parametrize(("flags", "says"), WRONG.values(), ids=WRONG)
+def test_wrong_flag_is_found_now_and_not_at_night(schedule, system, data, flags, says):
+    """Exit 2, one line, nothing scheduled."""
+    done = schedule(*flags)
+    assert done.code == 2
+    assert says in done.refusal
+    assert not data.exists()
+
+
+def test_schedule_that_cannot_be_understood(cli, schedule, system, data):
+    """Named with the way out, which works."""
+    schedule("--using=cron")
+    (data / "schedule.json").write_text('{"at": "soon"}')
+    for command in (("status", f"--data-dir={data}"), ("schedule", f"--data-dir={data}")):
+        done = cli(*command)
+        assert done.code == 7
+        assert "unschedule" in done.refusal
+    assert cli("unschedule", f"--data-dir={data}").code == 0
+    assert (kept(data), system.table) == (None, None)
+
+
+def test_leftovers_of_a_lost_data_folder_are_found(cli, schedule, system, data):
+    """The schedule is gone, what it installed is not: ``unschedule`` of that folder takes it away."""
+    import shutil
+
+    schedule("--using=cron")
+    shutil.rmtree(data)
+    assert "taken away" in cli("unschedule", f"--data-dir={data}").out
+    assert system.table is None
+
+
+def past(data, mira, *attempts, days=3):
+    """As if it had been scheduled some days ago, with these attempts since."""
+    found = kept(data)
+    since = datetime.now(tz=UTC) - timedelta(days=days)
+    save_schedule(data, replace(found, projects=tuple(replace(each, since=since) for each in found.projects)))
+    database = Database(data / "sleep.db", extra_schema=staging.SCHEMA)
+    for ago, code in attempts:
+        moment = datetime.now(tz=UTC) - timedelta(days=ago)
+        label = moment.astimezone().strftime(f"%Y-%m-%dT{found.at}")
+        AttemptStore(database).keep(
+            Attempt(project=str(mira.project), due=label, started_at=moment, ended_at=moment, code=code)
+        )
+    database.close()
+
+
+def test_status_shouts_when_a_night_was_missed(cli, schedule, system, data, mira):
+    """Which ones, when it runs next; not when each had its night."""
+    at = datetime.now().astimezone() - timedelta(hours=3)
+    schedule("--using=daemon", f"--at={at:%H:%M}", "--jitter=0")
+    past(data, mira, (2, 0))
+    place = (f"--project={mira.project}", f"--data-dir={data}")
+    page = cli("status", *place).out
+    assert re.search(r"^MISSED: \d nights? of the last week", page, re.MULTILINE)
+    found = cli("status", *place, "--json").json["schedule"]
+    assert found["scheduled"] is True
+    assert found["missed"][-1] == f"{at:%Y-%m-%dT%H:%M}"
+    past(data, mira, (2, 0), (1, 4), (0, 143))
+    page = cli("status", *place).out
+    assert "MISSED" not in page
+    assert "cut short" in page
+
+
+def test_status_says_when_it_runs_next(cli, schedule, system, data, mira):
+    """The next due; the last one as long as nobody has seen to it."""
+    at = datetime.now().astimezone() + timedelta(hours=3)
+    schedule("--using=daemon", f"--at={at:%H:%M}", "--jitter=0")
+    place = (f"--project={mira.project}", f"--data-dir={data}")
+    page = cli("status", *place).out
+    assert "It has not run yet." in page
+    assert f"Next: {at:%a %d %b %H:%M}" in page
+    assert "NOT RUNNING: nobody is there" in page
+    assert "schedule adds it" in cli("status", f"--data-dir={data}").out
+
+
+def test_doctor_looks_whether_it_is_still_there(cli, schedule, system, data, mira):
+    """What was installed has gone: that is a thing to mend."""
+    place = (f"--project={mira.project}", f"--claude-home={mira.claude}", f"--data-dir={data}", "--backend=simulated")
+    assert "Nothing is scheduled" in cli("doctor", *place).out
+    schedule("--using=cron", "--backend=simulated")
+    assert "woken by cron" in cli("doctor", *place).out
+    assert cli("doctor", *place, "--json").json["problems"] == []
+    system.table = MINE
+    (problem,) = cli("doctor", *place, "--json").json["problems"]
+    assert "the crontab has no line of this schedule any more" in problem
+    schedule("--using=systemd")
+    assert cli("doctor", *place, "--json").json["problems"] == []
+    system.says("no-bus")
+    assert "Failed to connect to bus" in cli("doctor", *place, "--json").json["problems"][0]
+
+
+@pytest.mark.parametrize("name", ["100% sure", 'it\'s "mine" \\ $HOME'])
+def test_line_of_the_crontab_runs_the_night(tmp_path, monkeypatch, name):
+    """As cron would run it, from an empty environment: odd paths, the baked PATH, and all projects, once."""
+    person = make_person(tmp_path / name, rules=1, tasks_per_rule=2)
+    other = tmp_path / f"{name} too"
+    other.mkdir()
+    system = make_system(tmp_path / "bin", Path(os.environ["HOME"]), "crontab")
+    flags = [each for each in person.arguments() if not each.startswith(("--project", "--data-dir"))]
+    place = (f"--project={person.project}", f"--project={other}", f"--data-dir={person.data}")
+    done = run("schedule", "--using=cron", *place, *flags, PATH=system.path)
+    assert done.returncode == 0, done.stderr
+    found = load_schedule(person.data)
+    now = datetime.now().astimezone()
+    long_ago = tuple(replace(each, since=now - timedelta(days=2)) for each in found.projects)
+    save_schedule(person.data, replace(found, at=f"{now:%H:%M}", projects=long_ago))
+    (line,) = [each for each in system.table.decode().splitlines() if each.startswith("0 3 * * * ")]
+    command = line.removeprefix("0 3 * * * ").replace("\\%", "%")
+    for _ in range(2):
+        env = {"HOME": os.environ["HOME"], "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(["/bin/sh", "-c", command], env=env, cwd="/", capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (person.data / "daemon.log").read_text()
+    nights = [*person.project.rglob("diagnostics.json"), *other.rglob("diagnostics.json")]
+    assert [json.loads(night.read_text())["state"] for night in nights] == ["finished", "finished"]
+
+
+def test_program_that_is_not_installed_is_found_at_night_all_the_same(tmp_path):
+    """Started from a folder of its own, that folder is baked in; else nothing is."""
+    from skillopt_sleep.daemon.installing import python_path
+
+    assert python_path({"PATH": os.environ["PATH"]}) in ({}, {"PYTHONPATH": str(ROOT)})
+
+
+def test_schedule_is_json(schedule, system, data):
+    """With ``--json``, one document."""
+    found = schedule("--json").json
+    assert msgspec.convert(found["schedule"], Schedule) == kept(data)
+    assert any("linger" in note for note in found["notes"])

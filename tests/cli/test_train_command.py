@@ -1,0 +1,156 @@
+"""``train``: from a file to a better skill, priced, capped, interrupted and gone on with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from skillopt_sleep.backends.worlds.world import write_world
+from skillopt_sleep.bench.worlds import make_world
+from tests.fakes.program import run, started
+
+WORLD = make_world(3, rules=3, tasks_per_rule=10)
+BASE = """
+num_epochs = 2
+batch_size = 6
+skill = "SKILL.md"
+[env]
+name = "simple_qa"
+data = "items.jsonl"
+ratio = "2:1:1"
+"""
+OWN = """
+_base_ = "base.toml"
+out_root = "out"
+[target]
+backend = "simulated"
+world = "{world}"
+[optimizer]
+backend = "simulated"
+world = "{world}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Items of a world that the simulated agent knows, and a training file that inherits from another."""
+    rows = [{"id": each.id, "question": each.asks[0], "answers": [each.good]} for each in WORLD.tasks]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "world.json").write_bytes(write_world(WORLD))
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "run.toml").write_text(OWN.format(world=tmp_path / "world.json"))
+    (tmp_path / "SKILL.md").write_text("# Skill\n")
+    return tmp_path
+
+
+def test_trains_and_shows_the_curve(cli, folder):
+    """The skill gets better, and the curve, the test, the calls and the place of the skill are shown."""
+    done = cli("train", folder / "run.toml")
+    assert done.code == 0, done.err
+    best = (folder / "out" / "best_skill.md").read_text()
+    assert any(rule.text in best for rule in WORLD.rules)
+    for words in ("selection score  ▁", "step   1  epoch 1", "test    initial 0.000", "rollout", str(folder / "out")):
+        assert words in done.out
+    assert "epoch 1/2, 0/" in done.err
+    assert "selection score" in (folder / "out" / "summary.md").read_text()
+    again = cli("train", folder / "run.toml", "--json")
+    assert json.loads(again.out) == json.loads((folder / "out" / "summary.json").read_text())
+
+
+def test_dry_run_prices_and_writes_nothing(cli, folder):
+    """Calls by stage, without a call and without a folder."""
+    done = cli("train", folder / "run.toml", "--dry-run", "--max-usd", "3")
+    assert done.code == 0, done.err
+    for words in ("rollout", "aggregate", "slow update", "together", "Caps: 3 USD"):
+        assert words in done.out
+    assert not (folder / "out").exists()
+    told = json.loads(cli("train", folder / "run.toml", "--dry-run", "--json").out)
+    assert told["calls"] == sum(told["stages"].values())
+
+
+def test_cap_holds_and_the_run_goes_on(cli, folder):
+    """Exit code 5 at the cap, with how to go on; run again, it does."""
+    done = cli("train", folder / "run.toml", "--max-calls", "40")
+    assert (done.code, done.out) == (5, "")
+    assert "the cap of 40 calls is reached" in done.err
+    assert cli("train", folder / "run.toml", "--max-calls", "400").code == 0
+
+
+def test_without_a_cap_the_price_is_one(cli, folder):
+    """Who names no cap gets the price, with room for retries, as one."""
+    err = cli("train", folder / "run.toml").err
+    steps, _, rest = err.partition(" steps, at most ")
+    price, cap = int(rest.split()[0]), int(err.partition("cap: ")[2].split()[0].replace(",", ""))
+    assert price < cap < 1.3 * price
+    assert steps == "6"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("num_epochs = 2", "num_epoch = 2"), "did you mean 'num_epochs'"),
+        (('name = "simple_qa"', 'name = "simpel_qa"'), "did you mean 'simple_qa'"),
+        (('name = "simple_qa"', ""), "needs either a name"),
+        (('ratio = "2:1:1"', 'ratoi = "2:1:1"'), "did you mean 'ratio'"),
+        (('data = "items.jsonl"', 'data = "nope.jsonl"'), "nope.jsonl"),
+        (("batch_size = 6", "batch_size = 0"), "batch_size is 0"),
+    ],
+)
+def test_typo_in_the_file(cli, folder, change, said):
+    """One line with what was meant, before anything is done."""
+    (folder / "base.toml").write_text(BASE.replace(*change))
+    done = cli("train", folder / "run.toml")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not (folder / "out").exists()
+
+
+def test_neither_file_nor_nights(cli):
+    """What to do is said; and without nights there is nothing to train on."""
+    assert "--from-nights" in cli("train").err
+    done = cli("train", "--from-nights", "--dry-run")
+    assert done.code == 2
+    assert "no night has mined tasks" in done.err
+
+
+def test_another_run_in_the_folder(cli, folder):
+    """Refused with what differs."""
+    assert cli("train", folder / "run.toml").code == 0
+    done = cli("train", folder / "run.toml", "--num-epochs", "3")
+    assert done.code == 8
+    assert "num_epochs is 2 there, 3 now" in done.err
+
+
+def test_from_nights_trains_on_ones_own_tasks(tmp_path):
+    """The tasks a night has mined, judged by their rubrics, kept beside the run that began with them."""
+    assert run("demo", "--folder", tmp_path / "demo").returncode == 0
+    arguments = ["train", "--from-nights", "--project", tmp_path / "demo" / "project"]
+    arguments += ["--data-dir", tmp_path / "demo" / "data", "--out-root", tmp_path / "out", "--num-epochs", "1"]
+    arguments += ["--target-backend", "simulated", "--optimizer-backend", "simulated", "--json"]
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["env"] == "checks"
+    assert summary["best_selection_score"] > summary["baseline_selection_score"]
+    assert (tmp_path / "out" / "tasks.json").exists()
+
+
+def test_interrupted_run_goes_on(folder):
+    """Ctrl-C ends it with 130 and no half of anything; run again, it ends as if nothing had happened."""
+    text = (folder / "run.toml").read_text().replace('backend = "simulated"', 'backend = "simulated"\nlatency = 0.05')
+    (folder / "run.toml").write_text(text)
+    with started("train", folder / "run.toml", "--workers", "2") as process:
+        deadline = time.monotonic() + 60
+        while not (folder / "out" / "steps" / "step_0001").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    done = run("train", folder / "run.toml", "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads((folder / "out" / "history.json").read_text())) == 6

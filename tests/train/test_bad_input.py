@@ -1,0 +1,140 @@
+"""What cannot be trained on is said in one line, before a call is paid for where that can be known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from skillopt_sleep.domain.call import Health
+from skillopt_sleep.errors import BackendUnusable, NotLoggedIn, TimedOut, UsageError
+from skillopt_sleep.train import RolloutResult, SkillOptConfig, SkillOptTrainer
+from tests.fakes.school import School, SchoolEnv
+from tests.train.test_trainer import trainer
+
+
+def env(**splits):
+    made = SchoolEnv()
+    made.splits |= splits
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        pytest.param(env(train=[]), "split 'train' is empty", id="empty-train"),
+        pytest.param(env(val=[]), "split 'val' is empty", id="empty-val"),
+        pytest.param(env(test=[]), "split 'test' is empty", id="empty-test"),
+        pytest.param(env(train=[{"topic": "alpha"}]), "has no id", id="missing-id"),
+        pytest.param(env(train=[{"id": "a"}, {"id": "a"}]), "'a' occurs twice", id="duplicate"),
+        pytest.param(env(train=[{"id": "v0"}]), "'v0' occurs twice", id="duplicate-across-splits"),
+        pytest.param(env(train=["a"]), "no object", id="no-item"),
+    ],
+)
+def test_bad_data(tmp_path, bad, said):
+    """One line that names the split or the item, and nobody was asked."""
+    school = School()
+    with pytest.raises(UsageError, match=said) as raised:
+        trainer(tmp_path, school, bad).train()
+    assert "\n" not in str(raised.value)
+    assert school.calls == []
+
+
+class Broken(SchoolEnv):
+    """Its scorer does as it is told."""
+
+    def __init__(self, score):
+        super().__init__()
+        self.score = score
+
+    def rollout_one(self, *, item, skill, target_client):
+        score = self.score()
+        return score if isinstance(score, str) else RolloutResult(item["id"], score, score)
+
+
+def raising():
+    raise KeyError("answer")
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        pytest.param(raising, "raised KeyError on item 'v0'", id="raises"),
+        pytest.param(lambda: math.nan, "item 'v0': hard is nan", id="nan"),
+        pytest.param(lambda: 3, "item 'v0': hard is 3", id="beyond-one"),
+        pytest.param(lambda: "right", "a RolloutResult is wanted", id="no-result"),
+    ],
+)
+def test_scorer_that_is_wrong(tmp_path, score, said):
+    """The item is named, at the first one it happens to."""
+    with pytest.raises(UsageError, match=said) as raised:
+        trainer(tmp_path, env=Broken(score), workers=1).train()
+    assert "\n" not in str(raised.value)
+
+
+def test_client_that_is_none(tmp_path):
+    """What is no client is refused at once, with what one is."""
+    with pytest.raises(UsageError, match="target client is 'gpt'"):
+        SkillOptTrainer(config=SkillOptConfig(), env=SchoolEnv(), optimizer_client=School(), target_client="gpt")
+
+
+class Lossy(School):
+    """Loses every call about a topic, however often it is tried."""
+
+    def __init__(self, lost):
+        super().__init__()
+        self.lost = lost
+
+    def _answer(self, prompt):
+        if any(each in prompt.user for each in self.lost) and prompt.schema is None:
+            raise TimedOut("too slow")
+        return super()._answer(prompt)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr("skillopt_sleep.calls.clock.SystemClock.sleep", lambda self, seconds: None)
+
+
+def test_lost_call_is_no_score_of_zero(tmp_path):
+    """A lost attempt is unmeasured: the means are of the others, and the record counts it."""
+    import json
+
+    trainer(tmp_path, Lossy(["number t3", "number x1"]), num_epochs=1, workers=1).train()
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert sum(record["rollout_lost"] for record in history) == 1
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["test_hard"], summary["test_by_type"]["best"]["overall"]["total"]) == (1.0, 5)
+
+
+def test_selection_that_cannot_be_measured(tmp_path):
+    """Without a score of the initial skill nothing can be compared: the run stops, and can be gone on with."""
+    with pytest.raises(BackendUnusable, match="only 4 of 6 selection items"):
+        trainer(tmp_path, Lossy(["number v1", "number v4"]), workers=1).train()
+    assert trainer(tmp_path).train()["test_hard"] == 1.0
+
+
+def test_client_that_is_not_ready(tmp_path):
+    """Both are looked at before anything is spent on either."""
+
+    class NotThere(School):
+        def probe(self):
+            return Health(ready=False, logged_in=False, detail="log in first")
+
+    target = School()
+    made = trainer(tmp_path, target)
+    bad = SkillOptTrainer(config=made.config, env=made.env, optimizer_client=NotThere(), target_client=target)
+    with pytest.raises(NotLoggedIn, match="optimizer client school cannot be used: log in first"):
+        bad.train()
+    assert target.calls == []
+
+
+def test_logged_out_client_ends_the_run(tmp_path):
+    """At the first call, with its own error and without a score."""
+
+    class LoggedOut(School):
+        def complete(self, prompt):
+            raise NotLoggedIn("log in first")
+
+    with pytest.raises(NotLoggedIn):
+        trainer(tmp_path, LoggedOut()).train()

@@ -1,0 +1,132 @@
+"""Clients: by name, brought along, and as an environment sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_sleep.backends.openai import OpenAIBackend
+from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.errors import EmptyReply, Overloaded, SettingsError, UsageError
+from skillopt_sleep.optimize.optimizer import object_schema
+from skillopt_sleep.train import OpenAIChatClient, client
+from skillopt_sleep.train.clients import AskClient, as_backend
+from tests.fakes.ask import ScriptedAsk
+
+
+def prompt(**given):
+    return Prompt(**{"system": "s", "user": "u"} | given)
+
+
+def test_client_by_name():
+    """Any backend of the registry, with its own options; what there is not is named."""
+    made = client("openai", model="m", base_url="http://localhost:1/v1")
+    assert isinstance(made, OpenAIBackend)
+    assert (made.model, made.base_url) == ("m", "http://localhost:1/v1")
+    assert client("simulated", seed=3).seed == 3
+    with pytest.raises(UsageError, match="did you mean 'openai'"):
+        client("opnai")
+    with pytest.raises(SettingsError, match="no option 'modle'"):
+        client("openai", modle="x")
+
+
+def test_openai_chat_client():
+    """The name and arguments of the reference; the key is nobody's to see."""
+    made = OpenAIChatClient("gpt", api_key="sk-secret", base_url="http://localhost:1/v1", timeout=5)
+    assert as_backend(made, "target") is made
+    assert (made.name, made.model, made.sees) == ("openai", "gpt", "whoever answers at http://localhost:1/v1")
+    assert "sk-secret" not in f"{made!r}{made.sees}{made.probe()}"
+
+
+@pytest.mark.parametrize(
+    ("version", "path"),
+    [(None, "openai/v1"), ("2024-12-01-preview", "openai/deployments/gpt")],
+    ids=["v1", "versioned"],
+)
+def test_azure(version, path):
+    """The deployment's address, with a version or without."""
+    made = OpenAIChatClient("gpt", azure_endpoint="https://x.openai.azure.com/", api_key="k", api_version=version)
+    assert made.sees == f"whoever answers at https://x.openai.azure.com/{path}"
+
+
+def test_temperature_is_refused():
+    """What cannot be sent is not taken."""
+    with pytest.raises(UsageError, match="temperature"):
+        OpenAIChatClient("gpt", default_temperature=0.3)
+
+
+class Chat:
+    """A client of the reference."""
+
+    model = "theirs"
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = []
+
+    def chat(self, *, system, user, max_completion_tokens=4096, temperature=None, stage="", retries=3, **kwargs):
+        self.asked.append({"system": system, "user": user, "limit": max_completion_tokens, "retries": retries})
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer, {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+def test_chat_object_is_a_backend():
+    """Its answer and usage come back; a schema goes into the words; retries are this program's."""
+    chat = Chat("hello")
+    reply = as_backend(chat, "target").complete(prompt(schema=object_schema(notes={"type": "string"})))
+    assert (reply.text, reply.model, reply.usage.input_tokens, reply.usage.output_tokens) == ("hello", "theirs", 7, 2)
+    assert '"notes"' in chat.asked[0]["system"] + chat.asked[0]["user"]
+    assert chat.asked[0]["retries"] == 1
+
+
+def test_chat_object_that_takes_two_arguments():
+    """It is given only what it takes, and may return the bare text."""
+
+    class Small:
+        def chat(self, system, user):
+            return f"{system}{user}"
+
+    assert as_backend(Small(), "target").complete(prompt()).text == "su"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("", EmptyReply),
+        (ConnectionError("down"), Overloaded),
+        (RuntimeError("429"), Overloaded),
+        (TypeError("x"), TypeError),
+    ],
+)
+def test_chat_object_that_fails(answer, error):
+    """An empty answer and a broken line are tried again; a mistake in the client is shown as what it is."""
+    with pytest.raises(error):
+        as_backend(Chat(answer), "target").complete(prompt())
+
+
+def test_limits_reach_the_client():
+    """What a rollout or the config allows is what the client is told."""
+    chat = Chat("x")
+    backend = as_backend(chat, "target")
+
+    class Through:
+        model = "m"
+
+        def __call__(self, prompt, *, phase):
+            return backend.complete(prompt)
+
+    AskClient(ask=Through(), phase="rollout").chat(system="s", user="u", max_completion_tokens=99)
+    AskClient(ask=Through(), max_completion_tokens=512)(prompt(), phase="reflect")
+    assert [each["limit"] for each in chat.asked] == [99, 512]
+
+
+def test_same_question_twice_in_a_rollout():
+    """It is two samples; the same rollout made again asks for the same two."""
+    ask = ScriptedAsk("x")
+    for _ in range(2):
+        rollout = AskClient(ask=ask).for_rollout(phase="rollout", sample=7)
+        assert rollout.chat(system="s", user="u")[0] == "x"
+        rollout.chat(system="s", user="u")
+        rollout.chat(system="s", user="other")
+    samples = [each.sample for each in ask.prompts]
+    assert samples[:3] == samples[3:] == [7000, 7001, 7000]

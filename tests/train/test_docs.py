@@ -1,0 +1,115 @@
+"""The two pages on training are run as they stand: their code, their commands, and the figures they name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.cli import main
+
+ROOT = Path(__file__).parents[2]
+TRAINING = ROOT / "docs" / "training.md"
+ENVIRONMENTS = ROOT / "docs" / "environments.md"
+EXAMPLE = ROOT / "docs" / "examples" / "tickets"
+
+
+def blocks(path, language):
+    """The code blocks of a page in one language, in their order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """A copy of the example, to stand in."""
+    shutil.copytree(EXAMPLE, tmp_path / "tickets")
+    monkeypatch.chdir(tmp_path / "tickets")
+    return tmp_path / "tickets"
+
+
+def typed(command, capsys):
+    """What a command of a page prints."""
+    assert command.startswith("skillopt-sleep ")
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(shlex.split(command)[1:])
+    out, err = capsys.readouterr()
+    assert end.value.code == 0, err
+    return out
+
+
+def test_worked_example_runs_as_told(example, capsys):
+    """The commands in their order; scores and skill are those of the page."""
+    commands = [line[2:] for block in blocks(TRAINING, "console") for line in block.splitlines()]
+    price, trained, scored, matrix = [typed(command, capsys) for command in commands]
+    page = TRAINING.read_text(encoding="utf-8")
+    assert "nothing was asked and nothing written" in price
+    summary = json.loads((example / "outputs" / "summary.json").read_text())
+    told = [
+        f"score {summary['baseline_selection_score']:.0f} to {summary['best_selection_score']:.3f}",
+        f"score {summary['baseline_test_hard']:.3f}\nto {summary['test_hard']:.3f}",
+    ]
+    assert all(each in page for each in told), told
+    assert (example / "outputs" / "best_skill.md").read_text().rstrip() == blocks(TRAINING, "markdown")[0].rstrip()
+    assert "selection score" in trained
+    assert "(no skill)" in scored
+    assert "simulated:small" in matrix
+
+
+def test_quick_start_of_the_library_runs(tmp_path, monkeypatch, capsys):
+    """Config, three lists, two clients, train, a summary: under 15 statements' lines, and it prints a score."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks(TRAINING, "python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    exec(compile(code, str(TRAINING), "exec"), {})
+    assert 0 <= float(capsys.readouterr().out) <= 1
+
+
+def test_code_on_environments_runs(tmp_path, monkeypatch):
+    """Every block, one after the other; its own environment is found as a file, its adapter trains."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for code in blocks(ENVIRONMENTS, "python"):
+        exec(compile(code, str(ENVIRONMENTS), "exec"), names)
+    (own,) = [code for code in blocks(ENVIRONMENTS, "python") if code.startswith("# my_env.py")]
+    Path("my_env.py").write_text(own)
+    from skillopt_sleep.app.train import build_environment
+
+    assert build_environment({"file": "my_env.py", "words": "a,b,c"}).get_items("test")[0]["id"] == "c"
+    adapter = names["CapitalsAdapter"]
+    rows = [{"id": n, "question": f"Capital of country {n}?", "answer": f"city {n}"} for n in range(12)]
+    Path("rows.json").write_text(json.dumps(rows))
+    from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer, client
+
+    summary = SkillOptTrainer(
+        config=SkillOptConfig(num_epochs=1, verbose=False),
+        env=adapter(data_path="rows.json"),
+        optimizer_client=client("simulated"),
+        target_client=client("simulated"),
+    ).train()
+    assert summary["test_hard"] == 0
+
+
+def test_tables_of_options_are_complete():
+    """Every way of scoring is in the table, and every name the pages claim is there."""
+    from skillopt_sleep.domain.answers import Scoring
+    from skillopt_sleep.train import compat
+
+    page = ENVIRONMENTS.read_text(encoding="utf-8")
+    assert all(f"| `{each}` |" in page for each in Scoring)
+    claimed = re.search(r"`skillopt_sleep.train.compat` has (.*?) with the\s+published", page, re.DOTALL)[1]
+    assert all(hasattr(compat, name) for name in re.findall(r"`(\w+)`", claimed) if name != "_messages")
+
+
+def test_example_is_what_its_script_writes(tmp_path):
+    """Data, world and page cannot drift apart."""
+    script = ROOT / "scripts" / "make_training_example.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    for name in ("train.jsonl", "val.jsonl", "test.jsonl", "world.json"):
+        assert (tmp_path / name).read_bytes() == (EXAMPLE / name).read_bytes(), name
