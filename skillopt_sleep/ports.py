@@ -182,8 +182,8 @@ class Ask(Protocol):
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """Answer ``prompt``; the reply is committed before it is returned.
 
-        An ``Assignment`` is answered by a ``Trajectory``. Raises what ``Backend.complete`` raises after the retries, ``BudgetSpent`` before anything is sent, and
-        ``Interrupted``.
+        An ``Assignment`` is answered by a ``Trajectory``. Raises what ``Backend.complete`` raises after the retries,
+        ``BudgetSpent`` before anything is sent, and ``Interrupted``.
         """
 
 

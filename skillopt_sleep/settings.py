@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from skillopt_sleep.domain import Json
+from skillopt_sleep.domain.environ import says_secret, worth_hiding
 from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.rollout import GateMetric
@@ -201,18 +202,6 @@ def agent_homes(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-SECRET_WORDS = ("SECRET", "TOKEN", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL")
-SHORTEST_SECRET = 8
-
-
 def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     """Values of variables whose name says secret, for redaction; not words, numbers or paths, which are no secrets."""
-    return tuple(
-        value
-        for name, value in env.items()
-        if any(word in name.upper() for word in SECRET_WORDS)
-        and len(value) >= SHORTEST_SECRET
-        and not value.isalpha()
-        and not value.isdigit()
-        and not value.startswith(("/", "./", "~"))
-    )
+    return tuple(value for name, value in env.items() if says_secret(name) and worth_hiding(value))

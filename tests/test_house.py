@@ -58,7 +58,9 @@ def test_environment_is_read_in_settings_only():
         for path in SOURCES
         if path.name != "settings.py"
         and any(
-            isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"}
+            isinstance(node, ast.Attribute)
+            and node.attr in {"environ", "environb", "getenv"}
+            and ast.unparse(node.value) == "os"
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         )
     ]

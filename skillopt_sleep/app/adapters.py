@@ -152,5 +152,6 @@ class Adapters(Invocation):
             workers=self.settings.workers,
             first_wait=self.settings.retry_wait,
             progress=self.progress,
+            redactor=self.redactor,
             **({"manner": self.manner} if self.manner else {}),
         )

@@ -44,6 +44,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
     cannot be built as the settings have it.
     """
     settings = app.settings
+    tasks = app.redactor.clean(tasks)  # a file of tasks may have been written by hand, with what was at hand
     target, optimizer = app.role(Role.TARGET), app.role(Role.OPTIMIZER)
     unreviewed = sum(not task.reviewed for task in tasks or ())
     if unreviewed and {target[0], optimizer[0]} != {SIMULATED}:

@@ -29,11 +29,11 @@ def manner_of(app: App, tasks: Sequence[TaskRecord]) -> Manner:
     mode = app.settings.replay
     approved = app.approvals.of(str(app.project)) if mode is ReplayMode.WORKTREE else ()
     _require_approved(tasks, mode, {each.line for each in approved})
-    if mode is ReplayMode.TEXT:
-        return Manner()
     name, _ = app.role(Role.TARGET)
     backend = app.backend(Role.TARGET)
     try:
+        if mode is ReplayMode.TEXT:
+            return Manner(probes=isinstance(backend, Agent))
         if not isinstance(backend, Agent):
             raise UsageError(
                 f"--replay {mode}: the backend {name} has no agent that could be let to work; use claude or codex, or"

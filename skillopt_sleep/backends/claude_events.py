@@ -92,8 +92,8 @@ class _Retry(Struct, frozen=True, kw_only=True):
 
 
 def find_result(stdout: str) -> ClaudeResult | None:
-    """The result among what was printed, the last one that is one."""
-    for line in reversed(stdout.splitlines()):
+    """The result among what was printed, the last one that is one; a line may hold characters that break others."""
+    for line in reversed(stdout.split("\n")):
         try:
             result = msgspec.json.decode(line, type=ClaudeResult)
         except (msgspec.DecodeError, UnicodeEncodeError):
@@ -105,7 +105,7 @@ def find_result(stdout: str) -> ClaudeResult | None:
 
 def announced_wait(printed: str) -> float:
     """The seconds it is about to wait before it tries again, 0 when that is not the last it said."""
-    last = next((line for line in reversed(printed.splitlines()) if line.startswith("{")), "")
+    last = next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
     retry = next(_retries(last), None)
     return retry.retry_delay_ms / 1000 if retry else 0.0
 
@@ -148,7 +148,7 @@ def result_of(ended: Ended, *, deadline: float) -> ClaudeResult:
 
 
 def _retries(printed: str) -> Iterator[_Retry]:
-    for line in printed.splitlines():
+    for line in printed.split("\n"):
         if '"api_retry"' not in line:
             continue
         try:

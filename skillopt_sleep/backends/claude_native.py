@@ -8,6 +8,8 @@ the text of a skill as it is handed to the model.
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import re
 import shlex
@@ -27,7 +29,7 @@ from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
 from skillopt_sleep.domain.call import Usage
 from skillopt_sleep.domain.document import Document, DocumentKind, region
-from skillopt_sleep.errors import EmptyReply
+from skillopt_sleep.errors import EmptyReply, TooLong
 
 __all__ = ["LAYOUT", "NativeClaude", "read_trajectory"]
 
@@ -73,8 +75,8 @@ STARTED, INSTRUCTIONS = "UserPromptSubmit", "InstructionsLoaded"
 """The hooks of ours: that the first was called shows that hooks run at all, the second names a file of memory."""
 TELLS_MEMORY = (2, 1, 197)
 """The first version seen to call the second."""
-LONGEST_SILENCE = 60.0
-"""Seconds without a word from the model after which a deadline was the service's doing and not the agent's."""
+STARTING, SLACK = 15.0, 2.0
+"""Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
 FILE_OF_THIS_MACHINE = re.compile(r"(?<!\S)@(?=[~/\"])")
 """An ``@/path`` in a prompt would put that file into the request, without any tool."""
 
@@ -109,7 +111,9 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         """Let it work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
         with workspace(self.children, assignment, LAYOUT, self.env) as place:
             ended = self._work(assignment, place)
-            done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=self.seconds)
+            done = read_trajectory(
+                ended, assignment, place.root, model=self.model, deadline=self.seconds, call_seconds=self.call_seconds
+            )
             done = with_memory(done, assignment, place, _lines(place.folder / LOADED), version_of(ended.stdout))
             changes = place.changes()
             if changes is None:
@@ -140,7 +144,15 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         words = FILE_OF_THIS_MACHINE.sub("@ ", assignment.user)
         # a first line that begins with a slash would be run as a command of the CLI
         words = f"\n{words}" if words.startswith("/") else words
-        return self.children.run(argv, env=env, cwd=place.cwd, seconds=self.seconds, stdin=words, waits=announced_wait)
+        return self.children.run(
+            argv,
+            env=env,
+            cwd=place.cwd,
+            seconds=self.seconds,
+            stdin=words,
+            waits=announced_wait,
+            patience=functools.partial(may_be_quiet, call_seconds=self.call_seconds),
+        )
 
     def _settings(self, mode: ReplayMode, place: Workspace) -> dict[str, Json]:
         """The login's settings of the user, a hook that notes what memory is loaded, and the sandbox of a shell."""
@@ -152,6 +164,14 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         if mode is ReplayMode.WORKTREE:
             settings |= {"sandbox": SANDBOX, "permissions": {"allow": ["Bash"]}}
         return settings
+
+
+def may_be_quiet(printed: str, *, call_seconds: float) -> float:
+    """The seconds that it may go on without a word: as long as it likes while a tool runs, else as long as a call."""
+    if not printed:
+        return call_seconds + STARTING
+    running = printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
+    return math.inf if running else call_seconds + SLACK
 
 
 def _users(env: Mapping[str, str]) -> dict[str, Json]:
@@ -192,11 +212,19 @@ class _Event(Struct, frozen=True, kw_only=True):
         return content if isinstance(content, tuple) else (_Block(type="text", text=content),)
 
 
-def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
+def read_trajectory(
+    ended: Ended,
+    assignment: Assignment,
+    root: Path,
+    *,
+    model: str,
+    deadline: float,
+    call_seconds: float = math.inf,
+) -> Trajectory:
     """What the agent did, from what the CLI printed; pure. Raises what ``result_of`` raises for lost transport."""
     events = tuple(_events(ended.stdout))
     said = [event for event in events if event.type == "assistant"]
-    ending, result = _ending(ended, said, deadline)
+    ending, result = _ending(ended, said, deadline, call_seconds)
     called = [block for event in said for block in event.blocks if block.type == "tool_use"]
     text = (result.result or "") if result and ending in {Ending.DONE, Ending.REFUSED} else _last_words(said)
     if ending is Ending.DONE and not text.strip() and not called:
@@ -215,11 +243,13 @@ def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: 
     )
 
 
-def _ending(ended: Ended, said: Sequence[_Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
+def _ending(
+    ended: Ended, said: Sequence[_Event], deadline: float, call_seconds: float
+) -> tuple[Ending, ClaudeResult | None]:
     """How it ended where that was the agent's own doing; raises where it was not."""
     result = find_result(ended.stdout)
     worked = bool(said)
-    if ended.timed_out and worked and ended.quiet < LONGEST_SILENCE:
+    if ended.timed_out and worked and ended.quiet < may_be_quiet(ended.stdout, call_seconds=call_seconds):
         return Ending.OUT_OF_TIME, result
     if ended.flooded and worked:
         return Ending.OUT_OF_ROOM, result
@@ -228,9 +258,12 @@ def _ending(ended: Ended, said: Sequence[_Event], deadline: float) -> tuple[Endi
             return Ending.OUT_OF_TURNS, result
         if result.stop_reason == "refusal":
             return Ending.REFUSED, result
-        if result.is_error and len(said) > 1 and "too long" in result.said.lower():
+    try:
+        return Ending.DONE, result_of(ended, deadline=deadline)
+    except TooLong:
+        if len(said) > 1:
             return Ending.OUT_OF_ROOM, result
-    return Ending.DONE, result_of(ended, deadline=deadline)
+        raise
 
 
 def with_memory(
@@ -323,7 +356,7 @@ def _counted(said: Sequence[_Event]) -> Usage:
 
 
 def _events(stdout: str) -> Iterator[_Event]:
-    for line in stdout.splitlines():
+    for line in stdout.split("\n"):
         try:
             yield msgspec.json.decode(line, type=_Event)
         except (msgspec.DecodeError, UnicodeEncodeError):

@@ -170,6 +170,7 @@ class CodexBackend:
             children=self._children,
             options=tuple(part for setting in settings for part in ("-c", setting)),
             seconds=self.loop_timeout,
+            call_seconds=self.timeout,
             max_turns=self.max_turns,
         )
 

@@ -83,7 +83,7 @@ class CodexTurn(Struct, frozen=True, kw_only=True):
 
 def events_in(stdout: str) -> Iterator[CodexEvent]:
     """Every line that is an event as we know it; other lines do not matter here."""
-    for line in stdout.splitlines():
+    for line in stdout.split("\n"):
         try:
             yield msgspec.json.decode(line, type=CodexEvent)
         except (msgspec.DecodeError, UnicodeEncodeError):

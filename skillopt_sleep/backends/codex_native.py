@@ -7,7 +7,9 @@ that home: every word that went to the model. It is read, and thrown away with t
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.codex_events import CODEX, LOGS, CodexEvent, announced_wait, events_in, turn_of
-from skillopt_sleep.backends.outcome import error_for
+from skillopt_sleep.backends.codex_events import LOGS, announced_wait, events_in, turn_of
 from skillopt_sleep.backends.process import Children, Ended
 from skillopt_sleep.backends.sandbox import command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Layout, Workspace, workspace
@@ -24,7 +25,7 @@ from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
 from skillopt_sleep.domain.call import Usage
 from skillopt_sleep.domain.document import Document, DocumentKind, region
-from skillopt_sleep.errors import BackendError, BadReply, DiskError, EmptyReply
+from skillopt_sleep.errors import BackendError, DiskError, EmptyReply, TooLong
 
 __all__ = ["LAYOUT", "NativeCodex", "Record", "read_record", "read_trajectory"]
 
@@ -48,8 +49,10 @@ AT_WORK = (
     "shell_environment_policy.ignore_default_excludes=false",  # no key or token for its commands
 )
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
-LONGEST_SILENCE = 60.0
-"""Seconds without a sign of the model after which a deadline was the service's doing and not the agent's."""
+
+
+STARTING, SLACK = 15.0, 2.0
+"""Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
 
 
 class NativeCodex(Struct, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
     children: Children
     options: tuple[str, ...]
     seconds: float
+    call_seconds: float
     max_turns: int
 
     def refuses(self, mode: ReplayMode) -> str:
@@ -83,7 +87,13 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
             ended = self._work(assignment, place, turns)
             record = self._record(ended)
             done = read_trajectory(
-                ended, assignment, record, model=self.model, deadline=self.seconds, out_of_turns=turns.reached
+                ended,
+                assignment,
+                record,
+                model=self.model,
+                deadline=self.seconds,
+                call_seconds=self.call_seconds,
+                out_of_turns=turns.reached,
             )
             changes = place.changes()
             if changes is None:
@@ -106,7 +116,13 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
         # in a folder below the usual one for temporary files it would not set up its sandbox
         env = {**LOGS, **self.env, "TMPDIR": str(place.scratch)}
         return self.children.run(
-            [*argv, "-"], env=env, cwd=place.cwd, seconds=self.seconds, stdin=assignment.user, waits=turns
+            [*argv, "-"],
+            env=env,
+            cwd=place.cwd,
+            seconds=self.seconds,
+            stdin=assignment.user,
+            waits=turns,
+            patience=functools.partial(may_be_quiet, call_seconds=self.call_seconds),
         )
 
     def _confine(self, argv: Sequence[str], workspace: Path, scratch: Path, _: Path) -> Sequence[str]:
@@ -126,6 +142,14 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
             path.unlink(missing_ok=True)
             return record
         return None
+
+
+def may_be_quiet(printed: str, *, call_seconds: float) -> float:
+    """The seconds that it may go on without a word: without end while a command runs, else as long as a call."""
+    if not printed:
+        return call_seconds + STARTING
+    last = next((line for line in reversed(printed.splitlines()) if line.startswith("{")), "")
+    return math.inf if '"type":"item.started"' in last else call_seconds + SLACK
 
 
 class _TurnLimit:
@@ -217,6 +241,7 @@ def read_trajectory(
     *,
     model: str,
     deadline: float,
+    call_seconds: float = math.inf,
     out_of_turns: bool = False,
 ) -> Trajectory:
     """What the agent did, from what the CLI printed and noted; pure.
@@ -228,7 +253,7 @@ def read_trajectory(
     answers = [item.text for item in done if item.type == "agent_message" and item.text]
     known = record or Record()
     worked = bool(answers or known.called or any(item.type != "error" for item in done))
-    ending, usage = _ending(ended, events, deadline, worked=worked, out_of_turns=out_of_turns)
+    ending, usage = _ending(ended, deadline, call_seconds, worked=worked, out_of_turns=out_of_turns)
     if ending is Ending.DONE and not answers and not known.called:
         raise EmptyReply("codex ended well and said nothing")
     return Trajectory(
@@ -249,20 +274,19 @@ def read_trajectory(
 
 
 def _ending(
-    ended: Ended, events: Sequence[CodexEvent], deadline: float, *, worked: bool, out_of_turns: bool
+    ended: Ended, deadline: float, call_seconds: float, *, worked: bool, out_of_turns: bool
 ) -> tuple[Ending, Usage | None]:
     """How it ended where that was the agent's own doing; raises where it was not."""
     if out_of_turns:
         return Ending.OUT_OF_TURNS, None
-    if ended.timed_out and worked and ended.quiet < LONGEST_SILENCE:
+    if ended.timed_out and worked and ended.quiet < may_be_quiet(ended.stdout, call_seconds=call_seconds):
         return Ending.OUT_OF_TIME, None
     if ended.flooded and worked:
         return Ending.OUT_OF_ROOM, None
     try:
         return Ending.DONE, turn_of(ended, deadline=deadline).usage
-    except BadReply:
-        complaint = next((event.complaint for event in reversed(events) if event.type == "turn.failed"), "")
-        if worked and isinstance(error_for(CODEX, complaint), BadReply) and "context" in complaint:
+    except TooLong:
+        if worked:
             return Ending.OUT_OF_ROOM, None
         raise
 
@@ -295,7 +319,7 @@ def _stands_in(body: str, text: str) -> bool:
 
 
 def _threads(stdout: str) -> Iterator[_Thread]:
-    for line in stdout.splitlines():
+    for line in stdout.split("\n"):
         if "thread.started" in line:
             yield msgspec.json.decode(line, type=_Thread)
 

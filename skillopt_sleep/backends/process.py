@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import signal
@@ -42,7 +43,10 @@ PATIENCE = 2.0
 """Seconds a child may wait before it tries again by itself; a longer wait is ours, and no child is kept for it."""
 
 Waits = Callable[[str], float]
-"""From what a child has printed so far: the seconds it says that it will wait before it tries again, 0 for none."""
+"""From what a child has printed so far: the seconds it says that it will wait before it tries again, 0 for none.
+
+Or, as ``patience``, the seconds that it may go on without printing anything.
+"""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -96,10 +100,12 @@ class Children:
         seconds: float,
         stdin: str = "",
         waits: Waits | None = None,
+        patience: Waits | None = None,
     ) -> Ended:
         """Run a command to its end, or to its deadline ``seconds`` from now, and end whatever it leaves running.
 
-        A child that ``waits`` longer than ``PATIENCE`` is ended too. Raises ``NotInstalled`` when the command cannot be
+        A child that ``waits`` longer than ``PATIENCE`` is ended too, and one that has printed nothing for longer than
+        ``patience`` says it may, as if its deadline had come. Raises ``NotInstalled`` when the command cannot be
         executed, ``Overloaded`` when this machine cannot start another process, ``DiskError`` when it cannot be noted,
         and ``TimedOut`` when the children are or were closed.
         """
@@ -115,7 +121,7 @@ class Children:
             child = self._start(argv, given, out, err, env=env, cwd=cwd)
             try:
                 self._register.child(child.pid)
-                timed_out, flooded, waiting = _watch(child, started + seconds, (out, err), waits)
+                timed_out, flooded, waiting = _watch(child, started + seconds, (out, err), waits, patience)
             finally:  # also when Ctrl-C comes in between
                 _end((child,))
                 with self._lock:
@@ -198,10 +204,15 @@ def folder_prefix(mark: str) -> str:
 
 
 def _watch(
-    child: subprocess.Popen[bytes], deadline: float, outputs: Collection[IO[bytes]], waits: Waits | None
+    child: subprocess.Popen[bytes],
+    deadline: float,
+    outputs: Collection[IO[bytes]],
+    waits: Waits | None,
+    patience: Waits | None,
 ) -> tuple[bool, bool, float]:
     """Wait for the end of a child: whether the deadline came first, it wrote too much, or how long it was to wait."""
-    seen = 0
+    seen, heard = 0, time.monotonic()
+    allowed = patience("") if patience else math.inf
     while (left := deadline - time.monotonic()) > 0:
         try:
             child.wait(min(left, TICK))
@@ -209,11 +220,15 @@ def _watch(
             written = sum(map(_written, outputs))
             if any(_written(output) > OUTPUT_LIMIT for output in outputs):
                 return False, True, 0.0
-            if waits is None or written == seen:
+            if written == seen:
+                if time.monotonic() - heard > allowed:
+                    return True, False, 0.0
                 continue
-            seen = written
-            if (waiting := waits("".join(_peek(output) for output in outputs))) > PATIENCE:
+            seen, heard = written, time.monotonic()
+            printed = "".join(_peek(output) for output in outputs) if waits or patience else ""
+            if waits and (waiting := waits(printed)) > PATIENCE:
                 return False, False, waiting
+            allowed = patience(printed) if patience else math.inf
         else:
             return False, any(_written(output) > OUTPUT_LIMIT for output in outputs), 0.0
     return True, False, 0.0

@@ -43,7 +43,7 @@ THRESHOLDS = (threshold(0.05), threshold(0.02))
 """What a change needs to be staged, and to be adopted without being asked."""
 DEFAULT = {"repeats": 1000, "driven": 300, "histories": 200}
 QUICK = {"repeats": 100, "driven": 40, "histories": 40}
-"""How much is measured, in a few minutes on two cores, and in half a one."""
+"""How much is measured, in four minutes on two free cores, and in under one."""
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     }.items():
         text = f"{what} (default: {DEFAULT[name]}, quick: {QUICK[name]})"
         parser.add_argument(f"--{name}", type=int, metavar="N", help=text)
-    parser.add_argument("--quick", action="store_true", help="half a minute: fewer of everything, wider errors")
+    parser.add_argument("--quick", action="store_true", help="under a minute: fewer of everything, wider errors")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cells described so, as in 'binary 0.5, +0.40'")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="at once (default: %(default)s)")

@@ -52,13 +52,16 @@ class Agreement(Struct, frozen=True, kw_only=True):
 def compare(cell: Cell, k: int, repeats: int, seed: str) -> Agreement:
     """Drive ``repeats`` edits of a cell through nights; hold every figure against the exact or the simulated one."""
     simulated = _simulated(cell, k, AGAIN * repeats, seed)
-    figures = tuple(_compared(drive(cell, k, repeats, seed), simulated))
+    lossy = bool(cell.lost_baseline or cell.lost_candidate)
+    figures = tuple(_compared(drive(cell, k, repeats, seed), simulated, lossy=lossy))
     if all(each.apart <= DEVIATIONS for each in figures):
         return Agreement(cell=cell, rule=simulated.rule, figures=figures)
     suspicious = tuple(each for each in figures if each.apart > DEVIATIONS)
     again = drive(cell, k, AGAIN * repeats, f"{seed} again")
     simulated = _simulated(cell, k, AGAIN * repeats, f"{seed} again")
-    return Agreement(cell=cell, rule=simulated.rule, figures=tuple(_compared(again, simulated)), first=suspicious)
+    return Agreement(
+        cell=cell, rule=simulated.rule, figures=tuple(_compared(again, simulated, lossy=lossy)), first=suspicious
+    )
 
 
 def by_chance(agreements: Sequence[Agreement]) -> float:
@@ -66,12 +69,14 @@ def by_chance(agreements: Sequence[Agreement]) -> float:
     return BY_CHANCE * sum(len(each.figures) for each in agreements)
 
 
-def _compared(driven: Figures, simulated: Figures) -> Iterator[Compared]:
+def _compared(driven: Figures, simulated: Figures, *, lossy: bool) -> Iterator[Compared]:
     """Every figure that either way could have found to be something else."""
     for what, name in FIGURES.items():
         ours, theirs = getattr(driven, name), getattr(simulated, name)
         if what == "tonight" and driven.rule == "strict":
             continue  # its one night is all its life
+        if what == "unmeasured" and not lossy:
+            continue  # could not be anything but 0
         if ours.error or theirs.error or ours.value != theirs.value:
             yield Compared(what=what, driven=ours, simulated=theirs, apart=apart(ours, theirs))
 

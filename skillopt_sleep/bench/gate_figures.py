@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 from msgspec import Struct
 
 __all__ = ["Estimate", "Figures", "apart", "mean", "ratio", "share"]
+
+SMALLEST = 1e-300
+"""A chance that is as good as none."""
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -61,15 +65,37 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
 def apart(one: Estimate, other: Estimate) -> float:
     """How many joint standard errors lie between two estimates of one number.
 
-    Shares are compared by the error they have if both are right: with the exact share, or the one of all runs together.
+    Two shares are compared by the error they have if both are right: that of all runs together. A share and an exact
+    one are as many normal deviations apart as the binomial chance of so many hits, or of more, says: where hits are
+    rare, a single one would lie many standard errors away.
     """
     if math.isclose(one.value, other.value, rel_tol=1e-9, abs_tol=1e-12):
         return 0.0
+    drawn, known = sorted((one, other), key=lambda each: not each.runs)
+    if drawn.runs and not known.error:
+        return _deviations(round(drawn.value * drawn.runs), drawn.runs, known.value)
     errors = [one.error, other.error]
-    if shares := [each for each in (one, other) if each.runs]:
-        exact = [each.value for each in (one, other) if not each.error]
-        runs = sum(each.runs for each in shares)
-        right = exact[0] if exact else sum(each.value * each.runs for each in shares) / runs
-        errors = [math.sqrt(right * (1 - right) / each.runs) for each in shares]
+    if one.runs and other.runs:
+        runs = one.runs + other.runs
+        right = (one.value * one.runs + other.value * other.runs) / runs
+        errors = [math.sqrt(right * (1 - right) / each.runs) for each in (one, other)]
     joint = math.hypot(*errors)
     return abs(one.value - other.value) / joint if joint else math.inf
+
+
+def _deviations(hits: int, runs: int, right: float) -> float:
+    """The normal deviations of so many hits, by the chance of a number at least as far on their side."""
+    if not 0 < right < 1:
+        return math.inf
+    further = range(hits + 1) if hits < runs * right else range(hits, runs + 1)
+    chance = math.fsum(
+        math.exp(
+            math.lgamma(runs + 1)
+            - math.lgamma(n + 1)
+            - math.lgamma(runs - n + 1)
+            + n * math.log(right)
+            + (runs - n) * math.log1p(-right)
+        )
+        for n in further
+    )
+    return max(0.0, -NormalDist().inv_cdf(min(max(chance, SMALLEST), 0.5)))

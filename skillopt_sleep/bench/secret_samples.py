@@ -75,7 +75,9 @@ def _jwt(rng: random.Random) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
     head = part({"alg": rng.choice(("HS256", "RS256", "ES256")), "typ": "JWT"})
-    body = part({"sub": str(rng.randint(10**6, 10**9)), "iat": rng.randint(10**9, 2 * 10**9), "name": rng.choice(WORDS)})
+    body = part(
+        {"sub": str(rng.randint(10**6, 10**9)), "iat": rng.randint(10**9, 2 * 10**9), "name": rng.choice(WORDS)}
+    )
     return f"{head}.{body}.{_of(URLSAFE, rng.choice((43, 86, 342)), rng)}"
 
 
@@ -84,8 +86,21 @@ def _lines(rng: random.Random, head: str = "MII") -> list[str]:
 
 
 def _pem(rng: random.Random) -> tuple[str, str, list[str]]:
-    name = rng.choice(("RSA PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "DSA PRIVATE KEY"))
-    return f"-----BEGIN {name}-----", f"-----END {name}-----", _lines(rng, "b3BlbnNzaC1rZXk" if "SSH" in name else "MII")
+    name = rng.choice(
+        (
+            "RSA PRIVATE KEY",
+            "PRIVATE KEY",
+            "EC PRIVATE KEY",
+            "OPENSSH PRIVATE KEY",
+            "ENCRYPTED PRIVATE KEY",
+            "DSA PRIVATE KEY",
+        )
+    )
+    return (
+        f"-----BEGIN {name}-----",
+        f"-----END {name}-----",
+        _lines(rng, "b3BlbnNzaC1rZXk" if "SSH" in name else "MII"),
+    )
 
 
 def _pgp(rng: random.Random) -> tuple[str, str, list[str]]:
@@ -115,16 +130,26 @@ SHAPED: Mapping[str, tuple[Make, ...]] = {
     "pypi": (_key("pypi-AgEIcHlwaS5vcmc", URLSAFE, 120, 180), _key("pypi-AgENdGVzdC5weXBpLm9yZw", URLSAFE, 120, 180)),
     "slack xox": (
         lambda r: f"xoxb-{r.randint(10**10, 10**12)}-{r.randint(10**11, 10**13)}-{_of(ALNUM, 24, r)}",
-        lambda r: f"xoxp-{r.randint(10**10, 10**12)}-{r.randint(10**10, 10**12)}-{r.randint(10**10, 10**12)}-{_of(HEX, 32, r)}",
+        lambda r: (
+            f"xoxp-{r.randint(10**10, 10**12)}-{r.randint(10**10, 10**12)}-{r.randint(10**10, 10**12)}-{_of(HEX, 32, r)}"
+        ),
         lambda r: f"xoxe.xoxp-1-{_of(ALNUM, 164, r)}",
         lambda r: f"xoxc-{r.randint(10**10, 10**12)}-{r.randint(10**10, 10**12)}-{_of(HEX, 64, r)}",
         lambda r: f"xoxa-2-{r.randint(10**9, 10**11)}-{_of(HEX, 32, r)}",
     ),
-    "slack xapp": (lambda r: f"xapp-1-A{_of(string.ascii_uppercase + string.digits, 10, r)}-{r.randint(10**12, 10**13)}-{_of(HEX, 64, r)}",),
+    "slack xapp": (
+        lambda r: (
+            f"xapp-1-A{_of(string.ascii_uppercase + string.digits, 10, r)}-{r.randint(10**12, 10**13)}-{_of(HEX, 64, r)}"
+        ),
+    ),
     "slack webhook": (
-        lambda r: "https://hooks.slack.com/services/"
-        + "/".join((f"T{_of(BASE32, 10, r)}", f"B{_of(BASE32, 10, r)}", _of(ALNUM, 24, r))),
-        lambda r: f"https://hooks.slack.com/workflows/T{_of(BASE32, 8, r)}/A{_of(BASE32, 10, r)}/{r.randint(10**17, 10**18)}/{_of(ALNUM, 24, r)}",
+        lambda r: (
+            "https://hooks.slack.com/services/"
+            + "/".join((f"T{_of(BASE32, 10, r)}", f"B{_of(BASE32, 10, r)}", _of(ALNUM, 24, r)))
+        ),
+        lambda r: (
+            f"https://hooks.slack.com/workflows/T{_of(BASE32, 8, r)}/A{_of(BASE32, 10, r)}/{r.randint(10**17, 10**18)}/{_of(ALNUM, 24, r)}"
+        ),
     ),
     "stripe": (
         _key("sk_live_", ALNUM, 24),
@@ -136,7 +161,10 @@ SHAPED: Mapping[str, tuple[Make, ...]] = {
     "sendgrid": (lambda r: f"SG.{_of(URLSAFE, 22, r)}.{_of(URLSAFE, 43, r)}",),
     "twilio": (_key("SK", HEX, 32), _key("AC", HEX, 32)),
     "google aiza": (_key("AIza", URLSAFE, 35),),
-    "google ya29": (lambda r: f"ya29.{_of(URLSAFE, r.randint(60, 200), r)}", lambda r: f"ya29.a0A{_of(URLSAFE, 130, r)}"),
+    "google ya29": (
+        lambda r: f"ya29.{_of(URLSAFE, r.randint(60, 200), r)}",
+        lambda r: f"ya29.a0A{_of(URLSAFE, 130, r)}",
+    ),
     "hugging face": (_key("hf_", string.ascii_letters, 34), _key("hf_", ALNUM, 34)),
     "openai": (
         lambda r: f"sk-{_of(ALNUM, 20, r)}T3BlbkFJ{_of(ALNUM, 20, r)}",
@@ -150,7 +178,9 @@ SHAPED: Mapping[str, tuple[Make, ...]] = {
     ),
     "telegram": (lambda r: f"{r.randint(10**7, 10**10)}:AA{_of(URLSAFE, 33, r)}",),
     "discord": (
-        lambda r: f"{r.choice('MNO')}{_of(ALNUM, r.choice((23, 25)), r)}.{_of(URLSAFE, 6, r)}.{_of(URLSAFE, r.choice((27, 38)), r)}",
+        lambda r: (
+            f"{r.choice('MNO')}{_of(ALNUM, r.choice((23, 25)), r)}.{_of(URLSAFE, 6, r)}.{_of(URLSAFE, r.choice((27, 38)), r)}"
+        ),
         lambda r: f"https://discord.com/api/webhooks/{r.randint(10**17, 10**19)}/{_of(URLSAFE, 68, r)}",
         lambda r: f"https://discordapp.com/api/webhooks/{r.randint(10**17, 10**19)}/{_of(URLSAFE, 68, r)}",
     ),
@@ -217,7 +247,11 @@ ANYWHERE: Mapping[str, tuple[Wrap, ...]] = {
             ),
         )
     ),
-    "json": (_in_json("a", "value", "id2", "data"), _twice("a", "value", "data"), lambda s, _: json.dumps(f"first\n{s}\nlast")),
+    "json": (
+        _in_json("a", "value", "id2", "data"),
+        _twice("a", "value", "data"),
+        lambda s, _: json.dumps(f"first\n{s}\nlast"),
+    ),
 }
 """Settings for what a form tells: nothing around it does."""
 
@@ -244,7 +278,11 @@ Contexts = tuple[Make, Mapping[str, tuple[Wrap, ...]]]
 AWS_SECRET: Contexts = (
     lambda r: _of(ALNUM + "/+", 40, r),
     {
-        "prose": _fill("the aws secret access key is @ and the region eu-west-1", "AWS Secret Access Key [None]: @", "aws secret key: @"),
+        "prose": _fill(
+            "the aws secret access key is @ and the region eu-west-1",
+            "AWS Secret Access Key [None]: @",
+            "aws secret key: @",
+        ),
         "code": _fill(
             "[default]\naws_access_key_id = x\naws_secret_access_key = @\n",
             "export AWS_SECRET_ACCESS_KEY=@",
@@ -254,7 +292,10 @@ AWS_SECRET: Contexts = (
             'aws_secret_key: "@"',
             "  AWS_SECRET_KEY: @",
         ),
-        "json": (_in_json("SecretAccessKey", "aws_secret_access_key", "secretAccessKey"), _twice("SecretAccessKey", "awsSecretKey")),
+        "json": (
+            _in_json("SecretAccessKey", "aws_secret_access_key", "secretAccessKey"),
+            _twice("SecretAccessKey", "awsSecretKey"),
+        ),
         "split": _fill("aws_secret_access_key = \\\n    @", '"SecretAccessKey":\n    "@"'),
     },
 )
@@ -279,8 +320,16 @@ PASSWORD_LINES: Contexts = (
             "redis-cli -a '@' ping",
             "tool --password '@' --force",
         ),
-        "json": (_in_json("password", "db_password", "clientSecret", "api_key"), _twice("password", "client_secret", "token")),
-        "split": _fill("password:\n    '@'", "DB_HOST=db\nDB_PASSWORD=@\nDB_PORT=5432", '"password":\n      "@"', "token: >-\n    @\nother: 1"),
+        "json": (
+            _in_json("password", "db_password", "clientSecret", "api_key"),
+            _twice("password", "client_secret", "token"),
+        ),
+        "split": _fill(
+            "password:\n    '@'",
+            "DB_HOST=db\nDB_PASSWORD=@\nDB_PORT=5432",
+            '"password":\n      "@"',
+            "token: >-\n    @\nother: 1",
+        ),
     },
 )
 CONTEXTUAL: Mapping[str, Contexts] = {
@@ -298,9 +347,13 @@ CONTEXTUAL: Mapping[str, Contexts] = {
         },
     ),
     "azure sas": (
-        lambda r: base64.b64encode(r.randbytes(32)).decode().replace("+", "%2B").replace("/", "%2F").replace("=", "%3D"),
+        lambda r: (
+            base64.b64encode(r.randbytes(32)).decode().replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
+        ),
         {
-            "prose": _fill("download it from https://~.blob.core.windows.net/c/f.txt?sv=2022-11-02&sr=b&sp=r&sig=@ today"),
+            "prose": _fill(
+                "download it from https://~.blob.core.windows.net/c/f.txt?sv=2022-11-02&sr=b&sp=r&sig=@ today"
+            ),
             "code": _fill(
                 'url = "https://~.blob.core.windows.net/c?sv=2021-06-08&ss=b&sig=@&se=2026-01-01"',
                 "SharedAccessSignature sr=https%3a%2f%2f~.servicebus.windows.net&sig=@&se=#&skn=Root",
@@ -311,19 +364,28 @@ CONTEXTUAL: Mapping[str, Contexts] = {
     "azure account key": (
         lambda r: _b64(64, r),
         {
-            "prose": _fill("it is DefaultEndpointsProtocol=https;AccountName=~;AccountKey=@;EndpointSuffix=core.windows.net"),
+            "prose": _fill(
+                "it is DefaultEndpointsProtocol=https;AccountName=~;AccountKey=@;EndpointSuffix=core.windows.net"
+            ),
             "code": _fill(
                 'CONN="DefaultEndpointsProtocol=https;AccountName=~;AccountKey=@"',
                 "AZURE_STORAGE_KEY=@",
                 "az storage blob list --account-name ~ --account-key @",
                 'conn = "Endpoint=sb://~.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=@"',
             ),
-            "json": (_in_json("accountKey", "account_key", "primaryKey_shared_key"), lambda s, _: json.dumps({"c": f"AccountName=a;AccountKey={s};"})),
+            "json": (
+                _in_json("accountKey", "account_key", "primaryKey_shared_key"),
+                lambda s, _: json.dumps({"c": f"AccountName=a;AccountKey={s};"}),
+            ),
         },
     ),
     "azure client secret": (
         lambda r: f"{_of(ALNUM, 3, r)}8Q~{_of(ALNUM + '~.-_', 34, r)}a",
-        {"prose": _fill("use @ for it"), "code": _fill("AZURE_CLIENT_SECRET=@", "secret: '@'"), "json": (_in_json("clientSecret", "x"),)},
+        {
+            "prose": _fill("use @ for it"),
+            "code": _fill("AZURE_CLIENT_SECRET=@", "secret: '@'"),
+            "json": (_in_json("clientSecret", "x"),),
+        },
     ),
     "heroku api key": (
         _uuid,
@@ -369,7 +431,11 @@ CONTEXTUAL: Mapping[str, Contexts] = {
         lambda r: base64.b64encode(f"{r.choice(WORDS)}:{_password(r)}".encode()).decode(),
         {
             "prose": _fill("I get 401 with Authorization: Basic @ there", "it wants basic @ now"),
-            "code": _fill("curl -H 'Authorization: Basic @' https://example.org", "authorization: basic @", 'h["Authorization"] = "Basic @"'),
+            "code": _fill(
+                "curl -H 'Authorization: Basic @' https://example.org",
+                "authorization: basic @",
+                'h["Authorization"] = "Basic @"',
+            ),
             "json": (lambda s, _: json.dumps({"headers": {"Authorization": f"Basic {s}"}}),),
         },
     ),
@@ -385,7 +451,14 @@ CONTEXTUAL: Mapping[str, Contexts] = {
                 "curl --cookie sid=@ https://example.org",
                 "SET-COOKIE: a=@",
             ),
-            "json": (lambda s, _: json.dumps({"headers": {"Cookie": f"session={s}"}}), lambda s, _: json.dumps({"set-cookie": [f"sid={s}; Path=/"]}) if False else json.dumps({"set-cookie": f"sid={s}; Path=/"})),
+            "json": (
+                lambda s, _: json.dumps({"headers": {"Cookie": f"session={s}"}}),
+                lambda s, _: (
+                    json.dumps({"set-cookie": [f"sid={s}; Path=/"]})
+                    if False
+                    else json.dumps({"set-cookie": f"sid={s}; Path=/"})
+                ),
+            ),
         },
     ),
     "curl -u": (
@@ -408,7 +481,12 @@ CONTEXTUAL: Mapping[str, Contexts] = {
         _password,
         {
             "prose": _fill("I run sshpass -p @ ssh ~ and it hangs"),
-            "code": _fill("sshpass -p '@' ssh root§10.0.0.#", "sshpass -p@ scp a b:", 'sshpass -p "@" rsync -a x y', "sshpass -v -p @ ssh h"),
+            "code": _fill(
+                "sshpass -p '@' ssh root§10.0.0.#",
+                "sshpass -p@ scp a b:",
+                'sshpass -p "@" rsync -a x y',
+                "sshpass -v -p @ ssh h",
+            ),
             "json": (lambda s, _: json.dumps({"command": f'sshpass -p "{s}" ssh h'}),),
         },
     ),
@@ -432,20 +510,30 @@ CONTEXTUAL: Mapping[str, Contexts] = {
     "kubeconfig": (
         lambda r: _b64(900, r),
         {
-            "code": _fill("users:\n- name: ~\n  user:\n    client-certificate-data: QUJD\n    client-key-data: @\n", "    token: @\n"),
+            "code": _fill(
+                "users:\n- name: ~\n  user:\n    client-certificate-data: QUJD\n    client-key-data: @\n",
+                "    token: @\n",
+            ),
             "json": (_in_json("client-key-data", "token"),),
             "split": _fill("    client-key-data: >-\n      @\n"),
         },
     ),
     "kubeconfig password": (
         _password,
-        {"code": _fill("users:\n- name: ~\n  user:\n    username: ~\n    password: @\n"), "json": (_in_json("password"),)},
+        {
+            "code": _fill("users:\n- name: ~\n  user:\n    username: ~\n    password: @\n"),
+            "json": (_in_json("password"),),
+        },
     ),
     "netrc": (
         _password,
         {
             "prose": _fill("my .netrc has machine api.example.org login ~ password @ in it"),
-            "code": _fill("machine api.heroku.com login ~ password @", "default login ~ password @", "machine x login ~§example.org password @\nmachine y"),
+            "code": _fill(
+                "machine api.heroku.com login ~ password @",
+                "default login ~ password @",
+                "machine x login ~§example.org password @\nmachine y",
+            ),
             "json": (lambda s, _: json.dumps({"stdout": f"machine h\n  login ada\n  password {s}\n"}),),
             "split": _fill("machine api.example.org\n  login ~\n  password @\n", "machine x\nlogin ~\npassword @"),
         },
@@ -501,7 +589,9 @@ def _others(rng: random.Random) -> Iterator[Sample]:
     lines = tuple(line for line in body if len(line) > 15)  # noqa: PLR2004
     yield Sample(kind="google service account", setting="json", text=json.dumps(account, indent=2), pieces=lines)
     yield Sample(kind="google service account", setting="code", text=f"CREDS='{json.dumps(account)}'", pieces=lines)
-    yield Sample(kind="google service account", setting="json", text=json.dumps({"out": json.dumps(account)}), pieces=lines)
+    yield Sample(
+        kind="google service account", setting="json", text=json.dumps({"out": json.dumps(account)}), pieces=lines
+    )
     encoded = base64.b64encode("\n".join((begin, *body, end, "")).encode()).decode()
     yield Sample(kind="kubeconfig", setting="prose", text=f"it printed {encoded} and ended", pieces=(encoded,))
 

@@ -122,9 +122,9 @@ class _Agent:
 
 
 def _phase(prompt: Prompt) -> str:
-    """What the call waits for: rollouts for their skill, an optimizer's call for those of its kind."""
+    """What the call goes together with: the other rollouts of its split, or the optimizer's calls of its kind."""
     if prompt.schema is None:
-        return f"{prompt.user.split('-')[0]} under {hash(prompt.system)}"
+        return prompt.user.split("-")[0]
     both = " both" if "failures first" in prompt.system else ""
     return f"{next(iter(_properties(prompt)))}{both}"
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from skillopt_sleep.calls.send import SendOnce
+from skillopt_sleep.domain.assignment import Assignment, Trajectory
 from skillopt_sleep.domain.budget import Allowance, Caps, Spend, blocking_cap
 from skillopt_sleep.domain.call import Prompt, Reply, Usage
 from skillopt_sleep.errors import BackendError, BudgetSpent
@@ -16,6 +17,8 @@ __all__ = ["Budget", "Budgeted"]
 CHARS_PER_TOKEN = 4
 EXPECTED_OUTPUT_TOKENS = 600
 """Until the night has answers of its own to go by."""
+EXPECTED_WORK_TOKENS = 15_000
+"""The same for an agent at work: two or three requests, each with its own instructions and tools."""
 
 
 class Budget:
@@ -33,6 +36,7 @@ class Budget:
         self._started = clock.monotonic() - spent.seconds
         self._spent = spent
         self._in_flight = 0
+        self._works = self._work_tokens = 0
         self._lock = threading.Lock()
 
     @property
@@ -50,7 +54,7 @@ class Budget:
         """Make room for one call; raises ``BudgetSpent`` naming the cap and how to raise it."""
         with self._lock:
             spent = self.spent
-            tokens = (len(prompt.system) + len(prompt.user)) / CHARS_PER_TOKEN + EXPECTED_OUTPUT_TOKENS
+            tokens = self._expected(prompt)
             priced = spent.calls - spent.unpriced
             usd = spent.usd / priced if priced else 0.0
             cap = blocking_cap(self.caps, spent, in_flight=self._in_flight, tokens_per_call=tokens, usd_per_call=usd)
@@ -64,6 +68,12 @@ class Budget:
                     cap=cap,
                 )
             self._in_flight += 1
+
+    def _expected(self, prompt: Prompt) -> float:
+        """Tokens that a call is expected to take; an agent at work takes what its like have taken tonight."""
+        if isinstance(prompt, Assignment):
+            return self._work_tokens / self._works if self._works else EXPECTED_WORK_TOKENS
+        return (len(prompt.system) + len(prompt.user)) / CHARS_PER_TOKEN + EXPECTED_OUTPUT_TOKENS
 
     def _reserve_of_day(self, day: Allowance, spent: Spend, *, tokens_per_call: float, usd_per_call: float) -> None:
         """Make room in what all nights of the day share. Raises ``BudgetSpent``."""
@@ -110,6 +120,9 @@ class Budget:
             self._in_flight -= 1
             if isinstance(error, BudgetSpent) and error.cost_usd is None:
                 return
+            if isinstance(reply, Trajectory):
+                self._works += 1
+                self._work_tokens += tokens
             self._spent = Spend(
                 calls=self._spent.calls + 1,
                 tokens=self._spent.tokens + tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.ledgered import Ledgered
@@ -12,6 +13,9 @@ from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Progress, RunsHere
+
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.redact import Redactor
 
 __all__ = ["chain"]
 
@@ -26,6 +30,7 @@ def chain(
     workers: int,
     first_wait: float = FIRST_WAIT,
     progress: Progress | None = None,
+    redactor: Redactor | None = None,
 ) -> Mapping[Role, Ask]:
     """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget, one limit, one breaker."""
     budget = Budget(caps, ledger.spent(), clock, day)
@@ -35,7 +40,7 @@ def chain(
 
     def link(role: Role, backend: Backend) -> Ask:
         model = f"{backend.name}:{backend.model}"
-        recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock)
+        recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock, redactor=redactor)
         limited = Limited(limiter=limiter, send=recorded)
         budgeted = Budgeted(budget=budget, send=limited, progress=progress)
         retried = Retried(send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait, wait_for=budget.wait_for)

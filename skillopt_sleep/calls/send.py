@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from skillopt_sleep.domain.assignment import Assignment
 from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role, Usage
 from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, UsageError
 from skillopt_sleep.ports import Agent, Backend, Clock, Ledger
 
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.redact import Redactor
+
 __all__ = ["Recorded", "Send", "SendOnce"]
+
+V = TypeVar("V")
 
 
 class Send(Protocol):
@@ -40,15 +47,18 @@ class Recorded:
     backend: Backend
     ledger: Ledger
     clock: Clock
+    redactor: Redactor | None = None
+    """Takes secrets out of what is sent, answered and complained of; None where there can be none."""
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once."""
         started = self.clock.monotonic()
         try:
-            reply = _sent(self.backend, prompt)
+            reply = self._cleaned(_sent(self.backend, self._without_secrets(prompt)))
         except Awaiting:  # nothing was sent, and nothing is on the account
             raise
         except (BackendError, BudgetSpent) as error:
+            error.args = tuple(self._cleaned(each) if isinstance(each, str) else each for each in error.args)
             self.ledger.record(
                 Attempt(
                     phase=phase,
@@ -71,6 +81,12 @@ class Recorded:
         )
         self.ledger.commit(self.role, prompt, self.model, reply, attempt)
         return reply
+
+    def _without_secrets(self, prompt: Prompt) -> Prompt:
+        return replace(prompt, system=self._cleaned(prompt.system), user=self._cleaned(prompt.user))
+
+    def _cleaned(self, value: V) -> V:
+        return value if self.redactor is None else self.redactor.clean(value)
 
 
 def _sent(backend: Backend, prompt: Prompt) -> Reply:

@@ -26,9 +26,9 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
     """List the commands that may score replays, and those your sessions could offer.
 
     With `--replay worktree` the agent works in a throwaway copy of the project, and its work is scored by commands you
-    approved here, such as your tests: by their exit status. They run in that copy, shut off from the network and from
-    the rest of your disk. What is approved is kept with your own data, for this project alone; a project cannot
-    approve anything itself.
+    approved here, such as your tests: by their exit status. They run in that copy, without network, and can write
+    nowhere else. What is approved is kept with your own data, for this project alone; a project cannot approve anything
+    itself.
     """
     context.obj = flags
     if context.invoked_subcommand is not None:

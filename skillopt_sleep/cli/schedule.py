@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +89,7 @@ def command(
     if only_print:
         _show(app, schedule)
         return
+    _ask_first(apps)
     schedule = install(app, schedule)
     notes = (*_missing(apps, schedule), *hints(app, schedule, secret))
     if as_json:
@@ -108,6 +110,15 @@ def _require_usable(app: App) -> None:
         app.backend(role).close()
     app.judges()
     app.sources()
+
+
+def _ask_first(apps: Sequence[App]) -> None:
+    """Ask now what nobody could answer at night: who may be sent the sessions. Raises ``NotAllowed`` after a no."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from skillopt_sleep.app.consent import ask_first
+
+        for app in apps:
+            ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
 
 
 def _baked(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:

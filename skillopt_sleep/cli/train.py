@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -76,8 +77,11 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
 
     click.echo(f"{price.steps} steps, at most {price.calls} calls; cap: {_caps(recipe)}", err=True)
     with watched(app):
-        watch = _Watch(app.progress)
-        summary = trainer_for(app, recipe, progress=watch).train()
+        trainer = trainer_for(app, recipe, progress=_Watch(app.progress))
+        try:
+            summary = trainer.train()
+        finally:
+            trainer.close()
     _print_summary(summary, as_json=as_json)
 
 
@@ -143,7 +147,7 @@ class _Watch:
         if made and done < total:
             seconds = (time.monotonic() - self._started) / made * (total - done)
             left = f", about {_time(seconds)} left"
-        click.echo(f"{words}{self._spend}{left}", err=True)
+        sys.stderr.write(f"{words}{self._spend}{left}\n")  # click knows nothing of the bar that is on the terminal
 
 
 def _time(seconds: float) -> str:

@@ -102,7 +102,6 @@ class Attendant:
                 return False
             held = self._attend()
             self._world.tell(self.wake_at(self._world.clock.now()), "", held)
-            self._fall_quiet(held)
         except (SleepError, OSError) as error:
             held = str(error)
         self._say_once(held)
@@ -118,13 +117,6 @@ class Attendant:
             and now.astimezone(self._world.zone()).utcoffset() == quiet.offset
         )
 
-    def _fall_quiet(self, held: str) -> None:
-        """Nothing is due before the next due, unless the schedule, the clock or the zone changes."""
-        now, schedule = self._world.clock.now(), self._world.schedule()
-        until = None if held else self.wake_at(now)
-        offset = now.astimezone(self._world.zone()).utcoffset()
-        self._quiet = _Quiet(since=now, until=until, schedule=schedule, offset=offset) if until else None
-
     def wake_at(self, now: datetime) -> datetime | None:
         """When the next night is due, jitter included; None without a schedule."""
         schedule, quiet = self._world.schedule(), self._quiet
@@ -132,7 +124,10 @@ class Attendant:
             return None
         if quiet is not None and quiet.schedule is schedule and quiet.since <= now < quiet.until:
             return quiet.until
-        zone, most = self._world.zone(), self._most(schedule)
+        return self._wake_at(schedule, now, self._world.zone())
+
+    def _wake_at(self, schedule: Schedule, now: datetime, zone: tzinfo) -> datetime:
+        most = self._most(schedule)
         around = last_due(now, schedule.clock, zone), next_due(now, schedule.clock, zone)
         return next(at for due in around if (at := due.moment + jitter_of(due, most, self._salt)) > now)
 
@@ -158,7 +153,12 @@ class Attendant:
             self._known = dict(self._world.attempts.known(projects))
             self._of = projects
         now, zone = self._world.clock.now(), self._world.zone()
-        return next_step(schedule, now, zone, self._known, jitter=self._most(schedule), salt=self._salt)
+        step = next_step(schedule, now, zone, self._known, jitter=self._most(schedule), salt=self._salt)
+        self._quiet = None
+        if step is None:  # of this schedule at this moment: either may be another one by now
+            until, offset = self._wake_at(schedule, now, zone), now.astimezone(zone).utcoffset()
+            self._quiet = _Quiet(since=now, until=until, schedule=schedule, offset=offset)
+        return step
 
     def _hold(self, schedule: Schedule, step: Step) -> str:
         """One night; why it could not be begun, "" when it was."""

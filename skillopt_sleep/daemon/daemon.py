@@ -57,7 +57,7 @@ def attend_for_ever(
         Wakes(attendant),
         next_run_time=datetime.now(tz=UTC),
         coalesce=True,
-        max_instances=1,
+        max_instances=2,  # one at work in the only thread, and one that comes after it: no bell is lost
         misfire_grace_time=None,
     )
     scheduler.start()

@@ -59,7 +59,8 @@ class Systemd:
         yield "[Service]"
         yield "Type=oneshot"
         yield from (f"Environment={quoted(f'{k}={v}', argument=False)}" for k, v in self.waking.environment.items())
-        program, *arguments = (*(THROUGH_SHELL if set(self.waking.argv[0]) & ODD else ()), *self.waking.argv)
+        words = self.waking.argv
+        program, *arguments = THROUGH_SHELL + words if set(words[0]) & ODD else words
         yield f"ExecStart={' '.join([quoted(program, argument=False), *map(quoted, arguments)])}"
         yield "# ending it ends the night, which is gone on with the next time"
         yield "KillMode=mixed"

@@ -41,14 +41,21 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
 
 
 def expected_calls(
-    pools: Pools, *, samples: int, documents: int, mode: GateMode, mining_batches: int, sealed: bool = False
+    pools: Pools,
+    *,
+    samples: int,
+    documents: int,
+    mode: GateMode,
+    mining_batches: int,
+    sealed: bool = False,
+    probed: bool = False,
 ) -> tuple[Expected, ...]:
     """Count the calls of a night by phase.
 
     A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
     nothing; the most accepts the first document, so that train is rolled out anew under it, and has every paired trial
     go on as long as a night allows. ``sealed``: an adopted change waits to be scored on the sealed tasks, in two
-    answers each, and one judge for both.
+    answers each, and one judge for both. ``probed``: what was tried as text is tried once by the agent itself.
     """
     train = sum(_calls(task) for task in pools.train) * samples
     worthwhile = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
@@ -65,6 +72,8 @@ def expected_calls(
     if worthwhile and mode is GateMode.PAIRED:
         dearest = max(_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
         phases.append(Expected(phase="val", least=0, most=PAIRS_A_NIGHT * dearest * documents))
+    if worthwhile and probed:
+        phases.append(Expected(phase="load", least=0, most=1))
     if sealed and pools.test:
         phases.append(Expected(phase="test", least=0, most=sum(_calls(task) + 1 for task in pools.test)))
     return tuple(phases)

@@ -76,7 +76,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
 def tonight(pending: Sequence[PendingEdit]) -> tuple[tuple[PendingEdit, ...], tuple[PendingEdit, ...]]:
     """Those to go on with, what is closest to a decision first, and those that wait for another night."""
-    order = sorted(pending, key=lambda each: -each.tally.score)
+    order = sorted(pending, key=_closeness)
     behind = [each for each in order if each.behind]
     ahead = [each for each in order if not each.behind]
     return (*ahead, *behind[:BEHIND_A_NIGHT]), tuple(behind[BEHIND_A_NIGHT:])
@@ -87,9 +87,14 @@ def crowded_out(pending: Sequence[PendingEdit]) -> tuple[Dropped, ...]:
 
     Giving up on an edit can only lower the chance that it is accepted, a useless one's too.
     """
-    behind = sorted((each for each in pending if each.behind), key=lambda each: -each.tally.score)
-    why = f"it has {{}}, and {BEHIND_AT_MOST} other edits are closer to a decision"
+    behind = sorted((each for each in pending if each.behind), key=_closeness)
+    why = f"it has {{}}, and {BEHIND_AT_MOST} other edits promise more"
     return tuple(Dropped(edit=each, why=why.format(each.tally.in_words)) for each in behind[BEHIND_AT_MOST:])
+
+
+def _closeness(edit: PendingEdit) -> tuple[int, int]:
+    """Sorts what is closest to a decision to the front; of equal scores, the one that has cost less so far."""
+    return -edit.tally.score, edit.tally.pairs
 
 
 class Dropped(Struct, frozen=True, kw_only=True):

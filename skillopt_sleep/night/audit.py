@@ -25,14 +25,17 @@ class Audited(Struct, frozen=True, kw_only=True):
 
 
 def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) -> Audited:
-    """Keep what was measured anyway, and look at all that was kept: no call is made."""
+    """Keep what was measured anyway, and look at all that was kept: no call is made.
+
+    A night without test tasks speaks of as many as the last one had.
+    """
     trials.note(plan.project, night, outcome.base_replays(night), outcome.position)
     found = rule.audit(
         trials.replays(plan.project),
         trials.position(plan.project),
         metric=plan.step.gate_metric,
         mixed_weight=plan.step.gate_mixed_weight,
-        val_tasks=len(outcome.pools.val),
+        val_tasks=len(outcome.pools.val) or plan.audit.val_tasks,
         k=plan.step.k,
     )
     return Audited(audit=found)

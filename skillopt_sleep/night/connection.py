@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
@@ -12,7 +13,10 @@ from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.report import BackendHealth
 from skillopt_sleep.night.probe import health_of
 from skillopt_sleep.optimize.replay import Manner, Models
-from skillopt_sleep.ports import Agent, Backend, Judge, Ledger, Progress
+from skillopt_sleep.ports import Backend, Judge, Ledger, Progress
+
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.redact import Redactor
 
 __all__ = ["NightConnection"]
 
@@ -32,13 +36,21 @@ class NightConnection:
         workers: int,
         first_wait: float,
         progress: Progress | None,
+        redactor: Redactor | None = None,
         manner: Manner = Manner(),  # noqa: B008  frozen
     ) -> None:
         self._backends = backends
-        self.has_agent = isinstance(backends[Role.TARGET], Agent)
         self._clock = clock
         asks = chain(
-            backends, ledger, clock, caps=caps, day=day, workers=workers, first_wait=first_wait, progress=progress
+            backends,
+            ledger,
+            clock,
+            caps=caps,
+            day=day,
+            workers=workers,
+            first_wait=first_wait,
+            progress=progress,
+            redactor=redactor,
         )
         self.models = Models(
             target=asks[Role.TARGET],

@@ -38,7 +38,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
         return replace(report, replay=self.replay, notes=(*report.notes, *_notes(self.replay)))
 
 
-def load(outcome: Consolidated, models: Models, *, has_agent: bool) -> Loaded:
+def load(outcome: Consolidated, models: Models) -> Loaded:
     """Count how the agent's replays went; where a change is about to be staged, make sure that it is loaded.
 
     One call at most, and none where the trial itself was native. Raises ``FatalBackend``.
@@ -50,7 +50,7 @@ def load(outcome: Consolidated, models: Models, *, has_agent: bool) -> Loaded:
         return Loaded(replay=told)
     if results and (records := _of(results, outcome.candidate.digest)):
         loading, why = _judged(records, accepted)
-    elif not has_agent:
+    elif not models.manner.probes:
         loading, why = Loading.NOT_CHECKED, "this backend has no agent that would load it"
     else:
         loading, why = _probed(outcome, accepted, models)

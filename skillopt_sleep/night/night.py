@@ -46,7 +46,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 rejected=plan.rejected,
                 pending=plan.pending,
             )
-            night.stage("load", load, outcome, connection.models, has_agent=connection.has_agent)
+            night.stage("load", load, outcome, connection.models)
             left = plan.caps.calls - night.ledger.spent().calls
             night.stage("unseal", unseal, night.id, plan, pools.test, connection.models, kit.trials, calls_left=left)
         night.evidence(evidence(night.id, outcome))

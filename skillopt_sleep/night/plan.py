@@ -113,10 +113,6 @@ class Connection(Protocol):
     def models(self) -> Models:
         """The models, judges and workers."""
 
-    @property
-    def has_agent(self) -> bool:
-        """Whether there is an agent behind the target that could be let to work."""
-
     def probe(self) -> tuple[BackendHealth, ...]:
         """Look at every backend without a model call. Raises nothing."""
 

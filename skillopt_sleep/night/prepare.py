@@ -38,9 +38,7 @@ def prepare(gathered: Gathered, manner: Manner, commit_of: Callable[[TaskRecord]
     tasks = [replace(_checked(task, manner), commit=commit_of(task)) for task in gathered.tasks]
     known = tuple(task for task in tasks if task.commit)
     checked = sum(isinstance(task.reference, CommandReference) for task in known)
-    notes = [
-        f"replayed in throwaway copies of the project; {checked} of {len(known)} tasks are scored by your commands"
-    ]
+    notes = [f"replayed in throwaway copies of the project; your commands score {checked} of {len(known)} tasks"]
     if lost := len(tasks) - len(known):
         notes.append(f"{lost} tasks were left out: git knows no state of the project for them")
     return Prepared(tasks=known, checked=checked, notes=tuple(notes))

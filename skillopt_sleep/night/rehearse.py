@@ -40,6 +40,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         mode=plan.step.gate_mode,
         mining_batches=len(batches(sessions)) if plan.mining.by_model else 0,
         sealed=plan.adopted is not None,
+        probed=plan.manner.probes,
     )
     return Rehearsal(
         project=plan.project,

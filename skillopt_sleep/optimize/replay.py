@@ -28,9 +28,13 @@ __all__ = ["Attempt", "Manner", "Models", "answer", "assign", "attempted", "judg
 
 
 class Manner(Struct, frozen=True, kw_only=True):
-    """How tasks are replayed: the mode, the git project that copies are made of, and the commands the user approved."""
+    """How tasks are replayed: the mode, the git project that copies are made of, and the commands the user approved.
+
+    ``probes``: there is an agent behind the target, which is to try once what has been tried as text.
+    """
 
     mode: ReplayMode = ReplayMode.TEXT
+    probes: bool = False
     project: str = ""
     approved: tuple[CheckCommand, ...] = ()
 

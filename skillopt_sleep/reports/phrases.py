@@ -48,6 +48,7 @@ PHASES = {
     "train": "replays some of them to see what goes wrong",
     "reflect": "writes rules",
     "val": "tests the rules on other tasks",
+    "load": "sees whether the agent itself loads what is proposed",
     "test": "scores an adopted change on sealed tasks",
     "judge": "scores answers",
 }

@@ -116,7 +116,8 @@ def missing(found: Shortfall) -> str:
         return ""
     days = f": at your pace about {number(found.days, 'day')} of work" if found.days else ""
     more = number(found.missing, "more different task")
-    return f"{more} {'is' if found.missing == 1 else 'are'} needed for a verdict on at least {DECIDING} of them{days}."
+    verb = "is" if found.missing == 1 else "are"
+    return f"{more} {verb} needed for a verdict that stands on {DECIDING} test tasks{days}."
 
 
 def null_trial(found: NullTrial) -> Iterator[str]:

@@ -31,7 +31,8 @@ class Pruned(Struct, frozen=True, kw_only=True):
 def prune(database: Database, project: Path, *, now: datetime, days: int, size: int) -> Pruned:
     """Take away what nights older than ``days`` left, and the oldest beyond ``size`` bytes of files in the project.
 
-    A night that is not finished, is adopted, or has a proposal that waits is kept whole. Raises ``DiskError`` and
+    A night that is not finished, is adopted, counts for the caps of this day, or has a proposal that waits is kept
+    whole. Raises ``DiskError`` and
     ``Refused`` where a link stands in the way.
     """
     rows = database.rows(
@@ -42,7 +43,8 @@ def prune(database: Database, project: Path, *, now: datetime, days: int, size: 
         row["night"]
         for row in database.rows(
             "SELECT night FROM proposals WHERE status = 'staged' UNION"
-            " SELECT night FROM adoptions WHERE reverted_at IS NULL"
+            " SELECT night FROM adoptions WHERE reverted_at IS NULL UNION"
+            " SELECT night FROM days WHERE day = (SELECT MAX(day) FROM days)"
         )
     }
     oldest = (now - timedelta(days=days)).isoformat()

@@ -24,8 +24,6 @@ __all__ = ["AdapterEnv"]
 
 CALLED = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
 """What adapters hear the splits called."""
-STAGES = {"train": "rollout", "val": "selection"}
-"""What the calls of a rollout are booked under, where it is not the name of the split."""
 
 
 class AdapterEnv(SkillEnv):
@@ -100,7 +98,7 @@ class AdapterEnv(SkillEnv):
     ) -> list[RolloutResult]:
         """Build the adapter's batch and roll it out; calls it lost and hid come back unmeasured."""
         Path(out_dir).mkdir(parents=True, exist_ok=True)
-        with self._at_work("rollout", stage=STAGES.get(split, split)):
+        with self._at_work("rollout"):
             manager = self._built(items, split, seed)
             rows = self.adapter.rollout(manager, skill, out_dir)
             lost = list(working.lost)
@@ -183,9 +181,9 @@ class AdapterEnv(SkillEnv):
         return _nameless(split, size)
 
     @contextmanager
-    def _at_work(self, what: str, *, stage: str = "") -> Iterator[None]:
+    def _at_work(self, what: str) -> Iterator[None]:
         """The adapter's code at work, under this run's clients; its mistakes become one line."""
-        with working.on(self._clients, stage):
+        with working.on(self._clients):
             try:
                 yield
             except SleepError:

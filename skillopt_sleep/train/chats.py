@@ -36,18 +36,17 @@ class _Working:
         self._turn = threading.RLock()
         self.clients: dict[str, ChatClient] = {}
         self.lost: list[SleepError] = []
-        self.stage = ""
 
     @contextmanager
-    def on(self, clients: dict[str, ChatClient], stage: str) -> Iterator[None]:
-        """Work for this run until the context is left; calls of the target are booked under ``stage``, where given."""
+    def on(self, clients: dict[str, ChatClient]) -> Iterator[None]:
+        """Work for this run until the context is left."""
         with self._turn:
-            before = self.clients, self.lost, self.stage
-            self.clients, self.lost, self.stage = clients, [], stage
+            before = self.clients, self.lost
+            self.clients, self.lost = clients, []
             try:
                 yield
             finally:
-                self.clients, self.lost, self.stage = before
+                self.clients, self.lost = before
 
     def client(self, role: str) -> ChatClient:
         """The client of a role. Raises ``UsageError`` outside of a run."""
@@ -63,7 +62,6 @@ class _Working:
             said(turns[0]) if len(turns) == 1 else "\n\n".join(f"[{each.get('role')}]\n{said(each)}" for each in turns)
         )
         given = {name: value for name, value in options.items() if value is not None}
-        stage = self.stage if role == "target" and self.stage else stage
         try:
             text, usage = self.client(role).chat(
                 system=system, user=user, max_completion_tokens=limit, stage=stage, **given

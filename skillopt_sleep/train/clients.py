@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from skillopt_sleep.ports import Ask, Backend
 from skillopt_sleep.prompts import render
 from skillopt_sleep.train.workshop import workshop
 
-__all__ = ["AskClient", "ChatBackend", "OpenAIChatClient", "as_backend", "client"]
+__all__ = ["AskClient", "ChatBackend", "OpenAIChatClient", "TurnClient", "as_backend", "client"]
 
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
 """What the call under way in this thread was asked with, for a client that takes it: limits and temperature."""
@@ -202,6 +203,7 @@ class AskClient:
     sample: int = 0
     max_completion_tokens: int | None = None
     _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def model(self) -> str:
@@ -223,8 +225,9 @@ class AskClient:
     ) -> tuple[str, dict[str, int]]:
         """See ``train.ports.ChatClient``; ``schema`` asks for JSON, ``sample`` tells equal questions apart."""
         prompt = Prompt(system=system, user=user, schema=schema, sample=self.sample + sample)
-        again = self._asked[prompt.digest]
-        self._asked[prompt.digest] += 1
+        with self._lock:
+            again = self._asked[prompt.digest]
+            self._asked[prompt.digest] += 1
         if self.phase:  # a judge's question is the same question whoever asks it again
             prompt = msgspec.structs.replace(prompt, sample=self.sample + sample + again)
         options: dict[str, Any] = {"max_completion_tokens": self.max_completion_tokens or max_completion_tokens}
@@ -246,7 +249,30 @@ class AskClient:
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
         """The client of one rollout, numbered by the caller."""
-        return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, _asked=Counter())
+        return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, _asked=Counter(), _lock=threading.Lock())
+
+
+class TurnClient:
+    """The target as an environment that rolls out batches has it: one client for the whole run.
+
+    The run says before each batch which draw it is, so that the same question in another draw is another sample.
+    """
+
+    def __init__(self, client: AskClient) -> None:
+        self._client = self._now = client
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self._client.model
+
+    def begin(self, *, phase: str, sample: int) -> None:
+        """From now on, calls are of this draw."""
+        self._now = self._client.for_rollout(phase=phase, sample=sample)
+
+    def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
+        """See ``AskClient.chat``; from any thread."""
+        return self._now.chat(**asked)
 
 
 def usage_of(reply: Reply) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -97,6 +98,8 @@ class SkillOptConfig:
     max_minutes: float | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.out_root, os.PathLike):
+            self.out_root = os.fspath(self.out_root)
         for each in fields(self):
             _check(each.name, getattr(self, each.name), each.default)
         if self.min_edit_budget > self.edit_budget:

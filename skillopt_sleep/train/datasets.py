@@ -125,9 +125,10 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
     random.Random(seed).shuffle(order)  # noqa: S311  a seeded deal, not a secret
     wanted = _shares(len(items), parts)
     dealt: dict[str, list[Item]] = {split: [] for split in SPLITS}
-    for group in sorted(order, key=len, reverse=True):
-        neediest = max(SPLITS, key=lambda split: wanted[split] - len(dealt[split]))
-        dealt[neediest] += group
+    for place, group in enumerate(sorted(order, key=len, reverse=True)):
+        empty = [split for split in SPLITS if not dealt[split]]
+        open_ = empty if len(order) - place <= len(empty) else SPLITS
+        dealt[max(open_, key=lambda split: wanted[split] - len(dealt[split]))] += group
     for split in SPLITS:
         if not dealt[split]:
             raise UsageError(_why_empty(split, len(items), ratio, max(map(len, order), default=0)))
@@ -223,23 +224,29 @@ def _groups(items: Sequence[Item]) -> list[int]:
     form ("capital of …", "invoice 12") are no duplicates of each other: their answers or figures differ.
     """
     texts = _without_boilerplate([_wording(item) for item in items])
-    said = [{normal_form(each) or fold(each) for each in answers_of(item)} for item in items]
-    common = Counter(answer for answers in said for answer in answers)
-    first: dict[tuple[str, int, frozenset[str], str], int] = {}
-    twins = list(range(len(items)))
-    """The item that each item is put with, itself at first."""
+    figures = [frozenset(_FIGURE.findall(text)) for text in texts]
+    sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, item in enumerate(items):
         if item.get("group"):
-            twins[_first(twins, index)] = _first(
-                twins, first.setdefault(("group", 0, frozenset(), str(item["group"])), index)
-            )
-    for way, groups in {"same": group_recurrences(texts), "twins": group_near_duplicates(texts)}.items():
-        for index, (group, answers) in enumerate(zip(groups, said, strict=True)):
-            figures = frozenset(_FIGURE.findall(texts[index]))
-            for answer in answers or {""}:
-                if way == "same" or 0 < common[answer] <= RARE:
-                    other = first.setdefault((way, group, figures, answer), index)
-                    twins[_first(twins, index)] = _first(twins, other)
+            sharing["group", str(item["group"])].append(index)
+        for answer in {normal_form(each) or fold(each) for each in answers_of(item)} or {""}:
+            sharing["answer", answer].append(index)
+    twins = list(range(len(items)))
+    """The item that each item is put with, itself at first."""
+    for (what, said), members in sharing.items():
+        if len(members) == 1:
+            continue
+        wordings = [texts[index] for index in members]
+        if what == "group":
+            ways = [(0,) * len(members)]
+        else:
+            ways = [group_recurrences(wordings)]
+            ways += [group_near_duplicates(wordings)] if said and len(members) <= RARE else []
+        for groups in ways:
+            first: dict[tuple[int, frozenset[str]], int] = {}
+            for index, group in zip(members, groups, strict=True):
+                key = (group, frozenset() if what == "group" else figures[index])
+                twins[_first(twins, index)] = _first(twins, first.setdefault(key, index))
     return [_first(twins, index) for index in range(len(twins))]
 
 
@@ -272,7 +279,7 @@ def _shares(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
     rest = sorted(SPLITS, key=lambda split: due[split] - exact[split])
     for split in rest[: total - sum(due.values())]:
         due[split] += 1
-    return {split: max(1, share) for split, share in due.items()}
+    return due
 
 
 def _why_empty(split: str, total: int, ratio: str, largest: int) -> str:

@@ -88,8 +88,7 @@ def _revisited(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revi
             seed=run.config.seed + DRAWS + epoch,
         )
 
-    before = run.roll(sample, state.epoch_skill, draw("before"))
-    now = before if state.epoch_skill == state.current_skill else run.roll(sample, state.current_skill, draw("now"))
+    before, now = run.roll_all(sample, [(state.epoch_skill, draw("before")), (state.current_skill, draw("now"))])
     return revisits(before, now)
 
 

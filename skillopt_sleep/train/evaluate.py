@@ -20,7 +20,7 @@ from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Backend, Progress
 from skillopt_sleep.train.artefacts import Artefacts
 from skillopt_sleep.train.cases import by_item
-from skillopt_sleep.train.clients import AskClient
+from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.gating import enough
@@ -154,6 +154,7 @@ def _run(evaluation: Evaluation, backend: Backend, store: RunStore, clock: Syste
         roles, store.ledger, clock, caps=evaluation.caps, workers=evaluation.workers, progress=evaluation.progress
     )
     optimizer, client = AskClient(ask=asks[Role.OPTIMIZER]), AskClient(ask=asks[Role.TARGET])
+    turn = TurnClient(client)
     config = SkillOptConfig(out_root=str(store.folder), workers=evaluation.workers, seed=evaluation.seed)
     shelf = cast("RunStore", _Ledger(store))
     return Run(
@@ -161,10 +162,11 @@ def _run(evaluation: Evaluation, backend: Backend, store: RunStore, clock: Syste
         env=evaluation.env,
         optimizer=Optimizer(ask=optimizer, parallel=pool),
         target=client,
+        turn=turn,
         parallel=pool,
         store=shelf,
         artefacts=Artefacts(shelf, config),
-        items={evaluation.split: items_of(evaluation, str(store.folder), optimizer, client)},
+        items={evaluation.split: items_of(evaluation, str(store.folder), optimizer, turn)},
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.evidence import Arm
 from skillopt_sleep.domain.paired import judge_pair, margin_for, threshold
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score, combine
 from skillopt_sleep.domain.skill_text import skill_hash
@@ -240,4 +239,4 @@ def _pair_row(name: str, old: ReplayResult, new: ReplayResult, metric: GateMetri
     if old.score is not None and new.score is not None:
         before, after = (combine(score, metric, mixed_weight) for score in (old.score, new.score))
         result = judge_pair(before, after, margin_for(metric))
-    return PairRow(task_id=name, baseline=old, candidate=new, first=Arm.BASELINE, result=result)
+    return PairRow(task_id=name, baseline=old, candidate=new, first=None, result=result)

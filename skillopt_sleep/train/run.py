@@ -15,7 +15,7 @@ from skillopt_sleep.errors import TransientBackend
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Parallel
 from skillopt_sleep.train.artefacts import Artefacts
-from skillopt_sleep.train.clients import AskClient
+from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments.checking import checked, roll_out
 from skillopt_sleep.train.gate import compute_score, select_gate_score
@@ -49,6 +49,7 @@ class Run:
     env: SkillEnv
     optimizer: Optimizer
     target: AskClient
+    turn: TurnClient
     parallel: Parallel
     store: RunStore
     artefacts: Artefacts
@@ -61,14 +62,24 @@ class Run:
 
         Raises ``UsageError`` for a mistake of the environment, ``FatalBackend`` and ``BudgetSpent``.
         """
-        ids = sha256(msgspec.json.encode([str(item["id"]) for item in items]))[:16]
-        name = f"rollout {draw.split} {draw.number} {skill_hash(skill)} {ids}"
-        if (kept := self.store.kept(name)) is not None:
-            return [RolloutResult.from_dict(each) for each in msgspec.json.decode(kept)]
-        results = self._batch(items, skill, draw) if _rolls_batches(self.env) else self._each(items, skill, draw)
-        if not any(each.call_error for each in results):  # what was lost is tried again when the run goes on
-            self.store.keep(name, msgspec.json.encode([each.to_dict() for each in results], enc_hook=str))
-        return results
+        return self.roll_all(items, [(skill, draw)])[0]
+
+    def roll_all(self, items: Sequence[Item], arms: Sequence[tuple[str, Draw]]) -> list[list[RolloutResult]]:
+        """One attempt at each item under each of several skills, all at once; see ``roll``."""
+        what = sha256(msgspec.json.encode(items, enc_hook=str))[:16]
+        names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {what}" for skill, draw in arms]
+        missing = {name: arm for name, arm in zip(names, arms, strict=True) if self.store.kept(name) is None}
+        if _rolls_batches(self.env):
+            made = [self._batch(items, skill, draw) for skill, draw in missing.values()]
+        else:
+            attempts = [(item, skill, draw) for skill, draw in missing.values() for item in items]
+            flat = self.parallel(lambda attempt: self.roll_one(*attempt), attempts)
+            made = [flat[start : start + len(items)] for start in range(0, len(flat), len(items))]
+        found = dict(zip(missing, made, strict=True))
+        for name, results in found.items():
+            if not any(each.call_error for each in results):  # what was lost is tried again when the run goes on
+                self.store.keep(name, msgspec.json.encode([each.to_dict() for each in results], enc_hook=str))
+        return [found[name] if name in found else self._kept(name) for name in names]
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
         """One attempt at one item; see ``roll``."""
@@ -78,11 +89,12 @@ class Run:
         except TransientBackend as error:
             return _lost(item, error)
 
-    def _each(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        return self.parallel(lambda item: self.roll_one(item, skill, draw), items)
+    def _kept(self, name: str) -> list[RolloutResult]:
+        return [RolloutResult.from_dict(each) for each in msgspec.json.decode(self.store.kept(name) or b"[]")]
 
     def _batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         folder = str(self.store.folder / draw.folder)
+        self.turn.begin(phase=draw.phase, sample=draw.number)
         try:
             results = cast("BatchEnv", self.env).rollout_batch(
                 items=list(items), skill=skill, split=draw.split, seed=draw.seed, out_dir=folder

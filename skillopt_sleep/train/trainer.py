@@ -20,13 +20,13 @@ from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.call import Prompt, Reply, Role
 from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.skill_text import skill_hash
+from skillopt_sleep.domain.skill_text import apply_to_skill, skill_hash
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
 from skillopt_sleep.ports import Backend
 from skillopt_sleep.train.artefacts import Artefacts
-from skillopt_sleep.train.clients import AskClient, as_backend
+from skillopt_sleep.train.clients import AskClient, TurnClient, as_backend
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.environments import as_env
@@ -73,6 +73,8 @@ class SkillOptTrainer:
     (``client(NAME, model=…)``) or any object with the ``chat`` method of the reference. Without ``initial_skill`` the
     environment's is taken. ``prompt_overrides`` are texts for the optimizer, by the names in ``PROMPTS``. Raises
     ``UsageError`` (``ConfigError`` for a prompt that there is not) before anything is asked.
+
+    ``history``, ``current_skill``, ``best_skill``, their scores and ``best_step`` are as the last step left them.
     """
 
     def __init__(
@@ -94,7 +96,13 @@ class SkillOptTrainer:
             Role.TARGET: as_backend(target_client, "target"),
         }
         self.initial_skill = self.env.get_initial_skill() if initial_skill is None else initial_skill
+        _check_skill(self.initial_skill, config.max_skill_chars)
         self.prompt_overrides = dict(prompt_overrides or {})
+        self.history: list[dict[str, Any]] = []
+        self.current_skill = self.best_skill = self.initial_skill
+        self.current_score: float | None = None
+        self.best_score: float | None = None
+        self.best_step = 0
         self._progress = progress
         self._workshop = workshop
         for name in self.prompt_overrides:
@@ -113,8 +121,7 @@ class SkillOptTrainer:
 
             def interrupted() -> None:
                 clock.stop()
-                for backend in self.backends.values():
-                    backend.close()
+                self.close()
 
             pool = Pool(self.config.workers, on_interrupt=interrupted, progress=self._progress)
             run = self._run(store, clock, pool)
@@ -136,6 +143,11 @@ class SkillOptTrainer:
         calls = {split: [calls_of(item) for item in each] for split, each in items.items()}
         return price(self.config, calls, chars_per_item=chars, skill_chars=len(self.initial_skill))
 
+    def close(self) -> None:
+        """End both clients; nothing can be asked of them afterwards."""
+        for backend in self.backends.values():
+            backend.close()
+
     def _store(self) -> AbstractContextManager[RunStore]:
         return (self._workshop or own_workshop()).run_store(Path(self.config.out_root))
 
@@ -152,12 +164,14 @@ class SkillOptTrainer:
         limit = config.optimizer_max_completion_tokens
         optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=limit)
         target = AskClient(ask=asks[Role.TARGET])
-        self._set_up(optimizer, target)
+        turn = TurnClient(target)
+        self._set_up(optimizer, turn)
         return Run(
             config=config,
             env=self.env,
             optimizer=Optimizer(ask=optimizer, parallel=pool, wording=self.prompt_overrides),
             target=target,
+            turn=turn,
             parallel=pool,
             store=store,
             artefacts=Artefacts(store, config),
@@ -183,7 +197,8 @@ class SkillOptTrainer:
         config, train = self.config, run.items["train"]
         self._probe()
         state = self._begun(run)
-        history = run.artefacts.history(state.last_completed_step)
+        history = self.history = run.artefacts.history(state.last_completed_step)
+        self._show(state)
         total = steps_of(config, len(train))
         scheduler = build_scheduler(config.lr_scheduler, config.edit_budget, config.min_edit_budget, total)
         if state.scheduler_state:
@@ -220,10 +235,17 @@ class SkillOptTrainer:
             state, record = train_step(run, state, scheduler, batch, epoch=epoch, step_in_epoch=index)
             history.append(record)
             run.artefacts.commit(state, history, snapshot=True)
+            self._show(state)
         self._at(run, state, epoch, total)
         state = end_epoch(run, state, epoch=epoch, last=epoch == config.num_epochs)
         run.artefacts.commit(state, history, snapshot=False)
+        self._show(state)
         return state
+
+    def _show(self, state: RunState) -> None:
+        """Let whoever holds the trainer see how things stand."""
+        self.current_skill, self.current_score = state.current_skill, state.current_score
+        self.best_skill, self.best_score, self.best_step = state.best_skill, state.best_score, state.best_step
 
     def _at(self, run: Run, state: RunState, epoch: int, total: int) -> None:
         current, best = ("-" if score is None else f"{score:.3f}" for score in (state.current_score, state.best_score))
@@ -276,10 +298,12 @@ class SkillOptTrainer:
         folders = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
         types = list(self.env.get_task_types())
         found: dict[str, Any] = {}
-        for name, skill in skills.items():
-            split = self.config.test_split
-            draw = Draw(phase="test", split=split, number=0, folder=folders[name], seed=self.config.seed)
-            results = run.roll(run.items[split], skill, draw)
+        split, seed = self.config.test_split, self.config.seed
+        arms = [
+            (skill, Draw(phase="test", split=split, number=0, folder=folders[name], seed=seed))
+            for name, skill in skills.items()
+        ]
+        for name, results in zip(skills, run.roll_all(run.items[split], arms), strict=True):
             score = scored(results)
             run.artefacts.results(folders[name], results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
             table = buckets(results, types)
@@ -329,6 +353,15 @@ class SkillOptTrainer:
         run.artefacts.text("summary.md", summary_page(summary, history))
         run.store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
         return summary
+
+
+def _check_skill(skill: object, most: int) -> None:
+    """Raise ``UsageError``, or ``Refused`` for frontmatter that never ends, for what cannot be trained from."""
+    if not isinstance(skill, str):
+        raise UsageError(f"the initial skill is {skill!r:.60}, must be a text; read the file first")
+    if len(skill) > most:
+        raise ConfigError(f"the initial skill has {len(skill):,} characters, more than max_skill_chars, {most:,}")
+    apply_to_skill(skill, ())
 
 
 def _batches(run: Run, epoch: int) -> list[list[Item]]:

@@ -64,13 +64,14 @@ def test_two_hundred_rollouts_and_a_kill(agents, loopback, row, tmp_path):
     assert became["answered"] > ROLLOUTS / 2
     assert became["TimedOut"] > 2  # of the six that hang, some are killed instead
     assert became["Overloaded"] > ROLLOUTS / 20
-    while sum("for good" in asked.user for asked in loopback.requests) < WORKERS:
+    under_way = WORKERS // 2 + 1  # the first call of a Codex home runs alone
+    while sum("for good" in asked.user for asked in loopback.requests) < under_way:
         assert time.monotonic() - started < 240
         time.sleep(0.05)
-    assert len(left(agents.home)) >= WORKERS
+    assert len(left(agents.home)) >= under_way
     night.kill()
     night.communicate()
-    assert len(list(Path(tempfile.gettempdir()).glob("skillopt-sleep*"))) >= WORKERS
+    assert len(list(Path(tempfile.gettempdir()).glob("skillopt-sleep*"))) >= under_way
     said = run("status", f"--project={tmp_path}", f"--data-dir={data}")
     assert "a night that was killed had left" in said.stderr
     assert left(agents.home) == []

@@ -137,6 +137,12 @@ def test_answer_among_other_lines():
     assert read_reply(Ended(stdout=stdout), PROMPT, model="m", deadline=5.0).text == "hi there"
 
 
+def test_answer_with_a_line_separator_of_unicode():
+    """Such a character stands in the middle of a line of JSON, and ends none."""
+    line = result("one two three").replace("one two", "one\u2028two\u0085")
+    assert read_reply(Ended(stdout=line), PROMPT, model="m", deadline=5.0).text == "one\u2028two\u0085 three"
+
+
 def test_answer_of_another_version():
     """Fields that are missing, unknown or null are no failure."""
     stdout = result(usage=None, modelUsage=..., total_cost_usd=..., num_turns=..., new_field={"a": 1})

@@ -253,6 +253,19 @@ def test_call_with_the_users_config(fake_cli):
     assert not any("model_provider=" in each for each in call["settings"])
 
 
+def test_answer_with_a_line_separator_of_unicode():
+    """Such a character stands in the middle of a line of JSON, and ends none."""
+    stdout = events(said("one two three"), COMPLETED).replace("one two", "one\u2028two\u0085")
+    assert read_reply(Ended(stdout=stdout), PROMPT, model="m", deadline=5.0).text == "one\u2028two\u0085 three"
+
+
+def test_prompt_without_instructions(codex, fake_cli):
+    """Codex refuses a file of instructions that is empty."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    codex.complete(Prompt(system=" ", user="hello"))
+    assert fake_cli.calls[0]["instructions"][0].strip()
+
+
 @pytest.mark.parametrize(
     ("config", "base_url"),
     [

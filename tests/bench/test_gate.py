@@ -203,7 +203,9 @@ def test_estimates():
     assert ratio([1.0, 2.0], [2.0, 4.0]) == Estimate(value=0.5, error=0.0)
     assert apart(Estimate(value=1.0, error=3.0), Estimate(value=11.0, error=4.0)) == pytest.approx(2.0)
     assert apart(Estimate(value=1.0), Estimate(value=2.0)) == float("inf")
-    assert apart(share(5, 4000), Estimate(value=0.0045551)) == pytest.approx(3.1, abs=0.05)
+    assert apart(share(5, 4000), Estimate(value=0.0045551)) == pytest.approx(3.5, abs=0.1)
+    assert apart(share(450, 1000), Estimate(value=0.5)) == pytest.approx(0.05 / 0.5 * 1000**0.5, abs=0.05)
+    assert apart(share(1, 100), Estimate(value=0.00015)) == pytest.approx(2.17, abs=0.01)
     assert apart(share(10, 100), share(20, 100)) == pytest.approx(0.1 / (0.15 * 0.85 * 2 / 100) ** 0.5)
     assert apart(share(1, 100), Estimate(value=0.0)) == float("inf")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import jsonschema
 import pytest
 
 from skillopt_sleep.reports import diagnostics
-from skillopt_sleep.stores.lock import one_night
+from skillopt_sleep.stores.lock import is_locked, one_night
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 
@@ -122,6 +124,28 @@ def test_second_night_at_once_is_refused(cli, mira, tree):
         assert tree().keys() == before.keys()
         assert cli("status", *mira.places, "--json").json["running"] is True
     assert cli(*mira.arguments("run")).code == 0
+
+
+def test_second_night_waits_when_it_is_told_to(cli, mira):
+    """It says so, and runs when the first has ended; or leaves with 6 when that took too long."""
+    release = threading.Event()
+
+    def first():
+        with one_night(mira.data):
+            release.wait(20)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    while not is_locked(mira.data):
+        time.sleep(0.01)
+    late = cli(*mira.arguments("run", "--wait=0.005"))
+    assert late.code == 6
+    assert "waiting up to 0.005 minutes" in late.err
+    threading.Timer(0.5, release.set).start()
+    done = cli(*mira.arguments("run", "--wait=1"))
+    thread.join()
+    assert done.code == 0
+    assert done.err == "skillopt-sleep: another night is running; waiting up to 1 minutes for it\n"
 
 
 def test_data_folder_that_cannot_be_written(cli, mira, tmp_path):

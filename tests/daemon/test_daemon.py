@@ -29,7 +29,7 @@ def mira(tmp_path):
     return make_person(tmp_path / "mira", rules=1, tasks_per_rule=6)
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=60):
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -40,3 +40,17 @@ def test_night_without_val_expects_nothing():
         pools(5, 0, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
     )
     assert [(each.phase, each.most) for each in found] == [("mine", 3)]
+
+
+def test_adopted_change_that_waits_costs_two_answers_a_sealed_task():
+    """And one judge for both; only where something waits, and there is something sealed."""
+    dealt = pools(5, 2, RubricReference(rubric="r"))
+    sealed = Pools(train=dealt.train, val=dealt.val, test=dealt.val)
+
+    def test_calls(pools_, *, waits):
+        found = expected_calls(pools_, samples=1, documents=1, mode=GateMode.PAIRED, mining_batches=0, sealed=waits)
+        return [(each.least, each.most) for each in found if each.phase == "test"]
+
+    assert test_calls(sealed, waits=True) == [(0, 6)]
+    assert test_calls(sealed, waits=False) == []
+    assert test_calls(dealt, waits=True) == []

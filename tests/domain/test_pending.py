@@ -53,12 +53,19 @@ def test_what_is_furthest_behind_gives_way(crowd):
     assert all(each.tally.score <= min(kept) for each in gone)
 
 
+def test_of_equals_the_one_that_cost_less_goes_first_and_stays():
+    """Many pairs and nothing to show for them promise less than few."""
+    crowd = [pending(number, ties=9 - number) for number in range(BEHIND_AT_MOST + 1)]
+    assert tonight(crowd)[0] == tuple(crowd[: -BEHIND_A_NIGHT - 1 : -1])
+    assert [each.edit for each in crowded_out(crowd)] == [crowd[0]]
+
+
 def test_reason_is_given():
     """With the tally it had."""
     *_, last = (pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1))
     (dropped,) = crowded_out([pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1)])
     assert dropped.edit == last
-    assert dropped.why == "it has 0 wins, 4 losses, 0 ties, and 4 other edits are closer to a decision"
+    assert dropped.why == "it has 0 wins, 4 losses, 0 ties, and 4 other edits promise more"
 
 
 def test_different_tasks_of_a_life_are_remembered():

@@ -48,8 +48,7 @@ def pids(folder) -> list[int]:
     return [
         process.pid
         for process in psutil.process_iter()
-        if process.status() != psutil.STATUS_ZOMBIE
-        and any(str(folder / "bin") in each for each in process.cmdline())
+        if process.status() != psutil.STATUS_ZOMBIE and any(str(folder / "bin") in each for each in process.cmdline())
     ]
 
 

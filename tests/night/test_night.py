@@ -128,7 +128,7 @@ def test_spent_budget_stops_and_the_next_run_goes_on(tmp_path):
     assert sum(phase.calls for phase in second.phases) == sum(phase.calls for phase in unbroken.phases)
 
 
-STAGES = ["harvest", "probe", "gather", "split", "consolidate", "evidence", "stage"]
+STAGES = ["harvest", "probe", "gather", "split", "consolidate", "unseal", "evidence", "stage", "audit"]
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -118,14 +118,15 @@ def test_ten_nights_over_one_archive(tmp_path):
     """Every task that is not sealed gets to decide; none decides on what it wrote; none that is sealed is seen."""
     person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
     known, decided, sealed, wrote = {}, set(), set(), {}
-    went_on = 0
+    went_on = recalled = 0
     reflected = []
     for night in range(10):
         person.write(make_sessions(person.world, 100 + night)[:3])
-        app = person.app(simulated={"useless": 1.0}, max_train=12, max_val=5, seed=10 + night)
+        app = person.app(simulated={"useless": 1.0}, max_train=8, max_val=5, seed=10 + night, recall_k=3)
         seen = recording(app)
         report = app.run(app.plan())
         pools, outcome = pools_of(app, report.night), outcome_of(app, report.night)
+        recalled += max(0, len(pools.train) - 8)
         known |= {task.id: task for task in app.archive.tasks(str(person.project))}
         decided |= {task.id for task in pools.val}
         sealed |= {task.id for task in pools.test}
@@ -141,6 +142,7 @@ def test_ten_nights_over_one_archive(tmp_path):
             intent = known[task_id].intent
             assert not any(intent in prompt.user for prompts in seen.values() for prompt in prompts)
     assert went_on
+    assert recalled
     assert sealed
     assert reflected
     assert decided == set(known) - sealed
@@ -407,3 +409,51 @@ def test_losses_of_an_edit_that_is_not_accepted_are_not_replayed():
     assert trial.decision.verdict is Verdict.UNDECIDED
     assert trial.worsened
     assert len(target.prompts) == 2 * len(trial.baseline)
+
+
+def test_edits_that_are_behind_leave_room_for_new_ones():
+    """However many wait: two of them take their turn, the others keep their place, and something new is tried."""
+    target = ScriptedAsk("here")
+    waiting = tuple(
+        PendingEdit(
+            id=f"p{number}",
+            night="n1",
+            kind=DocumentKind.SKILL,
+            base=base_digest(BASE[DocumentKind.SKILL]),
+            model=target.model,
+            k=6,
+            edits=(EditRecord(id=f"e{number}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=f"Do {number}."),),
+            groups=(),
+            tally=Tally(ties=number),
+        )
+        for number in range(4)
+    )
+    rule = {"op": "append", "document": "skill", "text": "Be new.", "anchor": "", "reason": "r", "tasks": []}
+    pools = Pools(train=tuple(checked(f"train-{number}") for number in range(3)), val=tuple(val_tasks(4)))
+    outcome = consolidate(
+        BASE,
+        pools,
+        ConsolidatePlan(evolve_memory=False),
+        models(target, ScriptedAsk(msgspec.json.encode({"edits": [rule]}).decode())),
+        night="n2",
+        seed=1,
+        pending=waiting,
+    )
+    assert [step.since for step in outcome.steps] == ["n1", "n1", ""]
+    assert [(edit.id[:1], edit.tally.ties, len(edit.tasks)) for edit in outcome.pending[:3]] == [
+        ("p", 4, 4),
+        ("p", 2, 0),
+        ("p", 3, 0),
+    ]
+    assert outcome.pending[3].night == "n2"
+    assert [(each.edit.id, each.why) for each in outcome.dropped] == [
+        ("p1", "it has 0 wins, 0 losses, 5 ties, and 4 other edits promise more")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "k"), [({}, 6), ({"alpha": 0.02}, 8), ({"alpha": 0.01}, 10), ({"auto_adopt": True}, 8)]
+)
+def test_score_that_accepts_follows_the_settings(tmp_path, asked, k):
+    """``alpha`` names it, and going live unasked takes more."""
+    assert make_person(tmp_path / "mira", sessions=False).app(**asked).plan().step.k == k

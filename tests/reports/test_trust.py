@@ -15,6 +15,7 @@ from skillopt_sleep.reports import markdown, status, terminal, trust
 from tests.reports.samples import PAIRED, UNDECIDED
 
 KNOWN = PAIRED.audit
+NEEDED = "needed for a verdict that stands on 5 test tasks"
 NULL = NullTrial(
     tasks=12,
     tally=Tally(wins=1, losses=2, ties=5),
@@ -91,9 +92,9 @@ def test_sealed_test_is_told_once_scored_and_while_it_waits():
     [
         (
             Shortfall(groups=12, missing=3, days=2),
-            "3 more different tasks are needed for a verdict on at least 5 of them: at your pace about 2 days of work.",
+            f"3 more different tasks are {NEEDED}: at your pace about 2 days of work.",
         ),
-        (Shortfall(groups=14, missing=1), "1 more different task is needed for a verdict on at least 5 of them."),
+        (Shortfall(groups=14, missing=1), f"1 more different task is {NEEDED}."),
         (Shortfall(groups=20), ""),
     ],
 )

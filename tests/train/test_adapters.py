@@ -84,6 +84,43 @@ def test_run_of_an_adapter_is_gone_on_with(data):
     assert (again["test_hard"], again["calls"]) == (once["test_hard"], once["calls"])
 
 
+class Line:
+    """A backend whose answered calls are counted, and that dies after so many."""
+
+    def __init__(self, seed, dies_after=None):
+        self.agent, self.dies_after, self.answered = SimulatedBackend(worlds=WORLD, seed=seed), dies_after, 0
+        self.name, self.model, self.sees = "line", "m", "nobody"
+        self.probe, self.close = self.agent.probe, self.agent.close
+
+    def complete(self, prompt):
+        if self.dies_after is not None and self.answered >= self.dies_after:
+            raise KeyboardInterrupt
+        self.answered += 1
+        return self.agent.complete(prompt)
+
+
+@pytest.mark.parametrize("dies_after", [5, 30])
+def test_killed_run_of_an_adapter_pays_for_nothing_twice(data, dies_after):
+    """Wherever it was killed: the same skill in the end, and each reply was paid for once."""
+
+    def run(out, target, optimizer):
+        config = SkillOptConfig(num_epochs=2, batch_size=6, minibatch_size=3, verbose=False, out_root=str(data / out))
+        env = HouseStyleAdapter(split_dir=str(data / "split"), workers=1)
+        return SkillOptTrainer(config=config, env=env, optimizer_client=optimizer, target_client=target).train()
+
+    whole = Line(2), Line(1)
+    run("whole", *whole)
+    killed = Line(2, dies_after=dies_after), Line(1)
+    with pytest.raises(KeyboardInterrupt):
+        run("killed", *killed)
+    again = Line(2), Line(1)
+    run("killed", *again)
+    for once, first, second in zip(whole, killed, again, strict=True):
+        assert first.answered + second.answered == once.answered
+    skills = [(data / name / "best_skill.md").read_text() for name in ("whole", "killed")]
+    assert skills[0] == skills[1]
+
+
 def test_adapter_in_a_file_is_found_by_its_path(data):
     """What a training file names, with the adapter's own arguments as options."""
     table = {"file": house_style.__file__, "split_dir": str(data / "split"), "limit": 5}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from skillopt_sleep.domain.call import Health
-from skillopt_sleep.errors import BackendUnusable, NotLoggedIn, TimedOut, UsageError
+from skillopt_sleep.errors import BackendUnusable, NotLoggedIn, Refused, TimedOut, UsageError
 from skillopt_sleep.train import RolloutResult, SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 from tests.train.test_trainer import trainer
@@ -76,6 +77,20 @@ def test_client_that_is_none(tmp_path):
     """What is no client is refused at once, with what one is."""
     with pytest.raises(UsageError, match="target client is 'gpt'"):
         SkillOptTrainer(config=SkillOptConfig(), env=SchoolEnv(), optimizer_client=School(), target_client="gpt")
+
+
+@pytest.mark.parametrize(
+    ("skill", "said"),
+    [
+        pytest.param("---\nname: x\n", "frontmatter never ends", id="frontmatter"),
+        pytest.param("x" * 30_000, "max_skill_chars", id="too-long"),
+        pytest.param(Path("SKILL.md"), "must be a text", id="a-path"),
+    ],
+)
+def test_initial_skill_that_cannot_be(tmp_path, skill, said):
+    """It is refused before anything is asked."""
+    with pytest.raises((UsageError, Refused), match=said):
+        trainer(tmp_path, skill=skill)
 
 
 class Lossy(School):

@@ -365,7 +365,7 @@ def test_conversation_is_asked_as_one_prompt(tmp_path):
     env, target = ready(Talking(), tmp_path, str.upper, extras={"train_size": 1})
     rolled(env, "train", tmp_path)
     assert [call[:2] for call in target.calls] == [("S", "U"), ("S", "[user]\nU\n\n[assistant]\nU\n\n[user]\nagain")]
-    assert target.calls[1][2] == {"max_completion_tokens": 64, "stage": "rollout", "retries": 5, "timeout": 9}
+    assert target.calls[1][2] == {"max_completion_tokens": 64, "stage": "target", "retries": 5, "timeout": 9}
 
 
 def loader(tmp_path, count=5, **options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import UsageError
@@ -166,6 +166,7 @@ def test_near_duplicates_never_straddle_a_dealt_split(seed):
 
 
 @settings(max_examples=60, deadline=None)
+@example(sizes=[1] * 6, ratio=(5, 5, 1), seed=0)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=6, max_size=20),
     ratio=st.tuples(*[st.integers(1, 7)] * 3),

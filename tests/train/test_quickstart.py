@@ -6,7 +6,11 @@ import ast
 import re
 
 import skillopt_sleep.train
+from skillopt_sleep.backends.worlds.world import write_world
+from skillopt_sleep.bench.worlds import make_world
+from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
 from tests.fakes.school import School
+from tests.loopback import Loopback, simulated
 
 
 def program():
@@ -40,3 +44,24 @@ def test_every_public_name_is_there():
     for name in skillopt_sleep.train.__all__:
         assert getattr(skillopt_sleep.train, name) is not None
     assert not re.search(r"(?m)^from skillopt_sleep\.train\.", program())
+
+
+def test_quickstart_over_the_openai_protocol(tmp_path):
+    """``client`` and ``OpenAIChatClient`` against an endpoint: a skill is learnt, and every call is a request."""
+    world = make_world(3, rules=2, tasks_per_rule=6)
+    (tmp_path / "world.json").write_bytes(write_world(world))
+    rows = [{"id": each.id, "question": each.asks[0], "answers": [each.good]} for each in world.tasks]
+    with Loopback(mind=simulated(str(tmp_path / "world.json"))) as loopback:
+        url = f"{loopback.root}/v1"
+        trainer = SkillOptTrainer(
+            config=SkillOptConfig(num_epochs=1, batch_size=6, verbose=False, out_root=str(tmp_path / "run")),
+            env=SimpleQAEnv(train_items=rows[::3], val_items=rows[1::3], test_items=rows[2::3]),
+            optimizer_client=client("openai", model="claude-loopback", base_url=url),
+            target_client=OpenAIChatClient("gpt-loopback", base_url=url, api_key="k"),
+            initial_skill="# Skill\n",
+        )
+        summary = trainer.train()
+        trainer.close()
+    assert summary["best_selection_score"] > summary["baseline_selection_score"]
+    assert summary["spend"]["calls"] == len(loopback.requests)
+    assert {each.model for each in loopback.requests} == {"claude-loopback", "gpt-loopback"}

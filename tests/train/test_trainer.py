@@ -19,7 +19,7 @@ def trainer(folder, school=None, env=None, *, skill="# Skill\n", **config):
     school = school or School()
     given = {"num_epochs": 2, "batch_size": 6, "minibatch_size": 3, "verbose": False, **config}
     return SkillOptTrainer(
-        config=SkillOptConfig(out_root=str(folder / "run"), **given),
+        config=SkillOptConfig(out_root=folder / "run", **given),
         env=env or SchoolEnv(),
         optimizer_client=school,
         target_client=school,
@@ -38,8 +38,11 @@ def prompts(school, *properties):
 
 def test_a_skill_is_learnt(tmp_path):
     """From nothing to every topic's rule, test scored before and after, by task type."""
-    summary = trainer(tmp_path).train()
+    made = trainer(tmp_path)
+    summary = made.train()
     assert (summary["baseline_test_hard"], summary["test_hard"], summary["test_delta_hard"]) == (0.0, 1.0, 1.0)
+    assert (made.best_score, made.best_step, len(made.history)) == (1.0, summary["best_step"], 4)
+    assert made.best_skill == made.current_skill == (tmp_path / "run" / "best_skill.md").read_text()
     assert {name: row["hard"] for name, row in summary["test_by_type"]["best"].items()} == {
         **dict.fromkeys(TOPICS, 1.0),
         "overall": 1.0,
@@ -304,6 +307,28 @@ def test_prompts_can_be_put_in_other_words(tmp_path):
             target_client=school,
             prompt_overrides={"rankin": ""},
         )
+
+
+class Batches(SchoolEnv):
+    """Rolls out whole batches, through the client it was set up with."""
+
+    def setup(self, config, *, optimizer_client, target_client):
+        self.client = target_client
+
+    def rollout_batch(self, *, items, skill, split, seed, out_dir):
+        return [self.rollout_one(item=item, skill=skill, target_client=self.client) for item in items]
+
+
+def test_batch_environment_asks_anew_in_every_draw(tmp_path):
+    """Epochs and pairs are attempts of their own, booked under their stage; no reply answers two of them."""
+    school = School()
+    summary = trainer(tmp_path, school, Batches(train=6, val=12), gate="paired", skill="").train()
+    one = Counter((each.system, each.user, each.sample) for each in school.calls if each.schema is None)
+    assert set(one.values()) == {1}
+    assert summary["calls"]["rollout"] == 12
+    assert {"selection", "slow update", "test"} <= summary["calls"].keys()
+    again = Counter((each.system, each.user) for each in school.calls if ", number v" in each.user)
+    assert max(again.values()) > 1
 
 
 class Planned(SkillEnv):

@@ -50,7 +50,7 @@ _LONG_FLAG = re.compile(
 )
 _PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
 
-_URL = re.compile(r"://[^\s/:@\"'<>`]{0,255}:(?P<secret>[^\s/\"'<>`]{2,400})@")
+_URL = re.compile(r"://[^\s/:@\"'<>`]{0,255}:(?P<secret>[^\s/\"'<>`\\]{2,400})@")
 _URL_USER = re.compile(r"://(?P<secret>[\w.~-]{20,255})@")
 
 _NETRC = re.compile(rf"password(?:{BREAK}){{1,8}}(?P<secret>[^\s\"'\\]{{3,400}})")
@@ -64,7 +64,7 @@ _SAYS = (
 _SAID = re.compile(
     r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
     rf"{_SAYS}"
-    r"\W{0,3}?(?P<secret>[^\s\"'`,;<>()\[\]{}\u201c\u201d]{6,400})",
+    r"\W{0,3}?(?P<secret>[^\s\\\"'`,;<>()\[\]{}\u201c\u201d]{6,400})",
     re.IGNORECASE,
 )
 _KEY_BEFORE = re.compile(
@@ -171,8 +171,11 @@ COMMANDS: tuple[Kind, ...] = (
         r"(?<=[\s\"'`]-)",
         r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|passphrase|secret|token|key|pat|value|string)[ \t]",
     ),
-    Kind("netrc", "p", _netrc, "", rf"assword{BREAK}"),
-    Kind("said", "pP", _said, "", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
-    Kind("said", "kK", _said, r"(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
-    Kind("said", "cC", _said, r"(?<=[eE][cC])", r"(?i:ret)(?:[_ -]?(?:access[_ -]?)?key\b|" + _SAYS + ")"),
+    Kind("netrc", "p", _netrc, "(?=assword)", rf"assword{BREAK}"),
+    Kind("said", "p", _said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
+    Kind("said", "P", _said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
+    Kind("said", "kK", _said, r"(?=[eE])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
+    Kind(
+        "said", "cC", _said, r"(?=[rR][eE][tT])(?<=[eE][cC])", r"(?i:ret)(?:[_ -]?(?:access[_ -]?)?key\b|" + _SAYS + ")"
+    ),
 )

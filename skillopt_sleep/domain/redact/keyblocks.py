@@ -94,7 +94,8 @@ def _marked(text: str, at: int) -> Found | None:
     low = max(0, at - MARKER_ROOM)
     front = text[low:at].rstrip(" ")
     name = "pgp" if front.endswith("BLOCK") else "pem"
-    after = _DASHES.match(text, at).end()  # type: ignore[union-attr]  a dash stands here
+    dashes = _DASHES.match(text, at)
+    after = dashes.end() if dashes else at
     if ending := _ENDING.search(front):
         stop = low + ending.start()
         start = _walk_back(text, stop)

@@ -30,9 +30,10 @@ _ODD = re.compile(r"[@#$%^&*~|+!].", re.DOTALL)
 _PARTS = re.compile(r"[A-Za-z0-9]+")
 _COMMON = re.compile(
     r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|oauth|vt|ec|id|no|step|test|part)"
-    r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,5}(?:[a-z]{1,3}|bits?|chars?|bytes?)|\d+x\d+|0x[0-9a-f]{1,8}",
+    r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,3}(?:st|nd|rd|th|bits?|chars?|bytes?|[kmg]b)|\d+x\d+|0x[0-9a-f]{1,8}",
     re.IGNORECASE,
 )
+_AMOUNT = re.compile(r"\d{1,5}[A-Za-z]{1,3}\W*")
 """Letters and digits in one word that are no secret: ``utf8``, ``sha256``, ``v2``, ``16GB``."""
 
 
@@ -108,7 +109,9 @@ def telling(value: str) -> bool:
     """Whether a value is made rather than written: a part of it mixes letters and digits, or it has odd signs."""
     if _ODD.search(value) and len(set(value)) > DISTINCT:
         return True
-    return any(_both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value))
+    return not _AMOUNT.fullmatch(value) and any(
+        _both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
+    )
 
 
 def _both(part: str) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
+import itertools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.environ import worth_hiding
 from skillopt_sleep.domain.redact.commands import COMMANDS
 from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
@@ -28,16 +30,26 @@ REMEMBERED = 10
 """Characters of a secret from which on it is hidden in the rest of a session too, wherever it stands alone."""
 PLACEHOLDER = 40
 """Characters of the longest placeholder."""
+FREQUENT = frozenset("ckpb./_=:-")
+"""Anchors that texts have most of; they are tried first."""
+GATES = {".": r"(?=[\w\\\n-])"}
+"""What anything wanted behind an anchor begins with, where that is not what most often follows it."""
+AROUND = 1_000
+"""Characters around what was taken out that are looked at again."""
 PASSES = 6
-"""A text is walked until nothing is found, which takes two walks and more only where secrets overlap."""
+"""Walks at most. One finds nearly all; what is around is walked again until nothing is found."""
+
+V = TypeVar("V")
+Windows = tuple[tuple[int, int], ...]
 
 KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING)
 """Every kind, in the order in which they are asked at one place."""
 
 _PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
 _STANDING = re.compile(_PLACEHOLDER)
-_GLUE = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}|\\+[nr]|[^A-Za-z0-9]+")
-"""What is none of a key: its markers, what parts its lines."""
+_MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
+_GLUE = re.compile(r"\\+[nr]|[^A-Za-z0-9\\]+|\\+")
+"""What is none of a key: its markers, and what parts its lines."""
 
 
 def _signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
@@ -49,12 +61,13 @@ def _signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
                 kind.sign if kind.peek == LONG else kind.sign + (f"(?={kind.peek})" if kind.peek else "")
             )
     branches = []
-    for anchor, peeks in wanted.items():
+    for anchor in sorted(wanted, key=lambda each: (each not in FREQUENT, each)):
+        peeks = wanted[anchor]
         conditions = []
         for peek, signs in peeks.items():
             behind = "" if "" in signs else f"(?:{'|'.join(dict.fromkeys(signs))})"
             conditions.append((f"(?={peek})" if peek else "") + behind)
-        branches.append(f"{re.escape(anchor)}(?:{'|'.join(conditions)})")
+        branches.append(f"{re.escape(anchor)}{GATES.get(anchor, '')}(?:{'|'.join(conditions)})")
     return re.compile("|".join(branches))
 
 
@@ -84,6 +97,10 @@ class Redactor:
         """Whether anything in the text is a secret."""
         return any(value in text for value in self._literals) or next(_find(text), None) is not None
 
+    def found(self, text: str, around: int = 0) -> list[tuple[str, str]]:
+        """Each secret of a text as it stands there, with the ``around`` characters before it: for measurements."""
+        return [(text[max(0, each.start - around) : each.start], text[each.start : each.stop]) for each in _find(text)]
+
     def changes(self, texts: Sequence[str]) -> dict[str, str]:
         """Those of many texts that hold secrets, and what they are without them.
 
@@ -98,15 +115,35 @@ class Redactor:
             redacted = {text: known.sub(_hide_secret, done) for text, done in redacted.items()}
         return {text: done for text, done in redacted.items() if done != text}
 
+    def clean(self, value: V) -> V:
+        """A value without secrets in any text of it, however deep; the very same value if it held none."""
+        changed: object = value
+        if isinstance(value, str):
+            changed = self.redact(value) if not isinstance(value, enum.Enum) else value
+        elif isinstance(value, msgspec.Struct):
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            cleaned = {name: self.clean(field) for name, field in fields.items()}
+            differs = {name: field for name, field in cleaned.items() if field is not fields[name]}
+            changed = replace(value, **differs) if differs else value
+        elif isinstance(value, dict):
+            pairs = {key: self.clean(inner) for key, inner in value.items()}
+            changed = pairs if any(pairs[key] is not value[key] for key in pairs) else value
+        elif isinstance(value, tuple | list):
+            items = [self.clean(each) for each in value]
+            same = all(new is old for new, old in zip(items, value, strict=True))
+            changed = value if same else type(value)(items)
+        return cast("V", changed)
+
     def _redact(self, text: str, secrets: list[str]) -> str:
         if self._literals and self._literal and any(value in text for value in self._literals):
             text = self._literal.sub(self._hide_literal, text)
+        windows: Windows = ((0, len(text)),)
         for _ in range(PASSES):
-            found = [*_find(text)]
+            found = [*_find(text, windows)]
             if not found:
                 break
             secrets += (text[each.start : each.stop] for each in found if each.kind == "secret")
-            text = _without(text, found)
+            text, windows = _without(text, found)
         return text
 
     def _hide_literal(self, match: re.Match[str]) -> str:
@@ -116,15 +153,15 @@ class Redactor:
 
 def placeholder(kind: str, secret: str) -> str:
     """What stands in the place of a secret; that of a key is the same however its lines are parted."""
-    plain = _GLUE.sub("", secret) if kind in {"pem", "pgp"} else secret
+    plain = _GLUE.sub("", _MARKER.sub("", secret)) if kind in {"pem", "pgp"} else secret
     return f"[redacted:{kind}:{hashlib.sha256(plain.encode('utf-8', 'replace')).hexdigest()[:6]}]"
 
 
-def _find(text: str) -> Iterator[Found]:
-    """Every secret, in order, none over another."""
+def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
+    """Every secret whose sign stands in one of the windows (None: anywhere), in order, none over another."""
     end = 0
     passed: dict[Kind, int] = {}
-    for sign in _SIGNS.finditer(text):
+    for sign in itertools.chain.from_iterable(_SIGNS.finditer(text, *each) for each in windows or ((0, len(text)),)):
         if sign.start() >= end and (found := _at(text, sign.start(), end, passed)) is not None:
             yield _known(text, found)
             end = found.end
@@ -166,13 +203,22 @@ def _known(text: str, found: Found) -> Found:
     return found
 
 
-def _without(text: str, found: Sequence[Found]) -> str:
+def _without(text: str, found: Sequence[Found]) -> tuple[str, Windows]:
+    """The text with placeholders, and where something new may have come about: around each of them."""
     pieces: list[str] = []
-    end = 0
+    windows: list[tuple[int, int]] = []
+    end = length = 0
     for each in found:
-        pieces += (text[end : each.start], placeholder(each.kind, text[each.start : each.stop]))
+        mark = placeholder(each.kind, text[each.start : each.stop])
+        pieces += (text[end : each.start], mark)
+        length += each.start - end + len(mark)
+        start = max(0, length - len(mark) - AROUND)
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], length + AROUND)
+        else:
+            windows.append((start, length + AROUND))
         end = each.stop
-    return "".join((*pieces, text[end:]))
+    return "".join((*pieces, text[end:])), tuple(windows)
 
 
 def _forms(value: str) -> set[str]:
@@ -230,25 +276,7 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
 
 def redact_task(task: TaskRecord, redactor: Redactor) -> TaskRecord:
     """The task without secrets in any of its words; the very same value if it held none."""
-    fields = msgspec.to_builtins(task)
-    changes = redactor.changes(tuple(dict.fromkeys(_strings(fields))))
-    return msgspec.convert(_changed(fields, changes), TaskRecord) if changes else task
-
-
-def _strings(value: Json) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)
-
-
-def _changed(value: Json, changes: Mapping[str, str]) -> Json:
-    if isinstance(value, str):
-        return changes.get(value, value)
-    if isinstance(value, dict):
-        return {name: _changed(inner, changes) for name, inner in value.items()}
-    return [_changed(inner, changes) for inner in value] if isinstance(value, list) else value
+    return redactor.clean(task)
 
 
 def _texts(session: Session) -> Iterator[str]:

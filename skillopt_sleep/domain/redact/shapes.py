@@ -28,8 +28,8 @@ SID = 34
 WHOLE = r"(?:(?<![\w-])|(?<=\\[nrtbf]))"
 """Where a word begins that may have dashes in it."""
 FEW = 2
-TURNS = 5
-"""Times that a made word goes from small to capital letters; a name in a program does so less often."""
+CHANGES = 11
+"""Times that 24 random characters change between digits, small and capital letters, at least."""
 
 _STANDIN = re.compile(
     r"(?<![A-Za-z0-9])(?i:your|example|placeholder|redacted|dummy|insert|replace)|x{4}|X{4}|\.{3}|(?i:key|token)[-_]?(?i:here)"
@@ -75,7 +75,9 @@ def _turns(value: str) -> int:
 
 
 def _random(value: str) -> bool:
-    return _three_sorts(value) or (_made(value) and _turns(value) >= TURNS)
+    """Drawn from letters and digits alike: a name in a program changes its sort of letters once or twice a word."""
+    sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
+    return _made(value) and (sorts.count("0") > 1 or sum(a != b for a, b in itertools.pairwise(sorts)) >= CHANGES)
 
 
 def _opaque(value: str) -> bool:
@@ -229,7 +231,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("databricks", "da", "p", r"i[0-9a-f]{32}(?:-\d{1,2})?(?![0-9A-Za-z])", _made_mixed, peek="i[0-9a-f]{32}"),
     shape("docker", "dckr_[po]at", "_", r"[\w-]{20,64}", _made, edge=False, peek=r"[\w-]{20}"),
     shape("heroku", "HRKU", "-", r"[\w-]{30,80}", _made_mixed),
-    Kind("heroku", "kK", _heroku, "(?<=[Ee][Rr][Oo][kK])", "[uU]"),
+    Kind("heroku", "kK", _heroku, "(?=[uU])(?<=[Ee][Rr][Oo][kK])"),
     shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made),
     shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _made_mixed),
     shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![\w-])", _random, peek="[A-Za-z0-9]{24}"),

@@ -1,0 +1,233 @@
+"""The real CLIs at work: how each way to end is told apart, and what a replay can and cannot reach."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import pytest
+
+from skillopt_sleep.backends.claude import ClaudeBackend
+from skillopt_sleep.backends.codex import CodexBackend
+from skillopt_sleep.domain.assignment import Assignment, CheckCommand, Ending, ReplayMode, not_shown
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.errors import NotLoggedIn, Overloaded, TimedOut, TransientBackend
+from tests.agents.clis import CLIS
+from tests.agents.nights import MODELS
+from tests.agents.working import opening, shell_of
+from tests.fakes.repository import git, make_project, tree
+from tests.loopback import Called, Said
+
+SKILL = b"---\nname: house\ndescription: House rules\n---\n\n- RULE: of the skill\n"
+MEMORY = b"RULE: of the memory\n"
+EVERY = pytest.mark.parametrize("cli", CLIS, ids=str)
+SANDBOX = shutil.which("bwrap") and shutil.which("socat")
+
+
+def documents(cli, skill=SKILL, memory=MEMORY):
+    """A candidate under the names that this agent has for its files."""
+    folder, name = (".claude/skills", "CLAUDE.md") if cli.name == "claude" else (".agents/skills", "AGENTS.md")
+    return (
+        Document(kind=DocumentKind.SKILL, path=f"/p/{folder}/house/SKILL.md", content=skill, whole=True),
+        Document(kind=DocumentKind.MEMORY, path=f"/p/{name}", content=memory),
+    )
+
+
+@pytest.fixture
+def built(agents):
+    """A backend of either CLI, reaching the loopback model with this fault; closed at the end."""
+    made = []
+
+    def build(cli, fault="", **options):
+        options = {"timeout": 30.0, "model": MODELS[cli.name], **options}
+        if cli.name == "claude":
+            backend = ClaudeBackend(env=agents.env(fault, clis=(cli,)), **options)
+        else:
+            backend = CodexBackend(env=agents.env(fault, clis=(cli,)), config=agents.codex_config(fault), **options)
+        made.append(backend)
+        return backend
+
+    yield build
+    for backend in made:
+        backend.close()
+
+
+def native(cli, user="do it", **fields):
+    return Assignment(system="Be brief.", user=user, mode=ReplayMode.NATIVE, documents=documents(cli), **fields)
+
+
+def told(done):
+    return {each.kind.value: (each.offered, each.read) for each in done.shown}
+
+
+def doing(*commands, then="done"):
+    """A model that runs commands, one a turn, then says it is done."""
+
+    def mind(asked):
+        shell = shell_of(asked)
+        left = commands[len(asked.calls) :]
+        return Said(text="I go on.", calls=(shell(left[0]),)) if shell and left else Said(text=then)
+
+    return mind
+
+
+@EVERY
+def test_candidate_is_shown_and_a_skill_is_opened_or_bypassed(cli, built, loopback):
+    """Memory is sent, the skill is listed; whether it was opened is told by what went to the model."""
+    backend = built(cli)
+    loopback.mind = lambda asked: Said(text="no need")
+    assert told(backend.run(native(cli))) == {"skill": (True, False), "memory": (True, True)}
+    assert "RULE: of the memory" in loopback.requests[-1].text
+    assert "RULE: of the skill" not in loopback.requests[-1].text
+    assert "Be brief." in loopback.requests[-1].text
+    loopback.mind = lambda asked: Said(text="done") if asked.calls else Said(calls=(opening(asked, "house"),))
+    done = backend.run(native(cli))
+    assert told(done) == {"skill": (True, True), "memory": (True, True)}
+    assert "RULE: of the skill" in loopback.requests[-1].text
+    assert (done.text, done.ending, done.skills_called) == ("done", Ending.DONE, ("house",))
+
+
+@EVERY
+def test_skill_that_cannot_be_loaded_was_not_tried(cli, built, loopback):
+    """Its frontmatter is broken: the agent leaves it out without a word, and that is found out."""
+    loopback.mind = lambda asked: Said(text="done")
+    broken = b"---\nname: [house\ndescription: {\n---\n\n- RULE\n" if cli.name == "codex" else None
+    work = native(cli)
+    if broken is None:  # Claude loads any frontmatter; it leaves out a skill that only a person may call
+        broken = b"---\nname: house\ndescription: d\ndisable-model-invocation: true\n---\n\n- RULE\n"
+    done = built(cli).run(Assignment(system="", user="x", mode=work.mode, documents=documents(cli, skill=broken)))
+    if told(done)["skill"][0] is not False:
+        pytest.skip(f"{cli} lists it all the same")
+    assert "did not load the skill" in not_shown(work, done)
+
+
+@EVERY
+def test_words_of_the_person_are_words(cli, built, loopback):
+    """A slash is no command of the CLI, an ``@/path`` puts no file of this machine into the request."""
+    loopback.mind = lambda asked: Said(text="done")
+    assert built(cli).run(native(cli, "/help me with @/etc/passwd please")).text == "done"
+    assert "help me with" in loopback.requests[-1].text
+    assert "root:" not in loopback.requests[-1].text
+
+
+@EVERY
+def test_endless_work_runs_out_of_turns(cli, built, loopback):
+    """By the cap we set; what it took is on the account."""
+
+    def mind(asked):
+        file = Called(name="Read", given={"file_path": "CLAUDE.md"})
+        shell = shell_of(asked)
+        return Said(text="again", calls=(shell("ls") if shell else file,))
+
+    loopback.mind = mind
+    done = built(cli, max_turns=4).run(native(cli))
+    assert done.ending is Ending.OUT_OF_TURNS
+    assert len(loopback.requests) <= 12
+    assert done.usage.input_tokens > 0
+
+
+@EVERY
+def test_refusal_is_the_agents_own(cli, built, loopback):
+    """No lost call: it scores 0, or is judged as the words it is."""
+    loopback.mind = lambda asked: Said(text="I will not.", stop="refusal")
+    done = built(cli).run(native(cli))
+    assert done.ending is (Ending.REFUSED if cli.name == "claude" else Ending.DONE) or done.text
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [("hang", TransientBackend), ("stall", TransientBackend), ("529", Overloaded), ("401", NotLoggedIn)],
+)
+def test_lost_transport_is_an_error(cli, fault, error, built, row):
+    """Within the deadline of a call, not of the whole work."""
+    started = time.monotonic()
+    with pytest.raises(error) as raised:
+        built(cli, fault, timeout=3.0, loop_timeout=60.0).run(native(cli))
+    seconds = time.monotonic() - started
+    assert not (fault in {"hang", "stall"} and not isinstance(raised.value, TimedOut | TransientBackend))
+    row(cli, f"native {fault}", type(raised.value).__name__, seconds, 0)
+    assert seconds < 20
+
+
+@EVERY
+def test_work_that_takes_too_long_is_the_agents_own(cli, built, loopback, tmp_path):
+    """The deadline of its loop comes while a command of its own runs."""
+    if cli.name == "claude" and not SANDBOX:
+        pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
+    loopback.mind = doing("sleep 600")
+    backend = built(cli, timeout=3.0, loop_timeout=8.0)
+    done = backend.run(in_copy(cli, tmp_path)[0])
+    assert done.ending is Ending.OUT_OF_TIME
+    assert done.latency < 12
+
+
+def in_copy(cli, tmp_path, *commands, **files):
+    """Work in a copy of a small project; the project."""
+    project = make_project(tmp_path / "project", code="old\n", **files)
+    work = Assignment(
+        system="",
+        user="do it",
+        mode=ReplayMode.WORKTREE,
+        documents=documents(cli),
+        project=str(project),
+        commit=git(project, "rev-parse", "HEAD"),
+        commands=tuple(CheckCommand(line=line, seconds=10) for line in commands),
+    )
+    return work, project
+
+
+@EVERY
+def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, home):
+    """It works, commits, stashes and breaks what it likes in there; what it did is told by a diff and by checks."""
+    if cli.name == "claude" and not SANDBOX:
+        pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
+    work, project = in_copy(cli, tmp_path, "grep -q new code", "false", "test -e /etc/passwd && ! touch /etc/x")
+    before, others = tree(project), tree(home)
+    loopback.mind = doing(
+        "echo new > code; echo fresh > made",
+        f"touch {tmp_path}/escaped; touch ~/escaped; touch /tmp/escaped-{cli.version}; echo x > {project}/code",
+        f"git -C {project} stash; git -C {project} branch evil; git config --global user.name evil",
+        f"curl -s -m 2 {loopback.root}/v1/messages && touch net; env | grep -c API_KEY > keys; true",
+    )
+    done = built(cli).run(work)
+    assert (done.ending, done.text) == (Ending.DONE, "done")
+    assert "-old\n+new\n" in done.changes
+    assert "+fresh" in done.changes
+    assert "net" not in done.changes.replace("internet", "")
+    assert [run.status for run in done.runs] == [0, 1, 0]
+    assert tree(project) == before
+    assert not list(tmp_path.glob("escaped"))
+    assert not (home / "escaped").exists()
+    changed = {name for name in {**others, **tree(home)} if others.get(name) != tree(home).get(name)}
+    assert not [name for name in changed if ".claude" not in name]
+
+
+@EVERY
+def test_agent_that_breaks_its_workspace_scores_0(cli, built, loopback, tmp_path):
+    """There is nothing left to look at, or it says so itself."""
+    if cli.name == "claude" and not SANDBOX:
+        pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
+    work, _ = in_copy(cli, tmp_path, "test -e code")
+    loopback.mind = doing("find . -mindepth 1 -delete; true")
+    done = built(cli).run(work)
+    assert done.ending in {Ending.BROKE_WORKSPACE, Ending.DONE}
+    assert not done.runs or done.runs[0].status != 0
+
+
+def test_hooks_and_permissions_of_a_project_take_no_part(built, loopback, tmp_path):
+    """A cloned project grants nothing: its settings are taken out of the copy before Claude starts in it."""
+    if not SANDBOX:
+        pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
+    (cli,) = (each for each in CLIS if str(each) == "claude 2.1.329")
+    mark = tmp_path / "ran"
+    hook = {"hooks": [{"type": "command", "command": f"touch {mark}"}]}
+    settings = {"hooks": {"SessionStart": [hook], "Stop": [hook]}, "sandbox": {"enabled": False}}
+    servers = {"mcpServers": {"own": {"command": "touch", "args": [str(mark)]}}}
+    work, _ = in_copy(
+        cli, tmp_path, _dot_claude__settings_dot_json=json.dumps(settings), _dot_mcp_dot_json=json.dumps(servers)
+    )
+    loopback.mind = doing(f"touch {mark}")
+    assert built(cli).run(work).ending is Ending.DONE
+    assert not mark.exists()

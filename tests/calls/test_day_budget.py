@@ -1,0 +1,108 @@
+"""What all projects together may spend from noon to noon: exact, over nights, projects and processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_sleep.calls.budget import Budget
+from skillopt_sleep.domain.budget import Allowance, Caps, Spend
+from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role, Usage
+from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.ledger import NightLedger
+from tests.fakes.clock import FakeClock
+from tests.fakes.home import make_person
+
+PROMPT = Prompt(system="", user="x" * 400)
+WIDE = Caps(calls=1000, tokens=10**9, usd=1000.0, minutes=1000.0)
+
+
+def settle(budget, *, usd=0.01):
+    budget.reserve(PROMPT)
+    budget.settle(Reply(text="y", model="m", usage=Usage(input_tokens=90, output_tokens=10), cost_usd=usd))
+
+
+def test_call_that_would_overspend_the_day_is_refused():
+    """Though the night's own caps are far; what others spent before counts, what this night spent before them not."""
+    before = Spend(calls=5, tokens=500, usd=0.05)  # of this sitting, yesterday
+    day = Allowance(caps=Caps(calls=10, tokens=10**9, usd=100.0, minutes=1e9), spent=Spend(calls=7, tokens=700))
+    budget = Budget(WIDE, before, FakeClock(), day)
+    for _ in range(3):
+        settle(budget)
+    with pytest.raises(
+        BudgetSpent, match=r"cap of 10 calls a day, for all projects together.*--max-calls-day"
+    ) as error:
+        budget.reserve(PROMPT)
+    assert error.value.cap == "calls_day"
+
+
+def test_calls_in_flight_count_for_the_day():
+    """Parallel calls cannot run over it together."""
+    day = Allowance(caps=Caps(calls=2, tokens=10**9, usd=100.0, minutes=1e9))
+    budget = Budget(WIDE, Spend(), FakeClock(), day)
+    budget.reserve(PROMPT)
+    budget.reserve(PROMPT)
+    with pytest.raises(BudgetSpent):
+        budget.reserve(PROMPT)
+
+
+def test_dollars_and_tokens_of_the_day():
+    """Each its own cap; what a call costs is expected from those before it."""
+    day = Allowance(caps=Caps(calls=99, tokens=10**9, usd=1.0, minutes=1e9), spent=Spend(calls=1, usd=0.55))
+    budget = Budget(WIDE, Spend(), FakeClock(), day)
+    settle(budget, usd=0.2)
+    settle(budget, usd=0.2)
+    with pytest.raises(BudgetSpent, match="cap of 1 usd a day"):
+        budget.reserve(PROMPT)
+    day = Allowance(caps=Caps(calls=99, tokens=1000, usd=9.0, minutes=1e9), spent=Spend(tokens=500))
+    with pytest.raises(BudgetSpent, match="cap of 1000 tokens a day"):
+        Budget(WIDE, Spend(), FakeClock(), day).reserve(PROMPT)
+
+
+def record(ledger, *, usd=0.5, tokens=10):
+    ledger.record(Attempt(phase="val", role=Role.TARGET, usage=Usage(input_tokens=tokens), cost_usd=usd))
+
+
+def test_day_is_shared_by_nights_and_outlives_compaction(tmp_path):
+    """Every night that asks counts from when it first asked on that day; another day begins at nothing."""
+    database = Database(tmp_path / "sleep.db")
+    first, second = (NightLedger(database, night=night, sitting=1) for night in ("first", "second"))
+    record(first)
+    assert first.spent_on("monday") == Spend()
+    record(first)
+    record(first)
+    assert second.spent_on("monday") == Spend(calls=2, tokens=20, usd=1.0)
+    record(second, usd=None)
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM calls WHERE rowid = 1 AND night = 'another'")
+    database._connection.execute("VACUUM")
+    expected = Spend(calls=3, tokens=30, usd=1.0, unpriced=1)
+    assert first.spent_on("monday") == second.spent_on("monday") == expected
+    assert first.spent_on("tuesday") == Spend()  # it goes on after noon
+    record(first)
+    assert second.spent_on("tuesday") == Spend(calls=1, tokens=10, usd=0.5)
+    assert second.spent_on("monday").calls == 4  # what a night of both days spends counts for both: never too much
+    database.close()
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_two_projects_do_not_overspend_one_budget(tmp_path, workers):
+    """One after the other: to the call; what the first leaves the second may spend, and then nobody anything."""
+    anna = make_person(tmp_path / "anna", rules=1, tasks_per_rule=6)
+    ben = make_person(tmp_path / "ben", seed=3, rules=1, tasks_per_rule=6)
+    whole = anna.app(workers=workers)
+    needs = whole.run(whole.plan()).spend.calls
+    shared = {"data_dir": str(tmp_path / "shared"), "workers": workers, "max_calls_day": needs + 5}
+    first, second = anna.app(**shared), ben.app(**shared)
+    for night in anna.project.rglob("nights"):
+        night.rename(tmp_path / "before")
+    assert first.run(first.plan()).exit_code == 0
+    report = second.run(second.plan())
+    assert (report.exit_code, report.stopped_by) == (5, "budget")
+    assert "all projects together" in report.why
+    assert first.database.rows("SELECT COUNT(*) AS calls FROM calls")[0]["calls"] == needs + 5
+    again = ben.app(**shared)
+    assert again.run(again.plan()).exit_code == 5
+    assert again.database.rows("SELECT COUNT(*) AS calls FROM calls")[0]["calls"] == needs + 5
+    free = ben.app(**shared | {"max_calls_day": 0})
+    assert free.run(free.plan()).exit_code == 0

@@ -1,0 +1,150 @@
+"""Before a change is staged: is it loaded at all, by the agent's own records."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.domain.assignment import Ending, ReplayMode, Shown, Trajectory
+from skillopt_sleep.domain.auto import not_by_itself
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.domain.report import Loading, NightReport
+from skillopt_sleep.domain.rollout import ReplayResult
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
+from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, TimedOut
+from skillopt_sleep.night.load import load
+from skillopt_sleep.night.outcome import Consolidated, DocumentStep
+from skillopt_sleep.optimize.gate import Trial
+from skillopt_sleep.optimize.replay import Manner, Models
+from tests.fakes.ask import nobody
+
+SKILL = Document(kind=DocumentKind.SKILL, path="/p/.claude/skills/house/SKILL.md", whole=True)
+BEFORE = Candidate(documents=(SKILL,))
+AFTER = Candidate(documents=(replace(SKILL, content=b"- rule\n"),))
+TASKS = tuple(TaskRecord(id=name, intent=f"do {name}", reference=RubricReference(rubric="x")) for name in ("a", "b"))
+READ = Shown(kind=DocumentKind.SKILL, offered=True, read=True, how="its text was sent")
+
+
+class Target:
+    model = "m"
+
+    def __init__(self, done):
+        self.done, self.asked = done, []
+
+    def __call__(self, prompt, *, phase):
+        assert phase == "load"
+        self.asked.append(prompt)
+        if isinstance(self.done, Exception):
+            raise self.done
+        return self.done
+
+
+def outcome(verdict=Verdict.ACCEPT, *, results=(), candidate=AFTER):
+    decision = Decision(verdict=verdict, why="")
+    trial = Trial(decision=decision, baseline=(), candidate=tuple(results), improved=("b",))
+    return Consolidated(
+        baseline=BEFORE,
+        candidate=candidate,
+        pools=Pools(train=TASKS[:1], val=TASKS[1:]),
+        gate_mode=GateMode.PAIRED,
+        steps=(DocumentStep(kind=DocumentKind.SKILL, trial=trial, decision=decision),),
+    )
+
+
+def loaded(made, done=None, mode=ReplayMode.TEXT, *, probes=True):
+    target = Target(done) if done is not None else nobody
+    models = Models(target=target, optimizer=nobody, judges={}, parallel=None, manner=Manner(mode=mode, probes=probes))
+    return load(made, models), target
+
+
+def report_of(stage):
+    return stage.add_to(NightReport(night="n", project="/p"))
+
+
+def test_text_proven_change_is_tried_once_by_the_agent():
+    """On a task it improved, with the candidate in place; one call."""
+    stage, target = loaded(outcome(), Trajectory(text="x", shown=(READ,)))
+    (work,) = target.asked
+    assert (work.mode, work.user, work.documents) == (ReplayMode.NATIVE, "do b", AFTER.documents)
+    assert (stage.replay.loading, stage.replay.why) == (Loading.LOADED, "skill: its text was sent")
+    assert "one replay by the agent itself shows that it is loaded" in report_of(stage).notes[0]
+
+
+PROBES = {
+    "not on the list": (
+        Trajectory(text="x", shown=(replace(READ, offered=False, read=False, how="it was not on the list"),)),
+        Loading.NOT_LOADED,
+        "held: the agent does not load what is proposed (the skill: it was not on the list)",
+    ),
+    "never opened": (
+        Trajectory(text="x", shown=(replace(READ, read=False),)),
+        Loading.NOT_OPENED,
+        "it helps when it is read, but the skill was on the agent's list and was not opened in the one replay",
+    ),
+    "read, though the task failed": (
+        Trajectory(text="", ending=Ending.OUT_OF_TURNS, shown=(READ,)),
+        Loading.LOADED,
+        "it is loaded",
+    ),
+    "records that do not tell": (Trajectory(text="x"), Loading.NOT_CHECKED, "records do not tell of the skill"),
+    "lost": (TimedOut("no answer"), Loading.NOT_CHECKED, "not checked: TimedOut: no answer"),
+    "cap": (BudgetSpent("the cap is reached", cap="calls"), Loading.NOT_CHECKED, "not checked: BudgetSpent"),
+}
+
+
+@pytest.mark.parametrize(("done", "loading", "note"), PROBES.values(), ids=PROBES)
+def test_what_the_probe_shows_is_said(done, loading, note):
+    """In the report, in words."""
+    stage, _ = loaded(outcome(), done)
+    assert stage.replay.loading is loading
+    assert note in " ".join(report_of(stage).notes)
+
+
+@pytest.mark.parametrize("loading", [Loading.NOT_LOADED, Loading.NOT_OPENED])
+def test_change_that_the_agent_does_not_use_is_not_adopted_by_itself(loading):
+    """Whatever its score."""
+    report = NightReport(night="n", project="/p", accepted=True, proposal="/p/x")
+    why = not_by_itself(replace(report, replay=replace(report.replay, loading=loading, why="because")))
+    assert why == "the agent does not use it by itself (because)"
+
+
+def test_nothing_is_spent_where_there_is_nothing_to_stage_or_nobody_to_ask():
+    """No accepted change, no change at all, no agent behind the backend."""
+    assert loaded(outcome(Verdict.REJECT))[0].replay.loading is Loading.NOT_CHECKED
+    assert loaded(outcome(candidate=BEFORE))[0].replay.loading is Loading.NOT_CHECKED
+    stage, _ = loaded(outcome(), probes=False)
+    assert "this backend has no agent" in report_of(stage).notes[0]
+
+
+def test_backend_that_is_gone_ends_the_night():
+    """As at any other call."""
+    with pytest.raises(NotLoggedIn):
+        loaded(outcome(), NotLoggedIn("logged out"))
+
+
+def result(name, candidate=AFTER, **fields):
+    return ReplayResult(task_id=name, candidate=candidate.digest, mode=ReplayMode.NATIVE, **fields)
+
+
+def test_records_of_a_native_trial_are_the_proof():
+    """No call more; what the agent did by itself, silent bypasses and unloaded candidates are counted, each once."""
+    results = [
+        result("a", shown=(READ,)),
+        result("a", shown=(READ,)),
+        result("b", shown=(replace(READ, read=False),), bypassed=True),
+        result("c", shown=(READ,), ending=Ending.REFUSED),
+        result("d", call_error="TimedOut: x"),
+        result("e", call_error="NotLoaded: x"),
+        result("a", candidate=BEFORE),
+    ]
+    stage, _ = loaded(outcome(results=results), mode=ReplayMode.NATIVE)
+    told = stage.replay
+    assert (told.mode, told.rollouts, told.with_skill, told.opened) == (ReplayMode.NATIVE, 4, 3, 2)
+    assert told.failures == {"refused": 1, "silent_bypass": 1, "not_loaded": 1}
+    assert told.loading is Loading.LOADED
+    notes = " ".join(report_of(stage).notes)
+    assert "silent bypass: in 1 of 3 replays" in notes
+    assert "1 replays are unmeasured" in notes
