@@ -81,13 +81,13 @@ def command(
     app = make_app(flags)
     part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
     with watched(app), open_evaluation(app, recipe, part) as evaluation:
-        calls = _calls(evaluation)
+        sizes = _price(evaluation)
         if dry_run:
-            _print_price(evaluation, recipe, calls, as_json=as_json)
+            _print_price(sizes, part.split, recipe, as_json=as_json)
             return
         capped = any(getattr(recipe.config, cap) is not None for cap in CAPS)
         folder = folder_for(app, recipe, evaluation)
-        matrix = run_evaluation(app, evaluation, folder, None if capped else math.ceil(calls * ROOM))
+        matrix = run_evaluation(app, evaluation, folder, None if capped else math.ceil(sizes["calls"] * ROOM))
     _print(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
@@ -125,37 +125,35 @@ def _assigned(options: tuple[str, ...]) -> dict[str, Json]:
     return table
 
 
-def _calls(evaluation: Evaluation) -> int:
-    """One call for each attempt; the environment is looked at in a folder that is thrown away."""
+def _price(evaluation: Evaluation) -> dict[str, int]:
+    """Sizes, and the calls they take at most; the environment is looked at in a folder that is thrown away."""
     from skillopt_sleep.train.evaluate import items_of
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
         items = items_of(evaluation, scratch)
-    return len(items) * len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
-
-
-def _print_price(evaluation: Evaluation, recipe: Recipe, calls: int, *, as_json: bool) -> None:
-    import msgspec
-
-    each = calls // (len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k)
-    sizes: dict[str, int] = {
-        "items": each,
+    attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
+    return {
+        "items": len(items),
         "skills": len(evaluation.skills),
         "targets": len(evaluation.targets),
         "rollouts_k": evaluation.rollouts_k,
-        "calls": calls,
+        "calls": sum(evaluation.env.calls_of(item) for item in items) * attempts,
     }
+
+
+def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
+    import msgspec
+
     if as_json:
         click.echo(msgspec.json.encode(sizes).decode())
         return
+    most = sizes["calls"]
     caps = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(recipe.config, cap)) is not None]
     click.echo(
-        f"{each} items of {evaluation.split} x {sizes['skills']} skills x {sizes['targets']} targets x"
-        f" {evaluation.rollouts_k} attempts: {calls:,} calls, one an attempt; rubrics cost another each."
+        f"{sizes['items']} items of {split} x {sizes['skills']} skills x {sizes['targets']} targets x"
+        f" {sizes['rollouts_k']} attempts: at most {sizes['calls']:,} calls, judges counted, retries not."
     )
-    click.echo(
-        f"Cap: {', '.join(caps) or f'{math.ceil(calls * ROOM):,} calls'}. Nothing was asked and nothing written."
-    )
+    click.echo(f"Cap: {', '.join(caps) or f'{math.ceil(most * ROOM):,} calls'}. Nothing was asked, nothing written.")
 
 
 def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:

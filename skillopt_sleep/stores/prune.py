@@ -15,7 +15,7 @@ from skillopt_sleep.errors import DiskError
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import refuse_links
 
-__all__ = ["Pruned", "prune"]
+__all__ = ["Pruned", "forget_replies", "prune"]
 
 NEWEST = 3
 """Nights of a project that stay whatever their age and size: the last ones are looked at."""
@@ -56,7 +56,7 @@ def prune(database: Database, project: Path, *, now: datetime, days: int, size: 
         if number < NEWEST or row["id"] in needed or (row["started_at"] >= oldest and total <= size):
             continue
         if own or _has_replies(database, row["id"]):
-            _forget(database, row["id"])
+            forget_replies(database, row["id"])
             refuse_links(folder, within=project)
             _remove(folder)
             gone.append(row["id"])
@@ -82,7 +82,8 @@ def _has_replies(database: Database, night: str) -> bool:
     return bool(database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,)))
 
 
-def _forget(database: Database, night: str) -> None:
+def forget_replies(database: Database, night: str) -> None:
+    """Drop what a night was answered, and the stages made of it; its report stays."""
     with database.transaction() as connection:
         for table in ("replies", "stages", "calls"):
             connection.execute(f"DELETE FROM {table} WHERE night = ?", (night,))  # noqa: S608  our own names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +40,8 @@ class QuestionBox:
         path = self._data_dir / "handoff.key"
         known = read_regular(path)
         if known is None:
+            import secrets  # noqa: PLC0415  it loads OpenSSL, and `status` asks nothing
+
             known = secrets.token_bytes(32)
             make_folders(self._data_dir, within=self._data_dir.parent, mode=0o700)
             write_atomic(path, known)

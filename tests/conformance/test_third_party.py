@@ -122,6 +122,7 @@ def test_package_serves_a_whole_night(goose, tmp_path):
     done = run(
         *mira.arguments("run", "--json"),
         "--target-backend=goose",
+        "--share-with=goose",
         "--set=backends.goose.times=2",
         path=[goose],
     )

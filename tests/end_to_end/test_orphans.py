@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -40,16 +41,19 @@ def agent(tmp_path, monkeypatch):
 
     yield make
     for pid in pids(tmp_path):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def pids(folder) -> list[int]:
     """Every living process that carries the fake CLI's path."""
-    return [
-        process.pid
-        for process in psutil.process_iter()
-        if process.status() != psutil.STATUS_ZOMBIE and any(str(folder / "bin") in each for each in process.cmdline())
-    ]
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            ours = any(str(folder / "bin") in each for each in process.cmdline())
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
 
 
 def kill_in_the_middle(person, cli, dialect, name):
