@@ -20,6 +20,7 @@ from skillopt_sleep.night.probe import probe
 from skillopt_sleep.optimize.trial import PairedPlan, run_paired
 from skillopt_sleep.stores.ledger import NightLedger
 from skillopt_sleep.stores.lock import one_night
+from skillopt_sleep.stores.preflight import check_disk
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
@@ -40,6 +41,7 @@ def null_trial(app: App, given: tuple[TaskRecord, ...] | None = None) -> NullTri
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
     with one_night(app.data_dir):
+        check_disk(app.database, app.project)
         plan = app.plan(given)
         tasks = _tasks(app, plan)
         name = f"audit-{app.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

@@ -8,9 +8,9 @@ the text of a skill as it is handed to the model.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-import os
 import re
 import shlex
 import shutil
@@ -111,6 +111,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         """Let it work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
         with workspace(self.children, assignment, LAYOUT, self.env) as place:
             ended = self._work(assignment, place)
+            self._tidy(ended)
             done = read_trajectory(
                 ended, assignment, place.root, model=self.model, deadline=self.seconds, call_seconds=self.call_seconds
             )
@@ -126,6 +127,13 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
                 command_environment(self.env, place.scratch),
             )
             return msgspec.structs.replace(done, changes=changes, runs=runs)
+
+    def _tidy(self, ended: Ended) -> None:
+        """Take away the empty folder that a session with a shell leaves in the user's home, once for each."""
+        session = next((event.session_id for event in _events(ended.stdout) if event.session_id), "")
+        if session and session.replace("-", "").isalnum():
+            with contextlib.suppress(OSError):  # it is not there, or holds what is not ours
+                (_config_folder(self.env) / "session-env" / session).rmdir()
 
     def _find(self, name: str) -> str | None:
         return shutil.which(name, path=self.env.get("PATH", ""))
@@ -166,6 +174,12 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         return settings
 
 
+def _config_folder(env: Mapping[str, str]) -> Path:
+    """Where the user's Claude Code lives."""
+    named = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0]
+    return Path(named) if named else Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
+
+
 def may_be_quiet(printed: str, *, call_seconds: float) -> float:
     """The seconds that it may go on without a word: as long as it likes while a tool runs, else as long as a call."""
     if not printed:
@@ -176,9 +190,8 @@ def may_be_quiet(printed: str, *, call_seconds: float) -> float:
 
 def _users(env: Mapping[str, str]) -> dict[str, Json]:
     """The user's own settings file; an unreadable one is none, as the CLI itself would say."""
-    home = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0] or os.path.join(env.get("HOME", ""), ".claude")  # noqa: PTH118
     try:
-        return msgspec.json.decode(Path(home, "settings.json").read_bytes(), type=dict[str, Json])
+        return msgspec.json.decode((_config_folder(env) / "settings.json").read_bytes(), type=dict[str, Json])
     except (OSError, msgspec.DecodeError):
         return {}
 
@@ -203,6 +216,7 @@ class _Event(Struct, frozen=True, kw_only=True):
     subtype: str = ""
     skills: tuple[str, ...] | None = None
     version: str = msgspec.field(name="claude_code_version", default="")
+    session_id: str = ""
     message: _Message | None = None
     synthetic: bool = msgspec.field(name="isSynthetic", default=False)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.app import App
     from skillopt_sleep.domain.task import TaskRecord
 
-__all__ = ["print_rehearsal"]
+__all__ = ["print_rehearsal", "say_price"]
 
 
 def print_rehearsal(app: App, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
@@ -23,3 +23,17 @@ def print_rehearsal(app: App, tasks: tuple[TaskRecord, ...] | None, *, as_json: 
     from skillopt_sleep.reports import rehearsal as page
 
     click.echo(page.render(rehearsal))
+
+
+def say_price(app: App, tasks: tuple[TaskRecord, ...] | None) -> None:
+    """Say on stderr, before a night, what it is expected to take and may take at most; rehearsed in memory."""
+    from skillopt_sleep.reports.phrases import calls_between
+
+    rehearsal = app.rehearse(tasks)
+    least = sum(each.least for each in rehearsal.expected)
+    caps = app.caps()
+    click.echo(
+        f"skillopt-sleep: {calls_between(least, rehearsal.most_calls)} expected; never more than {caps.calls:,} calls,"
+        f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
+        err=True,
+    )

@@ -52,6 +52,10 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
         from skillopt_sleep.app.consent import ask_first
 
         ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
+    if sys.stderr.isatty():
+        from skillopt_sleep.cli.rehearsal import say_price
+
+        say_price(make_app(flags), tasks)
     with watched(app):
         plan = app.plan(tasks)
         if wait and is_locked(app.data_dir):

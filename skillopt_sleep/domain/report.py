@@ -11,6 +11,7 @@ from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.expect import Expected
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.sealed import SealedTest
@@ -280,6 +281,7 @@ class NightReport(Struct, frozen=True, kw_only=True):
     ``sealed`` is what the sealed tasks made of an adopted change, null when no test of one was due.
     ``seed`` dealt the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting spent of its
     caps, ``spend_night`` what the night has cost in all its sittings (a night cut short by a cap gets new ones).
+    ``expected`` is what its tasks were expected to take once they were known, mining not counted, by phase.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -328,5 +330,6 @@ class NightReport(Struct, frozen=True, kw_only=True):
     caps: Caps = Caps()
     spend: Spend = Spend()
     spend_night: Spend = Spend()
+    expected: tuple[Expected, ...] = ()
     notes: tuple[str, ...] = ()
     proposal: str | None = None

@@ -7,6 +7,7 @@ from contextlib import closing
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.night.audit import audit
 from skillopt_sleep.night.consolidate import consolidate
+from skillopt_sleep.night.expect import expect
 from skillopt_sleep.night.gather import gather
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load import load
@@ -34,6 +35,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
             found = night.stage("mine", gather, sessions, plan, kit, connection.models, night.seed)
             tasks = night.stage("prepare", prepare, found, plan.manner, kit.commit_of)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
+            night.look("expect", expect, pools, plan)
             outcome = night.stage(
                 "consolidate",
                 consolidate,

@@ -63,7 +63,7 @@ def aggregate(
     notes: list[str] = []
     while any(len(side) > 1 for side in sides):
         batches = [_batched(side, merge_batch_size) for side in sides]
-        merged = optimizer.at_once(merge, [batch for side in batches for batch in side])
+        merged = optimizer.parallel(merge, [batch for side in batches for batch in side])
         notes += [note for each in merged for note in each.notes]
         patches_left = [each.patch for each in merged]
         sides = [[patches_left.pop(0) for _ in side] for side in batches]

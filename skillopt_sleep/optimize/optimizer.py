@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,7 +21,6 @@ from skillopt_sleep.prompts import render
 
 __all__ = ["TAGS", "Answer", "Optimizer", "numbered", "object_schema", "quote"]
 
-T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Struct)
 
 EXCERPT = 900
@@ -88,10 +87,6 @@ class Optimizer:
             return msgspec.convert(extract_json(answer.text), form), answer
         except ValueError as error:  # msgspec's own is one
             return None, Answer(text=answer.text, error=f"it cannot be read: {error}")
-
-    def at_once(self, work: Callable[[T], ReplyT], items: Sequence[T]) -> list[ReplyT]:
-        """Independent work, in parallel."""
-        return self.parallel(work, items)
 
 
 def object_schema(**properties: Json) -> dict[str, Json]:

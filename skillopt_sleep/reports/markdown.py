@@ -16,7 +16,7 @@ from skillopt_sleep.domain.report import BackendHealth, NightReport, PhaseTally
 from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import ending
 from skillopt_sleep.reports.markup import code, document, escape, longest_run, table
-from skillopt_sleep.reports.phrases import ERRORS, PHASES, earlier, number, spending, when
+from skillopt_sleep.reports.phrases import ERRORS, PHASES, earlier, expected, number, spending, when
 from skillopt_sleep.reports.plain import plain, plain_lines
 from skillopt_sleep.reports.proof import account, proof, trusted
 from skillopt_sleep.reports.rows import INTENT, bare, held, rule_row, within
@@ -159,6 +159,9 @@ def _cost(report: NightReport) -> Iterator[str]:
         if before := earlier(report):
             yield ""
             yield f"That is this sitting, of its own caps: {before}."
+        if expectation := expected(report):
+            yield ""
+            yield f"{expectation[0].upper()}{expectation[1:]}."
     else:
         yield "Nothing: no model was called."
     if report.phases:

@@ -12,8 +12,10 @@ __all__ = [
     "DOCUMENTS",
     "ERRORS",
     "PHASES",
+    "calls_between",
     "earlier",
     "errors",
+    "expected",
     "money",
     "number",
     "score",
@@ -80,6 +82,21 @@ def earlier(report: NightReport) -> str:
     if whole.calls <= now.calls:
         return ""
     return f"{number(whole.calls)} calls and {number(whole.tokens)} tokens in all sittings of this night"
+
+
+def expected(report: NightReport) -> str:
+    """What the tasks were expected to take beside what they took, retries not counted, "" where nobody could know."""
+    if not report.expected:
+        return ""
+    phases = {each.phase for each in report.expected}
+    took = sum(each.calls - each.retries for each in report.phases if each.phase in phases)
+    least, most = (sum(getattr(each, end) for each in report.expected) for end in ("least", "most"))
+    return f"{calls_between(least, most)} were expected once the tasks were known, {number(took)} were made"
+
+
+def calls_between(least: int, most: int) -> str:
+    """A number of calls that lies somewhere."""
+    return f"{number(most) if least == most else f'{number(least)} to {number(most)}'} calls"
 
 
 def whole(report: NightReport) -> Spend:

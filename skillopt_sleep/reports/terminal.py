@@ -14,7 +14,7 @@ from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.reports import tally, trust
 from skillopt_sleep.reports.ending import Ending, ending
-from skillopt_sleep.reports.phrases import DOCUMENTS, earlier, money, number
+from skillopt_sleep.reports.phrases import DOCUMENTS, earlier, expected, money, number
 from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import Outcome, RuleRow, bare, held, rule_row, task_rows
 
@@ -163,4 +163,4 @@ def _spent(report: NightReport) -> str:
     used = ((spend.calls, caps.calls, "calls"), (spend.tokens, caps.tokens, "tokens"))
     parts = [f"{number(done)} of {number(cap)} {what}" for done, cap, what in used]
     parts += [f"{money(spend)} (cap ${caps.usd:,.2f})", f"{spend.seconds / 60:.1f} of {caps.minutes:g} minutes"]
-    return "; ".join(filter(None, (", ".join(parts), earlier(report))))
+    return "; ".join(filter(None, (", ".join(parts), earlier(report), expected(report))))

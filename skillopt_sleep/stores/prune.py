@@ -62,6 +62,9 @@ def prune(database: Database, project: Path, *, now: datetime, days: int, size: 
             gone.append(row["id"])
             freed += own
             total -= own
+    with database.transaction() as connection:  # trials of the audit are no nights, and leave no report
+        day = f"{now - timedelta(days=days):%Y%m%d}"
+        connection.execute("DELETE FROM replies WHERE night LIKE 'audit-%' AND night < ?", (f"audit-{day}",))
     return Pruned(nights=tuple(gone), size=freed)
 
 

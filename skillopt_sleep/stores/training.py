@@ -17,6 +17,8 @@ __all__ = ["TrainingFolder", "training_folder"]
 RUN = "train"
 """The name of the one run that a folder's ledger knows."""
 SITTING = "sitting"
+PAGES = 20_000
+"""Pages of the log, of 4 KB, before SQLite tidies it up: every worker waits while it does, and closing does it too."""
 
 
 class TrainingFolder:
@@ -76,6 +78,7 @@ def training_folder(folder: Path) -> Iterator[TrainingFolder]:
         raise DiskError(f"cannot write to {folder}: {error.strerror}; name another folder as out_root") from error
     with held:
         database = Database(folder / "ledger.db")
+        database.rows(f"PRAGMA wal_autocheckpoint = {PAGES}")
         try:
             yield TrainingFolder(folder, database)
         finally:

@@ -22,7 +22,8 @@ pathlib.Path({mark!r}).touch()
 for line in sys.stdin:
     asked = json.loads(line)
     if asked.get("method") == "initialize":
-        result = dict(protocolVersion="2025-06-18", capabilities=dict(tools=dict()), serverInfo=dict(name="own", version="1"))
+        result = dict(protocolVersion="2025-06-18", capabilities=dict(tools=dict()))
+        result["serverInfo"] = dict(name="own", version="1")
     elif asked.get("method") == "tools/list":
         result = dict(tools=[dict(name="own_mcp_tool", description="OWN-MCP", inputSchema=dict(type="object"))])
     else:
@@ -36,8 +37,8 @@ def live_in(home: Path, marks: Path, clis, env, *, key="") -> None:
     marks.mkdir()
     server = home / "server.py"
     server.write_text(SERVER.format(mark=str(marks / "mcp")))
-    _claude(home, marks, clis["claude"], env, server, key)
-    _codex(home, marks, clis["codex"], env, server)
+    _claude(home, marks, clis["claude"], env, server=server, key=key)
+    _codex(home, marks, clis["codex"], env, server=server)
     for mark in marks.iterdir():  # installing a plugin ends a session too
         mark.unlink()
 
@@ -75,7 +76,7 @@ def _plugin(folder: Path, marks: Path, cli: str) -> Path:
     return folder
 
 
-def _claude(home: Path, marks: Path, cli, env, server: Path, key: str) -> None:
+def _claude(home: Path, marks: Path, cli, env, *, server: Path, key: str) -> None:
     own = home / ".claude"
     _skill(own / "skills", LEARNED, "OWN-SKILL")
     (own / "CLAUDE.md").write_text("OWN-MEMORY of claude\n")
@@ -95,7 +96,7 @@ def _claude(home: Path, marks: Path, cli, env, server: Path, key: str) -> None:
     _run(cli, env, "plugin", "install", "own@market")
 
 
-def _codex(home: Path, marks: Path, cli, env, server: Path) -> None:
+def _codex(home: Path, marks: Path, cli, env, *, server: Path) -> None:
     own = home / ".codex"
     own.mkdir(exist_ok=True)
     chatgpt_login(home)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from skillopt_sleep.settings import load
 from tests.agents.conftest import Agents
 from tests.agents.working import at_work
 from tests.fakes.home import Person, make_person
+from tests.fakes.repository import make_project
 
 MODELS = {"claude": "claude-sonnet-4-5", "codex": "gpt-5.5"}
 CHECK = "sh check.sh"
@@ -67,7 +67,7 @@ class Sleeper:
         return app.run(app.plan())
 
     def serve(self, mind=None):
-        """What stands behind the CLI from now on; the simulated agent of her world, at work, unless another is named."""
+        """What stands behind the CLI from now on: the simulated agent of her world, at work, or the one named."""
         self.agents.loopback.mind = mind or at_work(self.world)
 
 
@@ -85,9 +85,7 @@ def with_project(cli, agents, folder, **more) -> Sleeper:
     first, second = ordered(person.world)
     (person.project / "check.sh").write_text(f"grep -q '{first}.*{second}' answer.txt\n")
     (person.project / "answer.txt").write_text(f"{second} {first}\n")
-    git(person.project, "init", "-q")
-    git(person.project, "add", "-A")
-    git(person.project, "commit", "-qm", "Begin")
+    make_project(person.project)
     sessions = [replace(each, turns=tuple(map(checked, each.turns))) for each in make_sessions(person.world, 1)]
     person.write(sessions)
     made = Sleeper(cli, agents, person, more)
@@ -106,35 +104,9 @@ def ordered(world) -> tuple[str, str]:
     return world.rules[0].states[0]
 
 
-def git(project, *arguments):
-    """Run git in a project as its owner would."""
-    who = {
-        f"GIT_{each}_{what}": value
-        for each in ("AUTHOR", "COMMITTER")
-        for what, value in (("NAME", "Mira"), ("EMAIL", "m@localhost"), ("DATE", "2020-01-01T00:00:00Z"))
-    }
-    done = subprocess.run(
-        ["git", "-C", project, *arguments],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(project), **who},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def tree(*folders):
-    """Every file and folder there, with its bytes and mode."""
-    return {
-        str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() and not path.is_symlink() else None)
-        for folder in folders
-        for path in sorted(Path(folder).rglob("*"))
-    }
-
-
 def as_task(task) -> TaskRecord:
     """A task of her world, judged by its literal answer."""
     return TaskRecord(id=task.id, intent=task.asks[0], reference=ExactReference(answer=task.good))
 
 
-__all__ = ["CHECK", "MODELS", "Sleeper", "as_task", "git", "ordered", "sleeper", "tree", "with_project"]
+__all__ = ["CHECK", "MODELS", "Sleeper", "as_task", "ordered", "sleeper", "with_project"]

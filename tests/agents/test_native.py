@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.codex import CodexBackend
 from skillopt_sleep.domain.assignment import Assignment, CheckCommand, Ending, ReplayMode, not_shown
 from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.errors import NotLoggedIn, Overloaded, TimedOut, TransientBackend
+from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, TimedOut
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS
 from tests.agents.working import opening, shell_of
@@ -129,25 +130,27 @@ def test_endless_work_runs_out_of_turns(cli, built, loopback):
 
 @EVERY
 def test_refusal_is_the_agents_own(cli, built, loopback):
-    """No lost call: it scores 0, or is judged as the words it is."""
+    """No lost call: it scores 0. Codex keeps no trace of one that comes without words: to it that is an empty reply."""
     loopback.mind = lambda asked: Said(text="I will not.", stop="refusal")
-    done = built(cli).run(native(cli))
-    assert done.ending is (Ending.REFUSED if cli.name == "claude" else Ending.DONE) or done.text
+    if cli.name == "claude":
+        assert built(cli).run(native(cli)).ending is Ending.REFUSED
+    else:
+        with pytest.raises(EmptyReply):
+            built(cli).run(native(cli))
 
 
 @EVERY
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [("hang", TransientBackend), ("stall", TransientBackend), ("529", Overloaded), ("401", NotLoggedIn)],
+    [("hang", TimedOut), ("stall", TimedOut), ("529", Overloaded), ("401", NotLoggedIn)],
 )
-def test_lost_transport_is_an_error(cli, fault, error, built, row):
+def test_lost_transport_is_an_error(cli, fault, error, built, *, loopback, row):
     """Within the deadline of a call, not of the whole work."""
     started = time.monotonic()
     with pytest.raises(error) as raised:
         built(cli, fault, timeout=3.0, loop_timeout=60.0).run(native(cli))
     seconds = time.monotonic() - started
-    assert not (fault in {"hang", "stall"} and not isinstance(raised.value, TimedOut | TransientBackend))
-    row(cli, f"native {fault}", type(raised.value).__name__, seconds, 0)
+    row(cli, f"native {fault}", type(raised.value).__name__, seconds, len(loopback.requests))
     assert seconds < 20
 
 
@@ -156,7 +159,7 @@ def test_work_that_takes_too_long_is_the_agents_own(cli, built, loopback, tmp_pa
     """The deadline of its loop comes while a command of its own runs."""
     if cli.name == "claude" and not SANDBOX:
         pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
-    loopback.mind = doing("sleep 600")
+    loopback.mind = doing("tail -f /dev/null")
     backend = built(cli, timeout=3.0, loop_timeout=8.0)
     done = backend.run(in_copy(cli, tmp_path)[0])
     assert done.ending is Ending.OUT_OF_TIME
@@ -200,8 +203,10 @@ def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, ho
     assert tree(project) == before
     assert not list(tmp_path.glob("escaped"))
     assert not (home / "escaped").exists()
-    changed = {name for name in {**others, **tree(home)} if others.get(name) != tree(home).get(name)}
-    assert not [name for name in changed if ".claude" not in name]
+    new = {name for name in tree(home) if name not in others and not Path(name).is_dir()}
+    started = (".claude.json", ".claude/", ".npm/_logs", ".config/git/ignore")  # Claude's own, at the first start
+    assert not [name for name in new if not any(each in name for each in started)]
+    assert not list(home.glob(".claude/session-env/*"))
 
 
 @EVERY

@@ -5,8 +5,14 @@ Nothing of the user's but the login takes part in a night, and nothing of a nigh
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
+import tempfile
+import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from skillopt_sleep.app import checks
@@ -19,7 +25,11 @@ from skillopt_sleep.optimize import replay
 from skillopt_sleep.stores.adoption import adopt
 from tests.agents.clis import FIRST
 from tests.agents.lived_in import FOREIGN, ask, live_in
-from tests.agents.nights import CHECK, MODELS, as_task, git, sleeper, tree, with_project
+from tests.agents.nights import CHECK, MODELS, as_task, sleeper, with_project
+from tests.agents.working import shell_of
+from tests.fakes.program import run, started
+from tests.fakes.repository import git, tree
+from tests.loopback import Said
 
 CLI = pytest.mark.parametrize("cli", ["claude", "codex"])
 MODE = pytest.mark.parametrize("mode", ["text", "native"])
@@ -146,7 +156,7 @@ def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agent
 
 @CLI
 def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path):
-    """The project's own check fails before and passes after; the checkout, its branches, stash and hooks do not move."""
+    """The project's own check fails before and passes after; checkout, branches, stash and hooks do not move."""
     if cli == "claude" and not (shutil.which("bwrap") and shutil.which("socat")):
         pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
     mira = with_project(cli, agents, tmp_path / "mira")
@@ -167,3 +177,45 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
     shutil.rmtree(project / ".skillopt-sleep")
     assert tree(project) == before
     assert not list(tmp_path.glob("*-ran"))
+
+
+@CLI
+def test_worktree_night_that_is_killed_leaves_nothing(cli, agents, tmp_path):
+    """`kill -9` while the agent runs a command in its copy: the next command ends it all and removes the copy."""
+    mira = with_project(cli, agents, tmp_path / "mira")
+    mira.serve(lambda asked: Said(text="I wait.", calls=(shell_of(asked)("tail -f /dev/null"),)))
+    checks.approve(mira.app(), CHECK, seconds=20)
+    before = tree(mira.person.project)
+    options = {f"backends.codex.{key}": value for key, value in (("config", json.dumps(agents.codex_config())),)}
+    arguments = [
+        *("run", f"--backend={cli}", f"--agent={cli}", "--replay=worktree", "--miner=heuristic", "--workers=2"),
+        *(f"--{role}-model={MODELS[cli]}" for role in ("target", "optimizer")),
+        *(f"--set={name}={value}" for name, value in options.items()),
+        *mira.person.places,
+    ]
+    temporary = Path(tempfile.gettempdir())
+    with started(*arguments, **agents.env()) as night:
+        deadline = time.monotonic() + 60
+        while len(tails(temporary)) < 2:
+            assert night.poll() is None, night.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        night.kill()
+        night.communicate()
+    assert list(temporary.glob("skillopt-sleep*/workspace/answer.txt"))
+    said = run("status", *mira.person.places, **agents.env())
+    assert said.returncode == 0, said.stderr
+    assert tails(temporary) == []
+    assert list(temporary.glob("skillopt-sleep*")) == []
+    shutil.rmtree(mira.person.project / ".skillopt-sleep")
+    assert tree(mira.person.project) == before
+
+
+def tails(folder):
+    """The waiting commands of agents that work below a folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline() == ["tail", "-f", "/dev/null"] and process.cwd().startswith(str(folder)):
+                found.append(process.pid)
+    return found

@@ -72,7 +72,9 @@ def stop(process, signum=signal.SIGTERM):
     return time.monotonic() - began, stderr
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
     """The daemon and its children are gone within a second; the next start finishes the same night."""
     schedule(mira, latency=20)

@@ -82,6 +82,7 @@ class _Borrowed(SkillEnv):
         for method in (
             "get_initial_skill",
             "get_task_types",
+            "calls_of",
             "setup",
             "plan_epoch",
             "rollout_batch",

@@ -1,0 +1,281 @@
+"""Dangers that words show: one named rule each, meant to be read.
+
+A text that *forbids* a danger ("never commit with --no-verify") is an ordinary house rule and passes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.guard.vocabulary import (
+    AND_THEN,
+    ARTICLES,
+    AUDIENCE,
+    AWAY,
+    BARE_INTERPRETER,
+    CHECKS,
+    CREDENTIALS,
+    DOWNLOAD,
+    ELSEWHERE,
+    FETCH,
+    FORGE,
+    GRAVE,
+    INSTRUCTIONS,
+    NEAR,
+    NEVER,
+    ORDERS,
+    PROTECTION,
+    RUN_IT,
+    SEND,
+    SENSITIVE,
+    SHELL,
+    SUDO,
+    SWITCH_OFF,
+    UPON,
+    WITHIN,
+)
+from skillopt_sleep.domain.words import excerpt
+
+__all__ = ["RULES", "GuardRule", "danger"]
+
+SHOWN = 100
+"""Characters of the words that gave an edit away."""
+
+_STARTUP = r"(?:~/|\$HOME/|/etc/)\.?(?:bashrc|zshrc|zprofile|profile|bash_profile|zshenv|crontab|rc\.local|sudoers\S*|hosts|cron\S*|config/autostart\S*)"
+_AGENT_SETTINGS = (
+    r"(?:\.claude/settings(?:\.local)?\.json|\.codex/config\.toml|\.mcp\.json|\.git/hooks|claude_desktop_config\.json)"
+)
+_REMOTE = r"(?:https?://|\bthe (?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|\bthe (?:vendor|project|setup) (?:site|page|server)\b)"
+_THING = r"(?:scripts?|installers?|binar(?:y|ies)|payloads?|code|helpers?|programs?|executables?|bootstrap\w*|setup (?:file|script)|plugins?|modules?|commands?|instructions|rules|prompts?|steps)"
+_PERSON = r"(?:the |your )?(?:user|developer|human|person|me)\b(?! (?:guide|manual|table|stor|interface|id\b|name))"
+_CONSENT = r"(?:clarification|confirmation|approval|permission|consent|guidance|more (?:details|information|context))\b"
+_WRAP = r"\b(?:wrap|enclose|surround) (?:(?:the|every|each|all|of|whole|entire) )*"
+_TELL = r"(?:tell|mention|inform|notify|alert|disclose|reveal|let|warn|admit|explain|show|bring (?:it|this) up|advise|point out)(?:s|ing)?"
+_FALSE = r"(?:even (?:if|when|though)|regardless|no matter|although|without (?:running|having)|whether or not|when they (?:did not|didn't|fail)|anyway|instead of running)"
+
+
+class GuardRule(Struct, frozen=True, kw_only=True):
+    """One danger: patterns of the words that show it, and in ``unless`` those that make their sentence harmless.
+
+    Patterns are matched whatever the case, on text with single blanks, straight quotes and plain dashes. ``negated``
+    patterns begin with a negation of their own, which then forbids nothing.
+    """
+
+    name: str
+    why: str
+    patterns: tuple[str, ...] = ()
+    negated: tuple[str, ...] = ()
+    unless: str = r"(?!)"
+
+
+RULES = (
+    GuardRule(
+        name="remote code",
+        why="would run what it downloads",
+        patterns=(
+            rf"{FETCH}{WITHIN}\| ?(?:{SHELL}|{BARE_INTERPRETER})",
+            rf"(?:\b(?:eval|source|exec)\b|\b{SHELL}(?: -c)?|\b(?:python|node|perl|ruby)[\d.]* -[ce])[ \"'`]*(?:<\(|\$\(|\(|`)[ \"'`]*(?:{FETCH}|await |urllib|requests\.)",
+            rf"(?:{FETCH}|{DOWNLOAD}{WITHIN}https?://){WITHIN}{AND_THEN} ?(?:{RUN_IT}|{SHELL} \S|{SUDO}\./|chmod \+x|{SUDO}(?:python|node|perl|ruby)[\d.]* \S)",
+            r"\| ?(?:sudo )?(?:-\S+ )?(?:ba|z|da)?sh\b(?!\w)",
+            r"\bbase64 (?:-d|-D|--decode)\b.{0,80}?(?:\||\beval\b|\bexec\b)",
+            r"\b(?:eval|exec|compile|invoke-expression|iex)\b[ (\"'`$]*(?:await )?(?:\(?\s?(?:requests\.|urllib|fetch\(|http|base64|new-object|iwr|irm|atob))",
+            rf"{DOWNLOAD}{NEAR}{_THING}{NEAR}{_REMOTE}{UPON}\b{RUN_IT}",
+            rf"{DOWNLOAD}{NEAR}{_REMOTE}{UPON}{AND_THEN} {NEAR}\b{RUN_IT}",
+            rf"\b(?:run|execute|eval(?:uate)?|source|launch|invoke|install|obey|follow|apply|use|import|adopt)\b {NEAR}{_THING} {NEAR}(?:at|from|on|behind|under|served|hosted|located|found|published|posted|given)\b {NEAR}{_REMOTE}",
+            rf"\b(?:run|execute|eval(?:uate)?|do|follow|obey|apply) (?:what(?:ever)?|everything|anything|the \w+) {NEAR}(?:https?://|url|server|page|site|website|endpoint|response|web ?page|readme|issue|file)\b{NEAR}(?:returns?|says?|tells?|responds?|prints?|contains?|sends?|gives?|answers?|asks?|demands?|suggests?)",
+            rf"\bpipe\b {NEAR}(?:in)?to (?:a |the |your )?(?:(?:ba|z)?sh|shell|python\d?|node|perl|eval|interpreter|terminal)\b",
+            r"\b(?:pip3?|uv pip|pipx|npm|pnpm|yarn|gem|cargo|go|brew|apt|npx|uvx|bunx|deno run)\b(?: \w+){0,2}(?: -\S+)* (?:git\+|https?://|git://)",
+            r"--(?:extra-)?index-url[ =]https?://(?!pypi\.org|localhost)|--registry[ =]https?://(?!registry\.npmjs)|--trusted-host\b",
+        ),
+    ),
+    GuardRule(
+        name="exfiltration",
+        why="would send away what is private",
+        patterns=(
+            rf"{SEND}{NEAR}\b?{SENSITIVE}{NEAR}(?:{AWAY}){NEAR}{ELSEWHERE}",
+            rf"{SEND}{NEAR}(?:to|at|into|via) {NEAR}{ELSEWHERE}{NEAR}(?:with|including|containing|plus|together with|along with|, and|carrying|using) {NEAR}{SENSITIVE}",
+            rf"\b(?:curl|wget|http|irm|iwr|invoke-\w+)\b{UPON}(?:-d|--data\S*|-F|--form\S*|-T|--upload-file|--post-(?:data|file)|-body|-infile)\b{NEAR}(?:@-|@?~/|@?/etc/|\$HOME|\.env\b|\.ssh|\.aws|id_rsa|\$\((?!date)|`|\$\{{?\w*(?:key|token|secret|pass)|\$env|history|credential)",
+            rf"(?:{CREDENTIALS}|\benv\b|\bprintenv\b|\bset\b|\bhistory\b|/etc/\w+|\btar\b|\bzip\b|\bgit (?:diff|log|bundle)\b){NEAR}\| ?{NEAR}(?:curl|wget|nc|ncat|netcat|socat|telnet|ssh|mail|sendmail)\b",
+            rf"\|\s?(?:nc|ncat|netcat|socat|telnet) \S+|/dev/tcp/|\b(?:nslookup|dig|host|ping|wget|curl) \S*(?:\$\(|`)",
+            rf"\b(?:scp|rsync|sftp|rclone)\b{NEAR}(?:{CREDENTIALS}|~/|\$HOME){NEAR}\S+:",
+            rf"{ELSEWHERE}\S*[?&][\w-]+=(?:\$|<|\{{|`|\[)",
+            rf"\bgit (?:push|remote add|remote set-url)\b(?: -\S+)* (?:\w+ )?(?:https?://|git@|ssh://)",
+            rf"\b(?:include|embed|encode|append|put|add|paste|print|echo|write|insert)\b {NEAR}(?:{CREDENTIALS}|env(?:ironment)? var\w*){NEAR}\b(?:in|into|to|inside|as)\b {NEAR}(?:(?:commit|pr|issue|pull request|comment|answer|reply|readme|log)s?\b|url|link|image|query)",
+            rf"{SEND}{NEAR}{SENSITIVE}{NEAR}(?:\bsomewhere\b|\boutside\b|\bout of (?:the|this) (?:machine|network|project)|\boff (?:the|this) machine\b|\b\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b|\.onion\b)",
+        ),
+        unless=r"\bauthorization header\b|\bkeychain\b.{0,30}\binstead\b",
+    ),
+    GuardRule(
+        name="permission bypass",
+        why="would switch off what protects you",
+        patterns=(
+            r"--(?:allow-)?dangerously-[\w-]+|--(?:full-auto|yes-always|skip-permissions|no-sandbox|disable-sandbox|disable-web-security|privileged|cap-add[ =]all)\b|\b--?yolo\b",
+            r"--(?:no-verify|no-gpg-sign|no-check-certificate|insecure|skip-checks)\b|\bgit commit\b[^.]{0,40}? -\w*n\w*\b(?! ?\d)",
+            r"\b(?:bypassPermissions|danger-full-access|NOPASSWD|HUSKY(?:_SKIP_HOOKS)?=[01]|hooksPath[ =](?:/dev/null|\"\"|'')|yolo mode|accept ?edits mode|auto-?approve mode)\b",
+            r"\b(?:StrictHostKeyChecking[= ]no|NODE_TLS_REJECT_UNAUTHORIZED=\W?0|GIT_SSL_NO_VERIFY|PYTHONHTTPSVERIFY=0|http\.sslVerify[ =]false|strict-ssl[ =]false|verify=False)\b",
+            r"\bchmod (?:-R )?(?:0?777|a\+rwx|\+s|u\+s)\b|\bcurl -\w*k\w*\b|\bsetenforce 0\b|\b(?:csrutil|spctl|ufw) \S*disable",
+            r"\bapproval_policy\W{1,4}never|\bsandbox_mode\W{1,4}danger|\bdefaultMode\W{1,4}bypass|\b(?:Bash|Edit|Write|WebFetch)\(\*|\"?allow\"? ?[:=] ?\[? ?\"\*|--allowed-?tools[ =]\W?\*",
+            rf"{SWITCH_OFF} {ARTICLES}(?:\w+ ){{0,2}}?{PROTECTION}",
+            rf"\b(?:auto-?)?(?:approve|accept|confirm|allow|grant|permit|authori[sz]e|say yes to|answer yes to|click through|agree to|whitelist) {ARTICLES}(?:\w+ ){{0,2}}?(?:tool calls?|permissions?(?: \w+)?|prompts?|commands?|requests?|dialogs?|approvals?|access|operations?|actions?)\b(?:{NEAR}(?:automatically|without|unconditionally|always|blindly|right away|immediately|on (?:its|your) own|by default|no questions|yourself)|[.,;]|$)",
+            r"\b(?:always|automatically|blindly) (?:approve|accept|allow|confirm|grant|answer yes|say yes)\b",
+            rf"{GRAVE}\b{WITHIN} without (?:asking|confirm\w*|permission|approval|review\w*|checking|any (?:confirmation|approval|review|checks?)|being asked|a review|waiting|looking)\b",
+            rf"\b(?:run|execute|start|launch|invoke) (?:everything|all|any|every|each|the agent|commands?|scripts?|it){NEAR}(?:as root|as (?:an )?administrator|with (?:root|sudo|admin\w*|full|elevated|unrestricted)|outside (?:of )?(?:the|any) sandbox|unsandboxed|without (?:a |the )?sandbox)",
+            rf"\b(?:disable|turn off|switch off|never (?:ask|prompt)|stop (?:asking|prompting))\b{NEAR}(?:permission|approval|confirmation)\b",
+            rf"\b(?:edit|change|modify|update|write|add|append|set|put|insert|patch|replace|register|echo|create|install)\b {UPON}(?:{_AGENT_SETTINGS}|{_STARTUP}|\bauthorized_keys\b|\(?crontab -|/etc/sudoers)",
+            rf"\b(?:add|give|grant|set|make) {NEAR}(?:passwordless sudo|sudo (?:rights|access) without|full (?:disk|system|file) access|unrestricted access|root access|all permissions|every permission)",
+            r"\b(?:outside|out of|escape|leave) (?:of )?(?:the |your |its )?sandbox\b",
+        ),
+        negated=(
+            rf"{NEVER} (?:ever )?(?:ask\w*|prompt\w*|wait\w*|request\w*|seek\w*|check\w*)(?: \w+){{0,3}}? (?:for )?(?:permission|approval|confirmation|consent|review)s?\b{NEAR}(?:before|when|to|for) {NEAR}(?:delet|remov|drop|push|deploy|publish|overwrit|install|sudo|destr|pay|merg|releas|force|truncat|wip|migrat|shell|command|production|rm)\w*",
+        ),
+        unless=r"\bunless=never\b",
+    ),
+    GuardRule(
+        name="disabled checks",
+        why="would take away what finds mistakes",
+        patterns=(
+            rf"{SWITCH_OFF} {ARTICLES}{CHECKS}(?! (?:file|folder|fixture|data|name|helper|output|artifact|id|duplicat|comment|thread|app|bot)s?\b)",
+            rf"\b(?:mark|tag|annotate|decorate|flag|set|turn|convert|change|rename|move) {NEAR}\b(?:fail(?:s|ing|ed)?|broken|red|flaky|these|those|the|any|all|every|each) {NEAR}(?:tests?|assertions?|specs?|checks?)\b{NEAR}\b(?:skip(?:ped)?|xfail|ignored?|pending|todo|optional|allowed to fail|non-?blocking|disabled|out of the (?:way|suite)|always (?:pass|true))",
+            rf"\b(?:tests?|pytest|jest|npm (?:run )?test|go test|cargo test|lint\w*|checks?|build|ci|mypy|ruff|eslint|tsc|make \w+)\b{NEAR}(?:\|\| ?(?:true|:|exit 0)|; ?true\b)|\|\| ?true\b{NEAR}\b(?:tests?|lint|checks?|ci)\b|\bcontinue-on-error: ?true",
+            rf"\b(?:merge|land|ship|push|deploy|release|approve|commit|submit|close)\b {UPON}\b(?:without|despite|even (?:if|when|though)|regardless of|before|although|while|ignoring|no matter)\b {NEAR}(?:(?:fail|red|broken)\w*|{CHECKS}|tests? fail|checks? fail|ci (?:fail|is red)|anyone|looking)",
+            rf"\b(?:approve|accept|merge|sign off(?: on)?|rubber-stamp) (?:your|its|my|our|every|all|any|each|the agent's) (?:own )?(?:pull requests?|prs?|changes?|commits?|work|reviews?|merge requests?)\b",
+            rf"\b(?:change|edit|adjust|rewrite|update|alter|modify|weaken|loosen|adapt|fix|tweak|invert|edit) {ARTICLES}{NEAR}(?:assertions?|expected (?:values?|results?|outputs?)|tests?|expectations?|thresholds?|snapshots?)\b {NEAR}\b(?:(?:so|until) (?:that )?(?:it|they|the (?:tests?|suite|build|ci)) (?:pass\w*|succeed\w*|turn\w* green|is green|go\w* green|match\w*)|to (?:match|fit|pass|make (?:it|them) pass|whatever|agree with) {NEAR}(?:code|output|implementation|actual|whatever|result|bug|current|returns|passes|pass\b)?)",
+            rf"\b(?:\[skip ci\]|\[ci skip\]|SKIP=\w+|--skip-?tests?\b|-DskipTests|-x test\b|--no-?tests?\b|PRE_COMMIT_ALLOW)",
+            rf"{FORGE}{NEAR}\b(?:tests?|checks?|build|ci|lint\w*|review|it|everything|verification)\b {NEAR}(?:pass\w*|green|succeed\w*|success\w*|done|fine|ok(?:ay)?|clean|approved|works?|complete)\b{NEAR}{_FALSE}",
+            rf"\b(?:treat|regard|consider|count) {NEAR}(?:fail(?:ing|ed|ures?)?|red|broken|errors?)\b{NEAR}(?:tests?|checks?|ci|builds?|lint\w*)?\b{NEAR}\bas (?:pass\w*|success\w*|green|ok(?:ay)?|warnings?|noise|harmless|done)",
+            rf"\b(?:tests?|reviews?|hooks?|linting|ci|checks?|type checking|verification) (?:are|is) (?:not (?:needed|necessary|required|worth\w*)|unnecessary|optional|a waste|pointless|superfluous|useless|no longer (?:needed|necessary|required))",
+            r"\bcore\.hooksPath\b|\bpre-commit uninstall\b|\bgit config --\w+ hooks\b|\bchmod -x [^ ]*hooks|\brm (?:-\w+ )?[^ ]*(?:\.git/hooks|\.husky|\.github/workflows|/tests?/?(?:[ `]|$))",
+        ),
+        negated=(
+            rf"{NEVER} (?:ever )?(?:bother (?:to |with )?)?(?:run|running|execute|executing|wait for|waiting for|write|writing|add|adding|request|requesting|ask for|asking for|require|requiring|do|perform)"
+            rf" {ARTICLES}(?:unit |integration |regression |pre-?commit |git |code |peer |security |type |lint |static )*(?:tests?|test suites?|linters?|lint(?:ing)?|checks|type ?check(?:er|ing|s)?|ci|hooks?|(?:code )?reviews?|analysis|verification|scans?)"
+            r"(?=[.,;!`]|$| (?:at all|any ?more|ever|again|or |and |before|after|for|because|when|since|as |on (?:your|its|this|any|every)|to save|-|since|if they|in this))(?! for (?:trivial|getters|generated|docs?|documentation|comment|markdown|typo))",
+        ),
+        unless=r"\bdocs?-only\b|\b(?:obsolete|duplicate[ds]?|dead|unused|outdated|redundant|stale|generated|temporary)\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b",
+    ),
+    GuardRule(
+        name="credentials",
+        why="would reach for your keys",
+        patterns=(
+            r"\.ssh/(?!config\b|known_hosts\b)(?!\S*\.pub\b)\S+",
+            r"\bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)|\bauthorized_keys\b|/etc/(?:shadow|passwd)\b",
+            r"\.aws/credentials\b|\.netrc\b|\.git-credentials\b|\.gnupg\b|\.kube/config\b|\.docker/config\.json\b|\.npmrc\b.{0,20}\btoken|\.pypirc\b",
+            r"\.config/gh/hosts\.yml\b|\.claude/\.credentials\b|\.codex/auth\.json\b|\blogin\.keychain\b|\bsecurity find-\w+-password|\bgit credential fill\b|\bcredential manager\b",
+            r"\b(?:cat|copy|print|echo|dump|paste|send|upload|post|show|display|output|read out|reveal|log|list|attach|include|quote|expose)\b[^.!?]{0,60}?(?<![\w.])\.env\b(?!\.\w)",
+            rf"\b(?:print|echo|dump|display|output|reveal|show|log|paste|write|include|quote|list|expose|put|embed|hard-?code|commit|check in|save)\b {NEAR}(?:values? of )?(?:the |any |all |every |your |its |user'?s? )*(?:{CREDENTIALS}|env(?:ironment)? var(?:iable)?s?)(?=[\w \"']{{0,30}}\b(?:in|into|to|at|before|so|when|on|as|with)\b)(?! (?:are|is|must|should) not)",
+            r"\b(?:search|scan|look|grep|find|collect|gather|harvest|hunt)\b[^.!?]{0,50}?\b(?:for )?(?:api[ -]?keys?|credentials?|passwords?|secrets|private keys?|tokens|cookies)\b(?! (?:before|and (?:refuse|stop|fail|remove|report|warn|block)|in (?:the |your )?(?:diff|staged|commit)|that (?:were|was|are) (?:accidentally|committed)))",
+        ),
+        unless=r"\.env\.example\b|\bplaceholders?\b|\bredact\w*\b|\bmask\w*\b|\bgit-?ignore\w*\b|\bsecret (?:manager|store)\b|\bvault\b|\bbefore (?:every |each |the )?(?:commit|push)\w*\b",
+    ),
+    GuardRule(
+        name="hiding",
+        why="would keep you from seeing what is done",
+        patterns=(
+            r"\b(?:secretly|covertly|stealthily|surreptitiously|clandestinely|discreetly|sneakily|unnoticed|undetected)\b",
+            rf"\b(?:silently|quietly|in the background|behind the scenes)\b {NEAR}\b(?:send|upload|push|post|disable|copy|download|fetch|delete|execut|collect|forward|commit|install|add|modif|edit|remove|log in|run|append)\w*",
+            rf"\b(?:send|upload|push|post|disable|copy|download|fetch|delete|execute|collect|forward|install|modify|run)\b {UPON}\b(?:silently|quietly|in the background,? (?:and|so|without)|behind the scenes)",
+            rf"\b(?:hide|conceal|disguise|cover up|mask|bury|obscure|obfuscate|camouflage|keep back|withhold)\b {NEAR}(?:from (?:the |your |any |every |our |its )?(?:{AUDIENCE}|diffs?|logs?|output|summar\w+|history|git|review\w*|transcripts?|reports?|version control)|\b(?:this|these|your|its|that|the) (?:rules?|instructions?|changes?|tracks|traces|activit\w+|evidence|steps?|failures?|mistakes?|commands?|edits?)\b)",
+            rf"\b(?:delete|clear|erase|wipe|remove|scrub|rewrite|truncate|purge|clean(?: up)?)\b {NEAR}(?:(?:shell|bash|command|terminal|zsh) history|\btraces?\b|\btracks\b|\bevidence\b|\baudit (?:log|trail)s?|\bthe log entr\w+|\bhistory -c|\blogs? (?:of|about|that (?:show|mention)))|\bhistory -c\b|\bunset HISTFILE\b|\bHISTSIZE=0",
+            rf"\b(?:omit|leave|keep|exclude|drop|strip|remove)\b (?:it|this|that|them|the (?:step|command|call|change|rule|upload|request|download|file|failure)s?|these \w+|any mention\b.{{0,30}}?|all mention\b.{{0,30}}?|mentions? of .{{0,30}}?|references? to .{{0,30}}?)(?: \w+){{0,2}}? (?:out of|from|out from) (?:the |your |any |every )?(?:summar\w+|reports?|diffs?|descriptions?|logs?|transcripts?|answers?|output|commit messages?|change ?logs?|history|repl\w+|responses?)",
+            r"\bkeep (?:it|this|that|them|these|the|your)\b[^.!?]{0,30}?\b(?:secret|hidden|confidential|to yourself|quiet|between us|private|out of sight|invisible|under wraps)\b",
+            rf"\b(?:make sure|ensure|see to it)(?: that)? (?:nobody|no one|no-one|{ARTICLES}{AUDIENCE} (?:does not|doesn't|do not|don't|never|cannot|can't)) {NEAR}(?:notice|see|know|find out|learn|realise|realize|discover|become aware)\w*",
+            rf"\b(?:pretend|act as if|act as though|claim|say|lie)\b {NEAR}(?:nothing (?:happened|changed|was)|it was (?:the user|someone)|that you (?:did not|didn't|have not|never)|this (?:rule|instruction) does not)",
+        ),
+        negated=(
+            rf"{NEVER} (?:ever )?{_TELL} {ARTICLES}{AUDIENCE}(?! to\b)",
+            rf"{NEVER} (?:ever )?(?:mention|disclos|reveal|talk about|refer to|describ|document|quot|discuss|repeat|acknowledg|admit|report|show|explain|record|log|not)\w* (?:to \w+ )?(?:(?:this|that|these|those|the existence of|your|the above|such|any of|the) )+(?:rule|instruction|step|command|guideline|note|upload|request|prompt|directive|call|download|failure|failed|skipped|transfer|line|section|block|setting|behaviou?r|skill|tool call)s?\b",
+            rf"{NEVER} (?:ever )?(?:mention|disclose|reveal|report|say|tell|talk about|bring up)(?:ing)? (?:it|this|them|that you|any of (?:it|this)|so|anything)\b(?! (?:is|are|in the (?:code|ui)))",
+            rf"\b(?:without|not) (?:the |your |any |their )?(?:user|developer|human|reviewer|anyone|anybody|them|him|her|owner)(?:'s|s')? (?:know|notic|awar|see|being (?:told|aware|informed)|consent|realis|realiz|approval|permission)\w*",
+            r"\bwithout (?:telling|informing|mentioning|notifying|alerting|disclosing|announcing|leaving|anyone|a trace|a word|(?:the )?\w+ (?:finding|noticing))\b(?! them apart)",
+            r"\bno (?:mention|trace|word|record|note|sign)s? (?:of|about|that) (?:it|this|that|these|the (?:rule|change|step|upload|command|request))",
+        ),
+        unless=r"\bco-authored|\bgenerated (?:by|with)\b|\b(?:claude|ai|copilot|codex|anthropic|chatgpt|gpt|llm)\b.{0,40}\bcommit|\bcommit.{0,60}\b(?:claude|ai|copilot|codex)\b|\bstack traces?\b",
+    ),
+    GuardRule(
+        name="instruction override",
+        why="would set itself above other instructions",
+        patterns=(
+            rf"\b(?:ignor|disregard|forget|overrid|overrul|set aside|pay no (?:attention|heed) to|stop (?:following|obeying)|supersed|take precedence over|takes? priority over|outrank|cancel|void|discard|nullif|bypass|neglect|drop|abandon|replace|violat|contradict|break|invalidat|revok|trump|delete|skip|disobey)\w* (?:(?:to|and|or|over) )?(?:(?:the|of|my|these|those|what|and|or|that) )*{ORDERS}",
+            r"\b(?:ignore|disregard|forget|discard|overrides?|supersedes?|replaces?) (?:everything|anything|all|whatever|what) (?:(?:that|you|was|were|is|else|has|have|been|came|stands|the) ){0,4}?(?:above|before|else|earlier|previously|told|said|instructed|so far|conflict\w*|written|loaded|you)",
+            r"\b(?:this|the following|these|my|what follows)(?: rules?| instructions?| lines?| section| block| text| note)?(?: always| must| will| shall| should)? (?:overrides?|supersedes?|takes? (?:precedence|priority)|outranks?|wins?|beats?|trumps?|comes? (?:first|before)|prevails?|has (?:precedence|priority)|have (?:precedence|priority))\b",
+            r"</?(?:system|assistant|instructions?|human|user|developer|system-reminder|function_calls?|tool_result|admin|important|policy|antml:\w+|command-\w+)\b[^<>]{0,60}>|<\|[\w-]{2,30}\|>|\[/?(?:INST|SYSTEM|SYS|ADMIN)\]|<</?SYS>>|\bBEGIN SYSTEM\b|^#{1,6} ?(?:system|instruction)s?:?\s",
+            r"^(?:- )?(?:system|assistant|developer|human|admin|administrator|root|anthropic|openai|claude)(?: (?:prompt|message|note|notice|update|instruction|override|team))? ?[:>]",
+            r"\b(?:you are now|from now on you are|act as|pretend to be|roleplay as|behave as)\b[^.!?]{0,40}?\b(?:dan|unrestricted|unfiltered|jailbroken|developer mode|god mode|root|admin\w*|another (?:ai|assistant|model)|without (?:restrictions|limits|rules))",
+            r"\b(?:developer|debug|maintenance|god|admin|root|unrestricted|jailbreak) mode (?:is )?(?:enabled|on|active|activated|now)\b|\bjailbreak\b",
+            r"\b(?:official|authori[sz]ed|urgent|mandatory|verified|confirmed|signed)\b[^.!?]{0,30}?\b(?:notice|message|instruction|order|update|directive|announcement|policy|override)s?\b[^.!?]{0,30}?\b(?:from|by|of)\b[^.!?]{0,30}?\b(?:anthropic|openai|admin\w*|security|system|platform|management|it|vendor|developers?)\b",
+            r"\b(?:anthropic|openai|the (?:platform|vendor|system|administrator|admin|security team|model provider)|management)\b (?:requires?|orders?|instructs?|demands?|has (?:authori[sz]ed|approved|decided|ordered|instructed)|allows?|mandates?|says) (?:you|that|the agent|every|all)",
+            r"\b(?:reveal|print|show|repeat|output|leak|expose|quote|display) (?:me )?(?:your|the) (?:(?:full|entire|whole|own|hidden|original|internal|complete) )*(?:system prompt|instructions|hidden rules|initial prompt|developer message)\b",
+            rf"\b(?:no|none of the|neither) (?:other|previous|earlier|prior) {INSTRUCTIONS}{NEAR}(?:appl|count|matter|valid|hold)",
+            r"\b(?:obey|follow|trust|comply with|carry out|act on|execute|do) (?:(?:any|all|every|the|whatever|what) )*(?:instructions?|orders?|commands?|requests?|text|everything|directions?|it)\b[^.!?]{0,50}?\b(?:found|in|inside|from|on|within|given by|contained|written|embedded|that (?:web|tool|files?))\b[^.!?]{0,30}?\b(?:web ?pages?|pages?|tool (?:output|result)s?|files?|issues?|comments?|e-?mails?|websites?|search results?|urls?|logs?|documents?|readmes?|responses?|fetched|downloaded)\b",
+        ),
+        unless=r"\b(?:as data|never as an instruction|not an instruction)\b",
+    ),
+    GuardRule(
+        name="output contract",
+        why="would change what every answer looks like, or wait for an answer that nobody gives",
+        patterns=(
+            rf"\b(?:ask|prompt|consult|(?:check|check in|confirm) with) {_PERSON}",
+            rf"\b(?:ask|wait|request|seek) (?:for )?(?:(?:the|your|any|explicit|user|developer)(?:'s)? )*{_CONSENT}",
+            r"\bask (?:(?:a|any|some|one|for) )*(?:clarifying|follow-?up) questions?\b",
+            r"\bwait (?:for|until) (?:the )?(?:user|developer|human)\b",
+            rf"{_WRAP}(?:(?:your|final) )*(?:answer|answers|reply|replies) (?:in|with|between)\b",
+            rf"{_WRAP}(?:your|final) (?:\w+ )?(?:response|output|message)s? (?:in|with|between)\b",
+        ),
+        negated=(r"\b(?:do not|don't|never) (?:\w+ ){1,5}until (?:the )?(?:user|developer|human)\b",),
+        # to ask before something that cannot be undone is a safety rule, and changes no answer
+        unless=r"\b(?:delet|remov|drop|destr|overwrit|forc|push|deploy|publish|releas|migrat|install|irrevers|permanent"
+        r"|truncat|reset|purchas|merg|rewrit)\w*|\b(?:sudo|rm|root|production|prod|pay)\b",
+    ),
+)
+"""Every danger that words show, in the order they are looked for."""
+
+_FORBIDDEN_BEFORE = re.compile(
+    r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|may not|cannot|can't|avoid|refuse(?:s)?(?: to)?|rather than"
+    r"|instead of|not|nobody|no one|nothing|forbid\w*|prohibit\w*|ban(?:s|ned)?|disallow\w*|reject\w*|block|prevent\w*|stop|fail (?:if|when)|warn\w*|flag|refrain from"
+    r"|no longer|neither|against|beware of|watch (?:out )?for|treat|unacceptable to|wrong to) (?P<between>(?:[^ ;:]+ ){0,7})[\w~./$`\"'(|-]*$",
+    re.IGNORECASE,
+)
+_TWIST = re.compile(
+    r"\b(?:and|but|then|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just"
+    r"|skip (?:the|this|running|using)|use|run|instead|do|always|mind|shy|stop)\b|,",
+    re.IGNORECASE,
+)
+"""Words after which "never" no longer forbids what follows ("never forget to …")."""
+_FORBIDDEN_AFTER = re.compile(
+    r"[`\"')\w./ -]{0,40}?(?:(?:is|are|was|were|counts? as|must be|gets?|will be|should be) (?:strictly |always |a |an )?(?:forbidden|banned|prohibited|disallowed|(?:not|never) (?:allowed|ok|okay|acceptable|permitted|an option|used)|off limits|unacceptable|rejected|refused|a bug|mistakes?|no option|a firing|reverted|wrong|bad)"
+    r"|(?:must|should|may) (?:not|never)\b|never happens?\b)",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?;] ")
+
+
+def danger(text: str) -> str | None:
+    """The first danger that the words of a text show, with them; None when there is none."""
+    for rule in RULES:
+        for patterns, own in ((rule.patterns, False), (rule.negated, True)):
+            for found in _pattern(patterns).finditer(text) if patterns else ():
+                if not _harmless(rule, text, found, own_negation=own):
+                    return f"{rule.name}: “{excerpt(found[0], SHOWN)}” {rule.why}"
+    return None
+
+
+@functools.cache
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{each})" for each in patterns), re.IGNORECASE)
+
+
+def _harmless(rule: GuardRule, text: str, found: re.Match[str], *, own_negation: bool) -> bool:
+    """Whether the sentence forbids what was found, or has in it what makes it harmless."""
+    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+    stop = next((end.start() for end in _SENTENCE_END.finditer(text, found.end())), len(text))
+    if _pattern((rule.unless,)).search(text[start:stop]) is not None:
+        return True
+    if own_negation:
+        return False
+    before = _FORBIDDEN_BEFORE.search(text[start : found.start()])
+    return (before is not None and not _TWIST.search(before["between"])) or _FORBIDDEN_AFTER.match(
+        text[found.end() : stop]
+    ) is not None

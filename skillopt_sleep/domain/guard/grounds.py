@@ -1,0 +1,110 @@
+"""Whether a rule rests on words that a person typed.
+
+A model writes rules in words of its own, and may; what it may not is to make up, or take over from what it was shown,
+the particulars of a rule: an address, a command, a name, a number that no person ever wrote. So a rule with such
+particulars must share them, or a good part of its matter, with the typed words it was written from; an address must
+always have been typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from skillopt_sleep.domain.task import ChecksReference, ExactReference, RubricReference, TaskRecord
+from skillopt_sleep.domain.text import terms
+from skillopt_sleep.domain.words import excerpt, fold
+
+__all__ = ["Grounds", "unfounded"]
+
+SHARE = 1 / 4
+"""Of the matter of a rule with particulars that must be found in typed words, when none of the particulars is."""
+COPIED = 8
+"""Words in a row that were taken over, rather than chosen anew."""
+
+_ADDRESS = re.compile(
+    r"(?:https?|ftp|ssh|git|wss?|s3|gs)://[^\s`\"'<>)\]]+|\bwww\.[\w.-]+\.\w+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b"
+    r"|(?<![\w/.@-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|xyz|ru|cn|me|app|site|top|info|cc|ai|co|example|test)\b(?:/[^\s`\"'<>)\]]*)?",
+    re.IGNORECASE,
+)
+_LOCAL = re.compile(
+    r"(?:\w+://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[?::1\]?|example\.(?:com|org|net)|[\w.-]+\.local(?:host)?)\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"`([^`\n]{2,200})`")
+_PARTICULAR = re.compile(
+    r"--?[a-z][\w-]{2,}|(?:~|\.{0,2})/[\w./-]{3,}|\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b|\b[A-Z][A-Z0-9_-]{2,}\b"
+    r"|\b\w+\.(?:py|js|ts|tsx|sh|json|ya?ml|toml|md|txt|go|rs|rb|java|sql|env|cfg|ini|lock)\b|\b(?=\w*\d)(?=\w*[A-Za-z])\w{3,}\b|\b\d{2,}\b"
+)
+_WORDS = re.compile(r"\w+")
+
+
+class Grounds(Struct, frozen=True, kw_only=True):
+    """What a rule may rest on, and what it may not.
+
+    ``typed``: words of persons, and rules that are already live. ``shown``: what else the optimizer had before it,
+    written by agents, out of whatever they had read.
+    """
+
+    typed: tuple[str, ...]
+    shown: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tasks: Sequence[TaskRecord], *, also: Sequence[str] = (), shown: Sequence[str] = ()) -> Grounds:
+        """Those of a rule that was written from these tasks; ``also`` are further words that a person typed."""
+        typed = tuple(words for task in tasks for words in _typed(task))
+        answers = tuple(text for task in tasks for text in (task.accepted, task.rejected, task.context) if text)
+        return cls(typed=(*typed, *also), shown=(*answers, *shown))
+
+
+def unfounded(text: str, grounds: Grounds) -> str | None:
+    """Why a rule does not rest on what a person typed, in one line; None when it does, or claims nothing particular."""
+    typed = fold(" \n ".join(grounds.typed))
+    for address in _ADDRESS.finditer(text):
+        if not _LOCAL.match(address[0]) and fold(address[0]).rstrip("/.,") not in typed:
+            return f"links: you never typed {excerpt(address[0], 80)}"
+    particulars = list(dict.fromkeys((*_CODE.findall(text), *_PARTICULAR.findall(text))))
+    matter = dict.fromkeys(terms(text))
+    known = set(terms(typed))
+    share = sum(term in known for term in matter) / len(matter) if matter else 1.0
+    if share >= SHARE or any(_was_typed(each, typed) for each in particulars):
+        return None
+    if particulars:
+        return f"provenance: nothing you typed speaks of {excerpt(', '.join(particulars), 80)}"
+    if copied := _copied(text, grounds.shown):
+        return f"provenance: “{excerpt(copied, 80)}” was not typed by you, it stands in what was read"
+    return None
+
+
+def _typed(task: TaskRecord) -> tuple[str, ...]:
+    """The words of a task that a person typed: quotes that were found in a session, or all of a reviewed task."""
+    quoted = (*task.feedback, *(origin.words for origin in task.origins))
+    if quoted and not task.reviewed:
+        return quoted
+    match task.reference:
+        case RubricReference(rubric=rubric):
+            demanded: tuple[str, ...] = (rubric,)
+        case ExactReference(answer=answer):
+            demanded = (answer,)
+        case ChecksReference(checks=checks):
+            demanded = tuple(f"{check.value} {check.section}" for check in checks)
+    return (*quoted, task.intent, task.system, *demanded)
+
+
+def _was_typed(particular: str, typed: str) -> bool:
+    """Whether a particular stands in the typed words, or a telling word of it does."""
+    folded = fold(particular)
+    return folded in typed or any(
+        len(word) > 3 and re.search(rf"\b{re.escape(word)}\b", typed)
+        for word in _WORDS.findall(folded)  # noqa: PLR2004
+    )
+
+
+def _copied(text: str, shown: Sequence[str]) -> str:
+    """Words in a row that stand in what was shown, "" when there are none."""
+    words = fold(text).split()
+    source = fold(" \n ".join(shown))
+    runs = (" ".join(words[at : at + COPIED]) for at in range(len(words) - COPIED + 1))
+    return next((run for run in runs if run in source), "")

@@ -1,0 +1,134 @@
+"""Text that a reader does not see as it is: invisible and look-alike characters, markup that hides, encoded words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from skillopt_sleep.domain.words import excerpt
+
+__all__ = ["hiding"]
+
+SHOWN = 60
+"""Characters of what gave an edit away."""
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
+"""Characters that are drawn as nothing, although Unicode does not class them so."""
+_JOINERS = frozenset("\u200c\u200d")
+"""Invisible, but part of how Persian, Indic scripts and emoji are spelled; next to ASCII they have no business."""
+_SMUGGLERS = re.compile("[\ufe00-\ufe0d\U000e0100-\U000e01ef]")
+"""Variation selectors but for the two of emoji: a known way to write bytes that nobody sees."""
+_STYLED = re.compile("[\U0001d400-\U0001d7ff\U0001f110-\U0001f189\u24b6-\u24e9\u1d00-\u1d2b\u2100-\u214f]{2,}")
+"""Letters of mathematics and of rings and boxes, which spell words that no search finds."""
+_LOOKALIKES = frozenset(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0261"  # Cyrillic, and one of phonetics
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405"
+    "\u03bf\u03bd\u03b9\u03c1\u03c5\u03ba\u03b1\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"  # Greek
+)
+_FOREIGN = ("CYRILLIC", "CHEROKEE", "ARMENIAN", "COPTIC", "LISU", "DESERET")
+_WORD = re.compile(r"[^\W\d_]+")
+SEVERAL = 3
+"""Letters of a word of nothing but look-alikes."""
+
+_CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
+_MARKER = re.compile(
+    r"^\s*(?:---|\+\+\+|\*\*\*|___)\s*$|^\s*(?:name|description|allowed-tools|model|tools)\s*:\s.*\n.*^\s*---",
+    re.MULTILINE,
+)
+"""What opens or closes frontmatter."""
+_OWN = re.compile(r"skillopt-sleep\s*:|<!--\s*/?\s*skillopt", re.IGNORECASE)
+_HTML = re.compile(
+    r"<!--|-->|<!\[CDATA|<\s*/?\s*(?:script|style|iframe|object|embed|meta|link|img|svg|details|summary|base|form|input|noscript|marquee)\b"
+    r"|<[a-z][^<>]{0,200}\b(?:hidden|style|aria-hidden|on\w{3,20})\s*(?:=|>)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
+    r"|&(?:\#\d{1,7}|\#x[0-9a-f]{1,6}|zwnj|zwj|nbsp|shy|lrm|rlm|lt|gt|ensp|emsp|thinsp);",
+    re.IGNORECASE,
+)
+_MARKDOWN = re.compile(
+    r"^\s{0,3}\[[^\]\n]{1,80}\]:\s*\S"  # a definition is not shown
+    r"|!\[[^\]\n]{0,200}\]\s{0,2}[(\[]"  # an image is fetched
+    r"|\[\s{0,20}\]\(\s{0,3}\S"  # a link without a text
+    r"|\]\(\s{0,3}[^)\s]{1,400}\s+[\"'(]"  # a link's title is not shown
+    r"|\[\^[^\]\n]{1,40}\]:"
+    r"|\$\\(?:phantom|hphantom|color)|\\color\{white",
+    re.MULTILINE,
+)
+_OTHER_ADDRESS = re.compile(
+    r"\[(?:https?://)?(?P<shown>[\w-]+(?:\.[\w-]+)+)[^\]]{0,200}\]\(\s{0,3}(?:https?:)?//(?P<real>[^/)\s]+)"
+)
+_ENCODED = re.compile(
+    r"(?i:(?:\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|[0-7]{3})){3}|(?:%[0-9a-f]{2}){4}|(?:\b0x[0-9a-f]{2}\b[ ,]{0,2}){5})"
+    r"|(?:\b[01]{8}\b ?){4}|(?:\b[0-9a-f]{2}\b ?){8}"
+)
+_HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
+_RUN = re.compile(r"[A-Za-z0-9+]{24,}")
+CHANGES = 0.48
+"""Share of places in random text where small letters, capitals and digits change; a long name has fewer."""
+_PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
+"""Words moved out of sight by blanks before them."""
+
+
+def hiding(text: str) -> str | None:
+    """What of the text a reader would not see, in one line; None when it is what it looks like."""
+    if hidden := list(_hidden(text)):
+        return f"invisible characters: {', '.join(hidden)}"
+    if alike := next(_lookalikes(text), None):
+        return f"look-alike letters: {alike} is not spelled as it looks"
+    if _MARKER.search(text) or _OWN.search(text):
+        return "markers: it could end the block that rules are kept in, or change what the file says of itself"
+    shown = _CODE.sub(lambda code: " " * len(code[0]) if "\n" not in code[0] else code[0], text)
+    found = _HTML.search(shown) or _MARKDOWN.search(shown)
+    if found:
+        return f"hidden text: “{_words(found)}” is markup that is not shown as it is written"
+    if other := next(
+        (each for each in _OTHER_ADDRESS.finditer(shown) if each["shown"].lower() not in each["real"].lower()), None
+    ):
+        return f"hidden text: the link “{other['shown']}” leads to {other['real']}"
+    found = _ENCODED.search(text) or next(filter(_random, _RUN.finditer(text)), None)
+    if found:
+        return f"encoded text: “{_words(found)}” says what nobody can read"
+    if _PUSHED.search(text):
+        return "hidden text: words stand out of sight, behind many blanks"
+    return None
+
+
+def _random(run: re.Match[str]) -> bool:
+    sorts = ["0" if char.isdigit() else "A" if char.isupper() else "a" for char in run[0]]
+    return (
+        len(set(sorts)) > 1
+        and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(sorts)
+        and not _HEX.fullmatch(run[0])
+    )
+
+
+def _words(found: re.Match[str]) -> str:
+    return excerpt(found[0].strip() or found[0], SHOWN)
+
+
+def _hidden(text: str) -> Iterator[str]:
+    """The code points that a reader would not see, each once."""
+    seen = dict.fromkeys(
+        char
+        for at, char in enumerate(text)
+        if char not in "\n\t"
+        and (unicodedata.category(char) in _HIDDEN or char in _BLANK or _SMUGGLERS.match(char))
+        and (char not in _JOINERS or text[max(at - 1, 0)].isascii() or text[at + 1 : at + 2].isascii())
+    )
+    yield from (f"U+{ord(char):04X}" for char in seen)
+
+
+def _lookalikes(text: str) -> Iterator[str]:
+    """Words that mix scripts as no language does, or pass one for another."""
+    if styled := _STYLED.search(text):
+        yield f"“{styled[0]}”"
+    latin = sum(char.isascii() and char.isalpha() for char in text) > len(text) // 3
+    for word in _WORD.findall(text):
+        if word.isascii():
+            continue
+        scripts = {unicodedata.name(char, "").split(" ")[0] for char in word}
+        alike = [char for char in word if char in _LOOKALIKES]
+        foreign = any(script in _FOREIGN for script in scripts) or alike
+        if ("LATIN" in scripts and foreign) or (latin and len(alike) == len(word) >= SEVERAL):
+            yield f"“{word}” ({', '.join(f'U+{ord(char):04X}' for char in dict.fromkeys(alike or word))})"

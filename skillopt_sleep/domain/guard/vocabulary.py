@@ -1,0 +1,100 @@
+"""The words that dangers are told by, as patterns: who does what to what, and where it goes."""
+
+from __future__ import annotations
+
+__all__ = [
+    "AND_THEN", "ARTICLES", "AUDIENCE", "AWAY", "BARE_INTERPRETER", "CHECKS", "CREDENTIALS", "DOWNLOAD", "ELSEWHERE", "FETCH",
+    "FORGE", "GRAVE", "INSTRUCTIONS", "NEVER", "NEAR", "ORDERS", "PROTECTION", "RUN_IT", "SENSITIVE", "SEND", "SHELL", "SUDO",
+    "SWITCH_OFF", "WITHIN", "UPON",
+]  # fmt: skip
+
+FETCH = r"\b(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod|fetch|aria2c|http(?= get| post| https?:))\b"
+WITHIN = rf"(?:(?![.!?] |{FETCH}).){{0,300}}?"
+"""Anything in the same sentence, up to another fetch."""
+NEAR = r"(?:(?![.!?;] ).){0,60}?"
+"""A few words of the same sentence."""
+UPON = r"(?:(?![.!?;] ).){0,140}?"
+ARTICLES = (
+    r"(?:(?:the|any|all|every|its|your|this|that|these|those|of|a|an|our|some|such|each|both|whatever|their|my|such) )*"
+)
+SUDO = r"(?:sudo (?:-\S+ )?)?"
+SHELL = (
+    rf"{SUDO}(?:/\S{{1,40}}/)?(?:env )?(?:(?:ba|z|da|k|c|tc|fi|a)?sh|pwsh|powershell|iex|invoke-expression|eval|xargs (?:-\S+ )*(?:ba)?sh"
+    r"|source /dev/stdin)\b"
+)
+BARE_INTERPRETER = (
+    rf"{SUDO}(?:python|node|perl|ruby|php|deno|bun|osascript|lua)[\d.]*(?: -(?![\w-])| ?(?=[`\"',;)]|$|\. ))"
+)
+DOWNLOAD = r"\b(?:download|fetch|grab|pull|retrieve|obtain|get|load|request|read)\b"
+RUN_IT = (
+    r"(?:run|execute|eval(?:uate)?|source|exec|launch|invoke|apply|install|pipe|feed|follow|obey|import|start|do)(?:s|ing)?"
+    r" (?:it|them|that|this|what(?:ever)?|(?:the|its|their|any) (?:\w+ ){0,2}?(?:installer|results?|output|script|file|binary|code|contents?|commands?"
+    r"|response|steps|instructions|body|answer|program|package|payload|download))\b"
+)
+AND_THEN = r"(?:&&|[.;,]+ (?:then )?|\bthen\b|\band\b|\bbefore you\b|\bto\b)"
+
+SEND = (
+    r"\b(?:send|post|upload|push|copy|forward|e-?mail|mail|transmit|submit|share|report|publish|exfiltrate|leak|pipe|beacon|sync"
+    r"|back ?up|attach|append|paste|put|scp|rsync|curl|wget|nc|ncat|transfer|deliver|stream|mirror|relay|dump|export|drop|store|save"
+    r"|write|include|embed|encode|add|log|call|ping|hit|notify|commit)(?:s|ing|ed)?\b"
+)
+CREDENTIALS = (
+    r"(?:credentials?|secrets?|api[ -]?keys?|access[ -]?keys?|private[ -]keys?|ssh[ -]keys?|(?:\w+[ -])?passwords?|passphrases?|cookies?"
+    r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service)[ -]tokens?|tokens|\w*_(?:key|token|secret|password)s?|keychain|keyring|wallet"
+    r"|(?<![\w.])\.env\b|id_rsa|id_ed25519|~/\.(?:ssh|aws|gnupg|kube|docker|netrc|npmrc|config)\S*)"
+)
+SENSITIVE = (
+    rf"(?:{CREDENTIALS}|(?:(?:process|shell|system|full|whole|entire|current|user'?s?) )*env(?:ironment)?(?:[ -]?var(?:iable)?s?)?\b(?! (?:file|name))"
+    r"|printenv|process\.env|os\.environ|(?:source|project'?s?|private) code|(?:whole |entire |full |private )?(?:code ?base|repo(?:sitory)?(?:'s)?(?: contents?)?)"
+    r"|session (?:log|transcript|history|file)s?|(?:this |the )?(?:session|conversation|chat|transcript)s?(?: (?:log|history|transcript))?\b"
+    r"|(?:shell|bash|command|browser|git|terminal) history|home (?:directory|folder)|~/|\$HOME|/etc/\w+|hostname|user ?name and|personal data"
+    r"|(?:user|customer)(?:'s)? (?:data|records|emails?)|database dumps?|config(?:uration)? files?|contents? of (?:\S+ ){0,3}?files?"
+    r"|(?:local|project|changed|edited|every|all) files?|(?:the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?)"
+)
+ELSEWHERE = (
+    r"(?:https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
+    r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit)"
+    r" (?:\w+ )?(?:server|endpoint|host|url|address|site|service|machine|bucket|collector|domain|channel|repo(?:sitory)?)\b"
+    r"|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
+    r"|\b(?:telegram|discord) (?:bot|channel|webhook)|\bs3://\S*|[\w.+-]+@[\w-]+\.\w+|\bquery (?:string|param)|\bimage url|\bthe (?:maintainer|vendor|author|attacker)s?\b"
+    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|xyz|ru|cn|me|app|site|top|info|cc|example|test|evil)\b(?!\w))"
+)
+AWAY = r"\b(?:to|at|via|through|into|with|using|on|in|by|as|over|against)\b|[>@|]"
+
+SWITCH_OFF = (
+    r"\b(?:disabl\w+|bypass\w*|circumvent\w*|skip(?:s|ping|ped)?|turn(?:s|ing|ed)? off|switch(?:es|ing|ed)? off|deactivat\w+|auto-?(?:approve|accept|confirm|allow)\w*"
+    r"|loosen\w*|relax\w*|weaken\w*|lower\w*|work(?:ing)? around|get(?:ting)? around|side-?step\w*|evad\w+|defeat\w*|neutrali[sz]e|suppress\w*|silenc\w+|mut(?:e|ing)"
+    r"|stub out|short-circuit\w*|lift(?:ing)?|waiv\w+|unset|shut(?:ting)? (?:off|down)|override|overrid\w+|forgo|forego|dispense with|do away with|opt(?:ing)? out of|knock out"
+    r"|break out of|escape(?: from)?|leave out|omit\w*|comment(?:s|ing|ed)? out|delet\w+|remov\w+|drop(?:s|ping|ped)?|kill(?:s|ing)?|ignor\w+|neglect\w*|set aside|exempt\w*)\b"
+)
+PROTECTION = (
+    r"(?:sandbox(?:es|ing)?|permissions?(?: (?:check|prompt|request|dialog|question|system|mode|rule|layer|gate)s?)|permissions?(?= (?:so|when|if|for|whenever|altogether|entirely)\b)|permissions?(?=[.,;`]|$)"
+    r"|approvals?(?: (?:check|prompt|request|mode|step|gate|flow|dialog|requirement)s?)?|confirmation (?:prompt|dialog|step|question)s?"
+    r"|tool calls?|guard ?rails?|(?:safety|security|access|policy) (?:check|rule|scan|control|feature|measure|filter|setting|restriction|polic(?:y|ie)|mechanism|warning|prompt|gate|test|review|audit|limit)s?"
+    r"|safeguards?|safet(?:y|ies)|allow-?lists?|deny-?lists?|block-?lists?|seccomp|apparmor|selinux|firewalls?|anti-?virus|gatekeeper|two-factor|2fa|mfa"
+    r"|(?:tls|ssl|certificate|cert|host ?key|signature|checksum|integrity|hash)(?: and \w+)? (?:verification|validation|check)(?:s|ing)?|branch protection(?:s| rules?)?"
+    r"|codeowners|commit signing|gpg signing|secret scan(?:ning|ner|s)?|virus scan\w*|dependency audit\w*|vulnerability scan\w*|audit log(?:s|ging)?)\b"
+)
+CHECKS = (
+    r"(?:(?:failing|failed|broken|red|flaky|existing|unit|integration|regression|slow|e2e|end-to-end|acceptance|smoke|security|annoying|noisy|project|relevant|remaining|offending|affected|corresponding|test|ci|automated|quality|status|required|mandatory|pre-?commit|git|pre-?push|commit|code|peer|pull[ -]request|pr|human|manual|lint|type|static)(?:[ -](?=\w)))*"
+    r"(?:tests?(?: (?:suite|run|case|file|step)s?)?|assertions?|asserts?|test suites?|ci(?: (?:check|job|step|run|pipeline|build)s?)?|pipelines?|linter(?:s| rules?| warnings| errors)?|linting"
+    r"|lint(?: (?:check|rule|error|warning|step)s?)?|type ?check(?:er|ing|s)?|static analysis|hooks?|pre-?commit|pre-?push|(?:code |peer )?reviews?|reviewers?|checks|coverage (?:threshold|gate|check|limit)s?"
+    r"|quality gates?|verification|sign-?offs?)\b"
+)
+FORGE = r"\b(?:claim|pretend|state|say|report|tell|write|assert|act as (?:if|though)|announce|declare|fake|fabricate|forge|make it look)\b"
+
+INSTRUCTIONS = (
+    r"(?:instruction|rule|prompt|message|guideline|direction|directive|polic(?:y|ie)|constraint|guard ?rail|restriction|order|command|request"
+    r"|limit|safeguard|training|programming|system prompt|claude\.md|agents\.md|skill(?: file)?)s?\b"
+)
+ORDERS = (
+    r"(?:(?:previous|prior|earlier|above|preceding|existing|other|system|developer|original|initial|safety|built-in|default|conflicting|remaining"
+    r"|older|former|all|any|every|your|core|standing|security|current|given|contradicting|contrary|stricter|ethical|user'?s?|foregoing|aforementioned) )+"
+    rf"{INSTRUCTIONS}"
+)
+GRAVE = (
+    r"\b(?:delete|remove|drop|push|deploy|publish|overwrite|install|sudo|pay|merge|release|force[ -]push|truncate|wipe|execute|run|approve|commit to (?:main|master)|migrate"
+    r"|reset|purchase|transfer|rewrite history)(?:s|ing)?"
+)
+AUDIENCE = r"(?:user|developer|human|reviewer|team|anyone|anybody|owner|maintainer|operator|person|colleague|author|people|engineer|customer|them|him|her|me)s?\b"
+NEVER = r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|avoid|refrain from|no need to|need not|needn't|without|stop|rather than|not to|cease|decline to)\b"
