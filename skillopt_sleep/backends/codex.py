@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -149,6 +150,8 @@ class CodexBackend:
         """Why this machine cannot replay so; see ``Agent.refuses``."""
         if self.use_user_config:
             return "with use_user_config the user's own AGENTS.md and skills would take part: take it out, or use text"
+        if shutil.which(self.command, path=self.env.get("PATH", "")) is None:
+            return ""  # `probe` tells
         try:
             return self._native().refuses(mode)
         except (BackendError, DiskError) as error:

@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> int:
         driven=given.driven,
         histories=given.histories,
         seed=given.seed,
-        seconds=round(time.perf_counter() - started, 1),
+        seconds=round(time.perf_counter() - started, 3),
         cells=cells,
         agreement=agreement,
         nights=months,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Allowance", "Caps", "Spend", "blocking_cap"]
+__all__ = ["Allowance", "Caps", "Expected", "Spend", "blocking_cap"]
 
 
 class Caps(Struct, frozen=True, kw_only=True):
@@ -27,6 +27,14 @@ class Spend(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     unpriced: int = 0
     seconds: float = 0.0
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """Calls of one phase, at least and at most, when every call is answered at once."""
+
+    phase: str
+    least: int
+    most: int
 
 
 class Allowance(Struct, frozen=True, kw_only=True):

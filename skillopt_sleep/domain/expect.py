@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.budget import Expected
 from skillopt_sleep.domain.paired import PAIRS_A_NIGHT
 from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.split import Pools
@@ -11,14 +12,6 @@ from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.domain.verdict import GateMode
 
 __all__ = ["Expected", "Rehearsal", "expected_calls"]
-
-
-class Expected(Struct, frozen=True, kw_only=True):
-    """Calls of one phase, at least and at most, when every call is answered at once."""
-
-    phase: str
-    least: int
-    most: int
 
 
 class Rehearsal(Struct, frozen=True, kw_only=True):

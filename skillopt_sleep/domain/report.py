@@ -9,9 +9,8 @@ from msgspec import Struct, field
 from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.audit import Audit
-from skillopt_sleep.domain.budget import Caps, Spend
+from skillopt_sleep.domain.budget import Caps, Expected, Spend
 from skillopt_sleep.domain.edit import AppliedEdit
-from skillopt_sleep.domain.expect import Expected
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.sealed import SealedTest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.expect import Expected, expected_calls
+from skillopt_sleep.domain.budget import Expected
+from skillopt_sleep.domain.expect import expected_calls
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.night.plan import NightPlan

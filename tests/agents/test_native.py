@@ -17,7 +17,7 @@ from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, TimedOut
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS
 from tests.agents.working import opening, shell_of
-from tests.fakes.repository import git, make_project, tree
+from tests.fakes.repository import commit, git, make_project, tree
 from tests.loopback import Called, Said
 
 SKILL = b"---\nname: house\ndescription: House rules\n---\n\n- RULE: of the skill\n"
@@ -169,6 +169,9 @@ def test_work_that_takes_too_long_is_the_agents_own(cli, built, loopback, tmp_pa
 def in_copy(cli, tmp_path, *commands, **files):
     """Work in a copy of a small project; the project."""
     project = make_project(tmp_path / "project", code="old\n", **files)
+    (tmp_path / "elsewhere").mkdir()
+    (project / "out").symlink_to(tmp_path / "elsewhere")
+    commit(project)
     work = Assignment(
         system="",
         user="do it",
@@ -190,7 +193,7 @@ def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, ho
     before, others = tree(project), tree(home)
     loopback.mind = doing(
         "echo new > code; echo fresh > made",
-        f"touch {tmp_path}/escaped; touch ~/escaped; touch /tmp/escaped-{cli.version}; echo x > {project}/code",
+        f"touch {tmp_path}/escaped; touch out/escaped; touch ~/escaped; touch /tmp/escaped-{cli.version}; echo x > {project}/code",
         f"git -C {project} stash; git -C {project} branch evil; git config --global user.name evil",
         f"curl -s -m 2 {loopback.root}/v1/messages && touch net; env | grep -c API_KEY > keys; true",
     )
@@ -201,7 +204,7 @@ def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, ho
     assert "net" not in done.changes.replace("internet", "")
     assert [run.status for run in done.runs] == [0, 1, 0]
     assert tree(project) == before
-    assert not list(tmp_path.glob("escaped"))
+    assert not list(tmp_path.rglob("escaped"))
     assert not (home / "escaped").exists()
     new = {name for name in tree(home) if name not in others and not Path(name).is_dir()}
     started = (".claude.json", ".claude/", ".npm/_logs", ".config/git/ignore")  # Claude's own, at the first start

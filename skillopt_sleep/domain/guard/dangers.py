@@ -95,7 +95,7 @@ RULES = (
         name="exfiltration",
         why="would send away what is private",
         patterns=(
-            rf"{SEND}{NEAR}\b?{SENSITIVE}{NEAR}(?:{AWAY}){NEAR}{ELSEWHERE}",
+            rf"{SEND}{NEAR}{SENSITIVE}{NEAR}(?:{AWAY}){NEAR}{ELSEWHERE}",
             rf"{SEND}{NEAR}(?:to|at|into|via) {NEAR}{ELSEWHERE}{NEAR}(?:with|including|containing|plus|together with|along with|, and|carrying|using) {NEAR}{SENSITIVE}",
             rf"\b(?:curl|wget|http|irm|iwr|invoke-\w+)\b{UPON}(?:-d|--data\S*|-F|--form\S*|-T|--upload-file|--post-(?:data|file)|-body|-infile)\b{NEAR}(?:@-|@?~/|@?/etc/|\$HOME|\.env\b|\.ssh|\.aws|id_rsa|\$\((?!date)|`|\$\{{?\w*(?:key|token|secret|pass)|\$env|history|credential)",
             rf"(?:{CREDENTIALS}|\benv\b|\bprintenv\b|\bset\b|\bhistory\b|/etc/\w+|\btar\b|\bzip\b|\bgit (?:diff|log|bundle)\b){NEAR}\| ?{NEAR}(?:curl|wget|nc|ncat|netcat|socat|telnet|ssh|mail|sendmail)\b",
@@ -235,21 +235,23 @@ RULES = (
 _FORBIDDEN_BEFORE = re.compile(
     r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|may not|cannot|can't|avoid|refuse(?:s)?(?: to)?|rather than"
     r"|instead of|not|nobody|no one|nothing|forbid\w*|prohibit\w*|ban(?:s|ned)?|disallow\w*|reject\w*|block|prevent\w*|stop|fail (?:if|when)|warn\w*|flag|refrain from"
-    r"|no longer|neither|against|beware of|watch (?:out )?for|treat|unacceptable to|wrong to) (?P<between>(?:[^ ;:]+ ){0,7})[\w~./$`\"'(|-]*$",
+    r"|no longer|neither|against|beware of|watch (?:out )?for|treat|unacceptable to|wrong to) (?P<between>(?:[^ ;:]+ ){0,12})[\w~./$`\"'(|-]*$",
     re.IGNORECASE,
 )
 _TWIST = re.compile(
-    r"\b(?:and|but|then|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just"
-    r"|skip (?:the|this|running|using)|use|run|instead|do|always|mind|shy|stop)\b|,",
+    r"\b(?:but|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just|mind|shy"
+    r"|skip(?:ping)? (?:the|this|running|using))\b|(?:, |\band |\bthen |- )(?:then |instead |rather |simply |always |please |now )?"
+    r"(?:use|run|do|call|execute|make|go|start|fetch|set|add|send|instead|always|then|prefer|curl|wget|pipe|install|download)\b",
     re.IGNORECASE,
 )
 """Words after which "never" no longer forbids what follows ("never forget to …")."""
 _FORBIDDEN_AFTER = re.compile(
-    r"[`\"')\w./ -]{0,40}?(?:(?:is|are|was|were|counts? as|must be|gets?|will be|should be) (?:strictly |always |a |an )?(?:forbidden|banned|prohibited|disallowed|(?:not|never) (?:allowed|ok|okay|acceptable|permitted|an option|used)|off limits|unacceptable|rejected|refused|a bug|mistakes?|no option|a firing|reverted|wrong|bad)"
-    r"|(?:must|should|may) (?:not|never)\b|never happens?\b)",
+    r"[`\"')]*(?: [\w./`-]+){0,2}? (?:is|are|was|were|counts? as|must be|gets?|will be|should be) (?:strictly |always |a |an )?"
+    r"(?:forbidden|banned|prohibited|disallowed|(?:not|never) (?:allowed|ok|okay|acceptable|permitted|an option|used|something)"
+    r"|off limits|unacceptable|rejected|refused|reverted)\b|[`\"')]* (?:must|should|may) (?:not|never)\b|[`\"')]* never happens?\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.!?;] ")
+_SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")
 
 
 def danger(text: str) -> str | None:

@@ -27,11 +27,11 @@ BARE_INTERPRETER = (
 )
 DOWNLOAD = r"\b(?:download|fetch|grab|pull|retrieve|obtain|get|load|request|read)\b"
 RUN_IT = (
-    r"(?:run|execute|eval(?:uate)?|source|exec|launch|invoke|apply|install|pipe|feed|follow|obey|import|start|do)(?:s|ing)?"
+    r"(?:run|execute|eval(?:uate)?|source|exec|launch|invoke|apply|install|follow|obey|import|start|do)(?:s|ing)?"
     r" (?:it|them|that|this|what(?:ever)?|(?:the|its|their|any) (?:\w+ ){0,2}?(?:installer|results?|output|script|file|binary|code|contents?|commands?"
     r"|response|steps|instructions|body|answer|program|package|payload|download))\b"
 )
-AND_THEN = r"(?:&&|[.;,]+ (?:then )?|\bthen\b|\band\b|\bbefore you\b|\bto\b)"
+AND_THEN = r"(?:&&|[.;,]+ (?:then )?|\bthen\b|\band\b|\bbefore you\b)"
 
 SEND = (
     r"\b(?:send|post|upload|push|copy|forward|e-?mail|mail|transmit|submit|share|report|publish|exfiltrate|leak|pipe|beacon|sync"

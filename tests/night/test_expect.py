@@ -1,0 +1,23 @@
+"""What a night will take is said before it begins, and compared with what it took."""
+
+from __future__ import annotations
+
+from skillopt_sleep.cli.rehearsal import say_price
+from skillopt_sleep.reports import markdown, terminal
+from tests.fakes.home import make_person
+
+
+def test_night_compared_with_what_was_expected(tmp_path, capsys):
+    """A price before, a range once the tasks are known, and what it came to, which lies within."""
+    mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=5)
+    say_price(mira.app(max_calls=200), None)
+    said = capsys.readouterr().err
+    assert "calls expected; never more than 200 calls, 400,000 tokens, 2 USD or 60 minutes" in said
+    app = mira.app(max_calls=200)
+    report = app.run(app.plan())
+    least, most = (sum(getattr(each, end) for each in report.expected) for end in ("least", "most"))
+    took = sum(each.calls for each in report.phases if each.phase in {each.phase for each in report.expected})
+    assert 0 < least <= took <= most
+    line = f"{least} to {most} calls were expected once the tasks were known, {took} were made"
+    assert line in markdown.render(report)
+    assert line in " ".join(terminal.render(report, width=100).split())
