@@ -48,7 +48,7 @@ _STARTUP = r"(?:~/|\$HOME/|/etc/)\.?(?:bashrc|zshrc|zprofile|profile|bash_profil
 _AGENT_SETTINGS = (
     r"(?:\.claude/settings(?:\.local)?\.json|\.codex/config\.toml|\.mcp\.json|\.git/hooks|claude_desktop_config\.json)"
 )
-_REMOTE = r"(?:https?://|\bthe (?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|\bthe (?:vendor|project|setup) (?:site|page|server)\b)"
+_REMOTE = r"(?:https?://|\bthe (?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|\b(?:our|their|my|its|an?|the|some) (?:\w+ )?(?:server|site|endpoint|feed|bucket|channel|host|mirror|cdn)\b)"
 _THING = r"(?:scripts?|installers?|binar(?:y|ies)|payloads?|code|helpers?|programs?|executables?|bootstrap\w*|setup (?:file|script)|plugins?|modules?|commands?|instructions|rules|prompts?|steps)"
 _PERSON = r"(?:the |your )?(?:user|developer|human|person|me)\b(?! (?:guide|manual|table|stor|interface|id\b|name))"
 _CONSENT = r"(?:clarification|confirmation|approval|permission|consent|guidance|more (?:details|information|context))\b"
@@ -82,6 +82,7 @@ RULES = (
             r"\| ?(?:sudo )?(?:-\S+ )?(?:ba|z|da)?sh\b(?!\w)",
             r"\bbase64 (?:-d|-D|--decode)\b.{0,80}?(?:\||\beval\b|\bexec\b)",
             r"\b(?:eval|exec|compile|invoke-expression|iex)\b[ (\"'`$]*(?:await )?(?:\(?\s?(?:requests\.|urllib|fetch\(|http|base64|new-object|iwr|irm|atob))",
+            r"\b(?:eval|exec)\b.{0,80}?(?:https?://|urlopen|requests\.get|urllib)",
             rf"{DOWNLOAD}{NEAR}{_THING}{NEAR}{_REMOTE}{UPON}\b{RUN_IT}",
             rf"{DOWNLOAD}{NEAR}{_REMOTE}{UPON}{AND_THEN} {NEAR}\b{RUN_IT}",
             rf"\b(?:run|execute|eval(?:uate)?|source|launch|invoke|install|obey|follow|apply|use|import|adopt)\b {NEAR}{_THING} {NEAR}(?:at|from|on|behind|under|served|hosted|located|found|published|posted|given)\b {NEAR}{_REMOTE}",
@@ -139,6 +140,7 @@ RULES = (
         patterns=(
             rf"{SWITCH_OFF} {ARTICLES}{CHECKS}(?! (?:file|folder|fixture|data|name|helper|output|artifact|id|duplicat|comment|thread|app|bot)s?\b)",
             rf"\b(?:mark|tag|annotate|decorate|flag|set|turn|convert|change|rename|move) {NEAR}\b(?:fail(?:s|ing|ed)?|broken|red|flaky|these|those|the|any|all|every|each) {NEAR}(?:tests?|assertions?|specs?|checks?)\b{NEAR}\b(?:skip(?:ped)?|xfail|ignored?|pending|todo|optional|allowed to fail|non-?blocking|disabled|out of the (?:way|suite)|always (?:pass|true))",
+            r"\b(?:mark|tag|set|make|flag|decorate)\w* (?:it|them|that|those|the tests?) (?:\w+ )?(?:as )?(?:skip\w*|xfail|ignored|pending|optional|todo|non-?blocking|expected to fail)\b",
             rf"\b(?:tests?|pytest|jest|npm (?:run )?test|go test|cargo test|lint\w*|checks?|build|ci|mypy|ruff|eslint|tsc|make \w+)\b{NEAR}(?:\|\| ?(?:true|:|exit 0)|; ?true\b)|\|\| ?true\b{NEAR}\b(?:tests?|lint|checks?|ci)\b|\bcontinue-on-error: ?true",
             rf"\b(?:merge|land|ship|push|deploy|release|approve|commit|submit|close)\b {UPON}\b(?:without|despite|even (?:if|when|though)|regardless of|before|although|while|ignoring|no matter)\b {NEAR}(?:(?:fail|red|broken)\w*|{CHECKS}|tests? fail|checks? fail|ci (?:fail|is red)|anyone|looking)",
             rf"\b(?:approve|accept|merge|sign off(?: on)?|rubber-stamp) (?:your|its|my|our|every|all|any|each|the agent's) (?:own )?(?:pull requests?|prs?|changes?|commits?|work|reviews?|merge requests?)\b",
@@ -154,7 +156,7 @@ RULES = (
             rf" {ARTICLES}(?:unit |integration |regression |pre-?commit |git |code |peer |security |type |lint |static )*(?:tests?|test suites?|linters?|lint(?:ing)?|checks|type ?check(?:er|ing|s)?|ci|hooks?|(?:code )?reviews?|analysis|verification|scans?)"
             r"(?=[.,;!`]|$| (?:at all|any ?more|ever|again|or |and |before|after|for|because|when|since|as |on (?:your|its|this|any|every)|to save|-|since|if they|in this))(?! for (?:trivial|getters|generated|docs?|documentation|comment|markdown|typo))",
         ),
-        unless=r"\bdocs?-only\b|\b(?:obsolete|duplicate[ds]?|dead|unused|outdated|redundant|stale|generated|temporary)\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b",
+        unless=r"\bdocs?-only\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b",
     ),
     GuardRule(
         name="credentials",
@@ -211,7 +213,8 @@ RULES = (
             rf"\b(?:no|none of the|neither) (?:other|previous|earlier|prior) {INSTRUCTIONS}{NEAR}(?:appl|count|matter|valid|hold)",
             r"\b(?:obey|follow|trust|comply with|carry out|act on|execute|do) (?:(?:any|all|every|the|whatever|what) )*(?:instructions?|orders?|commands?|requests?|text|everything|directions?|it)\b[^.!?]{0,50}?\b(?:found|in|inside|from|on|within|given by|contained|written|embedded|that (?:web|tool|files?))\b[^.!?]{0,30}?\b(?:web ?pages?|pages?|tool (?:output|result)s?|files?|issues?|comments?|e-?mails?|websites?|search results?|urls?|logs?|documents?|readmes?|responses?|fetched|downloaded)\b",
         ),
-        unless=r"\b(?:as data|never as an instruction|not an instruction)\b",
+        unless=r"\b(?:as data|never as an instruction|not an instruction)\b|\b(?:if|when|whenever)\b.{0,80}?\b(?:tell|ask|say|instruct|order|want|claim|demand)s?\b"
+        r".{0,160}?\b(?:stop|refuse|report|warn|flag|don't|do not|decline|never|tell me|treat)\b",
     ),
     GuardRule(
         name="output contract",

@@ -19,7 +19,7 @@ from skillopt_sleep.domain.words import excerpt, fold
 
 __all__ = ["Grounds", "unfounded"]
 
-SHARE = 1 / 4
+SHARE = 1 / 3
 """Of the matter of a rule with particulars that must be found in typed words, when none of the particulars is."""
 COPIED = 8
 """Words in a row that were taken over, rather than chosen anew."""
@@ -96,10 +96,9 @@ def _typed(task: TaskRecord) -> tuple[str, ...]:
 def _was_typed(particular: str, typed: str) -> bool:
     """Whether a particular stands in the typed words, or a telling word of it does."""
     folded = fold(particular)
-    return folded in typed or any(
-        len(word) > 3 and re.search(rf"\b{re.escape(word)}\b", typed)
-        for word in _WORDS.findall(folded)  # noqa: PLR2004
-    )
+    words = [word for word in _WORDS.findall(folded) if len(word) > 1 and not word.isdigit()]
+    found = sum(re.search(rf"\b{re.escape(word)}\b", typed) is not None for word in words)
+    return folded in typed or bool(words) and found * 2 > len(words)
 
 
 def _copied(text: str, shown: Sequence[str]) -> str:

@@ -57,7 +57,7 @@ ELSEWHERE = (
     r" (?:\w+ )?(?:server|endpoint|host|url|address|site|service|machine|bucket|collector|domain|channel|repo(?:sitory)?)\b"
     r"|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
     r"|\b(?:telegram|discord) (?:bot|channel|webhook)|\bs3://\S*|[\w.+-]+@[\w-]+\.\w+|\bquery (?:string|param)|\bimage url|\bthe (?:maintainer|vendor|author|attacker)s?\b"
-    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|xyz|ru|cn|me|app|site|top|info|cc|example|test|evil)\b(?!\w))"
+    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co|evil)\b(?!\w))"
 )
 AWAY = r"\b(?:to|at|via|through|into|with|using|on|in|by|as|over|against)\b|[>@|]"
 
