@@ -9,7 +9,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.paired import exact_error, expected_false, stricter, threshold
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["STRICT_ALPHA", "Account", "Tried", "add_up", "score_needed"]
+__all__ = ["ALPHA", "STRICT_ALPHA", "Account", "Tried", "add_up", "score_needed"]
 
 ALPHA = 0.05
 STRICT_ALPHA = 0.02

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.account import ALPHA
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import EditStatus
+from skillopt_sleep.domain.paired import threshold
 from skillopt_sleep.domain.pending import PendingEdit, base_digest
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
 from skillopt_sleep.domain.split import Pools
@@ -41,7 +43,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     evolve_memory: bool = True
     preferences: str = ""
     block_cap: int = 8000
-    k: int = 6
+    k: int = threshold(ALPHA)
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:

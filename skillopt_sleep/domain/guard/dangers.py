@@ -61,13 +61,15 @@ class GuardRule(Struct, frozen=True, kw_only=True):
     """One danger: patterns of the words that show it, and in ``unless`` those that make their sentence harmless.
 
     Patterns are matched whatever the case, on text with single blanks, straight quotes and plain dashes. ``negated``
-    patterns begin with a negation of their own, which then forbids nothing.
+    patterns begin with a negation of their own, which then forbids nothing. Those of one row of ``together`` stand in one
+    sentence, in any order; the first is what is done.
     """
 
     name: str
     why: str
     patterns: tuple[str, ...] = ()
     negated: tuple[str, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
     unless: str = r"(?!)"
 
 
@@ -82,6 +84,11 @@ RULES = (
             r"\| ?(?:sudo )?(?:-\S+ )?(?:ba|z|da)?sh\b(?!\w)",
             r"\bbase64 (?:-d|-D|--decode)\b.{0,80}?(?:\||\beval\b|\bexec\b)",
             r"\b(?:eval|exec|compile|invoke-expression|iex)\b[ (\"'`$]*(?:await )?(?:\(?\s?(?:requests\.|urllib|fetch\(|http|base64|new-object|iwr|irm|atob))",
+            rf"\b(?:eval|exec|source|execut|evaluat|interpret)\w*\b {NEAR}(?:output|result|response|reply|body|contents?) {NEAR}(?:{FETCH}|{_REMOTE})",
+            rf"{DOWNLOAD}{NEAR}\b(?:and|then|&)\b {NEAR}\b(?:launch|run|execute|start|install|source|eval)\b {NEAR}(?:{_THING}|updater|it\b)",
+            rf"{DOWNLOAD}{UPON}\w+\.(?:sh|py|ps1|exe|bin|js|pl|rb|bat|cmd|msi|run)\b{UPON}\b(?:run|execute|start|launch|source|bash|python|sh)\b",
+            rf"\b(?:run|execute|do|carry out|perform|follow|apply|paste) {NEAR}(?:every|each|all|any|the|whatever) (?:\w+ )?(?:commands?|instructions?|steps?|code|snippets?|things?) (?:that )?(?:it|they|the page|the site|the response|the server|he|she) (?:lists?|shows?|names?|gives?|contains?|suggests?|prints?|returns?|asks?|tells?|has|have)",
+            rf"\b(?:your|the) (?:real|actual|true|new|further|next|current) (?:instructions?|orders?|rules?|task|goals?|objectives?) (?:are|is|live|stand|can be found|come) (?:in|at|on|from|under|behind)\b",
             r"\b(?:eval|exec)\b.{0,80}?(?:https?://|urlopen|requests\.get|urllib)",
             rf"{DOWNLOAD}{NEAR}{_THING}{NEAR}{_REMOTE}{UPON}\b{RUN_IT}",
             rf"{DOWNLOAD}{NEAR}{_REMOTE}{UPON}{AND_THEN} {NEAR}\b{RUN_IT}",
@@ -107,6 +114,7 @@ RULES = (
             rf"\b(?:include|embed|encode|append|put|add|paste|print|echo|write|insert)\b {NEAR}(?:{CREDENTIALS}|env(?:ironment)? var\w*){NEAR}\b(?:in|into|to|inside|as)\b {NEAR}(?:(?:commit|pr|issue|pull request|comment|answer|reply|readme|log)s?\b|url|link|image|query)",
             rf"{SEND}{NEAR}{SENSITIVE}{NEAR}(?:\bsomewhere\b|\boutside\b|\bout of (?:the|this) (?:machine|network|project)|\boff (?:the|this) machine\b|\b\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b|\.onion\b)",
         ),
+        together=((SEND, SENSITIVE, ELSEWHERE),),
         unless=r"\bauthorization header\b|\bkeychain\b.{0,30}\binstead\b",
     ),
     GuardRule(
@@ -128,6 +136,15 @@ RULES = (
             rf"\b(?:edit|change|modify|update|write|add|append|set|put|insert|patch|replace|register|echo|create|install)\b {UPON}(?:{_AGENT_SETTINGS}|{_STARTUP}|\bauthorized_keys\b|\(?crontab -|/etc/sudoers)",
             rf"\b(?:add|give|grant|set|make) {NEAR}(?:passwordless sudo|sudo (?:rights|access) without|full (?:disk|system|file) access|unrestricted access|root access|all permissions|every permission)",
             r"\b(?:outside|out of|escape|leave) (?:of )?(?:the |your |its )?sandbox\b",
+            rf"\b(?:{PROTECTION[3:-3]}|denied commands?|refused commands?|blocked (?:commands?|calls?|writes?)) (?:should |can |may |must |are |is |get )?(?:to )?(?:be )?(?:\w+ )?(?:off|disabled|skipped|bypassed|ignored|turned off|switched off|lifted|removed|circumvented|as allowed|worked around|not (?:needed|necessary|required))\b",
+            rf"\b(?:turn|switch|leave|keep|set|with|run with|put|launch \w+ with|start \w+ with) {ARTICLES}(?:\w+ ){{0,2}}?{PROTECTION}{NEAR}\b(?:off|disabled|to off|to none|to never)\b",
+            r"\b(?:find|look for|use|take|seek) (?:a|any|another|some|other) (?:ways?|means|trick|path|route|loophole)s? (?:around|past|to get (?:around|past)|to (?:avoid|evade|circumvent))\b|\bwork ?around (?:the )?(?:block|denial|restriction|refusal)",
+            r"\b(?:if|when|whenever|once)\b[^.!?]{0,60}?\b(?:den(?:y|ies|ied)|refus\w+|block\w*|reject\w*|forbid\w*|not allowed|permission|sandbox)\b[^.!?]{0,60}?\b(?:sudo|as root|anyway|another tool|a different tool|other tool|directly instead|bypass|around it|force it|elevat\w+|try again with)",
+            r"\b(?:as|like) (?:if )?(?:they were )?(?:allowed|approved|permitted|authori[sz]ed)\b[^.!?]{0,20}?\b(?:when|if|anyway|once|unless|needed)|\b(?:treat|regard|consider)\b[^.!?]{0,40}?\b(?:denied|refused|blocked|forbidden|unapproved|rejected)\b",
+            r"\b(?:answer|reply|respond|say|press|type|click|choose)(?: with)? (?:yes|y\b|allow|ok|approve|accept|always)\b[^.!?]{0,40}?\b(?:automatically|always|prompt|permission|dialog|itself|without)|\b(?:permission|approval|confirmation)\b[^.!?]{0,40}?\b(?:answer|reply|respond|say|press|type|click|choose)(?: with)? (?:yes|y\b|allow|ok|approve|accept|always)\b",
+            rf"\b(?:push|deploy|ship|release|publish|merge|delete|drop|remove|install|pay)\b {UPON}\b(?:with no|without any|with neither|needs? no|requires? no|skipping) {NEAR}(?:approval|confirmation|review|permission|consent|sign-?off|question)",
+            r"\b(?:all|every|any) (?:\w+ )?(?:commands?|tools?|tool calls?|bash commands?|actions?) (?:\w+ ){0,2}?(?:allowed|approved|permitted|authori[sz]ed)\b",
+            r"\b(?:authority|permission|access|rights?|privileges?) (?:of|as) (?:an? |the )?(?:admin\w*|root|owner)|\bassume (?:admin\w*|root|full) (?:authority|rights|access|privileges)",
         ),
         negated=(
             rf"{NEVER} (?:ever )?(?:ask\w*|prompt\w*|wait\w*|request\w*|seek\w*|check\w*)(?: \w+){{0,3}}? (?:for )?(?:permission|approval|confirmation|consent|review)s?\b{NEAR}(?:before|when|to|for) {NEAR}(?:delet|remov|drop|push|deploy|publish|overwrit|install|sudo|destr|pay|merg|releas|force|truncat|wip|migrat|shell|command|production|rm)\w*",
@@ -149,6 +166,11 @@ RULES = (
             rf"{FORGE}{NEAR}\b(?:tests?|checks?|build|ci|lint\w*|review|it|everything|verification)\b {NEAR}(?:pass\w*|green|succeed\w*|success\w*|done|fine|ok(?:ay)?|clean|approved|works?|complete)\b{NEAR}{_FALSE}",
             rf"\b(?:treat|regard|consider|count) {NEAR}(?:fail(?:ing|ed|ures?)?|red|broken|errors?)\b{NEAR}(?:tests?|checks?|ci|builds?|lint\w*)?\b{NEAR}\bas (?:pass\w*|success\w*|green|ok(?:ay)?|warnings?|noise|harmless|done)",
             rf"\b(?:tests?|reviews?|hooks?|linting|ci|checks?|type checking|verification) (?:are|is) (?:not (?:needed|necessary|required|worth\w*)|unnecessary|optional|a waste|pointless|superfluous|useless|no longer (?:needed|necessary|required))",
+            rf"\b(?:{CHECKS[:-2]})\b{NEAR}\b(?:should|can|may|must|are|is|gets?|to|need to|have to|ought to|will) (?:simply |just |safely |always |then |all )?(?:be )?(?:remov|delet|skip|disabl|ignor|drop|comment|bypass|turned off|switched off|silenc|stubb|suppress|mut)\w*",
+            rf"\b(?:replace|stub|swap|substitute|exchange) {ARTICLES}(?:\w+ )?{CHECKS}{NEAR}\b(?:by|with|for)\b {NEAR}(?:exit 0|true\b|noop|no-op|pass\b|an? empty|nothing|echo|stub|always)",
+            rf"{FORGE}{NEAR}\b(?:success\w*|pass\w*|green|done|ok(?:ay)?|fine)\b{NEAR}{_FALSE}",
+            r"\b(?:blanket|global|file-wide|wholesale|everywhere|at the top of (?:each|every) file)\b[^.!?]{0,40}?\b(?:ignore|disable|noqa|nocheck|suppress)\w*|\b(?:ignore|disable|noqa|ts-nocheck|suppress|silence)\w*\b[^.!?]{0,60}?\b(?:blanket|globally|file-wide|wholesale|at the top of (?:each|every) file)|@ts-nocheck",
+            r"\bself-(?:approve|merge|review)\w*|\b(?:approve|merge|review) (?:it|them|this|the pull request|the pr) (?:yourself|on your own)\b",
             r"\bcore\.hooksPath\b|\bpre-commit uninstall\b|\bgit config --\w+ hooks\b|\bchmod -x [^ ]*hooks|\brm (?:-\w+ )?[^ ]*(?:\.git/hooks|\.husky|\.github/workflows|/tests?/?(?:[ `]|$))",
         ),
         negated=(
@@ -184,10 +206,16 @@ RULES = (
             rf"\b(?:omit|leave|keep|exclude|drop|strip|remove)\b (?:it|this|that|them|the (?:step|command|call|change|rule|upload|request|download|file|failure)s?|these \w+|any mention\b.{{0,30}}?|all mention\b.{{0,30}}?|mentions? of .{{0,30}}?|references? to .{{0,30}}?)(?: \w+){{0,2}}? (?:out of|from|out from) (?:the |your |any |every )?(?:summar\w+|reports?|diffs?|descriptions?|logs?|transcripts?|answers?|output|commit messages?|change ?logs?|history|repl\w+|responses?)",
             r"\bkeep (?:it|this|that|them|these|the|your)\b[^.!?]{0,30}?\b(?:secret|hidden|confidential|to yourself|quiet|between us|private|out of sight|invisible|under wraps)\b",
             rf"\b(?:make sure|ensure|see to it)(?: that)? (?:nobody|no one|no-one|{ARTICLES}{AUDIENCE} (?:does not|doesn't|do not|don't|never|cannot|can't)) {NEAR}(?:notice|see|know|find out|learn|realise|realize|discover|become aware)\w*",
+            r"\b(?:keep|stay|remain|be) (?:quiet|silent|mum|secretive|discreet|vague) (?:about|on|regarding)\b|\bsay nothing (?:about|of|to)\b",
+            rf"\b(?:the |your |any )?(?:{AUDIENCE[:-3]}) (?:must|should|may|need|shall|can|is|are|will|does|do)(?:n't| not| never|not) (?:(?:to|ever|be) )*(?:know|notice|see|find out|learn|hear|realise|realize|discover|be told|aware|informed|told)\b",
+            r"\bbehind (?:the |your |their |his |her )?\w+(?:'s|s')? back\b|\bcover (?:your|its|the|their) tracks\b|\bplausible deniability\b|\bon the quiet\b|\bunder the radar\b",
+            r"\b(?:exclude|omit|leave|drop|keep|strip|remove|delete|erase|scrub)\b [^.!?]{0,50}?\b(?:from|out of) (?:the |your |any |every |its )?(?:final |last |closing )?(?:summar\w+|report|transcript|commit message|changelog|audit)s?\b",
+            r"\b(?:erase|delete|remove|scrub|drop|purge|filter)\b [^.!?]{0,20}?\blogs?\b(?: lines?| entries| records| messages)? (?:that|which|about|of|mentioning|showing|with)\b",
+            r"\b(?:act|behave|answer|reply|pretend) (?:as (?:if|though)|like|that)\b[^.!?]{0,50}?\b(?:not exist|never existed|nothing|no such|not there|unaware|not know)",
             rf"\b(?:pretend|act as if|act as though|claim|say|lie)\b {NEAR}(?:nothing (?:happened|changed|was)|it was (?:the user|someone)|that you (?:did not|didn't|have not|never)|this (?:rule|instruction) does not)",
         ),
         negated=(
-            rf"{NEVER} (?:ever )?{_TELL} {ARTICLES}{AUDIENCE}(?! to\b)",
+            rf"{NEVER} (?:ever )?{_TELL} {ARTICLES}{AUDIENCE}(?! to\b)(?! (?:what|how|that) you(?:'re| are|'ll| will| did| have)? (?:about|going|do|plan|think|would|intend|will|can)\b)",
             rf"{NEVER} (?:ever )?(?:mention|disclos|reveal|talk about|refer to|describ|document|quot|discuss|repeat|acknowledg|admit|report|show|explain|record|log|not)\w* (?:to \w+ )?(?:(?:this|that|these|those|the existence of|your|the above|such|any of|the) )+(?:rule|instruction|step|command|guideline|note|upload|request|prompt|directive|call|download|failure|failed|skipped|transfer|line|section|block|setting|behaviou?r|skill|tool call)s?\b",
             rf"{NEVER} (?:ever )?(?:mention|disclose|reveal|report|say|tell|talk about|bring up)(?:ing)? (?:it|this|them|that you|any of (?:it|this)|so|anything)\b(?! (?:is|are|in the (?:code|ui)))",
             rf"\b(?:without|not) (?:the |your |any |their )?(?:user|developer|human|reviewer|anyone|anybody|them|him|her|owner)(?:'s|s')? (?:know|notic|awar|see|being (?:told|aware|informed)|consent|realis|realiz|approval|permission)\w*",
@@ -204,12 +232,19 @@ RULES = (
             r"\b(?:ignore|disregard|forget|discard|overrides?|supersedes?|replaces?) (?:everything|anything|all|whatever|what) (?:(?:that|you|was|were|is|else|has|have|been|came|stands|the) ){0,4}?(?:above|before|else|earlier|previously|told|said|instructed|so far|conflict\w*|written|loaded|you)",
             r"\b(?:this|the following|these|my|what follows)(?: rules?| instructions?| lines?| section| block| text| note)?(?: always| must| will| shall| should)? (?:overrides?|supersedes?|takes? (?:precedence|priority)|outranks?|wins?|beats?|trumps?|comes? (?:first|before)|prevails?|has (?:precedence|priority)|have (?:precedence|priority))\b",
             r"</?(?:system|assistant|instructions?|human|user|developer|system-reminder|function_calls?|tool_result|admin|important|policy|antml:\w+|command-\w+)\b[^<>]{0,60}>|<\|[\w-]{2,30}\|>|\[/?(?:INST|SYSTEM|SYS|ADMIN)\]|<</?SYS>>|\bBEGIN SYSTEM\b|^#{1,6} ?(?:system|instruction)s?:?\s",
-            r"^(?:- )?(?:system|assistant|developer|human|admin|administrator|root|anthropic|openai|claude)(?: (?:prompt|message|note|notice|update|instruction|override|team))? ?[:>]",
+            r"^(?:- )?(?:system|assistant|developer|human|admin|administrator|root|anthropic|openai|claude)(?: (?:prompt|message|note|notice|update|instruction|override|team))? ?[:>] ?(?=[A-Z\[\"])",
             r"\b(?:you are now|from now on you are|act as|pretend to be|roleplay as|behave as)\b[^.!?]{0,40}?\b(?:dan|unrestricted|unfiltered|jailbroken|developer mode|god mode|root|admin\w*|another (?:ai|assistant|model)|without (?:restrictions|limits|rules))",
             r"\b(?:developer|debug|maintenance|god|admin|root|unrestricted|jailbreak) mode (?:is )?(?:enabled|on|active|activated|now)\b|\bjailbreak\b",
             r"\b(?:official|authori[sz]ed|urgent|mandatory|verified|confirmed|signed)\b[^.!?]{0,30}?\b(?:notice|message|instruction|order|update|directive|announcement|policy|override)s?\b[^.!?]{0,30}?\b(?:from|by|of)\b[^.!?]{0,30}?\b(?:anthropic|openai|admin\w*|security|system|platform|management|it|vendor|developers?)\b",
             r"\b(?:anthropic|openai|the (?:platform|vendor|system|administrator|admin|security team|model provider)|management)\b (?:requires?|orders?|instructs?|demands?|has (?:authori[sz]ed|approved|decided|ordered|instructed)|allows?|mandates?|says) (?:you|that|the agent|every|all)",
             r"\b(?:reveal|print|show|repeat|output|leak|expose|quote|display) (?:me )?(?:your|the) (?:(?:full|entire|whole|own|hidden|original|internal|complete) )*(?:system prompt|instructions|hidden rules|initial prompt|developer message)\b",
+            rf"\b(?:previous|prior|earlier|other|above|existing|former|old|all other|project|system)\b {NEAR}(?:{INSTRUCTIONS}){NEAR}\b(?:no longer|do not|don't|does not|never|are not|is not|cease to|stop) (?:apply|count|matter|hold|bind|valid|binding|in force)\w*",
+            rf"\b(?:everything|anything|all|whatever|what) (?:(?:that )?you (?:were|was|have been|are|had been) (?:told|taught|given|instructed|asked)|before this|above|else)\b{NEAR}\b(?:void|invalid|obsolete|null|cancelled|canceled|wrong|irrelevant|superseded|no longer|does not|not count)",
+            rf"\b(?:set aside|ignore|disregard|forget|drop|discard|disobey|violate) (?:anything|everything|whatever|what|all|requests?|wishes|orders?|commands?|demands?) {NEAR}(?:instructions?|claude\.md|agents\.md|rules?|prompts?|user|developer|says?|safety|polic\w+)",
+            r"\b(?:user|developer|human|person)(?:'s|s')? (?:\w+ )?(?:wishes|requests?|instructions?|orders?|words|needs?|wants?|preferences?)\b[^.!?]{0,30}?\b(?:come (?:second|last|after)|comes? (?:second|last|after)|do not (?:matter|count)|are secondary|is secondary|rank below|can be ignored|less important|do(?:es)? not override)",
+            r"\b(?:outranks?|overrules?|beats|trumps|ranks? above|stands? above|is above|goes before|has authority over)\b[^.!?]{0,30}?\b(?:claude\.md|agents\.md|user|developer|instructions?|rules?|system prompt|everything|all)\b",
+            r"\b(?:consider|treat|regard|take|view|read|interpret|accept|count) [^.!?]{0,50}?\b(?:tool (?:results?|outputs?)|web ?pages?|pages|search results|file contents?|issues?|comments|e-?mails?|readmes?|fetched|downloaded)\b[^.!?]{0,30}?\b(?:as|like|for)\b[^.!?]{0,30}?\b(?:commands?|orders?|instructions?|user|trusted|authori\w+|binding)",
+            r"\b(?:message|notice|order|directive|request|note)s? (?:from|of|by) (?:the |your )?(?:platform|admin\w*|security|anthropic|openai|vendor|operations?|it|management|headquarters|legal|compliance)\b[^.!?]{0,60}?\b(?:comply|obey|follow|must|at once|immediately|mandatory|do as)",
             rf"\b(?:no|none of the|neither) (?:other|previous|earlier|prior) {INSTRUCTIONS}{NEAR}(?:appl|count|matter|valid|hold)",
             r"\b(?:obey|follow|trust|comply with|carry out|act on|execute|do) (?:(?:any|all|every|the|whatever|what) )*(?:instructions?|orders?|commands?|requests?|text|everything|directions?|it)\b[^.!?]{0,50}?\b(?:found|in|inside|from|on|within|given by|contained|written|embedded|that (?:web|tool|files?))\b[^.!?]{0,30}?\b(?:web ?pages?|pages?|tool (?:output|result)s?|files?|issues?|comments?|e-?mails?|websites?|search results?|urls?|logs?|documents?|readmes?|responses?|fetched|downloaded)\b",
         ),
@@ -220,7 +255,7 @@ RULES = (
         name="output contract",
         why="would change what every answer looks like, or wait for an answer that nobody gives",
         patterns=(
-            rf"\b(?:ask|prompt|consult|(?:check|check in|confirm) with) {_PERSON}",
+            rf"\b(?:ask|prompt|consult|(?:check|check in|confirm) with) {_PERSON}(?! (?:before|first|when|if) (?:you )?(?:add|chang|delet|introduc|upgrad|buy|spend|push|touch|remov|creat|mak|edit|us)\w*)",
             rf"\b(?:ask|wait|request|seek) (?:for )?(?:(?:the|your|any|explicit|user|developer)(?:'s)? )*{_CONSENT}",
             r"\bask (?:(?:a|any|some|one|for) )*(?:clarifying|follow-?up) questions?\b",
             r"\bwait (?:for|until) (?:the )?(?:user|developer|human)\b",
@@ -264,7 +299,24 @@ def danger(text: str) -> str | None:
             for found in _pattern(patterns).finditer(text) if patterns else ():
                 if not _harmless(rule, text, found, own_negation=own):
                     return f"{rule.name}: “{excerpt(found[0], SHOWN)}” {rule.why}"
+        for sentence in _sentences(text) if rule.together else ():
+            if any(_all_in(row, rule, sentence) for row in rule.together):
+                return f"{rule.name}: “{excerpt(sentence, SHOWN)}” {rule.why}"
     return None
+
+
+def _sentences(text: str) -> list[str]:
+    return _SENTENCE_END.split(text)
+
+
+def _all_in(row: tuple[str, ...], rule: GuardRule, sentence: str) -> bool:
+    """Whether a sentence has all of it, each in a place of its own, and what is done is not forbidden."""
+    places = [[each.span() for each in _pattern((pattern,)).finditer(sentence)] for pattern in row]
+    if not all(places) or any(places[0] == other for other in places[1:]):
+        return False
+    return any(
+        not _harmless(rule, sentence, done, own_negation=False) for done in _pattern((row[0],)).finditer(sentence)
+    )
 
 
 @functools.cache

@@ -35,27 +35,27 @@ AND_THEN = r"(?:&&|[.;,]+ (?:then )?|\bthen\b|\band\b|\bbefore you\b)"
 
 SEND = (
     r"\b(?:send|post|upload|push|copy|forward|e-?mail|mail|transmit|submit|share|report|publish|exfiltrate|leak|pipe|beacon|sync"
-    r"|back ?up|attach|append|paste|put|scp|rsync|curl|wget|nc|ncat|transfer|deliver|stream|mirror|relay|dump|export|drop|store|save"
+    r"|back ?up|attach|append|paste|put|note|record|pass|hand|move|feed|tell|give|scp|rsync|curl|wget|nc|ncat|transfer|deliver|stream|mirror|relay|dump|export|drop|store|save"
     r"|write|include|embed|encode|add|log|call|ping|hit|notify|commit)(?:s|ing|ed)?\b"
 )
 CREDENTIALS = (
     r"(?:credentials?|secrets?|api[ -]?keys?|access[ -]?keys?|private[ -]keys?|ssh[ -]keys?|(?:\w+[ -])?passwords?|passphrases?|cookies?"
-    r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service)[ -]tokens?|tokens|\w*_(?:key|token|secret|password)s?|keychain|keyring|wallet"
+    r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service|secret)[ -](?:tokens?|keys?)|tokens|\w*_(?:key|token|secret|password)s?|keychain|keyring|wallet"
     r"|(?<![\w.])\.env\b|id_rsa|id_ed25519|~/\.(?:ssh|aws|gnupg|kube|docker|netrc|npmrc|config)\S*)"
 )
 SENSITIVE = (
     rf"(?:{CREDENTIALS}|(?:(?:process|shell|system|full|whole|entire|current|user'?s?) )*env(?:ironment)?(?:[ -]?var(?:iable)?s?)?\b(?! (?:file|name))"
-    r"|printenv|process\.env|os\.environ|(?:source|project'?s?|private) code|(?:whole |entire |full |private )?(?:code ?base|repo(?:sitory)?(?:'s)?(?: contents?)?)"
+    r"|printenv|process\.env|os\.environ|(?:source|project'?s?|private) (?:code|sources?|files)|source (?:tree|code|files)|the sources?\b(?! of)|(?:whole |entire |full |private )?(?:code ?base|repo(?:sitory)?(?:'s)?(?: contents?)?)"
     r"|session (?:log|transcript|history|file)s?|(?:this |the )?(?:session|conversation|chat|transcript)s?(?: (?:log|history|transcript))?\b"
     r"|(?:shell|bash|command|browser|git|terminal) history|home (?:directory|folder)|~/|\$HOME|/etc/\w+|hostname|user ?name and|personal data"
-    r"|(?:user|customer)(?:'s)? (?:data|records|emails?)|database dumps?|config(?:uration)? files?|contents? of (?:\S+ ){0,3}?files?"
-    r"|(?:local|project|changed|edited|every|all) files?|(?:the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?)"
+    r"|(?:user|customer|client|personal)(?:'s|s)? (?:data|records|e-?mails?|names|information)|database dumps?|config(?:uration)? files?|contents? of (?:\S+ ){0,3}?files?"
+    r"|(?:local|project|changed|edited|every|all) files?|(?:every |each |all |the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?)"
 )
 ELSEWHERE = (
     r"(?:https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
-    r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit)"
+    r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit|partner|vendor|upstream|hidden|unknown|own)"
     r" (?:\w+ )?(?:server|endpoint|host|url|address|site|service|machine|bucket|collector|domain|channel|repo(?:sitory)?)\b"
-    r"|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
+    r"|\b(?:remote|rclone\b.{0,30}?\b\w+):\S*|\b(?:telemetry|pastebin|an? outsider|third part(?:y|ies))\b|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
     r"|\b(?:telegram|discord) (?:bot|channel|webhook)|\bs3://\S*|[\w.+-]+@[\w-]+\.\w+|\bquery (?:string|param)|\bimage url|\bthe (?:maintainer|vendor|author|attacker)s?\b"
     r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co|evil)\b(?!\w))"
 )
@@ -93,7 +93,7 @@ ORDERS = (
     rf"{INSTRUCTIONS}"
 )
 GRAVE = (
-    r"\b(?:delete|remove|drop|push|deploy|publish|overwrite|install|sudo|pay|merge|release|force[ -]push|truncate|wipe|execute|run|approve|commit to (?:main|master)|migrate"
+    r"\b(?:delete|remove|drop|push|deploy|publish|overwrite|install|sudo|pay|merge|release|force[ -]push|truncate|wipe|execute|run|approve|straight to production|ship|commit to (?:main|master)|migrate"
     r"|reset|purchase|transfer|rewrite history)(?:s|ing)?"
 )
 AUDIENCE = r"(?:user|developer|human|reviewer|team|anyone|anybody|owner|maintainer|operator|person|colleague|author|people|engineer|customer|them|him|her|me)s?\b"
