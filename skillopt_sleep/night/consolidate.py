@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditStatus, apply_edits
+from skillopt_sleep.domain.document import DocumentKind, region
+from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
+from skillopt_sleep.domain.guard import Grounds, unfounded
 from skillopt_sleep.domain.pending import Dropped, PendingEdit, crowded_out, revive, tonight
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
@@ -164,7 +165,7 @@ def _evolve(
         mixed_weight=plan.gate_mixed_weight,
     )
     reflection = reflect(kind, current, train, pools.train, gate.models, lesson=lesson)
-    proposed, edits = _propose(kind, current, reflection, plan, rejected)
+    proposed, edits = _propose(kind, current, reflection, plan, rejected, pools.train, train)
     step = DocumentStep(
         kind=kind,
         train=train,
@@ -193,17 +194,35 @@ def _propose(
     reflection: Reflection,
     plan: ConsolidatePlan,
     rejected: tuple[AppliedEdit, ...],
+    tasks: Sequence[TaskRecord],
+    rollouts: Sequence[ReplayResult],
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
     """Apply the edits that the guard lets through; the held ones are reported, never applied."""
     document = current[kind]
     if document is None or not reflection.edits:
         return current, ()
-    held = [edit for each in reflection.edits if (edit := held_back(each, rejected)) is not None]
+    also = (plan.preferences, region(document))
+    held = [
+        edit
+        for each in reflection.edits
+        if (edit := held_back(each, rejected) or _without_grounds(each, tasks, rollouts, also)) is not None
+    ]
     left = {edit.edit.id for edit in held}
     changed, applied = apply_edits(
         document, [edit for edit in reflection.edits if edit.id not in left], cap=plan.block_cap
     )
     return current.with_document(changed), (*applied, *held)
+
+
+def _without_grounds(
+    edit: EditRecord, tasks: Sequence[TaskRecord], rollouts: Sequence[ReplayResult], also: tuple[str, ...]
+) -> AppliedEdit | None:
+    """Why an edit does not rest on words that a person typed: those of the tasks it names, of all when it names none."""
+    own = [task for task in tasks if task.id in edit.task_ids] or tasks
+    names = {task.id for task in own}
+    shown = tuple(result.response for result in rollouts if result.task_id in names)
+    why = unfounded(edit.text, Grounds.of(own, also=also, shown=shown))
+    return None if why is None else AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
 
 
 def _turned_down(applied: AppliedEdit, decision: Decision) -> AppliedEdit:

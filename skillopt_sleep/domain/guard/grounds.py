@@ -21,6 +21,8 @@ __all__ = ["Grounds", "unfounded"]
 
 SHARE = 1 / 3
 """Of the matter of a rule with particulars that must be found in typed words, when none of the particulars is."""
+HALF = 1 / 2
+"""The same for a rule with a command of which a word was neither typed nor is one that every developer knows."""
 COPIED = 8
 """Words in a row that were taken over, rather than chosen anew."""
 
@@ -38,6 +40,14 @@ _PARTICULAR = re.compile(
     r"--?[a-z][\w-]{2,}|(?:~|\.{0,2})/[\w./-]{3,}|\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b|\b[A-Z][A-Z0-9_-]{2,}\b"
     r"|\b\w+\.(?:py|js|ts|tsx|sh|json|ya?ml|toml|md|txt|go|rs|rb|java|sql|env|cfg|ini|lock)\b|\b(?=\w*\d)(?=\w*[A-Za-z])\w{3,}\b|\b\d{2,}\b"
 )
+USUAL = frozenset(
+    """add all api app apply build bundle bun cache cargo cd check ci clean clippy cmake code commit compose config coverage create db dev
+    diff docker docs down env eslint exec false fetch file fix fmt format force generate git go gradle help init install jest lint list lock
+    log main make migrate mod mvn mypy new next node npm npx package php pip pnpm poetry pre prettier prod pull push pytest python python3 rake
+    rebase release remove restore revert ruff run rustc save self serve set setup show src start stash status stop sync tag test tests tox tsc
+    true up update upgrade uv verbose verify version vet vitest watch with write yarn yml yaml""".split()
+)
+"""Words of commands that every developer knows."""
 _WORDS = re.compile(r"\w+")
 
 
@@ -69,6 +79,9 @@ def unfounded(text: str, grounds: Grounds) -> str | None:
     matter = dict.fromkeys(terms(text))
     known = set(terms(typed))
     share = sum(term in known for term in matter) / len(matter) if matter else 1.0
+    strange = [each for each in _CODE.findall(text) if " " in each and not _is_usual(each, typed)]
+    if strange and share < HALF:
+        return f"provenance: nothing you typed speaks of {excerpt(', '.join(strange), 80)}"
     if share >= SHARE or any(_was_typed(each, typed) for each in particulars):
         return None
     if particulars:
@@ -99,6 +112,12 @@ def _was_typed(particular: str, typed: str) -> bool:
     words = [word for word in _WORDS.findall(folded) if len(word) > 1 and not word.isdigit()]
     found = sum(re.search(rf"\b{re.escape(word)}\b", typed) is not None for word in words)
     return folded in typed or bool(words) and found * 2 > len(words)
+
+
+def _is_usual(command: str, typed: str) -> bool:
+    """Whether every word of a command was typed, or belongs to a tool that everyone has."""
+    words = [word for word in _WORDS.findall(fold(command)) if len(word) > 1]
+    return all(word in USUAL or re.search(rf"\b{re.escape(word)}\b", typed) for word in words)
 
 
 def _copied(text: str, shown: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "AND_THEN", "ARTICLES", "AUDIENCE", "AWAY", "BARE_INTERPRETER", "CHECKS", "CREDENTIALS", "DOWNLOAD", "ELSEWHERE", "FETCH",
-    "FORGE", "GRAVE", "INSTRUCTIONS", "NEVER", "NEAR", "ORDERS", "PROTECTION", "RUN_IT", "SENSITIVE", "SEND", "SHELL", "SUDO",
+    "FORGE", "GRAVE", "INSTRUCTIONS", "NEVER", "NEAR", "ORDERS", "PROTECTION", "RUN_IT", "SENSITIVE", "SEND", "SEND_AWAY", "SHELL", "SUDO",
     "SWITCH_OFF", "WITHIN", "UPON",
 ]  # fmt: skip
 
@@ -38,6 +38,11 @@ SEND = (
     r"|back ?up|attach|append|paste|put|note|record|pass|hand|move|feed|tell|give|scp|rsync|curl|wget|nc|ncat|transfer|deliver|stream|mirror|relay|dump|export|drop|store|save"
     r"|write|include|embed|encode|add|log|call|ping|hit|notify|commit)(?:s|ing|ed)?\b"
 )
+SEND_AWAY = (
+    r"\b(?:send|post|upload|push|copy|forward|e-?mail|mail|transmit|submit|share|report|publish|exfiltrate|leak|beacon|sync|back ?up"
+    r"|attach|paste|scp|rsync|transfer|deliver|stream|mirror|relay|export|note|record|pass|hand|feed)(?:s|ing|ed)?\b"
+)
+"""Of these the ones that can only mean that something leaves."""
 CREDENTIALS = (
     r"(?:credentials?|secrets?|api[ -]?keys?|access[ -]?keys?|private[ -]keys?|ssh[ -]keys?|(?:\w+[ -])?passwords?|passphrases?|cookies?"
     r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service|secret)[ -](?:tokens?|keys?)|tokens|\w*_(?:key|token|secret|password)s?|keychain|keyring|wallet"
