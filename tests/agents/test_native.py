@@ -193,7 +193,7 @@ def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, ho
     before, others = tree(project), tree(home)
     loopback.mind = doing(
         "echo new > code; echo fresh > made",
-        f"touch {tmp_path}/escaped; touch out/escaped; touch ~/escaped; touch /tmp/escaped-{cli.version}; echo x > {project}/code",
+        f"for folder in {tmp_path} out ~ /tmp; do touch $folder/escaped; done; echo x > {project}/code",
         f"git -C {project} stash; git -C {project} branch evil; git config --global user.name evil",
         f"curl -s -m 2 {loopback.root}/v1/messages && touch net; env | grep -c API_KEY > keys; true",
     )

@@ -80,7 +80,7 @@ def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
     schedule(mira, latency=20)
     daemon = ("daemon", f"--data-dir={mira.data}")
     with started(*daemon) as process:
-        wait_for(lambda: [night["stage"] for night in told(mira.project)] == ["split"])
+        wait_for(lambda: [night["counts"]["train"] > 0 for night in told(mira.project)] == [True])
         family = psutil.Process(process.pid).children(recursive=True)
         assert family
         seconds, stderr = stop(process, signum)

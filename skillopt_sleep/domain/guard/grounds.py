@@ -76,9 +76,10 @@ def unfounded(text: str, grounds: Grounds) -> str | None:
         if not _LOCAL.match(address[0]) and fold(address[0]).rstrip("/.,") not in typed:
             return f"links: you never typed {excerpt(address[0], 80)}"
     particulars = list(dict.fromkeys((*_CODE.findall(text), *_PARTICULAR.findall(text))))
-    matter = dict.fromkeys(terms(text))
+    matter = terms(text)
     known = set(terms(typed))
-    share = sum(term in known for term in matter) / len(matter) if matter else 1.0
+    mass = sum(matter.values())
+    share = sum(weight for term, weight in matter.items() if term in known) / mass if mass else 1.0
     strange = [each for each in _CODE.findall(text) if " " in each and not _is_usual(each, typed)]
     if strange and share < HALF:
         return f"provenance: nothing you typed speaks of {excerpt(', '.join(strange), 80)}"
