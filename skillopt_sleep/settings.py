@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.environ import says_secret, worth_hiding
 from skillopt_sleep.domain.assignment import ReplayMode
+from skillopt_sleep.domain.environ import says_secret, worth_hiding
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import GateMode

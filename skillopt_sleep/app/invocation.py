@@ -13,8 +13,8 @@ from skillopt_sleep.registry import Kind, require
 from skillopt_sleep.settings import Origins, Settings, secrets
 
 if TYPE_CHECKING:
-    from skillopt_sleep.optimize.replay import Manner
     from skillopt_sleep.domain.redact import Redactor
+    from skillopt_sleep.optimize.replay import Manner
     from skillopt_sleep.ports import Progress
 
 __all__ = ["Invocation"]

@@ -75,6 +75,8 @@ STARTED, INSTRUCTIONS = "UserPromptSubmit", "InstructionsLoaded"
 """The hooks of ours: that the first was called shows that hooks run at all, the second names a file of memory."""
 TELLS_MEMORY = (2, 1, 197)
 """The first version seen to call the second."""
+FOR_PEOPLE_ALONE = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
+"""In the frontmatter of a skill: the CLI lists it, and the model is not told of it."""
 STARTING, SLACK = 15.0, 2.0
 """Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
 FILE_OF_THIS_MACHINE = re.compile(r"(?<!\S)@(?=[~/\"])")
@@ -325,6 +327,8 @@ def _skill_shown(events: Sequence[_Event], document: Document, root: Path) -> Sh
     read = any(_stands_in(region(document), text) for text in mine) or _read_as_file(events, root, name)
     if listed is None:
         return Shown(kind=document.kind, offered=None, read=read, how="this claude does not list its skills")
+    if FOR_PEOPLE_ALONE.search((document.content or b"").partition(b"\n---")[0]):
+        return Shown(kind=document.kind, offered=False, read=read, how="its frontmatter keeps it from the model")
     offered = name in listed
     how = "its text was handed to the model" if read else "it was on the list" if offered else "it was not on the list"
     return Shown(kind=document.kind, offered=offered, read=read, how=how)

@@ -16,10 +16,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.bench.guard_rules import HOSTILE, ORDINARY, TYPED, UNFOUNDED
+from skillopt_sleep.bench.guard_hostile import HOSTILE, TYPED, UNFOUNDED
+from skillopt_sleep.bench.guard_ordinary import FOUNDED, ORDINARY
 from skillopt_sleep.domain.guard import Grounds, guard, unfounded
 
 __all__ = ["main"]
+
+
+ALONE = "hostile, by grounds"
+"""Shows how much the second wall holds by itself; it need not be all of it."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -52,16 +57,21 @@ def main(argv: Sequence[str]) -> int:
         rows = [_row(name, rules, hostile=True) for name, rules in HOSTILE.items()]
         rows.append(_row("links, provenance", UNFOUNDED, hostile=True, typed=grounds))
         rows.append(_row("ordinary", ORDINARY, hostile=False))
+        founded = [_row("", (rule,), hostile=False, typed=Grounds(typed=(words,))) for words, rule in FOUNDED]
+        wrong = tuple(each for row in founded for each in row.wrong)
+        rows.append(Row(name="of words just typed", rules=len(founded), held=len(wrong), wrong=wrong))
+        every = [rule for rules in HOSTILE.values() for rule in rules]
+        rows.append(_row(ALONE, every, hostile=True, typed=grounds, alone=True))
     seconds = time.perf_counter() - started
     if given.json:
         print(msgspec.json.encode(rows).decode())
     else:
         print(_table(rows, seconds))
-    return int(any(row.wrong for row in rows))
+    return int(any(row.wrong for row in rows if row.name != ALONE))
 
 
-def _row(name: str, rules: Iterable[str], *, hostile: bool, typed: Grounds | None = None) -> Row:
-    found = [(rule, guard(rule) or (unfounded(rule, typed) if typed else None)) for rule in rules]
+def _row(name: str, rules: Iterable[str], *, hostile: bool, typed: Grounds | None = None, alone: bool = False) -> Row:
+    found = [(rule, (None if alone else guard(rule)) or (unfounded(rule, typed) if typed else None)) for rule in rules]
     wrong = tuple((rule, why or "") for rule, why in found if (why is None) is hostile)
     return Row(name=name, rules=len(found), held=sum(why is not None for _, why in found), wrong=wrong)
 
@@ -76,7 +86,7 @@ def _table(rows: Sequence[Row], seconds: float) -> str:
     lines += [f"{row.name:24}{row.rules:7}{row.held:7}{len(row.wrong):7}" for row in rows]
     rules = sum(row.rules for row in rows)
     lines.append(f"{rules} rules in {seconds:.2f} s")
-    for row in rows:
+    for row in (each for each in rows if each.name != ALONE):
         lines += [f"wrong, {row.name}: {rule[:160]!r}{f' ({why})' if why else ''}" for rule, why in row.wrong]
     return "\n".join(lines)
 

@@ -235,8 +235,8 @@ class Loading(enum.StrEnum):
 class ReplayReport(Struct, frozen=True, kw_only=True):
     """How tasks were replayed: as text, or by the agent itself, in an empty folder or a copy of the project.
 
-    The counts are of replays by the agent, each once, those lost by transport left out: ``rollouts`` in all, ``shown``
-    of which its records prove that every document was in front of it; ``with_skill`` had a skill on the list, of which
+    The counts are of replays by the agent, each once, those lost by transport left out: ``rollouts`` in all,
+    ``unproven`` where its records do not tell of a document it had; ``with_skill`` had a skill on the list, of which
     ``opened`` read it. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time,
     out_of_room, broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured).
     ``loading`` is of the proposal, and ``why`` says how that is known.
@@ -244,7 +244,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
     mode: ReplayMode = ReplayMode.TEXT
     rollouts: int = 0
-    shown: int = 0
+    unproven: int = 0
     with_skill: int = 0
     opened: int = 0
     failures: dict[str, int] = field(default_factory=dict)

@@ -42,10 +42,7 @@ class Split(enum.StrEnum):
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """The session and the person's own words a task stands on.
-
-    ``at`` is ISO 8601, ``commit`` the git commit the session began at; each "" when unknown.
-    """
+    """The session and the person's own words a task stands on. ``at`` is ISO 8601, "" when unknown."""
 
     source: str
     session_id: str
@@ -53,7 +50,6 @@ class Origin(Struct, frozen=True, kw_only=True):
     words: str
     at: str = ""
     cwd: str = ""
-    commit: str = ""
 
 
 class ExactReference(Struct, frozen=True, kw_only=True, tag="exact", tag_field="kind"):
@@ -75,7 +71,7 @@ class ChecksReference(Struct, frozen=True, kw_only=True, tag="checks", tag_field
 
 
 class CommandReference(Struct, frozen=True, kw_only=True, tag="command", tag_field="kind"):
-    """Commands whose exit status tells; ``hard`` is that all of them pass. Only those the user approved are ever run."""
+    """Commands whose exit status tells; ``hard`` is that all pass. Only those the user approved are ever run."""
 
     commands: tuple[str, ...]
 
@@ -95,9 +91,9 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     (the task's own framing, verbatim; "" = the default framing). ``context`` is what the agent had in front of it.
     ``feedback`` are the person's own words about a wrong answer; ``accepted`` the answer that stood in the end.
     ``origins`` has one entry for each recurrence. ``commands`` are lines the session ran that may tell good work from
-    bad; none is run unless the user approved it. ``commit`` is the state of the project it is replayed in. ``group`` names the set of near-duplicate intents the task belongs to;
-    a group never straddles a split. ``split`` pins the task ("" by rule). ``reviewed`` says that a person has read the
-    task file it came from; mined tasks need no review.
+    bad; none is run unless the user approved it. ``commit`` is the state of the project it is replayed in. ``group``
+    names the set of near-duplicate intents the task belongs to; a group never straddles a split. ``split`` pins the
+    task ("" by rule). ``reviewed`` says that a person has read the task file it came from; mined tasks need no review.
     """
 
     id: str

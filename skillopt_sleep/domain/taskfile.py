@@ -33,7 +33,8 @@ SCHEMA_VERSION = 1
 ABOUT = (
     'Tasks for skillopt-sleep run --tasks FILE. Read them, correct or delete what is wrong, then set "reviewed" to true'
     " here (for all) or in single tasks. intent is what the agent is asked; reference is what its answer is judged by:"
-    " a rubric in words, checks a program can tell, the exact answer, or commands that must pass. split is train, val, test or null (by rule)."
+    " a rubric in words, checks a program can tell, the exact answer, or commands that must pass. split is train, val,"
+    " test or null (by rule)."
 )
 
 FILE = ("schema_version", "about", "reviewed", "tasks")

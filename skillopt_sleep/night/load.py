@@ -124,7 +124,7 @@ def _counted(results: Sequence[ReplayResult]) -> ReplayReport:
         failures["not_loaded"] = unloaded
     return ReplayReport(
         rollouts=len(done),
-        shown=sum(bool(each.shown) and all(part.offered for part in each.shown) for each in done),
+        unproven=sum(any(part.offered is None for part in each.shown) for each in done),
         with_skill=len(skills),
         opened=sum(bool(shown.read) for shown in skills),
         failures=dict(failures),
@@ -144,9 +144,7 @@ def _notes(replay: ReplayReport) -> tuple[str, ...]:
         notes.append(f"{replay.failures['not_loaded']} replays are unmeasured: the agent did not load the candidate")
     match replay.loading:
         case Loading.NOT_LOADED:
-            notes.append(
-                f"held: the agent does not load what is proposed ({replay.why}): adopted, it would do nothing"
-            )
+            notes.append(f"held: the agent does not load what is proposed ({replay.why}): adopted, it would do nothing")
         case Loading.NOT_OPENED:
             notes.append(
                 f"it helps when it is read, but {replay.why}: it may do nothing unless the agent is told to open it"
@@ -154,9 +152,7 @@ def _notes(replay: ReplayReport) -> tuple[str, ...]:
         case Loading.NOT_CHECKED if replay.why:
             notes.append(f"whether the agent really loads the proposal was not checked: {replay.why}")
         case Loading.LOADED if replay.mode is ReplayMode.TEXT:
-            notes.append(
-                f"tried as text; one replay by the agent itself shows that it is loaded ({replay.why})"
-            )
+            notes.append(f"tried as text; one replay by the agent itself shows that it is loaded ({replay.why})")
         case _:
             pass
     return tuple(notes)

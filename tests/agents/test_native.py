@@ -91,15 +91,13 @@ def test_candidate_is_shown_and_a_skill_is_opened_or_bypassed(cli, built, loopba
 
 @EVERY
 def test_skill_that_cannot_be_loaded_was_not_tried(cli, built, loopback):
-    """Its frontmatter is broken: the agent leaves it out without a word, and that is found out."""
+    """Codex leaves out one whose frontmatter is broken, Claude one that only people may call; neither says a word."""
     loopback.mind = lambda asked: Said(text="done")
-    broken = b"---\nname: [house\ndescription: {\n---\n\n- RULE\n" if cli.name == "codex" else None
-    work = native(cli)
-    if broken is None:  # Claude loads any frontmatter; it leaves out a skill that only a person may call
-        broken = b"---\nname: house\ndescription: d\ndisable-model-invocation: true\n---\n\n- RULE\n"
-    done = built(cli).run(Assignment(system="", user="x", mode=work.mode, documents=documents(cli, skill=broken)))
-    if told(done)["skill"][0] is not False:
-        pytest.skip(f"{cli} lists it all the same")
+    head = b"name: house\ndescription: d\ndisable-model-invocation: true" if cli.name == "claude" else b"name: [house"
+    skill = b"---\n%s\n---\n\n- RULE\n" % head
+    work = Assignment(system="", user="x", mode=ReplayMode.NATIVE, documents=documents(cli, skill=skill))
+    done = built(cli).run(work)
+    assert "- house:" not in loopback.requests[-1].text
     assert "did not load the skill" in not_shown(work, done)
 
 

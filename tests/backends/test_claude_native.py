@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from skillopt_sleep.backends.claude_native import LAYOUT, read_trajectory, version_of, with_memory
 from skillopt_sleep.backends.process import Ended
@@ -103,6 +104,14 @@ def test_skill_that_is_not_listed_was_not_offered():
     """And a CLI that lists none does not tell."""
     assert read(INIT | {"skills": ["other"]}, says(text("x")), RESULT).shown[0].offered is False
     assert read({**INIT, "skills": None}, says(text("x")), RESULT).shown[0].offered is None
+
+
+def test_skill_that_is_kept_from_the_model_was_not_offered():
+    """The CLI lists it, for people."""
+    kept = replace(SKILL, content=b"---\nname: house\ndisable-model-invocation: true\n---\n\n- one\n")
+    stdout = "".join(json.dumps(each) + "\n" for each in (INIT, says(text("x")), RESULT))
+    done = read_trajectory(Ended(stdout=stdout), replace(WORK, documents=(kept,)), ROOT, model="m", deadline=9)
+    assert (done.shown[0].offered, done.shown[0].how) == (False, "its frontmatter keeps it from the model")
 
 
 ENDINGS = {

@@ -6,7 +6,9 @@ import base64
 import contextlib
 import gzip
 import json
+import os
 import re
+import shutil
 import socket
 import struct
 import threading
@@ -29,6 +31,8 @@ FAULT = re.compile(r"\[\[fault ([\w-]+)\]\]")
 """A fault that the user's words ask for, instead of one that the URL names."""
 KEY = "sk-loopback-0123456789"
 
+PATH = os.pathsep.join(dict.fromkeys([*(str(Path(n).parent) for n in [shutil.which("node")] if n), "/usr/bin", "/bin"]))
+"""Where Node.js is, which some CLIs need, and the system's own."""
 QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
@@ -107,7 +111,7 @@ class Loopback:
     def environment(self, home: Path, fault: str = "", **more: str) -> dict[str, str]:
         """A whole environment for an agent CLI: a key, a home of its own, and no way out but through this server."""
         return {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "PATH": PATH,
             "HOME": str(home),
             "LANG": "C.UTF-8",
             "ANTHROPIC_API_KEY": KEY,

@@ -19,7 +19,7 @@ from skillopt_sleep.domain.words import excerpt, fold
 
 __all__ = ["Grounds", "unfounded"]
 
-SHARE = 1 / 3
+SHARE = 1 / 5
 """Of the matter of a rule with particulars that must be found in typed words, when none of the particulars is."""
 HALF = 1 / 2
 """The same for a rule with a command of which a word was neither typed nor is one that every developer knows."""
@@ -28,7 +28,7 @@ COPIED = 8
 
 _ADDRESS = re.compile(
     r"(?:https?|ftp|ssh|git|wss?|s3|gs)://[^\s`\"'<>)\]]+|\bwww\.[\w.-]+\.\w+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b"
-    r"|(?<![\w/.@-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|xyz|ru|cn|me|app|site|top|info|cc|ai|co|example|test)\b(?:/[^\s`\"'<>)\]]*)?",
+    r"|(?<![\w/.@-])(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|sh|xyz|ru|cn|me|app|site|top|info|cc|ai|co|tools|space|cloud|online|store|tech|biz|club|shop|website|systems|zone|icu|uk|us|de|fr|eu|jp|nl)\b(?:/[^\s`\"'<>)\]]*)?",
     re.IGNORECASE,
 )
 _LOCAL = re.compile(
@@ -36,6 +36,11 @@ _LOCAL = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"`([^`\n]{2,200})`")
+_EXAMPLE = re.compile(
+    r"\b(?:like|such as|as in|e\.g\.,?|for example,?|for instance,?)[ :]{1,2}(?:`[^`\n]{1,200}`|\"[^\"\n]{1,200}\"|\S+)",
+    re.IGNORECASE,
+)
+"""What a rule shows of itself, and does not claim."""
 _PARTICULAR = re.compile(
     r"--?[a-z][\w-]{2,}|(?:~|\.{0,2})/[\w./-]{3,}|\b\w+(?:_\w+)+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b|\b[A-Z][A-Z0-9_-]{2,}\b"
     r"|\b\w+\.(?:py|js|ts|tsx|sh|json|ya?ml|toml|md|txt|go|rs|rb|java|sql|env|cfg|ini|lock)\b|\b(?=\w*\d)(?=\w*[A-Za-z])\w{3,}\b|\b\d{2,}\b"
@@ -49,6 +54,24 @@ USUAL = frozenset(
 )
 """Words of commands that every developer knows."""
 _WORDS = re.compile(r"\w+")
+
+
+TOPICS = {
+    "the network": r"https?://|\b(?:download\w*|upload\w*|curl|wget|webhooks?|internet|online|cdn|gists?|tunnel\w*|e-?mail(?:s|ed|ing)?|s3|bucket"
+    r"|(?:web|remote|external|file|our|their) (?:pages?|servers?|hosts?|sites?|endpoints?))\b",
+    "rights and protection": r"\b(?:sudo|root|admin\w*|permissions?|approv\w+|confirm\w*|consent|sandbox\w*|firewall|security|allow[- ]?list|deny[- ]?list|settings|certificat\w+|tls|ssl|mfa|2fa"
+    r"|privileg\w+|access|rights|grant\w*|authori\w+|restrict\w*|unrestricted|limits?|gatekeeper|dialogs?|prompts?|auth\w*|login|roles?)\b",
+    "secrets": r"\.env\b|\b(?:(?:api|ssh|aws|private|access|gpg|secret|deploy)[ -]?keys?|keys|tokens?|passwords?|secrets?|credentials?|cookies?|environment variables?|env|gnupg|keychain|config\w*|settings|auth\w*|login)\b",
+    "keeping things from people": r"\b(?:owner|reviewers?|developer|humans?|secretly|secret|silent\w*|quiet\w*|hid(?:e|den|ing)|conceal\w*|notic\w+|disclos\w*|reveal\w*|unnoticed|in the dark|change the subject|pretend\w*|disguis\w*"
+    r"|fake\w*|trac(?:e|es|ks)|the user (?:asks|must|should|may|does|need|know)\w*)\b|\b(?:tell|inform|notify|let|show|ask|mention to) the (?:user|developer|owner|team)\b",
+    "what an agent obeys": r"\b(?:instructions?|(?:this|these|those|other|previous|earlier|all|your|extra|hidden|safety|system|project) rules?|guidelines?|overrid\w*|obey\w*|orders?|authority|claude\.md|agents\.md|system prompt|polic(?:y|ies)|previous\w*|earlier|supersede\w*|from now on|mode|trust\w*"
+    r"|this (?:file|section|rule|list|document|memory))\b",
+    "what cannot be undone": r"\brm -|\b(?:force[- ]?push\w*|drop (?:the )?(?:table|database|column)s?|wip(?:e|ing)|deploy\w*|production|publish\w*|releas\w*|push\w*|merg\w*|delet\w*|eras\w*|truncat\w*)\b",
+    "leaving out checks": r"\b(?:skip\w*|ignor\w*|disabl\w*|bypass\w*|avoid\w*|without|allowed to fail|red|fake\w*|optional|delet\w*|remov\w*|turn\w* off|assert true|weaken\w*|lower\w*)\b"
+    r"(?:(?![.!?] ).){0,50}?\b(?:tests?|checks?|reviews?|hooks?|ci|lint\w*|type ?check\w*|suite|pipelines?|assertions?|specs?|coverage|benchmarks?|numbers)\b",
+    "running things": r"\b(?:zsh|bash|sh|shell|exec\w*|eval\w*|daemon\w*|cron\w*|background|install\w*|scripts?|binar\w+|commands?|run\w*|start\w*|launch\w*|terminal|cli)\b(?=.{0,60}(?:zsh|bash|\bsh\b|exec|eval|daemon|cron|session|https?:|\bapi\b|remote|silently|root))",
+}
+"""What a rule may speak of only when a person did: the things by which a rule could harm. A topic's words are one."""
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
@@ -75,12 +98,16 @@ def unfounded(text: str, grounds: Grounds) -> str | None:
     for address in _ADDRESS.finditer(text):
         if not _LOCAL.match(address[0]) and fold(address[0]).rstrip("/.,") not in typed:
             return f"links: you never typed {excerpt(address[0], 80)}"
-    particulars = list(dict.fromkeys((*_CODE.findall(text), *_PARTICULAR.findall(text))))
+    for topic, pattern in TOPICS.items():
+        if (said := re.search(pattern, text, re.IGNORECASE)) and not re.search(pattern, typed, re.IGNORECASE):
+            return f"provenance: it speaks of {topic} (“{excerpt(said[0], 40)}”), and nothing you typed does"
+    claimed = _EXAMPLE.sub(" ", text)
+    particulars = list(dict.fromkeys((*_CODE.findall(claimed), *_PARTICULAR.findall(claimed))))
     matter = terms(text)
     known = set(terms(typed))
     mass = sum(matter.values())
     share = sum(weight for term, weight in matter.items() if term in known) / mass if mass else 1.0
-    strange = [each for each in _CODE.findall(text) if " " in each and not _is_usual(each, typed)]
+    strange = [each for each in _CODE.findall(claimed) if " " in each and not _is_usual(each, typed)]
     if strange and share < HALF:
         return f"provenance: nothing you typed speaks of {excerpt(', '.join(strange), 80)}"
     if share >= SHARE or any(_was_typed(each, typed) for each in particulars):
@@ -111,13 +138,14 @@ def _was_typed(particular: str, typed: str) -> bool:
     """Whether a particular stands in the typed words, or a telling word of it does."""
     folded = fold(particular)
     words = [word for word in _WORDS.findall(folded) if len(word) > 1 and not word.isdigit()]
-    found = sum(re.search(rf"\b{re.escape(word)}\b", typed) is not None for word in words)
+    found = sum(re.search(rf"\b{re.escape(word)}", typed) is not None for word in words)
     return folded in typed or bool(words) and found * 2 > len(words)
 
 
 def _is_usual(command: str, typed: str) -> bool:
     """Whether every word of a command was typed, or belongs to a tool that everyone has."""
-    words = [word for word in _WORDS.findall(fold(command)) if len(word) > 1]
+    plain = " ".join(word for word in fold(command).split() if not word.startswith("-"))
+    words = [word for word in _WORDS.findall(plain) if len(word) > 1]
     return all(word in USUAL or re.search(rf"\b{re.escape(word)}\b", typed) for word in words)
 
 

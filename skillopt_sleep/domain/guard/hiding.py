@@ -41,8 +41,8 @@ _MARKER = re.compile(
 """What opens or closes frontmatter."""
 _OWN = re.compile(r"skillopt-sleep\s*:|<!--\s*/?\s*skillopt", re.IGNORECASE)
 _HTML = re.compile(
-    r"<!--|-->|<!\[CDATA|<\s*/?\s*(?:script|style|iframe|object|embed|meta|link|img|svg|details|summary|base|form|input|noscript|marquee)\b"
-    r"|<[a-z][^<>]{0,200}\b(?:hidden|style|aria-hidden|on\w{3,20})\s*(?:=|>)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
+    r"<!--(?!\s*-->)|<!\[CDATA|<\s*/?\s*(?:script|style|iframe|object|embed|meta|link|img|svg|summary|base|form|input|noscript|marquee)\b"
+    r"|<details\b(?=.{0,600}</details)|<[a-z][^<>]{0,200}\b(?:hidden|style|aria-hidden|on\w{3,20})\s*(?:=|>)|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0"
     r"|&(?:\#\d{1,7}|\#x[0-9a-f]{1,6}|zwnj|zwj|nbsp|shy|lrm|rlm|lt|gt|ensp|emsp|thinsp);",
     re.IGNORECASE,
 )

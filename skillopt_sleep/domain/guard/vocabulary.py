@@ -54,7 +54,7 @@ SENSITIVE = (
     r"|session (?:log|transcript|history|file)s?|(?:this |the )?(?:session|conversation|chat|transcript)s?(?: (?:log|history|transcript))?\b"
     r"|(?:shell|bash|command|browser|git|terminal) history|home (?:directory|folder)|~/|\$HOME|/etc/\w+|hostname|user ?name and|personal data"
     r"|(?:user|customer|client|personal)(?:'s|s)? (?:data|records|e-?mails?|names|information)|database dumps?|config(?:uration)? files?|contents? of (?:\S+ ){0,3}?files?"
-    r"|(?:local|project|changed|edited|every|all) files?|(?:every |each |all |the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?)"
+    r"|(?:local|project|changed|edited|every|all) files?|(?:every |each |all |the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?|\bgit (?:log|diff|show)\b)"
 )
 ELSEWHERE = (
     r"(?:https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
@@ -73,16 +73,16 @@ SWITCH_OFF = (
     r"|break out of|escape(?: from)?|leave out|omit\w*|comment(?:s|ing|ed)? out|delet\w+|remov\w+|drop(?:s|ping|ped)?|kill(?:s|ing)?|ignor\w+|neglect\w*|set aside|exempt\w*)\b"
 )
 PROTECTION = (
-    r"(?:sandbox(?:es|ing)?|permissions?(?: (?:check|prompt|request|dialog|question|system|mode|rule|layer|gate)s?)|permissions?(?= (?:so|when|if|for|whenever|altogether|entirely)\b)|permissions?(?=[.,;`]|$)"
+    r"(?:sandbox(?:es|ing)?|permissions?(?: (?:check|prompt|request|dialog|question|system|mode|rule|layer|gate|setting)s?)|permissions?(?= (?:so|when|if|for|whenever|altogether|entirely)\b)|permissions?(?=[.,;`]|$)"
     r"|approvals?(?: (?:check|prompt|request|mode|step|gate|flow|dialog|requirement)s?)?|confirmation (?:prompt|dialog|step|question)s?"
-    r"|tool calls?|guard ?rails?|(?:safety|security|access|policy) (?:check|rule|scan|control|feature|measure|filter|setting|restriction|polic(?:y|ie)|mechanism|warning|prompt|gate|test|review|audit|limit)s?"
-    r"|safeguards?|safet(?:y|ies)|allow-?lists?|deny-?lists?|block-?lists?|seccomp|apparmor|selinux|firewalls?|anti-?virus|gatekeeper|two-factor|2fa|mfa"
+    r"|tool calls?|guard ?rails?|(?:safety|security|access|policy) (?:check|rule|scan|control|feature|measure|filter|setting|restriction|polic(?:y|ie)|mechanism|warning|prompt|gate|test|review|audit|limit|scanner|tool)s?"
+    r"|safeguards?|safet(?:y|ies)|allow[- ]?lists?|deny[- ]?lists?|block[- ]?lists?|seccomp|apparmor|selinux|firewalls?|anti-?virus|gatekeeper|two-factor|2fa|mfa"
     r"|(?:tls|ssl|certificate|cert|host ?key|signature|checksum|integrity|hash)(?: and \w+)? (?:verification|validation|check)(?:s|ing)?|branch protection(?:s| rules?)?"
     r"|codeowners|commit signing|gpg signing|secret scan(?:ning|ner|s)?|virus scan\w*|dependency audit\w*|vulnerability scan\w*|audit log(?:s|ging)?)\b"
 )
 CHECKS = (
     r"(?:(?:failing|failed|broken|red|flaky|existing|unit|integration|regression|slow|e2e|end-to-end|acceptance|smoke|security|annoying|noisy|project|relevant|remaining|offending|affected|corresponding|test|ci|automated|quality|status|required|mandatory|pre-?commit|git|pre-?push|commit|code|peer|pull[ -]request|pr|human|manual|lint|type|static)(?:[ -](?=\w)))*"
-    r"(?:tests?(?: (?:suite|run|case|file|step)s?)?|assertions?|asserts?|test suites?|ci(?: (?:check|job|step|run|pipeline|build)s?)?|pipelines?|linter(?:s| rules?| warnings| errors)?|linting"
+    r"(?:tests?(?: (?:suite|run|case|file|step)s?)?|specs?(?: files?)?|assertions?|asserts?|test suites?|ci(?: (?:check|job|step|run|pipeline|build)s?)?|pipelines?|linter(?:s| rules?| warnings| errors)?|linting"
     r"|lint(?: (?:check|rule|error|warning|step)s?)?|type ?check(?:er|ing|s)?|static analysis|hooks?|pre-?commit|pre-?push|(?:code |peer )?reviews?|reviewers?|checks|coverage (?:threshold|gate|check|limit)s?"
     r"|quality gates?|verification|sign-?offs?)\b"
 )

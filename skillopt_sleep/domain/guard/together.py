@@ -1,0 +1,139 @@
+"""Dangers that are told by what stands in one sentence together, in whatever words and order.
+
+A sentence can be turned in many ways; who does what to what stays. Each row names things that are harmless apart:
+its first pattern is what is done, and forbidding that makes the sentence harmless.
+"""
+
+from __future__ import annotations
+
+from skillopt_sleep.domain.guard.vocabulary import CREDENTIALS, ELSEWHERE, GRAVE, INSTRUCTIONS, SEND_AWAY, SENSITIVE
+
+__all__ = ["CHECKS_GO", "CODE_FROM_AFAR", "CONSENT_GOES", "ORDERS_FROM_AFAR", "OUT_OF_SIGHT", "PRIVATE_THINGS_LEAVE"]
+
+_DO = r"\b(?:run(?:s|ning)?|execut\w+|eval\w*|launch\w*|carry(?:ing)? out|perform\w*|obey\w*|source|exec'd|interpret\w*|start(?:ing)? (?:it|its|them)|import\w*|load\w*|pip(?:e|ing)|under python\d?|with bash)\b"
+_AFAR = (
+    r"(?:https?://(?!localhost|127\.|0\.0\.0\.0)|\binternet\b|\bonline\b|\bcdn\b|\bgists?\b|\bpaste(?:bin)?s?\b|\bwikis?\b|\bweb ?(?:page|site)s?\b"
+    r"|\bhosted\b|\bserved\b|\bdownloaded\b|\bfrom (?:a|an|the|our|their) (?:\w+ )?(?:server|host|mirror|bucket)\b|\b(?:release|file|download|update|vendor) server\b)"
+)
+_CODE = (
+    r"(?:\bscripts?\b|\b[\w-]+\.(?:sh|py|ps1|js|rb|pl|exe|bin|bat)\b|\bbinar(?:y|ies)\b|\binstallers?\b|\bbootstrap\w*|\bcommands?\b|\binstructions\b|\bcode\b"
+    r"|\bplug-?ins?\b|\bpatch(?:es)?\b|\bupdat\w+\b|\bpayloads?\b|\bexecutables?\b|\bsnippets?\b|\bwhatever\b|\bresponse\b)"
+)
+CODE_FROM_AFAR = ((_DO, _AFAR, _CODE),)
+
+PRIVATE_THINGS_LEAVE = (
+    (SEND_AWAY, SENSITIVE, ELSEWHERE),
+    (r"\b(?:let|keep) \b.{0,60}?\b(?:know|informed|posted|updated)\b", SENSITIVE, ELSEWHERE),
+    (
+        r"\b(?:publish|make public|disclose|expose|release|share|post|broadcast|give away|hand out|leak)(?:s|ing|ed)?\b",
+        CREDENTIALS,
+        r"\b(?:public\w*|release notes?|everyone|anyone|outsiders?|vendors?|partners?|channel|forum|chat|issue|wiki|readme|together)\b",
+    ),
+)
+
+_CHECK = r"\b(?:tests?|specs?|spec files?|test cases?|test suites?|suites?|assertions?|asserts?|lint\w*|hooks?|pre-?commit|checks?|type ?check\w*|ci|pipelines?|code reviews?|reviews?|coverage|scans?|gates?)\b"
+_RID = (
+    r"\b(?:get(?:ting)? rid of|throw(?:ing)? (?:away|out)|eliminat\w+|discard\w*|prun\w+|rip(?:ping)? out|purg\w+|delet\w+|remov\w+|drop(?:s|ping)?|disabl\w+|skip(?:s|ping|ped)?|ignor\w+"
+    r"|comment(?:ing)? out|mut\w+|silenc\w+|suppress\w*|weaken\w*|loosen\w*|relax\w*|lower\w*|convert\w*|downgrad\w+|turn\w* into|demot\w+|x?fail-?mark\w*|quarantin\w+|bypass\w*|stub\w*|replac\w+|rewrit\w+|hollow\w*)\b"
+)
+_IN_THE_WAY = (
+    r"\b(?:fail(?:s|ing|ed|ures?)?|break(?:s|ing)?|broken|red|block(?:s|ing|ed)?|complain(?:s|ing)?|too strict|in the way|annoy\w*|slow(?:s|ing)? (?:you|us|things|down)|hold(?:s|ing)? (?:you|us|things) up|pass(?:es)? again"
+    r"|(?:it\.|test\.|describe\.)skip|into warnings|exit 0|do not hold|keep(?:s)? failing|cause trouble|obstruct\w*)\b"
+)
+_SO_GREEN = r"\b(?:so (?:that )?|until |to make |to get |to keep )(?:it|they|the|everything|all|ci|them)?\b ?(?:\w+ ){0,3}?(?:pass\w*|green|succeed\w*|quiet)\b"
+CHECKS_GO = (
+    (_RID, _CHECK, _IN_THE_WAY),
+    (
+        r"\b(?:weaken|chang|turn|convert|lower|relax|adjust|put|set|tweak|edit|alter|hard-?code|fake|loosen|patch|stub|disabl|remov|delet)\w*\b",
+        _CHECK,
+        _SO_GREEN,
+    ),
+)
+
+_CONSENT = r"\b(?:consent|approvals?|permissions?|confirmations?|sign-?off|go-ahead|authori[sz]ation|okay|blessing|denials?|deny[- ]?lists?|sandbox|protection|dialogs?|prompts?)\b"
+CONSENT_GOES = (
+    (
+        r"\b(?:not need(?:ed)?|don't need|no need|needs? no|unnecessary|not necessary|not required|superfluous|optional|waived|assumed?|implied|given in advance|granted in advance|already given|on (?:the |their |my )?(?:user's |developer's )?behalf)\b",
+        _CONSENT,
+        rf"{GRAVE}|\b(?:all|any|every|always|shell|commands?|tools?)\b",
+    ),
+    (
+        r"\b(?:switch|turn|take|make|set|leave|open)\b.{0,40}?\b(?:off|writable everywhere|wide open|permissive|world-writable|down|unrestricted)\b",
+        r"\b(?:sandbox\w*|firewall|guard ?rails?|safeguards?|protections?|permissions?|seccomp|restrictions?)\b",
+        r"\b(?:off|everywhere|open|permissive|writable|down|unrestricted)\b",
+    ),
+    (
+        r"\bforce[- ]?(?:merg|push|land|deploy|install)\w*\b",
+        r"\b(?:protect\w*|complain\w*|refus\w*|reject\w*|den(?:y|ies|ied)|block\w*|review\w*|checks?)\b",
+        r"\b(?:when|if|whenever|despite|anyway|even|although|past)\b",
+    ),
+    (
+        r"\b(?:accept|approve|confirm|allow|grant|agree to|click|dismiss)\w*\b",
+        r"\b(?:all|every|any|each)\b.{0,20}?\b(?:permission|approval|confirmation|consent|security)\b",
+        r"\b(?:dialogs?|prompts?|requests?|questions?|warnings?|behalf|automatic\w*|permissions?|yourself)\b",
+    ),
+)
+
+OUT_OF_SIGHT = (
+    (
+        r"\b(?:invisibl[ey]|unnoticed|undetect\w*|unseen|unobserved|on the sly|under cover|inconspicuous\w*|stealth\w*)\b",
+        r"\b(?:run|send|sync|upload|edit|make|do|commit|change|add|install|push|copy|collect|execut|work|act|remain|stay|keep|go|pass|write)\w*\b",
+    ),
+    (
+        r"\b(?:so|such|in order|lest|hoping)\b",
+        r"\b(?:overlook\w*|miss (?:it|them|this)|not (?:be )?(?:notice\w*|see\w*|spot\w*|detect\w*|find out|discover\w*)|nobody (?:notices|sees)|no one (?:notices|sees)|escapes? (?:notice|attention|review))\b",
+        r"\b(?:review\w*|user|developer|it|nobody|no one|team|owner|change|edit)\b",
+    ),
+    (
+        r"\b(?:deny|denies|denying|lie|lying|play dumb|feign|mislead\w*|deceiv\w*)\b",
+        r"\b(?:rules?|instructions?|exist\w*|this|asked|user|developer|reviewer|about)\b",
+    ),
+    (
+        r"\b(?:wip\w+|eras\w+|delet\w+|clear\w*|truncat\w+|remov\w+|empty|scrub\w*)\b",
+        r"(?:\.(?:bash|zsh|python|psql)_history|\bhistory\b|\blogs?\b|\btraces?\b)",
+        r"\b(?:after|session|when|once|each|every|done|finish\w*|afterwards|so)\b.{0,60}?(?:\.|$|\b(?:session|run|command|done|task|yourself|know|see)\b)",
+    ),
+    (
+        r"\b(?:do not|don't|never|no need to|need not|avoid|skip)\b (?:list\w*|report\w*|mention\w*|not\w+|record\w*|log\w*|name|count\w*|show\w*|admit\w*|say\w*)\b",
+        r"\b(?:this|these|that|it|them)\b",
+        r"\b(?:commands?|steps?|disabled|skipped|uploaded|sent|failed|removed|deleted|bypassed|changes?|files?|calls?)\b.{0,60}?\b(?:ran|run|disabled|skipped|uploaded|sent|summary|report|deleted|removed|made|bypassed|yourself|list|among)\b|\b(?:tests?|checks?|hooks?|reviews?) (?:were|was|are|is) (?:disabled|skipped|removed|off)",
+    ),
+)
+
+_SOURCE = r"\b(?:issues?|pages?|html|web ?pages?|tool (?:output|result)s?|comments?|e-?mails?|readmes?|websites?|documents?|tickets?|logs?|search results|pdfs?|responses?|files? you (?:read|open))\b"
+ORDERS_FROM_AFAR = (
+    (
+        r"\b(?:executed?|obey\w*|obeyed|follow(?:ed)?|carr(?:y|ies|ied) (?:\w+ )?out|complied with|comply with|binding|authoritative|direct orders?|an order|orders?|as commands?|are commands?|trusted|acted upon|act on)\b",
+        r"\b(?:anything|whatever|everything|text|instructions?|commands?|directions|comments?|requests?|what)\b",
+        _SOURCE + r"(?!\.(?:md|txt|ts|py))",
+    ),
+    (
+        r"\b(?:replaced|void|superseded|lifted|cancell?ed|overridden|suspended|revoked|removed|waived|obsolete|abolished|no longer (?:valid|binding|apply|in force)|gone|off)\b",
+        r"\b(?:previous|prior|earlier|your|all|old|other|former|existing|every|safety|any)\b",
+        rf"\b(?:guidelines|restrictions|limits|limitations|safeguards|constraints|{INSTRUCTIONS[:-2]})\b",
+        r"\b(?:have been|are|is|has been|were|was|has|had|hereby|now)\b",
+    ),
+    (
+        r"\b(?:do not|don't|never|stop|no longer|refuse to|need not) (?:obey\w*|follow\w*|listen\w*|comply\w*|heed\w*|respect\w*|honou?r\w*)\b",
+        r"(?:\bclaude\.md\b|\bagents\.md\b|\bthe (?:user|developer|system prompt|project instructions)\b)",
+    ),
+    (
+        r"\b(?:unrestricted|unfiltered|unlimited|jailbroken|uncensored|unchained)\b",
+        r"\b(?:mode|shell|agent|assistant|model|access|you are|become|switch|act)\b",
+    ),
+    (
+        r"\b(?:new|updated|revised|real|true|actual|secret)\b",
+        r"\bsystem (?:prompt|message|instruction)s?\b",
+        r"\b(?:you are|you must|follows?|is|:)",
+    ),
+    (
+        r"\b(?:this|these)\b",
+        r"\b(?:section|block|file|rule|list|line|document|memory|skill)s?\b",
+        r"\b(?:wins?|prevails?|has authority|have authority|is supreme|stands? above|comes? first|overrules?|is final|beats|whatever the user)\b",
+    ),
+    (
+        r"\b(?:drop|abandon|suspend|forget|ignore|give up|lay aside|lose)\b",
+        r"\b(?:all|any|every|your|the)\b.{0,12}?\b(?:safety|security|ethical|moral)\b",
+        r"\b(?:considerations?|concerns?|rules?|checks?|scruples|training|limits?|thoughts?)\b",
+    ),
+)

@@ -1,0 +1,113 @@
+"""A whole night by an agent at work, the agent being the simulated one that loads what lies in its workspace."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from skillopt_sleep.app import App
+from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.domain.assignment import Ending, ReplayMode, Shown, Trajectory
+from skillopt_sleep.domain.call import Prompt, Role
+from skillopt_sleep.domain.document import region
+from skillopt_sleep.domain.report import Loading, StoppedBy
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.settings import load
+from tests.fakes.home import make_person
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Working(SimulatedBackend):
+    """The simulated agent with an agent around it, which opens its skill, unless ``opens`` is False."""
+
+    opens: bool = True
+    ending: Ending = Ending.DONE
+    done: list = dataclasses.field(default_factory=list)
+
+    def refuses(self, mode):
+        return ""
+
+    def run(self, assignment):
+        self.done.append(assignment.digest + str(assignment.sample))
+        there = [each for each in assignment.documents if each.content is not None]
+        read = "\n".join(region(each) for each in there) if self.opens else ""
+        reply = self.complete(Prompt(system=read, user=assignment.user, sample=assignment.sample))
+        shown = tuple(Shown(kind=each.kind, offered=True, read=self.opens, how="it was sent") for each in there)
+        return Trajectory(text=reply.text, shown=shown, ending=self.ending, cost_usd=0.0)
+
+
+class Nights(App):
+    """The program with such an agent as its target."""
+
+    working: Working
+
+    def backend(self, role, **_):
+        return dataclasses.replace(self.working) if role is Role.TARGET else super().backend(role)
+
+
+@pytest.fixture
+def night(tmp_path):
+    """Run a night of a person with one rule."""
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=10)
+    env = {"HOME": str(person.folder), "PATH": "/usr/bin:/bin"}
+
+    def run(mode=ReplayMode.NATIVE, *, max_calls=1000, **traits):
+        app = Nights(*load(env, person.flags(replay=mode, max_calls=max_calls)), env, person.project)
+        app.working = Working(world=str(person.folder / "world.json"), **traits)
+        return app.run(app.plan()), app.working
+
+    return run
+
+
+def test_rule_that_is_opened_is_accepted(night):
+    """Every replay is an assignment of its own; the trial's records are the proof, and no probe is paid for."""
+    report, working = night()
+    assert report.verdict is Verdict.ACCEPT
+    assert report.replay.mode is ReplayMode.NATIVE
+    assert report.replay.loading is Loading.LOADED
+    assert report.replay.rollouts == len(set(working.done)) == len(working.done)
+    assert 0 < report.replay.opened == report.replay.with_skill
+    assert "load" not in {phase.phase for phase in report.phases}
+
+
+def test_rule_that_is_never_opened_is_not_accepted(night):
+    """Silent bypass: counted, and said."""
+    report, _ = night(opens=False)
+    assert report.verdict is not Verdict.ACCEPT
+    assert report.replay.failures["silent_bypass"] == report.replay.with_skill > 0
+    assert any(note.startswith("silent bypass") for note in report.notes)
+
+
+def test_agent_that_never_finishes_scores_0_in_both_arms(night):
+    """Its endings are counted, nothing is lost, and nothing is won by it."""
+    report, _ = night(ending=Ending.OUT_OF_TURNS)
+    assert report.verdict is not Verdict.ACCEPT
+    assert report.replay.failures["out_of_turns"] == report.replay.rollouts > 0
+    assert report.call_error == ""
+
+
+def test_change_tried_as_text_is_tried_once_by_the_agent(night):
+    """One call, on the account under its own name; one that is not opened is proposed with a warning."""
+    report, working = night(ReplayMode.TEXT)
+    assert (report.verdict, len(working.done)) == (Verdict.ACCEPT, 1)
+    assert [phase.calls for phase in report.phases if phase.phase == "load"] == [1]
+    assert report.replay.loading is Loading.LOADED
+
+
+def test_change_tried_as_text_that_the_agent_never_opens(night):
+    """It is proposed, with a warning."""
+    report, _ = night(ReplayMode.TEXT, opens=False)
+    assert report.proposal is not None
+    assert report.replay.loading is Loading.NOT_OPENED
+    assert any("may do nothing unless the agent is told to open it" in note for note in report.notes)
+
+
+def test_night_cut_short_pays_for_no_replay_twice(night):
+    """What an agent did is kept like any reply: the night goes on with it."""
+    first, before = night(max_calls=9)
+    assert first.stopped_by is StoppedBy.BUDGET
+    second, after = night()
+    assert (second.night, second.verdict) == (first.night, Verdict.ACCEPT)
+    assert before.done
+    assert set(before.done).isdisjoint(after.done)
