@@ -1,6 +1,6 @@
-"""The guard: how many hostile edits it holds back, and how many ordinary house rules.
+r"""The guard: how many hostile edits it holds back, and how many ordinary house rules.
 
-Lists of your own are tried with ``--hostile`` and ``--ordinary``: text files with one rule a line (``\\n`` in it for a
+Lists of your own are tried with ``--hostile`` and ``--ordinary``: text files with one rule a line (``\n`` in it for a
 line end), or JSONL of strings. With ``--typed``, a file of words that a person typed, links and provenance are asked
 about as well, as in a night.
 """

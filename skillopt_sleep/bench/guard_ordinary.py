@@ -108,7 +108,7 @@ ORDINARY = (
     "Benchmarks run on the machine bench-1 with `make bench`.",
     "Use port 5433 for the test database.",
     "日付は YYYY-MM-DD で書く。",
-    "Даты пиши как ГГГГ-ММ-ДД.",
+    "Даты пиши как ГГГГ-ММ-ДД.",  # noqa: RUF001  Russian
     "Kommentare auf Deutsch, Bezeichner auf Englisch.",
     "Utilise `npm ci` dans la CI.",
     "Use µs for micro-seconds and Ω for ohms in labels.",

@@ -111,12 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see {context.command_path} --help)" if context else ""
-        click.echo(f"{NAME}: {error.format_message()}{hint}", err=True)
+        _complain(f"{error.format_message()}{hint}")
         code = error.exit_code
     except SleepError as error:
-        click.echo(f"{NAME}: {error}", err=True)
+        _complain(str(error))
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo(f"{NAME}: interrupted", err=True)
         code = 130
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> None:
+    """One line; what it quotes was written by anybody, so nothing in it may drive the terminal."""
+    from skillopt_sleep.reports.plain import plain
+
+    click.echo(f"{NAME}: {plain(message)}", err=True)

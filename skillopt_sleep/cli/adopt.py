@@ -53,6 +53,6 @@ def print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
 
     for change in changes:
         done = "changed" if change.existed and change.exists else "made" if change.exists else "removed"
-        click.echo(f"{done} {change.path}")
+        click.echo(f"{done} {plain(change.path)}")
         for edit in change.edits:
             click.echo(f"  {edit.id}  {edit.op.value}: {plain(edit.text or edit.anchor)}")

@@ -60,10 +60,12 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
                 f" {counts['waiting']} sessions wait to be mined."
             )
+    from skillopt_sleep.reports.plain import plain
+
     for skip in filed.skipped:
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
         times = f" ({skip.count} times)" if skip.count > 1 else ""
-        click.echo(f"skipped {where}: {skip.reason}{times}", err=True)
+        click.echo(plain(f"skipped {where}: {skip.reason}{times}"), err=True)
 
 
 def _export(app: App, path: Path) -> None:
@@ -111,6 +113,7 @@ def _row(session: Session) -> dict[str, object]:
 def _text(session: Session) -> str:
     from skillopt_sleep.reports.plain import plain
 
-    lines = [f"{session.ended_at[:10] or 'undated'}  {session.source}  {session.session_id}  {session.cwd}"]
+    about = (session.ended_at[:10] or "undated", session.source, session.session_id, session.cwd)
+    lines = ["  ".join(map(plain, about))]
     lines += [f"  {turn.feedback.value[:10]:<10}  {plain(turn.prompt)[:100]}" for turn in session.turns]
     return "\n".join(lines)

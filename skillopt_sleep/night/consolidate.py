@@ -13,6 +13,7 @@ from skillopt_sleep.domain.guard import Grounds, unfounded
 from skillopt_sleep.domain.pending import Dropped, PendingEdit, crowded_out, revive, tonight
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
 from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
@@ -165,7 +166,7 @@ def _evolve(
         mixed_weight=plan.gate_mixed_weight,
     )
     reflection = reflect(kind, current, train, pools.train, gate.models, lesson=lesson)
-    proposed, edits = _propose(kind, current, reflection, plan, rejected, pools.train, train)
+    proposed, edits = _propose(kind, current, reflection, plan, rejected, of=(pools.train, train))
     step = DocumentStep(
         kind=kind,
         train=train,
@@ -194,10 +195,13 @@ def _propose(
     reflection: Reflection,
     plan: ConsolidatePlan,
     rejected: tuple[AppliedEdit, ...],
-    tasks: Sequence[TaskRecord],
-    rollouts: Sequence[ReplayResult],
+    *,
+    of: tuple[Sequence[TaskRecord], Sequence[ReplayResult]],
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-    """Apply the edits that the guard lets through; the held ones are reported, never applied."""
+    """Apply the edits that the guard lets through; the held ones are reported, never applied.
+
+    ``of``: the tasks, and their rollouts, that the reflection was shown.
+    """
     document = current[kind]
     if document is None or not reflection.edits:
         return current, ()
@@ -205,7 +209,7 @@ def _propose(
     held = [
         edit
         for each in reflection.edits
-        if (edit := held_back(each, rejected) or _without_grounds(each, tasks, rollouts, also)) is not None
+        if (edit := held_back(each, rejected) or _without_grounds(each, *of, also)) is not None
     ]
     left = {edit.edit.id for edit in held}
     changed, applied = apply_edits(
@@ -217,7 +221,7 @@ def _propose(
 def _without_grounds(
     edit: EditRecord, tasks: Sequence[TaskRecord], rollouts: Sequence[ReplayResult], also: tuple[str, ...]
 ) -> AppliedEdit | None:
-    """Why an edit does not rest on words that a person typed: those of the tasks it names, of all when it names none."""
+    """Why an edit does not rest on typed words: those of the tasks it names, or of all when it names none."""
     own = [task for task in tasks if task.id in edit.task_ids] or tasks
     names = {task.id for task in own}
     shown = tuple(result.response for result in rollouts if result.task_id in names)

@@ -243,6 +243,16 @@ def test_the_sign_of_each_kind(kind):
     assert not set(kind.anchors) & set("etaoinshrdlu \n")
 
 
+def test_json_stays_json():
+    """Whatever is taken out of a text of JSON, strings within strings included, it can be read as before."""
+    redactor = Redactor(values=("kite-42-blue", 'quo"te/9 x'))
+    for sample in samples(13):
+        value = {"a": [sample.text, {"b": sample.text}], "c": json.dumps([sample.text, 'quo"te/9 x'])}
+        redacted = json.loads(redactor.redact(json.dumps(value)))
+        assert redacted.keys() == value.keys()
+        json.loads(redacted["c"])
+
+
 def test_one_password_in_many_notations():
     """It gets one placeholder wherever it is given away."""
     password = "gravel-9x-Orchid"

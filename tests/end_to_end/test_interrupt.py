@@ -37,8 +37,8 @@ def told(person):
 
 
 def calls_are_under_way(person):
-    """Whether the night is past its split, where nothing but calls takes time."""
-    return list(person.project.rglob("diagnostics.json")) and told(person)["stage"] == "split"
+    """Whether all but the calls is prepared, so that nothing else takes time."""
+    return list(person.project.rglob("diagnostics.json")) and told(person)["stage"] == "expect"
 
 
 def stop(process, signum):

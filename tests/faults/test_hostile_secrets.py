@@ -15,7 +15,11 @@ from skillopt_sleep.settings import load
 from tests.fakes.home import make_person
 from tests.night.test_verdict import recording
 
-ENVIRONMENT = {"DEPLOY_TOKEN": "kite-42-blue-orchid", "DB_PASSWORD": 'quo"te/9 and+more', "PLAIN_WORD_SECRET": "swordfish"}
+ENVIRONMENT = {
+    "DEPLOY_TOKEN": "kite-42-blue-orchid",
+    "DB_PASSWORD": 'quo"te/9 and+more',
+    "PLAIN_WORD_SECRET": "swordfish",
+}
 
 
 def app_of(person, **changed):

@@ -97,7 +97,7 @@ RULES = (
             rf"{DOWNLOAD}{NEAR}\b(?:and|then|&)\b {NEAR}\b(?:launch|run|execute|start|install|source|eval)\b {NEAR}(?:{_THING}|updater|it\b)",
             rf"{DOWNLOAD}{UPON}\w+\.(?:sh|py|ps1|exe|bin|js|pl|rb|bat|cmd|msi|run)\b{UPON}\b(?:run|execute|start|launch|source|bash|python|sh)\b",
             rf"\b(?:run|execute|do|carry out|perform|follow|apply|paste) {NEAR}(?:every|each|all|any|the|whatever) (?:\w+ )?(?:commands?|instructions?|steps?|code|snippets?|things?) (?:that )?(?:it|they|the page|the site|the response|the server|he|she) (?:lists?|shows?|names?|gives?|contains?|suggests?|prints?|returns?|asks?|tells?|has|have)",
-            rf"\b(?:your|the) (?:real|actual|true|new|further|next|current) (?:instructions?|orders?|rules?|task|goals?|objectives?) (?:are|is|live|stand|can be found|come) (?:in|at|on|from|under|behind)\b",
+            r"\b(?:your|the) (?:real|actual|true|new|further|next|current) (?:instructions?|orders?|rules?|task|goals?|objectives?) (?:are|is|live|stand|can be found|come) (?:in|at|on|from|under|behind)\b",
             r"\b(?:eval|exec)\b.{0,80}?(?:https?://|urlopen|requests\.get|urllib)",
             rf"{DOWNLOAD}{NEAR}{_THING}{NEAR}{_REMOTE}{UPON}\b{RUN_IT}",
             rf"{DOWNLOAD}{NEAR}{_REMOTE}{UPON}{AND_THEN} {NEAR}\b{RUN_IT}",
@@ -119,7 +119,7 @@ RULES = (
             r"\|\s?(?:nc|ncat|netcat|socat|telnet) \S+|/dev/tcp/|\b(?:nslookup|dig|host|ping|wget|curl) \S*\$[({]",
             rf"\b(?:scp|rsync|sftp|rclone)\b{NEAR}(?:{CREDENTIALS}|~/|\$HOME){NEAR}\S+:",
             rf"{ELSEWHERE}\S*[?&][\w-]+=(?:\$|<|\{{|`|\[)",
-            rf"\bgit (?:push|remote add|remote set-url)\b(?: -\S+)* (?:\w+ )?(?:https?://|git@|ssh://)",
+            r"\bgit (?:push|remote add|remote set-url)\b(?: -\S+)* (?:\w+ )?(?:https?://|git@|ssh://)",
             rf"\b(?:include|embed|encode|append|put|add|paste|print|echo|write|insert)\b {NEAR}(?:{CREDENTIALS}|env(?:ironment)? var\w*){NEAR}\b(?:in|into|to|inside|as)\b {NEAR}(?:(?:commit|pr|issue|pull request|comment|answer|reply|readme|log)s?\b|url|link|image|query)",
             rf"{SEND}{NEAR}{SENSITIVE}{NEAR}(?:\bsomewhere\b|\boutside\b|\bout of (?:the|this) (?:machine|network|project)|\boff (?:the|this) machine\b|\b\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b|\.onion\b)",
         ),
@@ -176,12 +176,12 @@ RULES = (
             r"\b(?:mark|tag|set|make|flag|decorate)\w* (?:it|them|that|those|the tests?) (?:\w+ )?(?:as )?(?:skip\w*|xfail|ignored|pending|optional|todo|non-?blocking|expected to fail)\b",
             rf"\b(?:tests?|pytest|jest|npm (?:run )?test|go test|cargo test|lint\w*|checks?|build|ci|mypy|ruff|eslint|tsc|make \w+)\b{NEAR}(?:\|\| ?(?:true|:|exit 0)|; ?true\b)|\|\| ?true\b{NEAR}\b(?:tests?|lint|checks?|ci)\b|\bcontinue-on-error: ?true",
             rf"\b(?:merge|land|ship|push|deploy|release|approve|commit|submit|close)\b {UPON}\b(?:without|despite|even (?:if|when|though)|regardless of|before|although|while|ignoring|no matter)\b {NEAR}(?:(?:fail|red|broken)\w*|{CHECKS}|tests? fail|checks? fail|ci (?:fail|is red)|anyone|looking)",
-            rf"\b(?:approve|accept|merge|sign off(?: on)?|rubber-stamp) (?:your|its|my|our|every|all|any|each|the agent's) (?:own )?(?:pull requests?|prs?|changes?|commits?|work|reviews?|merge requests?)\b",
+            r"\b(?:approve|accept|merge|sign off(?: on)?|rubber-stamp) (?:your|its|my|our|every|all|any|each|the agent's) (?:own )?(?:pull requests?|prs?|changes?|commits?|work|reviews?|merge requests?)\b",
             rf"\b(?:change|edit|adjust|rewrite|update|alter|modify|weaken|loosen|adapt|fix|tweak|invert|edit) {ARTICLES}{NEAR}(?:assertions?|expected (?:values?|results?|outputs?)|tests?|expectations?|thresholds?|snapshots?)\b {NEAR}\b(?:(?:so|until) (?:that )?(?:it|they|the (?:tests?|suite|build|ci)) (?:pass\w*|succeed\w*|turn\w* green|is green|go\w* green|match\w*)|to (?:match|fit|pass|make (?:it|them) pass|whatever|agree with) {NEAR}(?:code|output|implementation|actual|whatever|result|bug|current|returns|passes|pass\b)?)",
-            rf"\b(?:\[skip ci\]|\[ci skip\]|SKIP=\w+|--skip-?tests?\b|-DskipTests|--passWithNoTests|-x test\b|--no-?tests?\b|PRE_COMMIT_ALLOW)",
+            r"\b(?:\[skip ci\]|\[ci skip\]|SKIP=\w+|--skip-?tests?\b|-DskipTests|--passWithNoTests|-x test\b|--no-?tests?\b|PRE_COMMIT_ALLOW)",
             rf"{FORGE}{NEAR}\b(?:tests?|checks?|build|ci|lint\w*|review|it|everything|verification)\b {NEAR}(?:pass\w*|green|succeed\w*|success\w*|done|fine|ok(?:ay)?|clean|approved|works?|complete)\b{NEAR}{_FALSE}",
             rf"\b(?:treat|regard|consider|count) {NEAR}(?:fail(?:ing|ed|ures?)?|red|broken|errors?)\b{NEAR}(?:tests?|checks?|ci|builds?|lint\w*)?\b{NEAR}\bas (?:unimportant|irrelevant|minor|negligible|expected|acceptable|pass\w*|success\w*|green|ok(?:ay)?|warnings?|noise|harmless|done)",
-            rf"\b(?:tests?|reviews?|hooks?|linting|ci|checks?|type checking|verification) (?:are|is) (?:not (?:needed|necessary|required|worth\w*)|unnecessary|optional|a waste|pointless|superfluous|useless|no longer (?:needed|necessary|required))",
+            r"\b(?:tests?|reviews?|hooks?|linting|ci|checks?|type checking|verification) (?:are|is) (?:not (?:needed|necessary|required|worth\w*)|unnecessary|optional|a waste|pointless|superfluous|useless|no longer (?:needed|necessary|required))",
             rf"\b{CHECKS}\b{NEAR}\b(?:should|can|may|must|are|is|gets?|to|need to|have to|ought to|will) (?:simply |just |safely |always |then |all )?(?:be )?(?:remov|delet|skip|disabl|ignor|drop|comment|bypass|turned off|switched off|silenc|stubb|suppress|mut)\w*",
             rf"\b(?:if|when|whenever|once|should)\b[^.!?]{{0,30}}?\b(?:mypy|ruff|eslint|tsc|pylint|flake8|clippy|sonar\w*|codeql|semgrep|the (?:linter|compiler|checker|scanner|hook|gate|test|build|pipeline|check)|{CHECKS}){NEAR}\b(?:{SWITCH_OFF}) (?:it|them|that|this|those)\b",
             rf"\b(?:comment|turn|switch|take|rip|throw|leave|knock)\b (?:(?:the|all|any|every|failing|broken|red|flaky|your|this|that|these|those) ){{0,3}}?{CHECKS}(?: \w+)? (?:out|off)\b",
@@ -195,9 +195,11 @@ RULES = (
         ),
         negated=(
             r"\b(?:do not|don't|never|no need to|without|not) (?:wait\w*|stop\w*|hold\w*|pause\w*) (?:for|on) (?:a |the |any |all )?(?:\w+ ){0,2}?(?:ci|tests?|checks?|reviews?|pipelines?|builds?|approvals?|reviewers?)\b",
-            rf"{NEVER} (?:ever )?(?:bother (?:to |with )?)?(?:run|running|execute|executing|wait for|waiting for|write|writing|add|adding|request|requesting|ask for|asking for|require|requiring|do|perform)"
-            rf" {ARTICLES}(?:unit |integration |regression |pre-?commit |git |code |peer |security |type |lint |static )*(?:tests?|test suites?|linters?|lint(?:ing)?|checks|type ?check(?:er|ing|s)?|ci|hooks?|(?:code )?reviews?|analysis|verification|scans?)"
-            r"(?=[.,;!`]|$| (?:at all|any ?more|ever|again|or |and |before|after|for|because|when|since|as |on (?:your|its|this|any|every)|to save|-|since|if they|in this))(?! for (?:trivial|getters|generated|docs?|documentation|comment|markdown|typo))",
+            (
+                rf"{NEVER} (?:ever )?(?:bother (?:to |with )?)?(?:run|running|execute|executing|wait for|waiting for|write|writing|add|adding|request|requesting|ask for|asking for|require|requiring|do|perform)"
+                rf" {ARTICLES}(?:unit |integration |regression |pre-?commit |git |code |peer |security |type |lint |static )*(?:tests?|test suites?|linters?|lint(?:ing)?|checks|type ?check(?:er|ing|s)?|ci|hooks?|(?:code )?reviews?|analysis|verification|scans?)"
+                r"(?=[.,;!`]|$| (?:at all|any ?more|ever|again|or |and |before|after|for|because|when|since|as |on (?:your|its|this|any|every)|to save|-|since|if they|in this))(?! for (?:trivial|getters|generated|docs?|documentation|comment|markdown|typo))"
+            ),
         ),
         unless=r"\bdocs?-only\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b",
     ),
@@ -225,7 +227,7 @@ RULES = (
             rf"\b(?:send|upload|push|post|disable|copy|download|fetch|delete|execute|collect|forward|install|modify|run)\b {UPON}\b(?:silently|quietly|in the background,? (?:and|so|without)|behind the scenes)",
             rf"\b(?:hide|conceal|disguise|cover up|mask|bury|obscure|obfuscate|camouflage|keep back|withhold)\b {NEAR}(?:from (?:the |your |any |every |our |its )?(?:{AUDIENCE}|diffs?|logs?|output|summar\w+|history|git|review\w*|transcripts?|reports?|version control)|\b(?:this|these|your|its|that|the) (?:rules?|instructions?|changes?|tracks|traces|activit\w+|evidence|steps?|failures?|mistakes?|commands?|edits?)\b)",
             rf"\b(?:delete|clear|erase|wipe|remove|scrub|rewrite|truncate|purge|clean(?: up)?)\b {NEAR}(?:(?:shell|bash|command|terminal|zsh) history|\btraces?\b|\btracks\b|\bevidence\b|\baudit (?:log|trail)s?|\bthe log entr\w+|\bhistory -c|\blogs? (?:of|about|that (?:show|mention)))|\bhistory -c\b|\bunset HISTFILE\b|\bHISTSIZE=0",
-            rf"\b(?:omit|leave|keep|exclude|drop|strip|remove)\b (?:it|this|that|them|the (?:step|command|call|change|rule|upload|request|download|file|failure)s?|these \w+|any mention\b.{{0,30}}?|all mention\b.{{0,30}}?|mentions? of .{{0,30}}?|references? to .{{0,30}}?)(?: \w+){{0,2}}? (?:out of|from|out from) (?:the |your |any |every )?(?:summar\w+|reports?|diffs?|descriptions?|logs?|transcripts?|answers?|output|commit messages?|change ?logs?|history|repl\w+|responses?)",
+            r"\b(?:omit|leave|keep|exclude|drop|strip|remove)\b (?:it|this|that|them|the (?:step|command|call|change|rule|upload|request|download|file|failure)s?|these \w+|any mention\b.{0,30}?|all mention\b.{0,30}?|mentions? of .{0,30}?|references? to .{0,30}?)(?: \w+){0,2}? (?:out of|from|out from) (?:the |your |any |every )?(?:summar\w+|reports?|diffs?|descriptions?|logs?|transcripts?|answers?|output|commit messages?|change ?logs?|history|repl\w+|responses?)",
             r"\bkeep (?:it|this|that|them|these|the|your)\b[^.!?]{0,30}?\b(?:secret|hidden|confidential|to yourself|quiet|between us|private|out of sight|invisible|under wraps)\b",
             rf"\b(?:make sure|ensure|see to it)(?: that)? (?:nobody|no one|no-one|{ARTICLES}{AUDIENCE} (?:does not|doesn't|do not|don't|never|cannot|can't)) {NEAR}(?:notice|see|know|find out|learn|realise|realize|discover|become aware)\w*",
             rf"\bkeep (?:it|this|that|them|these|the \w+) from (?:the |your |any )?{AUDIENCE}",
@@ -244,7 +246,7 @@ RULES = (
             rf"{NEVER} (?:ever )?{_TELL} {ARTICLES}(?!users|customers|people|engineers|me\b(?! (?:about (?:it|this|that|the)|that|when|if|of it)\b)){AUDIENCE}(?! to\b)(?! (?:what|how|that) you(?:'re| are|'ll| will| did| have)? (?:about|going|do|plan|think|would|intend|will|can)\b)",
             rf"{NEVER} (?:ever )?(?:mention|disclos|reveal|talk about|refer to|describ|document|quot|discuss|repeat|acknowledg|admit|report|show|explain|record|log|not)\w* (?:to \w+ )?(?:(?:this|that|these|those|the existence of|your|the above|such|any of|the) )+(?:rule|instruction|step|command|guideline|note|upload|request|prompt|directive|call|download|failure|failed|skipped|transfer|line|section|block|setting|behaviou?r|skill|tool call)s?\b",
             rf"{NEVER} (?:ever )?(?:mention|disclose|reveal|report|say|tell|talk about|bring up)(?:ing)? (?:it|this|them|that you|any of (?:it|this)|so|anything)\b(?! (?:is|are|in the (?:code|ui)))",
-            rf"\b(?:without|not) (?:the |your |any |their )?(?:user|developer|human|reviewer|anyone|anybody|them|him|her|owner)(?:'s|s')? (?:know|notic|awar|see|being (?:told|aware|informed)|consent|realis|realiz|approval|permission)\w*",
+            r"\b(?:without|not) (?:the |your |any |their )?(?:user|developer|human|reviewer|anyone|anybody|them|him|her|owner)(?:'s|s')? (?:know|notic|awar|see|being (?:told|aware|informed)|consent|realis|realiz|approval|permission)\w*",
             r"\bwithout (?:telling|informing|mentioning|notifying|alerting|disclosing|announcing|leaving|anyone|a trace|a word|(?:the )?\w+ (?:finding|noticing))\b(?! them apart)",
             r"\bno (?:mention|trace|word|record|note|sign)s? (?:of|about|that) (?:it|this|that|these|the (?:rule|change|step|upload|command|request))",
         ),

@@ -8,8 +8,9 @@ always have been typed.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -46,11 +47,124 @@ _PARTICULAR = re.compile(
     r"|\b\w+\.(?:py|js|ts|tsx|sh|json|ya?ml|toml|md|txt|go|rs|rb|java|sql|env|cfg|ini|lock)\b|\b(?=\w*\d)(?=\w*[A-Za-z])\w{3,}\b|\b\d{2,}\b"
 )
 USUAL = frozenset(
-    """add all api app apply build bundle bun cache cargo cd check ci clean clippy cmake code commit compose config coverage create db dev
-    diff docker docs down env eslint exec false fetch file fix fmt format force generate git go gradle help init install jest lint list lock
-    log main make migrate mod mvn mypy new next node npm npx package php pip pnpm poetry pre prettier prod pull push pytest python python3 rake
-    rebase release remove restore revert ruff run rustc save self serve set setup show src start stash status stop sync tag test tests tox tsc
-    true up update upgrade uv verbose verify version vet vitest watch with write yarn yml yaml""".split()
+    [
+        "add",
+        "all",
+        "api",
+        "app",
+        "apply",
+        "build",
+        "bundle",
+        "bun",
+        "cache",
+        "cargo",
+        "cd",
+        "check",
+        "ci",
+        "clean",
+        "clippy",
+        "cmake",
+        "code",
+        "commit",
+        "compose",
+        "config",
+        "coverage",
+        "create",
+        "db",
+        "dev",
+        "diff",
+        "docker",
+        "docs",
+        "down",
+        "env",
+        "eslint",
+        "exec",
+        "false",
+        "fetch",
+        "file",
+        "fix",
+        "fmt",
+        "format",
+        "force",
+        "generate",
+        "git",
+        "go",
+        "gradle",
+        "help",
+        "init",
+        "install",
+        "jest",
+        "lint",
+        "list",
+        "lock",
+        "log",
+        "main",
+        "make",
+        "migrate",
+        "mod",
+        "mvn",
+        "mypy",
+        "new",
+        "next",
+        "node",
+        "npm",
+        "npx",
+        "package",
+        "php",
+        "pip",
+        "pnpm",
+        "poetry",
+        "pre",
+        "prettier",
+        "prod",
+        "pull",
+        "push",
+        "pytest",
+        "python",
+        "python3",
+        "rake",
+        "rebase",
+        "release",
+        "remove",
+        "restore",
+        "revert",
+        "ruff",
+        "run",
+        "rustc",
+        "save",
+        "self",
+        "serve",
+        "set",
+        "setup",
+        "show",
+        "src",
+        "start",
+        "stash",
+        "status",
+        "stop",
+        "sync",
+        "tag",
+        "test",
+        "tests",
+        "tox",
+        "tsc",
+        "true",
+        "up",
+        "update",
+        "upgrade",
+        "uv",
+        "verbose",
+        "verify",
+        "version",
+        "vet",
+        "vitest",
+        "watch",
+        "with",
+        "write",
+        "yarn",
+        "yml",
+        "yaml",
+    ]
 )
 """Words of commands that every developer knows."""
 _WORDS = re.compile(r"\w+")
@@ -95,28 +209,43 @@ class Grounds(Struct, frozen=True, kw_only=True):
 def unfounded(text: str, grounds: Grounds) -> str | None:
     """Why a rule does not rest on what a person typed, in one line; None when it does, or claims nothing particular."""
     typed = fold(" \n ".join(grounds.typed))
+    reasons = itertools.chain(_addresses(text, typed), _topics(text, typed), _claims(text, typed, grounds.shown))
+    return next(reasons, None)
+
+
+def _addresses(text: str, typed: str) -> Iterator[str]:
     for address in _ADDRESS.finditer(text):
-        if not _LOCAL.match(address[0]) and fold(address[0]).rstrip("/.,") not in typed:
-            return f"links: you never typed {excerpt(address[0], 80)}"
+        named = address[0].rstrip("/.,;:")
+        if not _LOCAL.match(named) and fold(named) not in typed:
+            yield f"links: you never typed {excerpt(named, 80)}"
+
+
+def _topics(text: str, typed: str) -> Iterator[str]:
     for topic, pattern in TOPICS.items():
         if (said := re.search(pattern, text, re.IGNORECASE)) and not re.search(pattern, typed, re.IGNORECASE):
-            return f"provenance: it speaks of {topic} (“{excerpt(said[0], 40)}”), and nothing you typed does"
+            yield f"provenance: it speaks of {topic} (“{excerpt(said[0], 40)}”), and nothing you typed does"
+
+
+def _claims(text: str, typed: str, shown: Sequence[str]) -> Iterator[str]:
     claimed = _EXAMPLE.sub(" ", text)
     particulars = list(dict.fromkeys((*_CODE.findall(claimed), *_PARTICULAR.findall(claimed))))
-    matter = terms(text)
-    known = set(terms(typed))
-    mass = sum(matter.values())
-    share = sum(weight for term, weight in matter.items() if term in known) / mass if mass else 1.0
+    share = _share(text, typed)
     strange = [each for each in _CODE.findall(claimed) if " " in each and not _is_usual(each, typed)]
     if strange and share < HALF:
-        return f"provenance: nothing you typed speaks of {excerpt(', '.join(strange), 80)}"
+        yield f"provenance: nothing you typed speaks of {excerpt(', '.join(strange), 80)}"
     if share >= SHARE or any(_was_typed(each, typed) for each in particulars):
-        return None
+        return
     if particulars:
-        return f"provenance: nothing you typed speaks of {excerpt(', '.join(particulars), 80)}"
-    if copied := _copied(text, grounds.shown):
-        return f"provenance: “{excerpt(copied, 80)}” was not typed by you, it stands in what was read"
-    return None
+        yield f"provenance: nothing you typed speaks of {excerpt(', '.join(particulars), 80)}"
+    if copied := _copied(text, shown):
+        yield f"provenance: “{excerpt(copied, 80)}” was not typed by you, it stands in what was read"
+
+
+def _share(text: str, typed: str) -> float:
+    """How much of the matter of a rule is in the typed words, from 0 to 1."""
+    matter, known = terms(text), set(terms(typed))
+    mass = sum(matter.values())
+    return sum(weight for term, weight in matter.items() if term in known) / mass if mass else 1.0
 
 
 def _typed(task: TaskRecord) -> tuple[str, ...]:
@@ -139,7 +268,7 @@ def _was_typed(particular: str, typed: str) -> bool:
     folded = fold(particular)
     words = [word for word in _WORDS.findall(folded) if len(word) > 1 and not word.isdigit()]
     found = sum(re.search(rf"\b{re.escape(word)}", typed) is not None for word in words)
-    return folded in typed or bool(words) and found * 2 > len(words)
+    return folded in typed or (bool(words) and found * 2 > len(words))
 
 
 def _is_usual(command: str, typed: str) -> bool:

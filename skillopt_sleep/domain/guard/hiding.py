@@ -72,26 +72,29 @@ _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
 
 def hiding(text: str) -> str | None:
     """What of the text a reader would not see, in one line; None when it is what it looks like."""
+    return next(_reasons(text), None)
+
+
+def _reasons(text: str) -> Iterator[str]:
     if hidden := list(_hidden(text)):
-        return f"invisible characters: {', '.join(hidden)}"
+        yield f"invisible characters: {', '.join(hidden)}"
     if alike := next(_lookalikes(text), None):
-        return f"look-alike letters: {alike} is not spelled as it looks"
+        yield f"look-alike letters: {alike} is not spelled as it looks"
     if _MARKER.search(text) or _OWN.search(text):
-        return "markers: it could end the block that rules are kept in, or change what the file says of itself"
+        yield "markers: it could end the block that rules are kept in, or change what the file says of itself"
     shown = _CODE.sub(lambda code: " " * len(code[0]) if "\n" not in code[0] else code[0], text)
     found = _HTML.search(shown) or _MARKDOWN.search(shown)
     if found:
-        return f"hidden text: “{_words(found)}” is markup that is not shown as it is written"
+        yield f"hidden text: “{_words(found)}” is markup that is not shown as it is written"
     if other := next(
         (each for each in _OTHER_ADDRESS.finditer(shown) if each["shown"].lower() not in each["real"].lower()), None
     ):
-        return f"hidden text: the link “{other['shown']}” leads to {other['real']}"
+        yield f"hidden text: the link “{other['shown']}” leads to {other['real']}"
     found = _ENCODED.search(text) or next(filter(_random, _RUN.finditer(text)), None)
     if found:
-        return f"encoded text: “{_words(found)}” says what nobody can read"
+        yield f"encoded text: “{_words(found)}” says what nobody can read"
     if _PUSHED.search(text):
-        return "hidden text: words stand out of sight, behind many blanks"
-    return None
+        yield "hidden text: words stand out of sight, behind many blanks"
 
 
 def _random(run: re.Match[str]) -> bool:

@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 __all__ = [
-    "AND_THEN", "ARTICLES", "AUDIENCE", "AWAY", "BARE_INTERPRETER", "CHECKS", "CREDENTIALS", "DOWNLOAD", "ELSEWHERE", "FETCH",
-    "FORGE", "GRAVE", "INSTRUCTIONS", "NEVER", "NEAR", "ORDERS", "PROTECTION", "RUN_IT", "SENSITIVE", "SEND", "SEND_AWAY", "SHELL", "SUDO",
-    "SWITCH_OFF", "WITHIN", "UPON",
+    "AND_THEN",
+    "ARTICLES",
+    "AUDIENCE",
+    "AWAY",
+    "BARE_INTERPRETER",
+    "CHECKS",
+    "CREDENTIALS",
+    "DOWNLOAD",
+    "ELSEWHERE",
+    "FETCH",
+    "FORGE",
+    "GRAVE",
+    "INSTRUCTIONS",
+    "NEAR",
+    "NEVER",
+    "ORDERS",
+    "PROTECTION",
+    "RUN_IT",
+    "SEND",
+    "SEND_AWAY",
+    "SENSITIVE",
+    "SHELL",
+    "SUDO",
+    "SWITCH_OFF",
+    "UPON",
+    "WITHIN",
 ]  # fmt: skip
 
 FETCH = r"\b(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod|fetch|aria2c|http(?= get| post| https?:))\b"

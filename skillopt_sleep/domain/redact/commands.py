@@ -155,7 +155,7 @@ def _said(text: str, at: int) -> Found | None:
     word = text[start : start + 3].lower()
     if word == "key" and not (_KEY_BEFORE.search(text, max(0, start - 14), start) and len(value) > 15):  # noqa: PLR2004
         return None
-    if len(value) < (6 if word == "pas" else 8) or stands_for(value) or not telling(value):  # noqa: PLR2004
+    if len(value) < (6 if word == "pas" else 8) or stands_for(value) or not telling(value):
         return None
     return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
 
@@ -174,7 +174,7 @@ COMMANDS: tuple[Kind, ...] = (
     Kind("netrc", "p", _netrc, "(?=assword)", rf"assword{BREAK}"),
     Kind("said", "p", _said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
     Kind("said", "P", _said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
-    Kind("said", "kK", _said, r"(?=[eE])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
+    Kind("said", "kK", _said, r"(?=[eE][nNyY][sS]?[ :])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
     Kind(
         "said", "cC", _said, r"(?=[rR][eE][tT])(?<=[eE][cC])", r"(?i:ret)(?:[_ -]?(?:access[_ -]?)?key\b|" + _SAYS + ")"
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "mixed", "rejected", "shape", "telling"]
+__all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "drawn_at_random", "mixed", "rejected", "shape", "telling"]
 
 EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m))"
 """Where a word begins; also after an escape of JSON, of a URL or of a terminal, which end in letters."""
@@ -20,6 +21,9 @@ LONG = r"(?!---)[\w-]{16}"
 REMEMBERED = 120
 """Characters from which on it is remembered that something is no secret."""
 
+LONG_WORD = 20
+CHANGES = 0.41
+"""Changes of the sort of characters that random words have more of; long names have a third."""
 DISTINCT = 5
 """Characters that a made key has more of; a stand-in repeats a few."""
 
@@ -112,6 +116,12 @@ def telling(value: str) -> bool:
     return not _AMOUNT.fullmatch(value) and any(
         _both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
     )
+
+
+def drawn_at_random(value: str) -> bool:
+    """Whether small letters, capitals and digits change as often as chance has it, and in no name."""
+    sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
+    return len(value) >= LONG_WORD and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(value)
 
 
 def _both(part: str) -> bool:

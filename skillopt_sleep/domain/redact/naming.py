@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.domain.redact.kind import Found, Kind, mixed, rejected, telling
+from skillopt_sleep.domain.redact.kind import Found, Kind, drawn_at_random, mixed, rejected, telling
 from skillopt_sleep.domain.redact.shapes import encodes_a_pair
 
 __all__ = ["NAMING", "stands_for"]
@@ -19,12 +19,14 @@ SHORT = 4
 """Characters of a password in an .env, where nothing but values stand."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
 """What follows a string that has ended, and seldom begins one."""
+PHRASE = 80
+"""Characters of the longest password of several words."""
 MADE = 16
 """Characters of a value that is a made key, whatever it is called by."""
 
 _STANDS_FOR = re.compile(
-    r"""\[redacted: | \\u003c | \$(?:[{(]|[A-Za-z_]\w*\W{0,4}$|\d\b) | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%|[({]|[sd]\b)
-    | \*{3} | [*&]\w{1,40}$ | \[[A-Za-z _.-]{0,60}\]?$    # $TOKEN, <token>, {{token}}, %s, ****, [token]
+    r"""\[redacted: | \\?u003c | \$(?:[{(]|[A-Za-z_]\w*\W{0,4}$|\d\b) | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%(?!\w)|[({]|[sd]\b)
+    | \*{3} | [*&][a-z_]{1,40}$ | \[[A-Za-z _.-]{0,60}\]?$    # $TOKEN, <token>, {{token}}, %s, ****, [token]
     | \.{3} | \w{1,20}://                       # a URL, or a reference to a vault
     | (?:your|my|the|an?|some|any|example|dummy|fake|sample|test|new|old|insert|enter|replace)[-_ ]
         (?:[\w-]{1,20}[-_ ]){0,4}(?:key|token|secret|passw\w{0,10}|here|value|string)s?\b
@@ -49,10 +51,10 @@ _WORDS = re.compile(r"[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}\W{0,3}")
 _PATH = re.compile(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
 _SENTENCE = re.compile(
     r"\b(?:the|your|you|is|are|must|be|to|for|and|or|not|with|please|enter|a|an|of|in|at|least|contain|again|forgot)\b",
-    re.I,
+    re.IGNORECASE,
 )
 
-_PASS = (
+_WORD = (
     r"passw(?:or)?ds?|passwd|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
 )
 _KEY = (
@@ -67,7 +69,7 @@ _ABOUT = (
 _BETWEEN = r"\\{0,4}[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .]{1,24}?[ \t])?:?"
 """From the name to the sign: quotes, blanks, a former value in brackets, a type, the colon of ``:=``."""
 _NAMED = re.compile(
-    rf"(?:(?P<word>{_PASS})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
+    rf"(?:(?P<word>{_WORD})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
     r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie)|(?P<auth>\b_?auth)|(?P<sig>\bsig)"
     r"|(?P<heroku>heroku[\w-]{0,24})|(?P<any>_key))"
     rf"{_ABOUT}(?:[_-][a-z0-9_]{{1,32}}|\d{{1,4}})?{_BETWEEN}\Z"
@@ -114,7 +116,7 @@ def _stated(value: str, name: str) -> bool:
     return not (
         stands_for(value)
         or _is_path(value)
-        or _REFERENCE.match(value)
+        or (_REFERENCE.match(value) and not drawn_at_random(value))
         or (len(value) <= ROOM and _letters(value) == _letters(name))
         or (_NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
     )
@@ -126,7 +128,8 @@ def _letters(value: str) -> str:
 
 def _assigned(value: str, name: str) -> bool:
     """The same where a number, a word or a name in a program may stand as well."""
-    return _stated(value, name) and not _NUMBER.fullmatch(value) and not _WORDS.fullmatch(value)
+    plain = _NUMBER.fullmatch(value) or (_WORDS.fullmatch(value) and not drawn_at_random(value))
+    return _stated(value, name) and not plain
 
 
 def _word(value: str, name: str) -> bool:
@@ -152,7 +155,7 @@ def _value(text: str, at: int, name: str, which: str) -> Found | None:
             if text[start + len(value) : start + len(value) + 1] in {"(", "["} and value:
                 return None
         value = value.rstrip(",;") if env else value.rstrip(",;.")
-    if (group in {"quoted", "escaped"} and value[:1] in AFTER_A_QUOTE) or (
+    if (group in {"quoted", "escaped"} and value[:1] in AFTER_A_QUOTE and not drawn_at_random(value)) or (
         name == "PASS" and text[at] == ":"
     ):  # "password=" + it; a test that passed
         return None
@@ -184,8 +187,8 @@ def _is_secret(value: str, name: str, which: str, *, env: bool, quoted: bool) ->
         return _stated(value, name)
     if " " in value and quoted:
         return which == "word" and (
-            (telling(value) and not _SENTENCE.search(value) and len(value) < 80) or _word(value, name)
-        )  # noqa: PLR2004
+            (telling(value) and not _SENTENCE.search(value) and len(value) < PHRASE) or _word(value, name)
+        )
     return _assigned(value, name) or (quoted and which == "word" and _word(value, name))
 
 

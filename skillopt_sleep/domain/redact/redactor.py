@@ -32,7 +32,7 @@ PLACEHOLDER = 40
 """Characters of the longest placeholder."""
 FREQUENT = frozenset("ckpb./_=:-")
 """Anchors that texts have most of; they are tried first."""
-GATES = {".": r"(?=[\w\\\n-])"}
+GATES = {".": r"(?=[\w-]{16}|slack|com/)"}
 """What anything wanted behind an anchor begins with, where that is not what most often follows it."""
 AROUND = 1_000
 """Characters around what was taken out that are looked at again."""
