@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.endpoint import Address, Answer, Endpoint
-from skillopt_sleep.backends.openai_wire import OPENAI, PATHS, Api, read_reply, refuses_schemas, request
+from skillopt_sleep.backends.openai_wire import OPENAI, PATHS, Api, read_reply, refuses_limit, refuses_schemas, request
 from skillopt_sleep.domain.call import Health, Prompt, Reply
 from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
 
@@ -57,6 +57,7 @@ class OpenAIBackend:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     _endpoint: Endpoint = field(default_factory=Endpoint, init=False, repr=False, compare=False)
     _schemas_refused: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
+    _old_limit: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self._url().startswith(("http://", "https://")):
@@ -102,10 +103,16 @@ class OpenAIBackend:
         return Health(ready=not missing, logged_in=True, version=self._url(), detail=missing)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer; see ``Backend.complete``. An endpoint that refuses schemas is asked in words from then on."""
+        """One answer; see ``Backend.complete``. An endpoint that refuses schemas is asked in words from then on.
+
+        Nor is one that does not know the present name of the limit on an answer asked by it twice.
+        """
         self._require_model()
         started = time.monotonic()
         answer = self._send(prompt)
+        if prompt.max_output_tokens is not None and not self._old_limit.is_set() and refuses_limit(answer):
+            self._old_limit.set()
+            answer = self._send(prompt)
         if prompt.schema is not None and not self._schemas_refused.is_set() and refuses_schemas(answer):
             self._schemas_refused.set()
             answer = self._send(prompt)
@@ -116,7 +123,8 @@ class OpenAIBackend:
         self._endpoint.close()
 
     def _send(self, prompt: Prompt) -> Answer:
-        body = request(self.api, self.model, prompt, schema_in_words=self._schemas_refused.is_set())
+        in_words, old = self._schemas_refused.is_set(), self._old_limit.is_set()
+        body = request(self.api, self.model, prompt, schema_in_words=in_words, old_limit=old)
         return self._endpoint.post(PATHS[self.api], body, at=self._address(), seconds=self.timeout)
 
     def _address(self) -> Address:

@@ -15,7 +15,7 @@ from skillopt_sleep.domain.call import Prompt, Reply, Usage
 from skillopt_sleep.errors import BackendError, BadReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong
 from skillopt_sleep.prompts import render
 
-__all__ = ["OPENAI", "PATHS", "Api", "read_reply", "refuses_schemas", "request"]
+__all__ = ["OPENAI", "PATHS", "Api", "read_reply", "refuses_limit", "refuses_schemas", "request"]
 
 Api = Literal["chat", "responses"]
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "responses": "/responses"}
@@ -33,7 +33,16 @@ CUT = frozenset({"length", "max_output_tokens"})
 """Why an answer ends that is longer than the model may write."""
 
 
-def request(api: Api, model: str, prompt: Prompt, *, schema_in_words: bool) -> dict[str, Json]:
+LIMITS: dict[Api, tuple[str, str]] = {
+    "chat": ("max_completion_tokens", "max_tokens"),
+    "responses": ("max_output_tokens", "max_output_tokens"),
+}
+"""What the limit of an answer is called, by the service itself and by older endpoints."""
+
+
+def request(
+    api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False
+) -> dict[str, Json]:
     """The body of a request. A schema goes with it, or into the words for an endpoint that knows none."""
     system, user = prompt.system, prompt.user
     form: dict[str, Json] = {}
@@ -44,6 +53,10 @@ def request(api: Api, model: str, prompt: Prompt, *, schema_in_words: bool) -> d
         form = {"name": "reply", "strict": True, "schema": prompt.schema}
     system, user = _clean(system), _clean(user)
     body: dict[str, Json] = {"model": model}
+    if prompt.max_output_tokens is not None:
+        body[LIMITS[api][old_limit]] = prompt.max_output_tokens
+    if prompt.temperature is not None:
+        body["temperature"] = prompt.temperature
     if api == "responses":
         body |= {"input": user, "store": False}  # what a person typed is nobody's to keep
         if system.strip():
@@ -63,6 +76,11 @@ def refuses_schemas(answer: Answer) -> bool:
     said = answer.content.decode("utf-8", "replace")
     refused = r"response.?format|text\.format|json_schema|structured"
     return answer.status in {400, 404, 422} and bool(re.search(refused, said))
+
+
+def refuses_limit(answer: Answer) -> bool:
+    """Whether the endpoint knows the limit of a chat answer by its older name alone."""
+    return answer.status in {400, 422} and b"max_completion_tokens" in answer.content
 
 
 class _Message(Struct, frozen=True, kw_only=True):

@@ -23,17 +23,20 @@ class Role(enum.StrEnum):
 class Prompt(Struct, frozen=True, kw_only=True):
     """One request. ``schema`` asks for a JSON object of that shape ("" text otherwise).
 
-    ``sample`` keeps repeated rollouts of one prompt apart in the ledger; a real model never sees it.
+    ``sample`` keeps repeated rollouts of one prompt apart in the ledger; a real model never sees it. A backend that
+    can honours ``max_output_tokens`` and ``temperature``; None leaves them to the model.
     """
 
     system: str
     user: str
     schema: dict[str, Json] | None = None
     sample: int = 0
+    max_output_tokens: int | None = None
+    temperature: float | None = None
 
     @property
     def digest(self) -> str:
-        """Hex digest of what the model is sent (``sample`` is no part of it)."""
+        """Hex digest of the words and the schema that the model is sent; the other fields are no part of it."""
         return sha256(msgspec.json.encode([self.system, self.user, self.schema]))
 
 

@@ -20,9 +20,11 @@ import msgspec
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.errors import EmptyReply, Overloaded, SleepError, UsageError
+from skillopt_sleep.domain.words import excerpt
+from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SleepError, UsageError
 from skillopt_sleep.ports import Ask, Backend
 from skillopt_sleep.prompts import render
+from skillopt_sleep.train.traits import client_traits
 from skillopt_sleep.train.workshop import workshop
 
 __all__ = ["AskClient", "ChatBackend", "OpenAIChatClient", "TurnClient", "as_backend", "client"]
@@ -49,8 +51,8 @@ class OpenAIChatClient:
 
     ``base_url`` may be that of any endpoint that speaks it. With ``azure_endpoint``, ``model`` is the deployment, asked
     through the ``api_version`` given, or without one through Azure's version-less API. The key is ``api_key``, else
-    the variable ``OPENAI_API_KEY``, or ``AZURE_OPENAI_API_KEY`` for Azure. Raises ``UsageError`` for a temperature: the
-    model's own is used.
+    the variable ``OPENAI_API_KEY``, or ``AZURE_OPENAI_API_KEY`` for Azure. ``default_temperature`` is sent where a call
+    names none; without it the model's own is used.
     """
 
     def __init__(
@@ -64,10 +66,6 @@ class OpenAIChatClient:
         default_temperature: float | None = None,
         timeout: float = 120.0,
     ) -> None:
-        if default_temperature is not None:
-            raise UsageError(
-                f"OpenAIChatClient sends no temperature; leave out default_temperature={default_temperature}"
-            )
         options: dict[str, Json] = {"timeout": timeout}
         key_name = "AZURE_OPENAI_API_KEY" if azure_endpoint else "OPENAI_API_KEY"
         if azure_endpoint:
@@ -78,6 +76,7 @@ class OpenAIChatClient:
         if api_key:
             options["env"] = {key_name: api_key}
         self._backend = client("openai", model=model, **options)
+        self._temperature = default_temperature
 
     def __repr__(self) -> str:
         """Without the key."""
@@ -104,15 +103,32 @@ class OpenAIChatClient:
 
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``ports.Backend``."""
+        if prompt.temperature is None:
+            prompt = msgspec.structs.replace(prompt, temperature=self._temperature)
         return self._backend.complete(prompt)
 
     def close(self) -> None:
         """Give up every request."""
         self._backend.close()
 
-    def chat(self, *, system: str, user: str, **options: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401, ARG002
+    @property
+    def traits(self) -> dict[str, Json]:
+        """What of it changes an answer; see ``client_traits``."""
+        return client_traits(self._backend) | {"temperature": self._temperature}
+
+    def chat(
+        self,
+        *,
+        system: str,
+        user: str,
+        max_completion_tokens: int | None = None,
+        temperature: float | None = None,
+        **_options: Any,  # noqa: ANN401  what the reference's clients take
+    ) -> tuple[str, dict[str, int]]:
         """One answer and its usage, outside of any run: no ledger, no retry, no cap."""
-        reply = self.complete(Prompt(system=system, user=user))
+        reply = self.complete(
+            Prompt(system=system, user=user, max_output_tokens=max_completion_tokens, temperature=temperature)
+        )
         return reply.text, usage_of(reply)
 
 
@@ -172,11 +188,11 @@ class ChatBackend:
         started = time.monotonic()
         try:
             answer = self.chat(system=system, user=user, **options)
-        except (SleepError, *MISTAKES):
+        except SleepError:
             raise
         except Exception as error:
-            raise Overloaded(f"{self.name} raised {type(error).__name__}: {error}") from error
-        text, usage = answer if isinstance(answer, tuple) else (answer, {})
+            raise _blamed(self.name, error) from error
+        text, usage = _read(self.name, answer)
         said = str(text or "").strip()
         if not said:
             raise EmptyReply(f"{self.name} returned no text")
@@ -224,13 +240,21 @@ class AskClient:
         **_options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
         """See ``train.ports.ChatClient``; ``schema`` asks for JSON, ``sample`` tells equal questions apart."""
-        prompt = Prompt(system=system, user=user, schema=schema, sample=self.sample + sample)
+        limit = self.max_completion_tokens or max_completion_tokens
+        prompt = Prompt(
+            system=system,
+            user=user,
+            schema=schema,
+            sample=self.sample + sample,
+            max_output_tokens=limit,
+            temperature=temperature,
+        )
         with self._lock:
             again = self._asked[prompt.digest]
             self._asked[prompt.digest] += 1
         if self.phase:  # a judge's question is the same question whoever asks it again
             prompt = msgspec.structs.replace(prompt, sample=self.sample + sample + again)
-        options: dict[str, Any] = {"max_completion_tokens": self.max_completion_tokens or max_completion_tokens}
+        options: dict[str, Any] = {"max_completion_tokens": limit}
         options |= {"stage": stage or self.phase} | ({} if temperature is None else {"temperature": temperature})
         token = CALL_OPTIONS.set(options)
         try:
@@ -241,6 +265,7 @@ class AskClient:
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """The client as ``ports.Ask``: the same limits, the prompt as it is."""
+        prompt = msgspec.structs.replace(prompt, max_output_tokens=self.max_completion_tokens)
         token = CALL_OPTIONS.set({"max_completion_tokens": self.max_completion_tokens or 4096, "stage": phase})
         try:
             return self.ask(prompt, phase=phase)
@@ -286,9 +311,33 @@ def usage_of(reply: Reply) -> dict[str, int]:
     }
 
 
+def _blamed(name: str, error: Exception) -> SleepError:
+    """What a client raised: a mistake in its code, a key that is refused, or the line being down."""
+    said = f"{name} raised {type(error).__name__}: {error}"
+    if isinstance(error, MISTAKES):
+        return UsageError(f"the client {said}; mend its method chat(*, system, user, **options)")
+    if getattr(error, "status_code", None) in {401, 403}:
+        return NotLoggedIn(f"{said}; give it a good key")
+    return Overloaded(said)
+
+
+def _read(name: str, answer: object) -> tuple[object, object]:
+    """The text and the usage in what a client returned. Raises ``UsageError`` for what is neither."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise UsageError(f"the client {name} has an async chat; give one that waits for its answer and returns it")
+    if not isinstance(answer, tuple):
+        return answer, {}
+    if len(answer) != 2:  # noqa: PLR2004  text and usage
+        raise UsageError(f"the client {name} returned {len(answer)} values; chat returns the text, or (text, usage)")
+    return answer
+
+
 def _usage(usage: object) -> Usage:
     if not isinstance(usage, Mapping):
         return Usage()
-    return Usage(
-        input_tokens=int(usage.get("prompt_tokens") or 0), output_tokens=int(usage.get("completion_tokens") or 0)
-    )
+    figures = [usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0]
+    if not all(isinstance(each, int | float) and each >= 0 for each in figures):
+        raise UsageError(f"the client reports a usage of {excerpt(repr(dict(usage)), 80)}: tokens are whole numbers")
+    return Usage(input_tokens=int(figures[0]), output_tokens=int(figures[1]))
