@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
@@ -14,7 +14,7 @@ from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Health, Prompt, Reply, Role
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.evidence import EvidenceRow
-from skillopt_sleep.domain.pending import PendingEdit
+from skillopt_sleep.domain.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.rollout import ReplayResult, Score
 from skillopt_sleep.domain.sealed import SealedTest
@@ -42,6 +42,7 @@ __all__ = [
     "RunsHere",
     "SentTo",
     "Source",
+    "ToldKept",
     "Trials",
 ]
 
@@ -122,12 +123,29 @@ class SentTo(Protocol):
 
 
 @runtime_checkable
+class Priced(Protocol):
+    """A backend that says beforehand whether its replies may name a price; one that does not say is taken to."""
+
+    @property
+    def priced(self) -> bool:
+        """False when nothing it answers ever costs dollars that it knows of."""
+
+
+@runtime_checkable
 class RunsHere(Protocol):
     """A backend each of whose calls is a process on this machine."""
 
     @property
     def footprint(self) -> int:
         """Bytes of memory that one call takes."""
+
+
+@runtime_checkable
+class ToldKept(Protocol):
+    """A backend that holds replies until they are kept elsewhere."""
+
+    def kept(self, prompt: Prompt) -> None:
+        """The reply to this prompt, as it was sent, is in the ledger. Raises ``DiskError``."""
 
 
 @runtime_checkable
@@ -162,14 +180,17 @@ class Questions(Protocol):
     def ask(self, name: str, text: str) -> str | None:
         """The answer that lies there; without one the question is laid down under that name, and None returned."""
 
-    def missing(self) -> int:
-        """How many questions of this sitting have no answer."""
+    def missing(self) -> tuple[str, ...]:
+        """Each question of this sitting that has no answer which could be used."""
 
     def strangers(self) -> tuple[str, ...]:
         """What lies there and answers no question of this sitting."""
 
+    def kept(self, name: str) -> None:
+        """Take away a question and its answer, which is in the ledger now."""
+
     def tidy(self) -> None:
-        """Take away the questions that are answered."""
+        """Take away questions of an earlier sitting that nobody asks or has answered."""
 
 
 class Ask(Protocol):
@@ -264,6 +285,9 @@ class Inbox(Protocol):
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
         """Remember the file and file its session; the turns nobody had seen before, as a session, or None."""
 
+    def recent(self) -> tuple[SessionKey, ...]:
+        """Every archived session that names its model, the newest first."""
+
     def waiting(self) -> tuple[SessionKey, ...]:
         """Every session with turns that wait to be mined, the newest first."""
 
@@ -296,8 +320,13 @@ class RejectedEdits(Protocol):
     def recall(self, project: str) -> tuple[AppliedEdit, ...]:
         """The latest ones first, a few dozen at most."""
 
-    def remember(self, project: str, night: str, edits: Sequence[AppliedEdit]) -> None:
-        """Keep them, each once."""
+    def closed(self, project: str) -> tuple[ClosedEdit, ...]:
+        """Every edit that was turned down or given up, on every base."""
+
+    def remember(
+        self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
+    ) -> None:
+        """Keep them, each once; ``closed`` ones once for each base."""
 
 
 class Trials(Protocol):
@@ -306,8 +335,13 @@ class Trials(Protocol):
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
         """The undecided edits of a project."""
 
-    def conclude(self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried]) -> None:
-        """Put these in place of the undecided ones; enter what was tried, each edit once, with its latest verdict."""
+    def conclude(
+        self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
+    ) -> None:
+        """Put ``pending`` in place of the undecided edits with ids in ``settled``; the others stay as they are.
+
+        Enter what was tried, each life (edit and first night) once, with its latest verdict.
+        """
 
     def account(self, project: str) -> Account:
         """The account of a project."""

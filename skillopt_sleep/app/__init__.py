@@ -19,7 +19,6 @@ from skillopt_sleep.domain.status import Status
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.night.harvest import Filed, Harvested, file_sessions, in_scope
 from skillopt_sleep.stores.lock import is_locked, one_night
-from skillopt_sleep.stores.staging import ProposalStatus
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.candidate import Candidate
@@ -102,7 +101,9 @@ class App(Stores, Adapters):
             report = run_night(plan, self.kit(plan))
             if self.settings.auto_adopt:
                 adopt_by_itself(self, report)
-            self.said += tidy(self)
+            tidy(self)
+            if report.stopped_by is None:
+                self.said += self.unused_answers()
         return self.report(report.night)
 
     def rehearse(self, tasks: tuple[TaskRecord, ...] | None) -> Rehearsal:
@@ -145,12 +146,11 @@ class App(Stores, Adapters):
 
         self.rehearsing = not (self.data_dir / "sleep.db").exists()
         nights = self.journal.reports(str(self.project))
-        proposals = self.staging.proposals()
         return Status(
             project=str(self.project),
             nights=nights,
-            proposals=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.STAGED),
-            adopted=tuple(each.manifest.night for each in proposals if each.status is ProposalStatus.ADOPTED),
+            proposals=tuple(each.manifest.night for each in self.staging.waiting()),
+            adopted=self.staging.live_nights(),
             waiting=self.count_waiting(),
             fresh=len(self.archive.fresh(self.scope)),
             pending=tuple(map(PendingReport.of, self.trials.pending(str(self.project)))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -72,6 +73,14 @@ class Adapters(Invocation):
         """Where the handoff backend lays its questions down."""
         return QuestionBox(self.project, self.data_dir)
 
+    def unused_answers(self) -> tuple[str, ...]:
+        """Say which answers lay there and were to none of the questions of a night that has come to its end."""
+        if not NOT_ISOLATED & {self.role(role)[0] for role in Role}:
+            return ()
+        names = self.questions.strangers()
+        files = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
+        return (f"not used, for they answer nothing this night asked: {files} in {self.questions.place}",) * bool(names)
+
     def backend(self, role: Role, *, usual: Harvested | None = None) -> Backend:
         """The backend of a role; its model, where none was asked for, is the one the sessions used."""
         name, model = self.role(role)
@@ -86,8 +95,9 @@ class Adapters(Invocation):
     def reap(self) -> None:
         """End what a night that was killed has left running, and remove its folders; say so."""
         folder = self.data_dir / CHILDREN
-        if not folder.is_dir() or not any(folder.iterdir()):
-            return
+        with contextlib.suppress(OSError):  # which `reap` tells of
+            if not folder.is_dir() or not any(folder.iterdir()):
+                return
         from skillopt_sleep.backends.register import reap
         from skillopt_sleep.domain.session import OWN_RUN_MARKER
 
@@ -97,6 +107,11 @@ class Adapters(Invocation):
                 f"a night that was killed had left {found.processes} processes and {found.folders} folders;"
                 " they are gone now"
             )
+        self.said += [
+            f"{path} cannot be read or dealt with: what a night that was killed has left, if anything, is still there;"
+            " look at it, then delete it"
+            for path in found.damaged
+        ]
 
     def judges(self) -> Mapping[str, Judge]:
         """Every judge by its name."""

@@ -45,7 +45,7 @@ def adopt_night(
     if night is None:
         night = _waiting(app, reports.values(), edits, undecided=undecided)
     proposed = _proposed(app, night)
-    if not undecided and all(edit in proposed for edit in edits):
+    if all(edit in proposed for edit in edits) and (edits or not undecided):
         return night, adopt(app.staging, night, only=edits or None)
     if any(edit in proposed for edit in edits):
         raise Refused("some of these edits are in the proposal and some are not; adopt them one after the other")
@@ -68,7 +68,8 @@ def live_adoptions(app: App) -> tuple[Adoption, ...]:
 
 def _waiting(app: App, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool) -> str:
     if not undecided:
-        staged = [each.manifest for each in app.staging.proposals() if each.status is ProposalStatus.STAGED]
+        several = app.staging.proposals() if edits else app.staging.waiting() or app.staging.proposals()
+        staged = [each.manifest for each in several if each.status is not ProposalStatus.REVERTED]
         known = (each.night for each in staged if set(edits) <= {e.id for d in each.documents for e in d.edits})
         if (night := next(known, None)) is not None:
             return night
@@ -116,16 +117,28 @@ def _documents(app: App, night: str, held: Collection[AppliedEdit]) -> list[Stag
     outcome = msgspec.json.decode(data, type=Consolidated)
     kinds = dict.fromkeys(each.edit.document for each in held)
     return [
-        _document(base, outcome, tuple(each.edit for each in held if each.edit.document is kind), night)
+        _document(
+            base,
+            outcome,
+            tuple(each.edit for each in held if each.edit.document is kind),
+            night,
+            [each.after for each in live_adoptions(app) if (each.path, each.night) == (base.path, night)][-1:],
+        )
         for kind in kinds
         if (base := outcome.baseline[kind]) is not None
     ]
 
 
-def _document(base: Document, outcome: Consolidated, edits: tuple[EditRecord, ...], night: str) -> StagedDocument:
+def _document(
+    base: Document,
+    outcome: Consolidated,
+    edits: tuple[EditRecord, ...],
+    night: str,
+    ours: Collection[bytes | None],
+) -> StagedDocument:
     after = outcome.candidate[base.kind]
     live = read_regular(Path(base.path))
-    if live not in (base.content, after.content if after else None):
+    if live not in (base.content, after.content if after else None, *ours):
         raise Refused(f"{base.path} was changed since night {night} looked at it; nothing was adopted")
     return StagedDocument(
         kind=base.kind,

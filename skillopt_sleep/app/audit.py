@@ -44,7 +44,7 @@ def null_trial(app: App, given: tuple[TaskRecord, ...] | None = None) -> NullTri
         check_disk(app.database, app.project)
         plan = app.plan(given)
         tasks = _tasks(app, plan)
-        name = f"audit-{app.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        name = f"{rule.ON_REQUEST}{app.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
         ledger = NightLedger(app.database, night=name, sitting=1)
         with closing(app.kit(plan).connect(ledger, _usual(app))) as connection:

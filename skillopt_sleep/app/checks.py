@@ -85,6 +85,8 @@ def _named(named: str, lines: list[str]) -> str:
         return found
     if len(named) == len(command_id("")) and all(letter in "0123456789abcdef" for letter in named):
         raise UsageError(f"no command has the id {named}; `skillopt-sleep checks` lists them")
+    if not named.strip():
+        raise UsageError("an empty command tells nothing: name one by its id, or write it out")
     line, _ = plain_command(named, "")
     if line != named.strip():
         raise UsageError(f"{named!r}: write the command on one line, without what trims its output")

@@ -14,14 +14,16 @@ from msgspec import Struct
 from skillopt_sleep.app.train import TrainWorkshop, backend_for, build_environment
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.train.recipe import role_table
+from skillopt_sleep.train.traits import client_traits, digest_of, env_traits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skillopt_sleep.app import App
     from skillopt_sleep.train.evaluate import Evaluation, Matrix
+    from skillopt_sleep.train.ports import Item
     from skillopt_sleep.train.recipe import Recipe
 
 __all__ = ["Part", "evaluation_for", "folder_for", "open_evaluation", "run_evaluation", "target_table"]
@@ -59,7 +61,9 @@ def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
     from skillopt_sleep.train.evaluate import Evaluation
 
     config = recipe.config
-    tables: dict[str, Mapping[str, Json]] = {spec: target_table("--target", spec) for spec in part.targets}
+    tables: dict[str, Mapping[str, Json]] = {
+        spec: _on_recipe(app, recipe.target, target_table("--target", spec)) for spec in part.targets
+    }
     if len(tables) != len(part.targets):
         raise UsageError("a --target is named twice; each is scored once")
     named = {name: backend_for(app, Role.TARGET, table) for name, table in tables.items()}
@@ -67,7 +71,7 @@ def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
         backend = backend_for(app, Role.TARGET, recipe.target)
         named = {f"{backend.name}:{backend.model}" if backend.model else backend.name: backend}
     return Evaluation(
-        env=build_environment(recipe.env),
+        env=build_environment(recipe.env, config.to_dict()),
         skills=_read(part.skills, bare=part.bare),
         targets=named,
         optimizer=backend_for(app, Role.OPTIMIZER, recipe.optimizer),
@@ -82,17 +86,28 @@ def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
     )
 
 
-def folder_for(app: App, recipe: Recipe, evaluation: Evaluation) -> Path:
-    """Where the replies of this evaluation are kept, so that none is paid for twice."""
+def folder_for(app: App, evaluation: Evaluation, items: Sequence[Item]) -> Path:
+    """Where the replies of this evaluation are kept, so that none is paid for twice: one for all that changes a score.
+
+    These are the items, how the environment asks and scores, the skills, and each client with its options.
+    """
+    clients = {"(optimizer)": evaluation.optimizer, **evaluation.targets}
     asked = [
-        recipe.env,
+        evaluation.env.name,
+        env_traits(evaluation.env),
+        digest_of(items),
         evaluation.split,
         evaluation.skills,
-        list(evaluation.targets),
-        app.settings.backends,
+        {name: [backend.name, backend.model, client_traits(backend)] for name, backend in clients.items()},
         evaluation.seed,
+        evaluation.extras,
     ]
-    return app.data_dir / "evals" / sha256(msgspec.json.encode(asked, order="deterministic"))[:16]
+    return app.data_dir / "evals" / digest_of(asked)
+
+
+def _on_recipe(app: App, own: Mapping[str, Json], named: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What a flag names, with what the training file says of that backend: its endpoint, its world, …."""
+    return role_table({"backend": app.role(Role.TARGET)[0], **own}, named)
 
 
 def run_evaluation(app: App, evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:

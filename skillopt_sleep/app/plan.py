@@ -80,10 +80,12 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
         step=msgspec.structs.replace(
             msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
             k=score_needed(account, settings.alpha, by_itself=settings.auto_adopt),
+            answered_by=(target[0], optimizer[0]),
         ),
         manner=manner_of(app, tasks or ()),
         caps=app.caps(),
-        rejected=app.rejected.recall(str(app.project)),
+        rejected=app.rejected.recall(app.scope),
+        closed=app.rejected.closed(app.scope),
         pending=app.trials.pending(str(app.project)),
         account=account,
         adopted=adopted_change(app, baseline),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt_sleep.errors import NotInstalled, UsageError
-from skillopt_sleep.stores.market import MARKET, lay_market, lay_skill, remove_market, remove_skill
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.domain import Json
+from skillopt_sleep.errors import NotInstalled, SleepError, UsageError
+from skillopt_sleep.stores.files import read_regular
+from skillopt_sleep.stores.market import MARKET, check_skill, lay_market, lay_skill, remove_market, remove_skill
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
 
-__all__ = ["AGENTS", "install_plugin", "uninstall_plugin"]
+__all__ = ["AGENTS", "agent_home", "install_plugin", "uninstall_plugin"]
 
 AGENTS = ("claude", "codex")
 PLUGIN = f"{MARKET}@{MARKET}"
@@ -23,22 +29,37 @@ PATIENCE = 120
 
 INSTALL = {"claude": ["install", PLUGIN], "codex": ["add", PLUGIN]}
 UNINSTALL = {"claude": ["uninstall", PLUGIN], "codex": ["remove", PLUGIN]}
-FORGET = {"claude": ["marketplace", "rm", MARKET], "codex": ["marketplace", "remove", MARKET]}
-LIST = {"claude": ["list", "--json"], "codex": ["list", "--json"]}
+ADD = ["marketplace", "add"]
+FORGET = ["marketplace", "remove", MARKET]
+NOTES = {
+    "claude": ("settings.json", "plugins/installed_plugins.json", "plugins/known_marketplaces.json"),
+    "codex": ("config.toml",),
+}
+"""Where a CLI notes, in its own folder, which plugins and marketplaces it has; only read, and only when it cannot be
+asked."""
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """What an agent has of ours: the plugin, the marketplace, and the folder that one was added from, "" if unknown."""
+
+    plugin: bool = False
+    market: bool = False
+    source: str = ""
 
 
 def install_plugin(app: App, agent: str) -> Iterator[str]:
     """Install, or bring up to this version; what was done, a line each.
 
-    Raises ``NotInstalled`` for an agent that is not there, ``Refused`` and ``DiskError`` as ``lay_skill`` does, and
-    ``UsageError`` with the words of a CLI that would not.
+    Raises ``NotInstalled`` for an agent that is not there, ``Refused`` and ``DiskError`` as ``lay_market`` and
+    ``lay_skill`` do, and ``UsageError`` with the words of a CLI that would not.
     """
-    _require(app, agent)
+    if _program(app, agent) is None:
+        raise NotInstalled(f"there is no `{agent}` on PATH; install it, then run this again")
+    if agent == "codex":
+        check_skill(app.data_dir, _home(app))
     market = lay_market(app.data_dir)
-    if _has(app, agent):
-        _ask(app, agent, UNINSTALL[agent])
-        _ask(app, agent, FORGET[agent])
-    _ask(app, agent, ["marketplace", "add", str(market)])
+    _take_out(app, agent, _held(app, agent))
+    _ask(app, agent, [*ADD, str(market)])
     _ask(app, agent, INSTALL[agent])
     yield f"installed the plugin {PLUGIN} into {agent}, from {market}"
     if agent == "codex":
@@ -51,38 +72,103 @@ def install_plugin(app: App, agent: str) -> Iterator[str]:
 def uninstall_plugin(app: App, agent: str) -> Iterator[str]:
     """Take the plugin and all that came with it out again; what was done, a line each; nothing when it was not there.
 
-    Raises as ``install_plugin`` does.
+    Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's notes say that it has the plugin.
     """
     if agent == "codex":
         yield from remove_skill(app.data_dir, _home(app))
-    if shutil.which(agent, path=app.env.get("PATH")) is None or not _has(app, agent):
-        return
-    _ask(app, agent, UNINSTALL[agent])
-    _ask(app, agent, FORGET[agent])
-    cache = _agent_home(app, agent) / "plugins" / "cache" / MARKET
-    shutil.rmtree(cache, ignore_errors=True)  # a copy of ours that the CLI sweeps later, if we cannot now
-    yield f"took the plugin {PLUGIN} out of {agent}"
-    if not any(_has(app, each) for each in AGENTS if shutil.which(each, path=app.env.get("PATH"))):
+    held = _held(app, agent)
+    _take_out(app, agent, held)
+    if held.plugin or held.market:
+        cache = agent_home(app, agent) / "plugins" / "cache" / MARKET
+        shutil.rmtree(cache, ignore_errors=True)  # a copy of ours that the CLI sweeps later, if we cannot now
+        yield f"took the plugin {PLUGIN} out of {agent}"
+    market = app.data_dir / "market"
+    if held.source and Path(held.source).exists() and Path(held.source) != market:
+        yield f"{agent} had it from {held.source}, which stays"
+    if not any(_needs_market(app, each) for each in AGENTS):
         remove_market(app.data_dir)
+        with contextlib.suppress(OSError):  # it was made for this, unless something else is in it
+            app.data_dir.rmdir()
 
 
-def _require(app: App, agent: str) -> None:
-    if shutil.which(agent, path=app.env.get("PATH")) is None:
-        raise NotInstalled(f"there is no `{agent}` on PATH; install it, then run this again")
+def agent_home(app: App, agent: str) -> Path:
+    """The agent's own folder."""
+    named = app.env.get("CLAUDE_CONFIG_DIR" if agent == "claude" else "CODEX_HOME", "")
+    return Path(named) if named else _home(app) / f".{agent}"
 
 
-def _has(app: App, agent: str) -> bool:
-    """Whether the agent knows our plugin, or at least our marketplace."""
-    listed = _ask(app, agent, LIST[agent]) + _ask(app, agent, ["marketplace", "list"])
-    return MARKET in listed
+def _needs_market(app: App, agent: str) -> bool:
+    """Whether an agent has, or may have, the marketplace in use."""
+    try:
+        held = _held(app, agent)
+    except SleepError:
+        return True
+    return held.plugin or held.market
+
+
+def _take_out(app: App, agent: str, held: Held) -> None:
+    """Each of the two by itself: one may be gone already, by hand or because an install was cut short."""
+    if held.plugin:
+        _ask(app, agent, UNINSTALL[agent])
+    if held.market:
+        _ask(app, agent, FORGET)
+
+
+def _held(app: App, agent: str) -> Held:
+    """What the agent says it has; where it cannot be asked, what its notes say.
+
+    Codex answers nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
+    ``NotInstalled`` when by these notes there is something, and no CLI to take it out with.
+    """
+    noted = _noted(app, agent)
+    if _program(app, agent) is None:
+        if noted.plugin or noted.market:
+            raise NotInstalled(
+                f"there is no `{agent}` on PATH, and its folder {agent_home(app, agent)} names the plugin; put it on"
+                " PATH, then run this again"
+            )
+        return noted
+    try:
+        plugins = _ask(app, agent, ["list", "--json"])
+        markets = _decoded(_ask(app, agent, ["marketplace", "list", "--json"]))
+    except UsageError:
+        return noted
+    if isinstance(markets, dict):
+        markets = markets.get("marketplaces")
+    listed = [each for each in markets or [] if isinstance(each, dict)] if isinstance(markets, list) else []
+    ours = next((each for each in listed if each.get("name") == MARKET), None)
+    source = (ours.get("path") or ours.get("root") or "") if ours else ""
+    return Held(plugin=f'"{PLUGIN}"' in plugins, market=ours is not None, source=str(source))
+
+
+def _noted(app: App, agent: str) -> Held:
+    """What stands in the agent's notes; what cannot be read says nothing."""
+    text = b""
+    for name in NOTES[agent]:
+        with contextlib.suppress(SleepError):
+            text += read_regular(agent_home(app, agent) / name) or b""
+    market = f'"{MARKET}"' if agent == "claude" else f"[marketplaces.{MARKET}]"
+    return Held(plugin=PLUGIN.encode() in text, market=market.encode() in text)
+
+
+def _decoded(text: str) -> Json:
+    try:
+        found: Json = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return found
+
+
+def _program(app: App, agent: str) -> str | None:
+    return shutil.which(agent, path=app.env.get("PATH"))
 
 
 def _ask(app: App, agent: str, words: list[str]) -> str:
-    command = [agent, "plugin", *words]
-    program = shutil.which(agent, path=app.env.get("PATH")) or agent
+    """Have the CLI do it; what it prints. Raises ``UsageError`` with its words."""
+    command = f"{agent} plugin {' '.join(words)}"
     try:
         done = subprocess.run(
-            [program, *command[1:]],
+            [_program(app, agent) or agent, "plugin", *words],
             env=dict(app.env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -92,17 +178,13 @@ def _ask(app: App, agent: str, words: list[str]) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"`{' '.join(command)}` did not work: {error}") from error
+        raise UsageError(f"`{command}` did not work: {error}") from error
     if done.returncode:
         said = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
-        raise UsageError(f"`{' '.join(command)}` refused: {next(iter(said), f'exit code {done.returncode}')}")
+        reasons = [line for line in said if not line.lower().startswith("warning")]
+        raise UsageError(f"`{command}` refused: {next(iter([*reasons, *said]), f'exit code {done.returncode}')}")
     return done.stdout
 
 
 def _home(app: App) -> Path:
     return Path(app.env.get("HOME") or Path.home())
-
-
-def _agent_home(app: App, agent: str) -> Path:
-    named = app.env.get("CLAUDE_CONFIG_DIR" if agent == "claude" else "CODEX_HOME", "")
-    return Path(named) if named else _home(app) / f".{agent}"

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.app.invocation import Invocation
+from skillopt_sleep.errors import DiskError
 from skillopt_sleep.stores import staging
 from skillopt_sleep.stores.archive import RejectedEditStore, TaskArchive
 from skillopt_sleep.stores.database import Database
@@ -31,6 +32,10 @@ class Stores(Invocation):
         Live files that an adopt or revert left half changed when it was killed are put back first.
         """
         path = self.data_dir / "sleep.db"
+        if not path.exists() and path.with_name("sleep.db.copy").exists():
+            raise DiskError(
+                f"{path} is gone, and a copy of it is there; to put it back: skillopt-sleep doctor --repair"
+            )
         database = Database(path, extra_schema=staging.SCHEMA, rehearsal=self.rehearsing)
         if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
             return database

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.errors import UsageError
-from skillopt_sleep.registry import Kind, build, environments, find_environment, names
+from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.errors import ConfigError, UsageError
+from skillopt_sleep.registry import Kind, build, environments, find, find_environment, names
 from skillopt_sleep.settings import environment
 
 if TYPE_CHECKING:
@@ -60,10 +62,11 @@ class TrainWorkshop:
         return training_folder(folder)
 
 
-def build_environment(table: Table) -> SkillEnv:
+def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> SkillEnv:
     """The environment of an ``[env]`` table: by ``name``, or from a ``file``; the rest are its options.
 
-    Raises ``UsageError`` naming what is unknown.
+    An adapter of the reference takes fields of the training ``config`` as arguments too; its table comes first. Raises
+    ``UsageError`` naming what is unknown.
     """
     from skillopt_sleep.train.environments.finding import load_environment, make_environment
 
@@ -72,18 +75,21 @@ def build_environment(table: Table) -> SkillEnv:
     if bool(name) is bool(file):
         raise UsageError("[env] needs either a name (simple_qa, checks, …) or a file with an environment of your own")
     if file:
-        return load_environment(file, options)
-    return make_environment(find_environment(name), options, f"[env] {name}")
+        return load_environment(file, options, config=config)
+    return make_environment(find_environment(name), options, f"[env] {name}", config=config)
 
 
 def backend_for(app: App, role: Role, table: Table) -> Backend:
     """The backend of a ``[target]`` or ``[optimizer]`` table; what it leaves open is as the settings have it."""
     name, model = app.role(role)
     chosen = str(table.get("backend") or name)
-    options = {
-        **app.settings.backends.get(chosen, {}),
-        **{key: each for key, each in table.items() if key != "backend"},
-    }
+    own = {key: each for key, each in table.items() if key != "backend"}
+    known = {field.name for field in dataclasses.fields(find(Kind.BACKEND, chosen)) if field.init}
+    for key in own:
+        if key not in known:
+            near = did_you_mean(key, ["backend", *known])
+            raise ConfigError(f"[{role}] has no option {key!r} for the backend {chosen}{near}")
+    options = {**app.settings.backends.get(chosen, {}), **own}
     if chosen == name and model and "model" not in table:
         options["model"] = model
     return cast("Backend", build(Kind.BACKEND, chosen, options, env=app.env))
@@ -95,7 +101,7 @@ def trainer_for(app: App, recipe: Recipe, *, progress: TrainProgress | None) -> 
 
     return SkillOptTrainer(
         config=recipe.config,
-        env=build_environment(recipe.env),
+        env=build_environment(recipe.env, recipe.config.to_dict()),
         optimizer_client=backend_for(app, Role.OPTIMIZER, recipe.optimizer),
         target_client=backend_for(app, Role.TARGET, recipe.target),
         initial_skill=recipe.skill,

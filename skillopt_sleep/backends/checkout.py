@@ -7,11 +7,14 @@ writes in the project, no hook or filter of anybody's runs, and there is no remo
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from skillopt_sleep.backends.process import Children
+from skillopt_sleep.backends.process import Children, Ended
 from skillopt_sleep.errors import DiskError
 
 __all__ = ["GIT_ENVIRONMENT", "Checkout", "git_environment"]
@@ -40,7 +43,16 @@ SOMEBODY = {
     for what, value in (("NAME", "Replay"), ("EMAIL", "replay@localhost"), ("DATE", "2000-01-01T00:00:00Z"))
 }
 CONFIG = "[user]\n\tname = Replay\n\temail = replay@localhost\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+OURS = "[core]\n\tbigFileThreshold = 200k\n\tprotectNTFS = false\n\tprotectHFS = false\n"
+"""For our own looks alone: no diff of large files, and names that would only harm another system are names."""
 SUBMODULE = "160000"
+EARLIER = 60
+"""Seconds by which the files of a copy are older than it: what git need not read again, it need not store again.
+
+Storing what the project's objects hold already would set the time of the object there to now.
+"""
+SOME_LEFT_OUT = 1
+"""How ``git add --ignore-errors`` ends when it could not read everything."""
 
 
 def git_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -76,6 +88,8 @@ class Checkout:
                 self._git(borrowed, self._root / path, "read-tree", pinned)
                 self._git(borrowed, self._root / path, "checkout-index", "--all", "--force")
                 self._git(self._base, self._root, "update-index", "--force-remove", "--", path)
+        _make_older(self._root)
+        self._run(self._base, self._root, "update-index", "-q", "--refresh")
 
     def begin(self) -> None:
         """From now on every difference is the agent's doing; it gets a repository of its own to work with."""
@@ -87,12 +101,43 @@ class Checkout:
         own = self._root / ".git"
         shutil.copytree(self._base, own)
         (own / "config").write_text(self._config(own).replace("bare = true", "bare = false"), encoding="utf-8")
+        (self._base / "config").write_text(self._config(self._base) + OURS, encoding="utf-8")
 
     def changes(self) -> str:
-        """What is different since ``begin``, as a unified diff, new files included."""
-        self._git(self._base, self._root, "add", "--all")
+        """What is different since ``begin``, as a unified diff, new files included; the beginning of a very long one.
+
+        A repository that the agent made in there hides nothing. Raises ``DiskError`` where git cannot tell.
+        """
         options = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
-        return self._git(self._base, self._root, "diff", "--cached", *options, self._begun)
+        with self._no_repositories():
+            added = self._run(self._base, self._root, "add", "--all", "--ignore-errors")
+            if added.timed_out or added.status not in {0, SOME_LEFT_OUT}:
+                raise _failed("add", added)
+            diff = self._run(self._base, self._root, "diff", "--cached", *options, self._begun)
+        if not diff.flooded and (diff.timed_out or diff.status):
+            raise _failed("diff", diff)
+        return diff.stdout
+
+    @contextlib.contextmanager
+    def _no_repositories(self) -> Iterator[None]:
+        """Keep what makes a folder of the workspace a repository of its own out of sight meanwhile."""
+        found = [
+            Path(path, name)
+            for path, folders, files in os.walk(self._root)
+            for name in (*folders, *files)
+            if name.casefold() == ".git" and Path(path) != self._root
+        ]
+        aside = self._base.with_name("aside")
+        aside.mkdir(exist_ok=True)
+        moved = []
+        try:
+            for number, each in enumerate(reversed(found)):  # those inside others first
+                each.rename(aside / str(number))
+                moved.append((aside / str(number), each))
+            yield
+        finally:
+            for hidden, place in reversed(moved):
+                hidden.rename(place)
 
     def _borrow(self, repository: Path, project: Path) -> None:
         """An empty repository that reads the objects of a project."""
@@ -117,18 +162,34 @@ class Checkout:
         return [(path, head.split()[2]) for head, _, path in entries]
 
     def _git(self, repository: Path | None, tree: Path | None, *arguments: str) -> str:
-        """One command of git: of a repository of ours on a work tree of ours, or asking in a folder of the user's."""
+        """What a command of git says, of a repository of ours on a work tree of ours, or in a folder of the user's."""
+        ended = self._run(repository, tree, *arguments)
+        if ended.timed_out or ended.flooded or ended.status:
+            raise _failed(arguments[0], ended)
+        return ended.stdout
+
+    def _run(self, repository: Path | None, tree: Path | None, *arguments: str) -> Ended:
         env = dict(self._env)
         if repository is not None:
             env["GIT_DIR"] = str(repository)
             if tree is not None:
                 env["GIT_WORK_TREE"] = str(tree)
         cwd = tree if tree is not None else (repository or self._base).parent
-        ended = self._children.run(["git", *arguments], env=env, cwd=cwd, seconds=SECONDS)
-        if ended.timed_out or ended.flooded or ended.status:
-            said = ended.stderr.strip().replace("\n", "; ") or f"it ended with status {ended.status}"
-            raise DiskError(f"git {arguments[0]} failed while a copy of the project was made: {said[:300]}")
-        return ended.stdout
+        return self._children.run(["git", *arguments], env=env, cwd=cwd, seconds=SECONDS)
+
+
+def _failed(command: str, ended: Ended) -> DiskError:
+    said = ended.stderr.strip().replace("\n", "; ") or f"it ended with status {ended.status}"
+    said = f"it took longer than {SECONDS:g} seconds" if ended.timed_out else said
+    return DiskError(f"git {command} failed in a copy of the project: {said[:300]}")
+
+
+def _make_older(root: Path) -> None:
+    """Set the times of all files back, all by the same."""
+    then = time.time() - EARLIER
+    for path, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            os.utime(Path(path, name), (then, then), follow_symlinks=False)
 
 
 def _quoted(path: Path) -> str:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import msgspec
 
+from skillopt_sleep.backends.claude_address import receiver
 from skillopt_sleep.backends.claude_events import CLAUDE, PRINTED, announced_wait, result_of
 from skillopt_sleep.backends.claude_native import NativeClaude
 from skillopt_sleep.backends.outcome import paid, reply_for
 from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
-from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.domain.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
 
 __all__ = ["PLUGIN", "ClaudeBackend", "read_reply"]
@@ -31,6 +32,8 @@ OLDEST = (2, 1, 169)
 """The first version with ``--safe-mode`` (its release notes, June 2026)."""
 FOOTPRINT = 320 * 2**20
 """Bytes; measured: 200 to 307 MB with the versions that are tested."""
+LEAST_USD = 0.0001
+"""The least that its option can be told."""
 PROBE_SECONDS = 10.0
 """For each of two commands that take a third of a second on an idle machine."""
 
@@ -83,7 +86,8 @@ class ClaudeBackend:
     @property
     def sees(self) -> str:
         """Who is sent the prompts."""
-        return "Anthropic, through the claude CLI and the account it is logged in to"
+        whom = "Anthropic" if self.provider == "anthropic" else self.provider or "this machine"
+        return f"{whom}, through the claude CLI and the account it is logged in to"
 
     @property
     def footprint(self) -> int:
@@ -92,8 +96,8 @@ class ClaudeBackend:
 
     @property
     def provider(self) -> str:
-        """Anthropic, or whom else this Claude Code is set up for: the sessions went there too."""
-        return "anthropic"
+        """Anthropic, or the host that this Claude Code is set up for; see ``receiver``."""
+        return receiver(self.env)
 
     def probe(self) -> Health:
         """Installed, new enough, logged in; asked of the CLI, offline."""
@@ -112,8 +116,9 @@ class ClaudeBackend:
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. Raises ``DiskError`` too."""
         options = ["--model", self.model] if self.model else []
-        if self.max_usd:
-            options += ["--max-budget-usd", f"{self.max_usd:.4f}"]
+        seconds = prompt.within.clip(self.timeout)
+        if most := self._most_usd(prompt.within):
+            options += ["--max-budget-usd", f"{most:.4f}"]
         if prompt.schema is not None:
             options += ["--json-schema", msgspec.json.encode(prompt.schema).decode()]
         # a first line that begins with a slash would be run as a command of the CLI
@@ -125,31 +130,41 @@ class ClaudeBackend:
             "--max-turns",
             MAX_TURNS,
             *options,
-            seconds=self.timeout,
+            seconds=seconds,
             system=prompt.system,
             stdin=user,
         )
-        return read_reply(ended, prompt, model=self.model, deadline=self.timeout)
+        return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
         """Why this machine cannot replay so; see ``Agent.refuses``."""
-        return "" if shutil.which(self.command, path=self.env.get("PATH", "")) is None else self._native().refuses(mode)
+        return (
+            ""
+            if shutil.which(self.command, path=self.env.get("PATH", "")) is None
+            else self._native(Bounds()).refuses(mode)
+        )
 
     def run(self, assignment: Assignment) -> Trajectory:
         """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError`` too."""
-        return self._native().run(assignment)
+        return self._native(assignment.within).run(assignment)
 
-    def _native(self) -> NativeClaude:
+    def _native(self, within: Bounds) -> NativeClaude:
         return NativeClaude(
             command=find_command(self.command, self.env, install=INSTALL),
             model=self.model,
             env={name: value for name, value in self.env.items() if name not in PARENT},
             children=self._children,
-            seconds=self.loop_timeout,
+            seconds=within.clip(self.loop_timeout),
             call_seconds=self.timeout,
             max_turns=self.max_turns,
-            max_usd=self.max_usd,
+            max_usd=self._most_usd(within),
         )
+
+    def _most_usd(self, within: Bounds) -> float:
+        """What one call may cost: the setting, or what is left for it where that is less; 0 = as much as it likes."""
+        if within.usd is None:
+            return self.max_usd
+        return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
 
     def close(self) -> None:
         """End every child; see ``Backend.close``."""

@@ -11,10 +11,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import re
 import shlex
 import shutil
 import sys
+import tempfile
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,21 +25,23 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.claude_events import PRINTED, ClaudeResult, announced_wait, find_result, result_of
-from skillopt_sleep.backends.process import Children, Ended
+from skillopt_sleep.backends.process import Children, Ended, folder_prefix
+from skillopt_sleep.backends.register import Note
 from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Layout, Workspace, workspace
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
 from skillopt_sleep.domain.call import Usage
 from skillopt_sleep.domain.document import Document, DocumentKind, region
-from skillopt_sleep.errors import EmptyReply, TooLong
+from skillopt_sleep.errors import EmptyReply, Overloaded, TooLong
 
 __all__ = ["LAYOUT", "NativeClaude", "read_trajectory"]
 
 LAYOUT = Layout(
     skills=".claude/skills",
     memory="CLAUDE.md",
-    settings=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+    settings=(".claude", ".claude-plugin", ".mcp.json"),
+    texts=("skills", "rules", "commands", "claude.md", "CLAUDE.md"),
 )
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
 TOOLS: Mapping[ReplayMode, str] = {
@@ -79,8 +84,16 @@ FOR_PEOPLE_ALONE = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
 """In the frontmatter of a skill: the CLI lists it, and the model is not told of it."""
 STARTING, SLACK = 15.0, 2.0
 """Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
-FILE_OF_THIS_MACHINE = re.compile(r"(?<!\S)@(?=[~/\"])")
-"""An ``@/path`` in a prompt would put that file into the request, without any tool."""
+MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
+"""What could be ``@path``, which in a prompt would put that file into the request, without any tool.
+
+Every version reads it so where a word, or what follows 。、？！, begins with it; an address of mail is none.
+"""
+NOT_CONFINED = "Sandbox is required but failed to initialize"
+"""How the answer to a command begins that was not run, because there was no sandbox for it."""
+LONGEST_SCRATCH = 70
+"""Bytes of a folder in which it can still make its sockets: a path of one has 107, of which it takes 35."""
+SHORT_TEMP = "/tmp"  # noqa: S108  a folder nobody can foresee is made in it
 
 
 class NativeClaude(Struct, frozen=True, kw_only=True):
@@ -112,15 +125,21 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
     def run(self, assignment: Assignment) -> Trajectory:
         """Let it work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
         with workspace(self.children, assignment, LAYOUT, self.env) as place:
-            ended = self._work(assignment, place)
-            self._tidy(ended)
+            session = str(uuid.uuid4())
+            try:
+                with self._scratch(place) as scratch:
+                    ended = self._work(assignment, place, scratch, session)
+            finally:
+                self._tidy(session)
+            if any(event.refused_command for event in _events(ended.stdout)):
+                raise Overloaded(f"claude's sandbox did not start, so no command of the agent was run: {NOT_CONFINED}")
             done = read_trajectory(
                 ended, assignment, place.root, model=self.model, deadline=self.seconds, call_seconds=self.call_seconds
             )
             done = with_memory(done, assignment, place, _lines(place.folder / LOADED), version_of(ended.stdout))
             changes = place.changes()
             if changes is None:
-                return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE, changes="")
+                return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE, note=place.broken)
             runs = run_commands(
                 assignment.commands,
                 place,
@@ -130,28 +149,37 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             )
             return msgspec.structs.replace(done, changes=changes, runs=runs)
 
-    def _tidy(self, ended: Ended) -> None:
+    def _tidy(self, session: str) -> None:
         """Take away the empty folder that a session with a shell leaves in the user's home, once for each."""
-        session = next((event.session_id for event in _events(ended.stdout) if event.session_id), "")
-        if session and session.replace("-", "").isalnum():
-            with contextlib.suppress(OSError):  # it is not there, or holds what is not ours
-                (_config_folder(self.env) / "session-env" / session).rmdir()
+        with contextlib.suppress(OSError):  # it is not there, or holds what is not ours
+            (_config_folder(self.env) / "session-env" / session).rmdir()
+
+    @contextlib.contextmanager
+    def _scratch(self, place: Workspace) -> Iterator[Path]:
+        """Where it may put what is temporary; a shorter path than the workspace's where its sockets need one."""
+        if len(os.fsencode(place.scratch)) <= LONGEST_SCRATCH or not os.access(SHORT_TEMP, os.W_OK):
+            yield place.scratch
+            return
+        self.children.register.note(Note(kind="temp", paths=(SHORT_TEMP,)))
+        prefix = folder_prefix(self.children.register.mark)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=SHORT_TEMP, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
 
     def _find(self, name: str) -> str | None:
         return shutil.which(name, path=self.env.get("PATH", ""))
 
-    def _work(self, assignment: Assignment, place: Workspace) -> Ended:
+    def _work(self, assignment: Assignment, place: Workspace, scratch: Path, session: str) -> Ended:
         settings, system = place.folder / "settings.json", place.folder / "system.md"
         settings.touch(mode=0o600)
         settings.write_bytes(msgspec.json.encode(self._settings(assignment.mode, place)))
         system.write_text(assignment.system, encoding="utf-8", errors="replace")
         argv = [self.command, "-p", *ISOLATION, *PRINTED, f"--max-turns={self.max_turns}"]
         argv += [f"--tools={TOOLS[assignment.mode]}", "--permission-mode=acceptEdits"]
-        argv += [f"--settings={settings}", f"--append-system-prompt-file={system}"]
+        argv += [f"--session-id={session}", f"--settings={settings}", f"--append-system-prompt-file={system}"]
         argv += [f"--model={self.model}"] if self.model else []
         argv += [f"--max-budget-usd={self.max_usd:.4f}"] if self.max_usd else []
-        env = {**self.env, **QUIET, "TMPDIR": str(place.scratch), "API_TIMEOUT_MS": str(int(self.call_seconds * 1000))}
-        words = FILE_OF_THIS_MACHINE.sub("@ ", assignment.user)
+        env = {**self.env, **QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": str(int(self.call_seconds * 1000))}
+        words = MENTION.sub("@ ", assignment.user)
         # a first line that begins with a slash would be run as a command of the CLI
         words = f"\n{words}" if words.startswith("/") else words
         return self.children.run(
@@ -194,7 +222,7 @@ def _users(env: Mapping[str, str]) -> dict[str, Json]:
     """The user's own settings file; an unreadable one is none, as the CLI itself would say."""
     try:
         return msgspec.json.decode((_config_folder(env) / "settings.json").read_bytes(), type=dict[str, Json])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):  # the latter is also for what is no text at all
         return {}
 
 
@@ -203,6 +231,8 @@ class _Block(Struct, frozen=True, kw_only=True):
     text: str = ""
     name: str = ""
     input: Json = None
+    is_error: bool | None = None
+    content: Json = None
 
 
 class _Message(Struct, frozen=True, kw_only=True):
@@ -226,6 +256,14 @@ class _Event(Struct, frozen=True, kw_only=True):
     def blocks(self) -> tuple[_Block, ...]:
         content = self.message.content if self.message else ()
         return content if isinstance(content, tuple) else (_Block(type="text", text=content),)
+
+    @property
+    def refused_command(self) -> bool:
+        """Whether a command was not run for want of a sandbox; what a command itself prints is never put so."""
+        return any(
+            block.type == "tool_result" and block.is_error is True and str(block.content).startswith(NOT_CONFINED)
+            for block in self.blocks
+        )
 
 
 def read_trajectory(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from skillopt_sleep.backends.codex_address import receiver
 from skillopt_sleep.backends.codex_events import CODEX, LOGS, announced_wait, turn_of
 from skillopt_sleep.backends.codex_home import CodexHome, users_codex_home
 from skillopt_sleep.backends.codex_native import NativeCodex
@@ -19,7 +20,7 @@ from skillopt_sleep.backends.outcome import paid, reply_for
 from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
-from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.domain.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError
 
 __all__ = ["PLUGIN", "CodexBackend", "read_reply"]
@@ -109,7 +110,17 @@ class CodexBackend:
     @property
     def sees(self) -> str:
         """Who is sent the prompts."""
-        return "OpenAI (or the provider codex is set up for), through the codex CLI and the account it is logged in to"
+        try:
+            provider = self.provider
+        except SettingsError:  # `probe` tells
+            provider = "whom its config.toml names"
+        whom = "OpenAI" if provider == "openai" else provider or "this machine"
+        return f"{whom}, through the codex CLI and the account it is logged in to"
+
+    def _set_up(self) -> dict[str, Json]:
+        """The settings it goes by, ours over the user's; a dotted name is one key here."""
+        users = _read(users_codex_home(self.env) / "config.toml") if self.use_user_config else {}
+        return users | _read_settings(self.config)
 
     @property
     def footprint(self) -> int:
@@ -118,8 +129,13 @@ class CodexBackend:
 
     @property
     def provider(self) -> str:
-        """OpenAI, or whom else this Codex is set up for: the sessions went there too."""
-        return "openai"
+        """OpenAI, or the host that this Codex is set up for; see ``receiver``. Raises ``SettingsError``."""
+        return receiver(self._set_up(), self.env)
+
+    @property
+    def priced(self) -> bool:
+        """It names no price."""
+        return False
 
     def probe(self) -> Health:
         """Installed and logged in; asked of the CLI, offline.
@@ -142,9 +158,10 @@ class CodexBackend:
 
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config.toml."""
+        seconds = prompt.within.clip(self.timeout)
         with self._home.first_alone():
-            ended = self._run(*EXEC, seconds=self.timeout, prompt=prompt)
-        return read_reply(ended, prompt, model=self.model, deadline=self.timeout)
+            ended = self._run(*EXEC, seconds=seconds, prompt=prompt)
+        return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
         """Why this machine cannot replay so; see ``Agent.refuses``."""
@@ -153,16 +170,16 @@ class CodexBackend:
         if shutil.which(self.command, path=self.env.get("PATH", "")) is None:
             return ""  # `probe` tells
         try:
-            return self._native().refuses(mode)
+            return self._native(Bounds()).refuses(mode)
         except (BackendError, DiskError) as error:
             return str(error)
 
     def run(self, assignment: Assignment) -> Trajectory:
         """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError``, and ``SettingsError`` as above."""
         with self._home.first_alone():
-            return self._native().run(assignment)
+            return self._native(assignment.within).run(assignment)
 
-    def _native(self) -> NativeCodex:
+    def _native(self, within: Bounds) -> NativeCodex:
         env = self._home.environment(self.env)
         settings = [*self.config, *QUIET, *_provider(_read_settings(self.config), seconds=self.timeout)]
         return NativeCodex(
@@ -172,7 +189,7 @@ class CodexBackend:
             home=Path(env["CODEX_HOME"]),
             children=self._children,
             options=tuple(part for setting in settings for part in ("-c", setting)),
-            seconds=self.loop_timeout,
+            seconds=within.clip(self.loop_timeout),
             call_seconds=self.timeout,
             max_turns=self.max_turns,
         )

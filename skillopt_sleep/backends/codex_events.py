@@ -30,7 +30,11 @@ CODEX = Agent(
 )
 LOGS = {"RUST_LOG": "codex_core=warn"}
 """The environment in which it says on stderr how long it is about to wait; no event does."""
-_WAIT = re.compile(r"retrying sampling request \(\d+/\d+ in ([\d.]+)(ms|s)\)")
+_WAIT = re.compile(
+    r"^(?!\{).*\bWARN\b.*\bcodex_core\b.*retrying sampling request \(\d+/\d+ in (\d+(?:\.\d+)?)(ms|s)\)", re.MULTILINE
+)
+"""A line of its log. An event, which begins with a brace, may hold these words too: the agent has read them somewhere.
+"""
 
 
 class CodexItem(Struct, frozen=True, kw_only=True):
@@ -91,7 +95,7 @@ def events_in(stdout: str) -> Iterator[CodexEvent]:
 
 
 def announced_wait(printed: str) -> float:
-    """The seconds it last said that it would wait before it tries again, 0 when it never did."""
+    """The seconds that its log last said it would wait before it tries again, 0 when it never did."""
     found = list(_WAIT.finditer(printed))
     return float(found[-1][1]) / (1000 if found[-1][2] == "ms" else 1) if found else 0.0
 

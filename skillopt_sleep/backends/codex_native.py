@@ -7,6 +7,7 @@ that home: every word that went to the model. It is read, and thrown away with t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -29,7 +30,7 @@ from skillopt_sleep.errors import BackendError, DiskError, EmptyReply, TooLong
 
 __all__ = ["LAYOUT", "NativeCodex", "Record", "read_record", "read_trajectory"]
 
-LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex/config.toml", ".codex/hooks.json"))
+LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
 EXEC = ("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--ignore-user-config")
 CONFINED = (
     'sandbox_mode="workspace-write"',
@@ -97,7 +98,7 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
             )
             changes = place.changes()
             if changes is None:
-                return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE)
+                return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE, note=place.broken)
             runs = run_commands(
                 assignment.commands,
                 place,
@@ -148,7 +149,7 @@ def may_be_quiet(printed: str, *, call_seconds: float) -> float:
     """The seconds that it may go on without a word: without end while a command runs, else as long as a call."""
     if not printed:
         return call_seconds + STARTING
-    last = next((line for line in reversed(printed.splitlines()) if line.startswith("{")), "")
+    last = next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
     return math.inf if '"type":"item.started"' in last else call_seconds + SLACK
 
 
@@ -321,7 +322,8 @@ def _stands_in(body: str, text: str) -> bool:
 def _threads(stdout: str) -> Iterator[_Thread]:
     for line in stdout.split("\n"):
         if "thread.started" in line:
-            yield msgspec.json.decode(line, type=_Thread)
+            with contextlib.suppress(msgspec.DecodeError):  # a line cut short, or words of the agent's
+                yield msgspec.json.decode(line, type=_Thread)
 
 
 def _lines(content: bytes) -> Iterator[_Line]:

@@ -27,19 +27,26 @@ SECONDS_TO_CLOSE = 0.8
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What came back, good or bad. ``retry_after`` is the header as sent, "" where there is none."""
+    """What came back, good or bad. ``retry_after`` and ``date`` are headers as sent, "" where there is none."""
 
     status: int
     content: bytes
     retry_after: str = ""
+    date: str = ""
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Where an endpoint is. One with a ``version``, as Azure has them, reads the key from a header of its own too."""
+    """Where an endpoint is, and what is asked of it besides: ``query``.
+
+    One with a ``version``, as Azure has them, reads the key from a header of its own too. ``shown`` is the address
+    for people, without what may be a secret in it.
+    """
 
     url: str
     key: str
     version: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+    shown: str = ""
 
 
 Send = Callable[["AsyncOpenAI"], Coroutine[None, None, bytes]]
@@ -79,20 +86,22 @@ class Endpoint:
                     api_key=at.key,
                     timeout=None,  # the deadline is ours
                     max_retries=0,
-                    default_query={"api-version": at.version} if at.version else None,
+                    default_query=dict(at.query) | ({"api-version": at.version} if at.version else {}),
                     default_headers={"api-key": at.key} if at.version else None,
                 )
+                # it has taken these from this program's environment, which is not the one it was given
+                self._client.organization = self._client.project = None
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="endpoint", daemon=True)
                 self._thread.start()
-            request = asyncio.wait_for(_answer(self._client, send), seconds)
+            request = asyncio.wait_for(_answer(self._client, send, at.shown or at.url), seconds)
             future = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             return future.result()
         except TimeoutError:
-            raise TimedOut(f"{at.url} gave no answer within {seconds:g} s") from None
+            raise TimedOut(f"{at.shown or at.url} gave no answer within {seconds:g} s") from None
         except concurrent.futures.CancelledError:
-            raise TimedOut(f"a request to {at.url} was given up: this backend has been closed") from None
+            raise TimedOut(f"a request to {at.shown or at.url} was given up: this backend has been closed") from None
 
     def close(self) -> None:
         """Give up every request within a second; later ones raise ``TimedOut``. Idempotent."""
@@ -116,7 +125,7 @@ class Endpoint:
             await self._client.close()
 
 
-async def _answer(client: AsyncOpenAI, send: Send) -> Answer:
+async def _answer(client: AsyncOpenAI, send: Send, shown: str) -> Answer:
     import openai  # noqa: PLC0415  imported by now
 
     try:
@@ -124,9 +133,12 @@ async def _answer(client: AsyncOpenAI, send: Send) -> Answer:
     except openai.APIStatusError as error:
         answer = error.response
         return Answer(
-            status=answer.status_code, content=answer.content, retry_after=answer.headers.get("retry-after", "")
+            status=answer.status_code,
+            content=answer.content,
+            retry_after=answer.headers.get("retry-after", ""),
+            date=answer.headers.get("date", ""),
         )
     except openai.APITimeoutError as error:
-        raise TimedOut(f"{client.base_url} gave no answer in time") from error
+        raise TimedOut(f"{shown} gave no answer in time") from error
     except openai.APIConnectionError as error:
-        raise Overloaded(f"{client.base_url} cannot be reached: {error.__cause__ or error}") from error
+        raise Overloaded(f"{shown} cannot be reached: {error.__cause__ or error}") from error

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.errors import Awaiting, BackendUnusable, EmptyReply
+from skillopt_sleep.errors import Awaiting, BackendUnusable, Refused
 from skillopt_sleep.ports import Questions
 
 __all__ = ["PLUGIN", "HandoffBackend"]
 
 CHARACTERS_PER_TOKEN = 4
 NAMED = 5
-"""Files named of those that answer nothing; the rest is counted."""
+"""Files named of those awaited, and of those that answer nothing; the rest is counted."""
 
 HEAD = """\
 <!-- A question of a SkillOpt-Sleep night. Answer it as a model would that knows nothing but what stands below: do not
@@ -61,6 +61,11 @@ class HandoffBackend:
         """Nobody by itself: whoever reads the questions was asked to by the user."""
         return ""
 
+    @property
+    def priced(self) -> bool:
+        """It names no price."""
+        return False
+
     def probe(self) -> Health:
         """Ready wherever there is a project to lay questions in."""
         if self._box is None:
@@ -72,16 +77,17 @@ class HandoffBackend:
     def complete(self, prompt: Prompt) -> Reply:
         """The answer that lies there; where there is none, the question is laid down.
 
-        Raises ``Awaiting`` then, ``EmptyReply`` for an answer without a word, ``DiskError`` and ``Refused``.
+        Raises ``Awaiting`` then, ``BackendUnusable`` where questions cannot lie, and ``DiskError``.
         """
         if self._box is None or self._closed.is_set():
             raise BackendUnusable("handoff has no project to lay its questions in, or the night has ended")
-        name = hmac.new(self._box.key, f"{prompt.digest}:{prompt.sample}".encode(), hashlib.sha256).hexdigest()[:16]
-        answer = self._box.ask(name, _question(name, prompt))
+        name = _name(self._box, prompt)
+        try:
+            answer = self._box.ask(name, _question(name, prompt))
+        except Refused as error:
+            raise BackendUnusable(f"handoff cannot lay its questions down: {error}") from error
         if answer is None:
             raise _awaiting(self._box)
-        if not answer.strip():
-            raise EmptyReply(f"{name}.answer.md is empty; write the answer into it and run again")
         return Reply(
             text=answer,
             model="handoff",
@@ -92,24 +98,37 @@ class HandoffBackend:
             ),
         )
 
+    def kept(self, prompt: Prompt) -> None:
+        """Take away the question and its answer. Raises ``DiskError``."""
+        if self._box is not None:
+            self._box.kept(_name(self._box, prompt))
+
     def close(self) -> None:
-        """Take away the questions whose answers are kept; later calls raise. Idempotent."""
+        """Take away questions that nobody asks any more; later calls raise. Idempotent."""
         if self._box is not None and not self._closed.is_set():
             self._box.tidy()
         self._closed.set()
+
+
+def _name(questions: Questions, prompt: Prompt) -> str:
+    return hmac.new(questions.key, f"{prompt.digest}:{prompt.sample}".encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def _awaiting(questions: Questions) -> Awaiting:
     """What is missing, where it goes, and which answers are of no use here."""
     missing, strangers = questions.missing(), questions.strangers()
     said = (
-        f"{missing} answer{'s are' if missing != 1 else ' is'} awaited in {questions.place}: for each"
-        " NAME.question.md write NAME.answer.md, then run the same command again"
+        f"{len(missing)} answer{'s are' if len(missing) != 1 else ' is'} awaited in {questions.place}: for each"
+        f" NAME.question.md write NAME.answer.md, then run the same command again; awaited: {_named(missing)}"
     )
     if strangers:
-        more = f" and {len(strangers) - NAMED} more" if len(strangers) > NAMED else ""
-        said += f"; not used, for they answer nothing asked now: {', '.join(strangers[:NAMED])}{more}"
-    return Awaiting(said, missing=missing)
+        said += f"; not used, for they answer nothing asked now: {_named(strangers)}"
+    return Awaiting(said, missing=len(missing))
+
+
+def _named(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def _question(name: str, prompt: Prompt) -> str:

@@ -15,14 +15,18 @@ from msgspec import Struct
 from skillopt_sleep.backends.endpoint import Address, Answer, Endpoint
 from skillopt_sleep.backends.openai_wire import OPENAI, PATHS, Api, read_reply, refuses_limit, refuses_schemas, request
 from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.domain.consent import provider_at
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
 
-__all__ = ["PLUGIN", "OpenAIBackend", "is_local"]
+__all__ = ["PLUGIN", "OpenAIBackend", "is_local", "shown"]
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
 """What a local endpoint is given where there is no key: it looks at none, and the library wants one."""
 PROBE_SECONDS = 5.0
+OK, REDIRECTED = 200, 300
+"""Where HTTP's good answers begin and end."""
 SHOWN = 5
 """Models of an endpoint that a message names."""
 
@@ -60,10 +64,9 @@ class OpenAIBackend:
     _old_limit: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not self._url().startswith(("http://", "https://")):
-            raise SettingsError(
-                f"[backends.openai] base_url is {self._url()!r}, it must begin with https:// or http://"
-            )
+        flaw = _flaw(self._url())
+        if flaw:
+            raise SettingsError(f"[backends.openai] base_url is {shown(self._url())!r}, {flaw}")
 
     @property
     def name(self) -> str:
@@ -73,14 +76,22 @@ class OpenAIBackend:
     @property
     def sees(self) -> str:
         """Who is sent the prompts."""
-        return f"whoever answers at {self._url()}"
+        return f"whoever answers at {shown(self._url())}"
+
+    @property
+    def takes_limits(self) -> bool:
+        """Whether the limit and the temperature of a prompt are sent to the model."""
+        return True
 
     @property
     def provider(self) -> str:
         """OpenAI or Anthropic, else the host; "" for this machine itself."""
-        host = urllib.parse.urlsplit(self._url()).hostname or ""
-        known = next((name for name in ("openai", "anthropic") if host == f"api.{name}.com"), host)
-        return "" if _is_this_machine(host) else known
+        return provider_at(self._url())
+
+    @property
+    def priced(self) -> bool:
+        """It names no price."""
+        return False
 
     def probe(self) -> Health:
         """Whether there is a key, a model to ask for, and an endpoint that takes both; asks for its list of models.
@@ -97,10 +108,10 @@ class OpenAIBackend:
             logged_in = False if isinstance(error, NotLoggedIn) else None
             return Health(ready=False, logged_in=logged_in, detail=str(error))
         if answer.status in {401, 403}:
-            detail = f"openai's key is refused by {self._url()}: {OPENAI.cannot[NotLoggedIn]}"
-            return Health(ready=False, logged_in=False, version=self._url(), detail=detail)
-        missing = self._missing_model(answer)
-        return Health(ready=not missing, logged_in=True, version=self._url(), detail=missing)
+            detail = f"openai's key is refused by {shown(self._url())}: {OPENAI.cannot[NotLoggedIn]}"
+            return Health(ready=False, logged_in=False, version=shown(self._url()), detail=detail)
+        wrong = self._no_such_api(answer) or self._missing_model(answer)
+        return Health(ready=not wrong, logged_in=True, version=shown(self._url()), detail=wrong)
 
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. An endpoint that refuses schemas is asked in words from then on.
@@ -125,26 +136,46 @@ class OpenAIBackend:
     def _send(self, prompt: Prompt) -> Answer:
         in_words, old = self._schemas_refused.is_set(), self._old_limit.is_set()
         body = request(self.api, self.model, prompt, schema_in_words=in_words, old_limit=old)
-        return self._endpoint.post(PATHS[self.api], body, at=self._address(), seconds=self.timeout)
+        seconds = prompt.within.clip(self.timeout)
+        return self._endpoint.post(PATHS[self.api], body, at=self._address(), seconds=seconds)
 
     def _address(self) -> Address:
-        return Address(url=self._url(), key=self._key(), version=self.api_version)
+        """What stands behind a question mark in the address, as Azure's version, goes behind that of every request."""
+        parts = urllib.parse.urlsplit(self._url())
+        query = tuple(urllib.parse.parse_qsl(parts.query))
+        return Address(
+            url=parts._replace(query="", fragment="").geturl(),
+            key=self._key(),
+            version=self.api_version or dict(query).get("api-version", ""),
+            query=query,
+            shown=shown(self._url()),
+        )
+
+    def _no_such_api(self, answer: Answer) -> str:
+        """What to do about a list of models that is a page for people, or nothing; "" where it may be one."""
+        if not OK <= answer.status < REDIRECTED or answer.content.lstrip()[:1] in {b"{", b"["}:
+            return ""
+        what = f"{excerpt(answer.content.decode('utf-8', 'replace'), 40)!r}" if answer.content.strip() else "nothing"
+        return (
+            f"{shown(self._url())} answers with {what} where its list of models should be: is base_url in"
+            " [backends.openai] the address of the API, with its /v1?"
+        )
 
     def _missing_model(self, answer: Answer) -> str:
         """What to do when an endpoint of one's own does not have the model, "" when it does or does not say.
 
         A hosted one may be asked by names, as of deployments, that its list does not show.
         """
-        if answer.status != 200 or not is_local(self._url()):  # noqa: PLR2004  HTTP's word for all is well
+        if answer.status != OK or not is_local(self._url()):
             return ""
         try:
             models = [each.id for each in msgspec.json.decode(answer.content, type=_Models).data or ()]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return ""
         if self.model in {name for each in models for name in (each, each.partition(":")[0])}:
             return ""
         has = ", ".join(models[:SHOWN]) + (", …" if len(models) > SHOWN else "") if models else "none at all"
-        return f"{self._url()} has no model {self.model!r}; it has {has}"
+        return f"{shown(self._url())} has no model {self.model!r}; it has {has}"
 
     def _url(self) -> str:
         return self.base_url or self.env.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
@@ -152,12 +183,40 @@ class OpenAIBackend:
     def _key(self) -> str:
         key = self.env.get(self.api_key_env, "").strip()
         if not key and not is_local(self._url()):
-            raise NotLoggedIn(f"openai has no key for {self._url()}: set {self.api_key_env}")
+            raise NotLoggedIn(f"openai has no key for {shown(self._url())}: set {self.api_key_env}")
+        if any(not "!" <= letter <= "~" for letter in key):
+            raise NotLoggedIn(
+                f"the key in {self.api_key_env} holds a space, a line end or a letter beyond ASCII, which no key has:"
+                f" {OPENAI.cannot[NotLoggedIn]}"
+            )
         return key or NO_KEY
 
     def _require_model(self) -> None:
         if not self.model:
             raise ModelRefused(f"openai was not told which model to ask: {OPENAI.cannot[ModelRefused]}")
+
+
+def shown(url: str) -> str:
+    """An address as it may be read by anybody: without a user, a password, and what stands behind a question mark."""
+    start, two_dots, rest = url.partition("://")
+    rest = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = rest.partition("/")
+    return f"{start}{two_dots}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _flaw(url: str) -> str:
+    """What is wrong with an address, "" when it can be one."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        why = str(error) if "@" not in str(error) else "it cannot be read"
+        return f"which is no address: {why}"
+    if parts.scheme not in {"http", "https"}:
+        return "it must begin with https:// or http://"
+    if not parts.hostname or port == 0 or any(letter.isspace() for letter in url):
+        return "which names no host, or not as an address does"
+    return ""
 
 
 def is_local(url: str) -> bool:
@@ -167,13 +226,6 @@ def is_local(url: str) -> bool:
         return ipaddress.ip_address(host).is_private
     except ValueError:
         return "." not in host or host.endswith((".local", ".localhost", ".internal"))
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 PLUGIN = OpenAIBackend

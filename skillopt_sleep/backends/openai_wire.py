@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 import msgspec
@@ -28,6 +29,8 @@ OPENAI = Agent(
     },
 )
 CONTENT_FILTERS = ("content_filter", "content_policy_violation")
+BAD_REQUEST = 400
+"""The status with which a content filter refuses; with any other the words are about something else."""
 FILTERED = "The provider's content filter refused to let this be answered."
 CUT = frozenset({"length", "max_output_tokens"})
 """Why an answer ends that is longer than the model may write."""
@@ -40,9 +43,7 @@ LIMITS: dict[Api, tuple[str, str]] = {
 """What the limit of an answer is called, by the service itself and by older endpoints."""
 
 
-def request(
-    api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False
-) -> dict[str, Json]:
+def request(api: Api, model: str, prompt: Prompt, *, schema_in_words: bool, old_limit: bool = False) -> dict[str, Json]:
     """The body of a request. A schema goes with it, or into the words for an endpoint that knows none."""
     system, user = prompt.system, prompt.user
     form: dict[str, Json] = {}
@@ -133,6 +134,16 @@ class _Reason(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class _Error(Struct, frozen=True, kw_only=True):
+    code: Json = None
+
+
+class _Failure(Struct, frozen=True, kw_only=True):
+    """The body of a refused request."""
+
+    error: _Error | None = None
+
+
 class _Body(Struct, frozen=True, kw_only=True):
     """An answer: ``choices`` are those of a chat completion, ``output`` that of a response."""
 
@@ -160,12 +171,12 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
     """
     said = unwrapped(answer.content.decode("utf-8", "replace"))
     if answer.status >= 400:  # noqa: PLR2004  where HTTP's errors begin
-        if any(each in said for each in CONTENT_FILTERS):
+        if answer.status == BAD_REQUEST and _code(answer.content) in CONTENT_FILTERS:
             return reply_for(OPENAI, prompt, said, model=model, latency=latency)
-        raise error_for(OPENAI, said, status=answer.status, retry_after=_seconds(answer.retry_after))
+        raise error_for(OPENAI, said, status=answer.status, retry_after=_seconds(answer))
     try:
         body = msgspec.json.decode(answer.content, type=_Body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadReply(f"openai answered with something that is no answer of its API ({error})") from error
     if body.error:
         raise error_for(OPENAI, said)
@@ -181,9 +192,24 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
         raise paid(error, usage) from None
 
 
-def _seconds(retry_after: str) -> float | None:
-    """A retry-after header in seconds; None for none, or for a date."""
-    return float(retry_after) if re.fullmatch(r"\d+(\.\d+)?", retry_after) else None
+def _seconds(answer: Answer) -> float | None:
+    """A retry-after header in seconds, a date in it as seen from the answer's own date; None for none."""
+    if re.fullmatch(r"\d+(\.\d+)?", answer.retry_after):
+        return float(answer.retry_after)
+    try:
+        wait = parsedate_to_datetime(answer.retry_after) - parsedate_to_datetime(answer.date)
+    except (ValueError, TypeError):  # no date, or one with a time zone and one without
+        return None
+    return max(0.0, wait.total_seconds())
+
+
+def _code(content: bytes) -> str:
+    """What an API's error is called in its body, "" where it is called nothing."""
+    try:
+        error = msgspec.json.decode(content, type=_Failure).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return str(error.code or "") if error else ""
 
 
 def _clean(text: str) -> str:

@@ -93,7 +93,8 @@ MEANINGS = (
         error=TooLong,
         says="cannot take a prompt, or give an answer, of this length",
         phrases=r"prompt is too long|input is too long|context window|context_length|context length"
-        r"|output token maximum|max_output_tokens|exceeds 10MB|request_too_large",
+        r"|output token maximum|max_output_tokens|exceeds 10MB|request_too_large"
+        r"|input_too_large|exceeds the maximum length|string_above_max_length",
         statuses=frozenset({413}),
     ),
     _Meaning(error=RateLimited, says="is rate limited", phrases=r"rate.?limit", statuses=frozenset({429})),

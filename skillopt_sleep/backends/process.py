@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from skillopt_sleep.backends.register import MARK, Register, register_in
+from skillopt_sleep.backends.register import MARK, Register, end_marked, register_in
 from skillopt_sleep.domain.session import OWN_RUN_MARKER
 from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
 
@@ -104,6 +104,8 @@ class Children:
     ) -> Ended:
         """Run a command to its end, or to its deadline ``seconds`` from now, and end whatever it leaves running.
 
+        What it started is found by its session, as a descendant, and by the mark that its environment hands on, also
+        where it has left its parents. Only who takes the mark out of its own environment too, on purpose, stays.
         A child that ``waits`` longer than ``PATIENCE`` is ended too, and one that has printed nothing for longer than
         ``patience`` says it may, as if its deadline had come. Raises ``NotInstalled`` when the command cannot be
         executed, ``Overloaded`` when this machine cannot start another process, ``DiskError`` when it cannot be noted,
@@ -118,12 +120,14 @@ class Children:
             given.write(stdin.encode("utf-8", "replace"))
             given.seek(0)
             started = time.monotonic()
-            child = self._start(argv, given, out, err, env=env, cwd=cwd)
+            mark = self._register.mark_of_run()
+            child = self._start(argv, given, out, err, env={**env, MARK: mark}, cwd=cwd)
             try:
                 self._register.child(child.pid)
                 timed_out, flooded, waiting = _watch(child, started + seconds, (out, err), waits, patience)
             finally:  # also when Ctrl-C comes in between
                 _end((child,))
+                end_marked(mark)
                 with self._lock:
                     self._live.discard(child)
             if self._closed:
@@ -165,7 +169,7 @@ class Children:
                     stdin=given,
                     stdout=out,
                     stderr=err,
-                    env={**env, MARK: self._register.mark},
+                    env=env,
                     cwd=cwd,
                     start_new_session=True,
                 )
@@ -225,7 +229,7 @@ def _watch(
                     return True, False, 0.0
                 continue
             seen, heard = written, time.monotonic()
-            printed = "".join(_peek(output) for output in outputs) if waits or patience else ""
+            printed = "\n".join(_peek(output) for output in outputs) if waits or patience else ""
             if waits and (waiting := waits(printed)) > PATIENCE:
                 return False, False, waiting
             allowed = patience(printed) if patience else math.inf

@@ -160,6 +160,11 @@ class SimulatedBackend:
         """Nobody."""
         return ""
 
+    @property
+    def priced(self) -> bool:
+        """It names no price."""
+        return False
+
     def probe(self) -> Health:
         """Ready, unless ``fatal`` names something that a CLI tells without a model call."""
         if self.fatal in SEEN_BY_PROBE:

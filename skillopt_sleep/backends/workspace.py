@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from skillopt_sleep.backends.checkout import Checkout
+from skillopt_sleep.backends.disarm import disarm
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.domain.assignment import Assignment, ReplayMode, skill_name
 from skillopt_sleep.domain.document import Document, DocumentKind
@@ -34,12 +35,14 @@ BIGGEST = 200_000
 class Layout(Struct, frozen=True, kw_only=True):
     """Where in a project an agent looks: the folder of its skills, its memory file, and what is its own configuration.
 
-    A project's own ``settings`` could bring hooks, permissions and environment with them: they are taken away.
+    A project's own ``settings``, names in lower case, could bring hooks, permissions and environment with them: they
+    are taken away wherever they lie, but for the ``texts`` in them; see ``disarm``.
     """
 
     skills: str
     memory: str
     settings: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def place(self, document: Document) -> Path:
         """Where a document belongs, from the top of the workspace."""
@@ -52,7 +55,7 @@ class Workspace:
     """A workspace ready to be worked in.
 
     ``folder`` is all that is thrown away; ``root`` the top of the workspace in it, ``cwd`` where the agent stands,
-    ``scratch`` where it may put what is temporary.
+    ``scratch`` where it may put what is temporary. ``broken`` says what is wrong with it, once that is known.
     """
 
     def __init__(self, folder: Path, root: Path, cwd: Path, checkout: Checkout | None) -> None:
@@ -60,16 +63,27 @@ class Workspace:
         self.root = root
         self.cwd = cwd
         self.scratch = folder / "tmp"
+        self.broken = ""
         self._checkout = checkout
         self._before = {} if checkout else _texts(root)
 
     def changes(self) -> str | None:
-        """What is different since the agent began, as a diff; None when there is nothing left to look at."""
-        if not self.root.is_dir():
+        """What is different since the agent began, as a diff; None when it broke the workspace, and ``broken`` says how.
+
+        Whatever is in the way was put there by the agent, so it is never an error of this night. Raises ``TimedOut``
+        when the children are closed.
+        """
+        if self.root.is_symlink() or not self.root.is_dir():
+            self.broken = "its folder is gone"
             return None
-        if self._checkout is not None:
-            return _cut(self._checkout.changes())
-        after = _texts(self.root)
+        _unlock(self.root)
+        try:
+            if self._checkout is not None:
+                return _cut(self._checkout.changes())
+            after = _texts(self.root)
+        except (DiskError, OSError) as error:
+            self.broken = str(error)
+            return None
         names = sorted({*self._before, *after})
         return _cut("".join(_diff(name, self._before.get(name), after.get(name)) for name in names))
 
@@ -89,8 +103,7 @@ def workspace(
                 checkout.fill(Path(assignment.project), assignment.commit)
             else:
                 root.mkdir()
-            for name in layout.settings:
-                _take_away(root, Path(name))
+            disarm(root, layout.settings, layout.texts)
             for document in assignment.documents:
                 _put(root, layout.place(document), document.content)
             if checkout is not None:
@@ -132,13 +145,15 @@ def _inside(root: Path, folder: str) -> Path:
 
 
 def _unlock(folder: Path) -> None:
-    """Let what the agent made read-only be removed."""
-    for path, folders, _ in os.walk(folder):
-        for name in folders:
+    """Let what the agent locked be read and removed: its folders, and files it may not read itself any more."""
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
             inner = os.path.join(path, name)  # noqa: PTH118  thousands of them
-            if not os.path.islink(inner):  # noqa: PTH114
-                with contextlib.suppress(OSError):
-                    os.chmod(inner, stat.S_IRWXU)  # noqa: PTH101
+            with contextlib.suppress(OSError):
+                mode = os.lstat(inner).st_mode
+                wanted = stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
+                if mode & wanted != wanted:
+                    os.chmod(inner, stat.S_IMODE(mode) | wanted)  # noqa: PTH101
 
 
 def _texts(root: Path) -> dict[str, str]:
@@ -150,13 +165,13 @@ def _texts(root: Path) -> dict[str, str]:
             if len(found) >= MOST_FILES:
                 return found
             file = Path(path, name)
-            found[file.relative_to(root).as_posix()] = _text(file)
+            found[_told(file.relative_to(root).as_posix())] = _text(file)
     return found
 
 
 def _text(file: Path) -> str:
     if file.is_symlink():
-        return f"(a link to {file.readlink()})\n"
+        return f"(a link to {_told(str(file.readlink()))})\n"
     status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "(no regular file)\n"
@@ -164,6 +179,11 @@ def _text(file: Path) -> str:
         return f"({status.st_size:,} bytes)\n"
     content = file.read_bytes()
     return f"({len(content):,} bytes)\n" if b"\0" in content else content.decode("utf-8", "replace")
+
+
+def _told(name: str) -> str:
+    """A name as text; bytes of it that are not UTF-8 are spelt out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _diff(name: str, before: str | None, after: str | None) -> str:

@@ -15,6 +15,8 @@ from skillopt_sleep.domain.paired import exact_error
 
 __all__ = ["Bound", "CellResult", "agreement_bounds", "cell_bounds", "nights_bounds"]
 
+WITHIN = f" within {DEVIATIONS} standard errors"
+"""What a promise allows a figure that was drawn, said wherever it is used; an exact figure has no error."""
 AGREEMENT = 5
 """By how many standard errors the simulation may miss the exact figure in the worst of some thousands."""
 HARMFUL_ACCEPTED = 0.01
@@ -89,7 +91,7 @@ def nights_bounds(rows: Sequence[NightsFigures]) -> Iterator[Bound]:
         ]
         worst, where = max(found, key=lambda each: each[0].value)
         yield Bound(
-            promise=f"{gate}: wrong accepts of a month, at most {most}",
+            promise=f"{gate}: wrong accepts of a month, at most {most}{WITHIN}",
             worst=worst,
             where=where,
             holds=worst.value <= most + DEVIATIONS * worst.error,
@@ -107,7 +109,7 @@ def nights_bounds(rows: Sequence[NightsFigures]) -> Iterator[Bound]:
     strict = [month[f"{NOISY}{name}"] for name in AS_RUN if ONCE in name]
     least = min(strict, key=lambda row: row.wrong_drawn.value)
     yield Bound(
-        promise=f"strict as it is run, {ONCE}: wrong accepts of a month, over {STRICT_WRONG}",
+        promise=f"strict as it is run, {ONCE}: wrong accepts of a month, over {STRICT_WRONG}{WITHIN}",
         worst=least.wrong_drawn,
         where=least.gate,
         holds=least.wrong_drawn.value + DEVIATIONS * least.wrong_drawn.error > STRICT_WRONG,
@@ -134,7 +136,7 @@ def _at_most(
         worst, where = max(found, key=lambda each: each[0].value - DEVIATIONS * each[0].error)
         holds = worst.value <= most + DEVIATIONS * worst.error
         yield Bound(
-            promise=f"{rule}: {promise}, at most {most:.4f}",
+            promise=f"{rule}: {promise}, at most {most:.4f}{WITHIN}",
             worst=worst,
             where=f"{len(found)} figures, {where}",
             holds=holds,

@@ -50,18 +50,25 @@ MEAN_RULES: dict[str, Callable[[Sequence[float]], bool]] = {"strict": _higher, "
 """The rules on means: one look at one pair for each task, as gains of the candidate."""
 
 
-@cache
-def _verdict(wins: int, losses: int, k: int) -> Verdict:
-    """The verdict of the rule, asked once: ties do not change it."""
-    return decide(Tally(wins=wins, losses=losses), k)
+Counts = tuple[int, int, int, int]
+"""Wins, losses and pairs, and how many more pairs lost only the candidate than only the baseline."""
+
+
+def _tally(counts: Counts) -> Tally:
+    wins, losses, pairs, uneven = counts
+    return Tally(wins=wins, losses=losses, ties=pairs - wins - losses, lost_candidate=uneven)
 
 
 @cache
-def _next_pairs(counts: tuple[int, int, int], k: int, tonight: int, left: int) -> int:
-    """The program's own rule for so many wins, losses and pairs, asked once."""
-    wins, losses, pairs = counts
-    tally = Tally(wins=wins, losses=losses, ties=pairs - wins - losses)
-    return next_pairs(tally, k, pairs_tonight=tonight, left=left)
+def _verdict(counts: Counts, k: int) -> Verdict:
+    """The verdict of the rule, asked once."""
+    return decide(_tally(counts), k)
+
+
+@cache
+def _next_pairs(counts: Counts, k: int, tonight: int, left: int) -> int:
+    """The program's own rule, asked once."""
+    return next_pairs(_tally(counts), k, pairs_tonight=tonight, left=left)
 
 
 class _Trial:
@@ -80,8 +87,8 @@ class _Trial:
         only_candidate = cell.lost_candidate * (1 - cell.lost_baseline)
         both = cell.lost_baseline * cell.lost_candidate
         self._lost_by = tuple(accumulate((only_baseline, only_candidate, both)))
-        self._wins = self._losses = self._pairs = 0
-        self._tonight = self._lost = self._lost_baseline = self._lost_candidate = 0
+        self._wins = self._losses = self._pairs = self._uneven = 0
+        self._tonight = self._lost = 0
         self._worsened: set[int] = set()
         self.planned = self.calls = 0
         self.verdict = Verdict.UNDECIDED
@@ -91,21 +98,25 @@ class _Trial:
         """Whether another night could decide it."""
         return self.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED} and self._pairs < PAIRS_A_LIFE
 
+    @property
+    def _counts(self) -> Counts:
+        return self._wins, self._losses, self._pairs, self._uneven
+
     def night(self) -> None:
         """Pairs until the rule stops; an accept needs enough measured, a reject stands in any case.
 
         Every pair stays in the tally, but those of an accept that is not believed: the edit goes on without them.
         """
-        before = self._wins, self._losses, self._pairs
-        self._tonight = self._lost = self._lost_baseline = self._lost_candidate = 0
+        before = self._counts
+        self._tonight = self._lost = 0
         self._worsened.clear()
         self._rounds()
         self.planned += self._tonight
         self.calls = 2 * self._tonight
-        self.verdict = _verdict(self._wins, self._losses, self._k)
+        self.verdict = _verdict(self._counts, self._k)
         if self.verdict is not Verdict.REJECT and self._too_little():
             if self.verdict is Verdict.ACCEPT:
-                self._wins, self._losses, self._pairs = before
+                self._wins, self._losses, self._pairs, self._uneven = before
             self.verdict = Verdict.UNMEASURED
         if self.verdict is Verdict.ACCEPT:
             self.calls += CONFIRMING * len(self._worsened)
@@ -116,10 +127,10 @@ class _Trial:
             if not self._alike:
                 self._shuffle(self._laws)
             left = len(self._laws)
-            while size := _next_pairs((self._wins, self._losses, self._pairs), self._k, self._tonight, left):
+            while size := _next_pairs(self._counts, self._k, self._tonight, left):
                 self._replay(self._laws[-left:][:size])
                 left -= size
-            tally = Tally(wins=self._wins, losses=self._losses, ties=self._pairs - self._wins - self._losses)
+            tally = _tally(self._counts)
             if decide(tally, self._k) is not Verdict.UNDECIDED or not go_on_tonight(tally, self._tonight):
                 return
 
@@ -128,8 +139,8 @@ class _Trial:
         draw, lossy = self._draw, self._lost_by[2]
         for place, win, win_or_loss in tasks:
             self._tonight += 1
-            if lossy and self._lose():
-                continue
+            if lossy and (self._lose() or _verdict(self._counts, self._k) is not Verdict.UNDECIDED):
+                continue  # a pair that lost only one arm may itself decide, and those paid for with it count no more
             self._pairs += 1
             drawn = draw()
             if drawn < win:
@@ -144,17 +155,13 @@ class _Trial:
         if drawn >= self._lost_by[2]:
             return False
         self._lost += 1
-        self._lost_baseline += drawn < self._lost_by[0]
-        self._lost_candidate += self._lost_by[0] <= drawn < self._lost_by[1]
+        if _verdict(self._counts, self._k) is Verdict.UNDECIDED:
+            self._uneven += (self._lost_by[0] <= drawn < self._lost_by[1]) - (drawn < self._lost_by[0])
         return True
 
     def _too_little(self) -> str | None:
-        return too_little_measured(
-            planned=self._tonight,
-            measured=self._tonight - self._lost,
-            lost_baseline=self._lost_baseline,
-            lost_candidate=self._lost_candidate,
-        )
+        measured = self._tonight - self._lost
+        return too_little_measured(_tally(self._counts), self._k, planned=self._tonight, measured=measured)
 
 
 def _laws(cell: Cell, random: Random) -> tuple[Law, ...]:

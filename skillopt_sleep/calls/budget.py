@@ -2,99 +2,182 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.calls.expected import Known, Need
 from skillopt_sleep.calls.send import SendOnce
-from skillopt_sleep.domain.assignment import Assignment, Trajectory
+from skillopt_sleep.domain.assignment import Assignment
 from skillopt_sleep.domain.budget import Allowance, Caps, Spend, blocking_cap
-from skillopt_sleep.domain.call import Prompt, Reply, Usage
+from skillopt_sleep.domain.call import Bounds, Prompt, Reply, Usage
 from skillopt_sleep.errors import BackendError, BudgetSpent
 from skillopt_sleep.ports import Clock, Progress
 
-__all__ = ["Budget", "Budgeted"]
+__all__ = ["MINUTES_GRACE", "Budget", "Budgeted", "Reservation"]
 
-CHARS_PER_TOKEN = 4
-EXPECTED_OUTPUT_TOKENS = 600
-"""Until the night has answers of its own to go by."""
-EXPECTED_WORK_TOKENS = 15_000
-"""The same for an agent at work: two or three requests, each with its own instructions and tools."""
+MINUTES_GRACE = 30.0
+"""Seconds after the cap on minutes at which a call that was begun before it is given up."""
+LOOK_AGAIN = 1.0
+"""Seconds after which one that waits for room looks at the clock."""
+HEADROOM = 2.0
+"""How many times the dearest call before it one may cost, where there is enough left."""
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """What one call in flight may take. ``first``: no price of its kind is known yet; ``whole``: it has all there is.
+
+    ``bound`` is what it may cost where that can be told to an agent CLI, None when there is no cap on money. ``line``:
+    see ``Budget.reserve``.
+    """
+
+    tokens: float
+    usd: float
+    bound: float | None = None
+    first: bool = False
+    whole: bool = True
+    line: str = ""
 
 
 class Budget:
     """Caps, and what has been spent against them. Safe from several threads.
 
     ``spent`` is what earlier processes of this sitting have paid for; the minutes are those of this process. ``day``
-    is what this night shares with others, as it stands now.
+    is what this night shares with others, as it stands now. ``workers``: how many calls share what is left.
+
+    How hard the caps are, with any number of workers. Calls: never one more. Dollars and tokens: all that is in flight
+    is reserved, and nothing is sent whose reservation does not fit beside what is spent and reserved. A reservation is
+    at least the most that a call of its kind (backend and model; question or work) has taken tonight. Before the first
+    price of a kind is known, one call of it is in flight at a time, and all that is left is reserved for it; before its
+    first tokens are, a bound that few answers reach. So what is overspent is what a reply takes beyond its own
+    reservation: of calls at one price nothing, of the first call of a kind what that ONE reply takes beyond all that
+    was left, and later only what a reply that is dearer than any before, and than its share, takes beyond these. An
+    agent CLI is told its reservation as its own cap, and stops at the first request to the model that ends beyond it.
+    Minutes: nothing is sent after them, also not by who has waited for a slot; what is under way then is given up
+    ``MINUTES_GRACE`` seconds later.
     """
 
-    def __init__(self, caps: Caps, spent: Spend, clock: Clock, day: Allowance | None = None) -> None:
+    def __init__(
+        self, caps: Caps, spent: Spend, clock: Clock, day: Allowance | None = None, *, workers: int = 1
+    ) -> None:
         self.caps = caps
         self._day = day
         self._before = spent
         self._clock = clock
+        self._workers = workers
         self._started = clock.monotonic() - spent.seconds
         self._spent = spent
-        self._in_flight = 0
-        self._works = self._work_tokens = 0
-        self._lock = threading.Lock()
+        self._reserved: list[Reservation] = []
+        self._kinds: dict[tuple[str, bool], Known] = {}
+        self._changed = threading.Condition()
 
     @property
     def spent(self) -> Spend:
         """What has been spent up to now, with the seconds on the clock."""
-        return Spend(
-            calls=self._spent.calls,
-            tokens=self._spent.tokens,
-            usd=self._spent.usd,
-            unpriced=self._spent.unpriced,
-            seconds=self._clock.monotonic() - self._started,
+        return replace(self._spent, seconds=self._clock.monotonic() - self._started)
+
+    def reserve(self, prompt: Prompt, *, line: str = "", priced: bool = True) -> Reservation:
+        """Make room for one call, waiting for those in flight where it could fit when they have ended.
+
+        ``line`` tells calls apart that differ in price, and ``priced`` whether they may have one. Raises
+        ``BudgetSpent`` naming the cap and how to raise it.
+        """
+        with self._changed:
+            known = self._known(line, prompt)
+            while True:
+                spent = self.spent
+                priced_calls = spent.calls - spent.unpriced
+                need = known.need(prompt, usual_usd=spent.usd / priced_calls if priced_calls else 0.0)
+                self._require(need, spent)
+                room = self._room(need, spent, priced=priced and not known.free)
+                if room is not None:
+                    reserved = replace(room, line=line)
+                    self._reserved.append(reserved)
+                    return reserved
+                self._changed.wait(timeout=LOOK_AGAIN)
+
+    def _known(self, line: str, prompt: Prompt) -> Known:
+        return self._kinds.setdefault((line, isinstance(prompt, Assignment)), Known())
+
+    def _require(self, need: Need, spent: Spend) -> None:
+        """Raise ``BudgetSpent`` when the call would not even fit were nothing else in flight."""
+        cap = self._blocking(self.caps, need, spent)
+        if cap is not None:
+            raise BudgetSpent(
+                f"the cap of {getattr(self.caps, cap):g} {cap} is reached"
+                f" ({self._counted(spent)}, {spent.tokens:,} tokens, {spent.usd:.2f} USD, {spent.seconds / 60:.1f} min"
+                f" spent); run again to go on, or raise --max-{cap}",
+                cap=cap,
+            )
+        if self._day is None:
+            return
+        whole = self._day.after(self._ours(spent))
+        cap = self._blocking(self._day.caps, need, whole)
+        if cap is not None:
+            raise BudgetSpent(
+                f"the cap of {getattr(self._day.caps, cap):g} {cap} a day, for all projects together, is reached"
+                f" ({self._counted(whole)}, {whole.tokens:,} tokens, {whole.usd:.2f} USD spent since noon); the next"
+                f" night goes on, or raise --max-{cap}-day",
+                cap=f"{cap}_day",
+            )
+
+    def _blocking(self, caps: Caps, need: Need, spent: Spend) -> str | None:
+        with_those = replace(spent, calls=spent.calls + len(self._reserved))
+        return blocking_cap(
+            caps, with_those, in_flight=0, tokens_per_call=need.least_tokens, usd_per_call=need.least_usd
         )
 
-    def reserve(self, prompt: Prompt) -> None:
-        """Make room for one call; raises ``BudgetSpent`` naming the cap and how to raise it."""
-        with self._lock:
-            spent = self.spent
-            tokens = self._expected(prompt)
-            priced = spent.calls - spent.unpriced
-            usd = spent.usd / priced if priced else 0.0
-            cap = blocking_cap(self.caps, spent, in_flight=self._in_flight, tokens_per_call=tokens, usd_per_call=usd)
-            if cap is None and self._day is not None:
-                self._reserve_of_day(self._day, spent, tokens_per_call=tokens, usd_per_call=usd)
-            if cap is not None:
-                raise BudgetSpent(
-                    f"the cap of {getattr(self.caps, cap):g} {cap} is reached"
-                    f" ({spent.calls} calls, {spent.tokens:,} tokens, {spent.usd:.2f} USD, {spent.seconds / 60:.1f} min"
-                    f" spent); run again to go on, or raise --max-{cap}",
-                    cap=cap,
-                )
-            self._in_flight += 1
+    def _counted(self, spent: Spend) -> str:
+        under_way = f" and {len(self._reserved)} under way" if self._reserved else ""
+        return f"{spent.calls} calls{under_way}"
 
-    def _expected(self, prompt: Prompt) -> float:
-        """Tokens that a call is expected to take; an agent at work takes what its like have taken tonight."""
-        if isinstance(prompt, Assignment):
-            return self._work_tokens / self._works if self._works else EXPECTED_WORK_TOKENS
-        return (len(prompt.system) + len(prompt.user)) / CHARS_PER_TOKEN + EXPECTED_OUTPUT_TOKENS
-
-    def _reserve_of_day(self, day: Allowance, spent: Spend, *, tokens_per_call: float, usd_per_call: float) -> None:
-        """Make room in what all nights of the day share. Raises ``BudgetSpent``."""
+    def _ours(self, spent: Spend) -> Spend:
+        """What this process has spent."""
         before = self._before
-        ours = Spend(
+        return Spend(
             calls=spent.calls - before.calls,
             tokens=spent.tokens - before.tokens,
             usd=spent.usd - before.usd,
             unpriced=spent.unpriced - before.unpriced,
         )
-        whole = day.after(ours)
-        cap = blocking_cap(
-            day.caps, whole, in_flight=self._in_flight, tokens_per_call=tokens_per_call, usd_per_call=usd_per_call
-        )
-        if cap is not None:
+
+    def _room(self, need: Need, spent: Spend, *, priced: bool) -> Reservation | None:
+        """What can be reserved for a call beside those in flight, None when it has to wait for them."""
+        tokens, usd = self.caps.tokens - spent.tokens, self.caps.usd - spent.usd
+        if self._day is not None:
+            whole = self._day.after(self._ours(spent))
+            tokens = min(tokens, self._day.caps.tokens - whole.tokens)
+            usd = min(usd, self._day.caps.usd - whole.usd)
+        others = math.fsum(each.tokens for each in self._reserved)
+        if need.tokens > tokens - others and others:
+            return None
+        wanted = min(need.tokens, max(tokens - others, need.least_tokens))
+        if not priced or math.isinf(usd):
+            return Reservation(tokens=wanted, usd=0.0, bound=None if math.isinf(usd) else usd)
+        first = not need.price_known
+        held = math.fsum(each.usd for each in self._reserved)
+        free = usd - held
+        if free < need.least_usd or free <= 0.0 or (first and any(each.first for each in self._reserved)):
+            return None if held else Reservation(tokens=wanted, usd=usd, bound=usd, first=first)
+        if not first:
+            share = free / max(1, self._workers - len(self._reserved))
+            free = min(free, max(HEADROOM * need.least_usd, share))
+        return Reservation(tokens=wanted, usd=free, bound=free, first=first, whole=free >= usd)
+
+    def admit(self, prompt: Prompt) -> Prompt:
+        """The prompt as it is to be sent now, with the seconds it may take; raises ``BudgetSpent`` after the last."""
+        left = self.caps.minutes * 60.0 - self.spent.seconds
+        if left <= 0:
             raise BudgetSpent(
-                f"the cap of {getattr(day.caps, cap):g} {cap} a day, for all projects together, is reached"
-                f" ({whole.calls} calls, {whole.tokens:,} tokens, {whole.usd:.2f} USD spent since noon); the next night"
-                f" goes on, or raise --max-{cap}-day",
-                cap=f"{cap}_day",
+                f"the cap of {self.caps.minutes:g} minutes is reached; run again to go on, or raise --max-minutes",
+                cap="minutes",
             )
+        if math.isinf(left):
+            return prompt
+        return replace(prompt, within=Bounds(seconds=left + MINUTES_GRACE, usd=prompt.within.usd))
 
     def wait_for(self, seconds: float) -> None:
         """Raise ``BudgetSpent`` when the minutes are over before so many seconds have passed."""
@@ -106,7 +189,13 @@ class Budget:
                 cap="minutes",
             )
 
-    def settle(self, reply: Reply | None, error: BackendError | BudgetSpent | None = None) -> None:
+    def settle(
+        self,
+        reserved: Reservation,
+        prompt: Prompt,
+        reply: Reply | None,
+        error: BackendError | BudgetSpent | None = None,
+    ) -> None:
         """Book what became of a reserved call.
 
         A lost one counts as a call, and with what it cost all the same; one that was never sent counts for nothing.
@@ -116,13 +205,12 @@ class Budget:
         usd = reply.cost_usd if reply else None
         if error is not None:
             tokens, usd = error.input_tokens + error.output_tokens, error.cost_usd
-        with self._lock:
-            self._in_flight -= 1
-            if isinstance(error, BudgetSpent) and error.cost_usd is None:
+        with self._changed:
+            self._reserved.remove(reserved)
+            self._changed.notify_all()
+            if isinstance(error, BudgetSpent) and error.cost_usd is None and not tokens:
                 return
-            if isinstance(reply, Trajectory):
-                self._works += 1
-                self._work_tokens += tokens
+            self._known(reserved.line, prompt).learn(prompt, tokens=tokens, usd=usd, answered=reply is not None)
             self._spent = Spend(
                 calls=self._spent.calls + 1,
                 tokens=self._spent.tokens + tokens,
@@ -134,24 +222,39 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """Reserve, send, settle."""
+    """Reserve, send, settle.
+
+    A call that an agent CLI has stopped at its share of the money, while there is more, is sent again with a larger
+    one. ``line`` and ``priced``: see ``Budget.reserve``.
+    """
 
     budget: Budget
     send: SendOnce
     progress: Progress | None = None
+    line: str = ""
+    priced: bool = True
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once, within the caps."""
-        self.budget.reserve(prompt)
+        while True:
+            reserved = self.budget.reserve(prompt, line=self.line, priced=self.priced)
+            try:
+                return self._send(reserved, prompt, phase, number)
+            except BudgetSpent as error:
+                if reserved.whole or error.cap != "usd" or error.cost_usd is None:
+                    raise
+
+    def _send(self, reserved: Reservation, prompt: Prompt, phase: str, number: int) -> Reply:
         reply: Reply | None = None
         error: BackendError | BudgetSpent | None = None
+        bounded = prompt if reserved.bound is None else replace(prompt, within=Bounds(usd=reserved.bound))
         try:
-            reply = self.send(prompt, phase=phase, number=number)
+            reply = self.send(bounded, phase=phase, number=number)
         except (BackendError, BudgetSpent) as raised:
             error = raised
             raise
         finally:
-            self.budget.settle(reply, error)
+            self.budget.settle(reserved, prompt, reply, error)
             if self.progress is not None:
                 self.progress.spent(phase, self.budget.spent)
         return reply

@@ -12,7 +12,7 @@ from skillopt_sleep.calls.retry import FIRST_WAIT, Breaker, Retried
 from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.domain.budget import Allowance, Caps
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Progress, RunsHere
+from skillopt_sleep.ports import Ask, Backend, Clock, Ledger, Priced, Progress, RunsHere
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.redact import Redactor
@@ -32,17 +32,22 @@ def chain(
     progress: Progress | None = None,
     redactor: Redactor | None = None,
 ) -> Mapping[Role, Ask]:
-    """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget, one limit, one breaker."""
-    budget = Budget(caps, ledger.spent(), clock, day)
+    """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget and one limit.
+
+    The breaker is that of a model: another one that answers does not bring it back to life.
+    """
+    budget = Budget(caps, ledger.spent(), clock, day, workers=workers)
     footprint = max((each.footprint for each in backends.values() if isinstance(each, RunsHere)), default=0)
     limiter = Limiter(workers, clock, footprint=footprint, wait_for=budget.wait_for)
-    breaker = Breaker()
+    breakers: dict[tuple[str, str], Breaker] = {}
 
     def link(role: Role, backend: Backend) -> Ask:
         model = f"{backend.name}:{backend.model}"
         recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock, redactor=redactor)
-        limited = Limited(limiter=limiter, send=recorded)
-        budgeted = Budgeted(budget=budget, send=limited, progress=progress)
+        limited = Limited(limiter=limiter, send=recorded, admit=budget.admit)
+        priced = backend.priced if isinstance(backend, Priced) else True
+        budgeted = Budgeted(budget=budget, send=limited, progress=progress, line=model, priced=priced)
+        breaker = breakers.setdefault((model, backend.sees), Breaker())
         retried = Retried(send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait, wait_for=budget.wait_for)
         return Ledgered(role=role, model=model, ledger=ledger, send=retried)
 

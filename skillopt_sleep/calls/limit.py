@@ -90,17 +90,18 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """Send while holding a slot."""
+    """Send while holding a slot. ``admit``: makes the prompt ready to be sent now; what it raises goes on up."""
 
     limiter: Limiter
     send: SendOnce
+    admit: Callable[[Prompt], Prompt] = lambda prompt: prompt
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once, when there is room."""
         self.limiter.enter()
         error: BaseException | None = None
         try:
-            return self.send(prompt, phase=phase, number=number)
+            return self.send(self.admit(prompt), phase=phase, number=number)
         except BaseException as raised:
             error = raised
             raise

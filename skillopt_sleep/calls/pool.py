@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from skillopt_sleep.errors import Awaiting, FatalBackend
+from skillopt_sleep.errors import Awaiting, BudgetSpent, FatalBackend
 from skillopt_sleep.ports import Progress
 
 __all__ = ["Pool"]
@@ -71,8 +71,9 @@ class Pool:
 
 
 def _raise(errors: Sequence[BaseException], awaited: Sequence[Awaiting]) -> None:
-    """Raise what ended the wave, if anything did."""
-    if errors:
+    """Raise what ended the wave, if anything did: a cap that left questions unasked is met again when they are due."""
+    capped = all(isinstance(error, BudgetSpent) for error in errors)
+    if errors and not (capped and awaited):
         raise next((error for error in errors if isinstance(error, FatalBackend)), errors[0])
     if awaited:
         raise max(awaited, key=lambda error: error.missing)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.assignment import Assignment
+from skillopt_sleep.domain.assignment import Assignment, Ending, Trajectory
 from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role, Usage
 from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, UsageError
-from skillopt_sleep.ports import Agent, Backend, Clock, Ledger
+from skillopt_sleep.ports import Agent, Backend, Clock, Ledger, ToldKept
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.redact import Redactor
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Recorded", "Send", "SendOnce"]
 
 V = TypeVar("V")
+SAME_TIME = 1.0
+"""Seconds by which a run that ends at its deadline may be measured shorter."""
 
 
 class Send(Protocol):
@@ -54,7 +56,9 @@ class Recorded:
         """Send once."""
         started = self.clock.monotonic()
         try:
-            reply = self._cleaned(_sent(self.backend, self._without_secrets(prompt)))
+            sent = self._without_secrets(prompt)
+            reply = self._cleaned(_sent(self.backend, sent))
+            _require_whole(reply, prompt)
         except Awaiting:  # nothing was sent, and nothing is on the account
             raise
         except (BackendError, BudgetSpent) as error:
@@ -80,6 +84,8 @@ class Recorded:
             seconds=self.clock.monotonic() - started,
         )
         self.ledger.commit(self.role, prompt, self.model, reply, attempt)
+        if isinstance(self.backend, ToldKept):
+            self.backend.kept(sent)
         return reply
 
     def _without_secrets(self, prompt: Prompt) -> Prompt:
@@ -87,6 +93,18 @@ class Recorded:
 
     def _cleaned(self, value: V) -> V:
         return value if self.redactor is None else self.redactor.clean(value)
+
+
+def _require_whole(reply: Reply, prompt: Prompt) -> None:
+    """Raise ``BudgetSpent`` for work that was cut at the cap on minutes: that says nothing about the agent."""
+    left = prompt.within.seconds
+    if left is None or not isinstance(reply, Trajectory) or reply.ending is not Ending.OUT_OF_TIME:
+        return
+    if reply.latency >= left - SAME_TIME:
+        error = BudgetSpent("the cap on minutes came while the agent was at work; raise --max-minutes", cap="minutes")
+        error.input_tokens, error.output_tokens = reply.usage.input_tokens, reply.usage.output_tokens
+        error.cost_usd = reply.cost_usd
+        raise error
 
 
 def _sent(backend: Backend, prompt: Prompt) -> Reply:

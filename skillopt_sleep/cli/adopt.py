@@ -32,11 +32,11 @@ def command(night: str | None, edits: tuple[str, ...], undecided: bool, as_json:
     not what it was when the night measured it.
     """
     from skillopt_sleep.app.adopt import adopt_night
-    from skillopt_sleep.app.upkeep import announce
+    from skillopt_sleep.app.upkeep import settle
 
     app = make_app(flags)
     night, changes = adopt_night(app, night, edits=edits, undecided=undecided)
-    announce(app)
+    settle(app)
     print_changes(changes, as_json=as_json)
     if not as_json:
         click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")

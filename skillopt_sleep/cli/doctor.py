@@ -57,9 +57,14 @@ def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
 def _repair(app: App) -> None:
     from skillopt_sleep.app.upkeep import repair
 
-    found = repair(app)
+    found, given_up = repair(app)
+    for line in given_up:
+        click.echo(line)
     if found is None:
         click.echo(f"the database in {app.data_dir} is whole: nothing to repair")
+        return
+    if found.mended:
+        click.echo(f"{found.path} held {found.mended} damaged entries, which are gone; the rest is whole")
         return
     click.echo(f"{found.path} was damaged. A new one holds what could be read of it:")
     for table, rows in found.rows.items():
@@ -68,11 +73,14 @@ def _repair(app: App) -> None:
     if found.from_copy:
         click.echo(f"  and {found.from_copy:,} more from the copy that the last night made")
     click.echo(f"The damaged file is kept: {found.damaged}")
+    if not found.rows.get("adoptions") and not found.from_copy:
+        click.echo("What was adopted before cannot be reverted by this program any more: no record of it is left.")
 
 
 def examine(app: App) -> DoctorReport:
     """Look at everything a night needs."""
     from skillopt_sleep.domain.survey import DoctorReport
+    from skillopt_sleep.stores.preflight import disk_problems
 
     rehearsal = app.rehearse(None)
     outlook = _outlook(app)
@@ -91,7 +99,11 @@ def examine(app: App) -> DoctorReport:
         rehearsal=rehearsal,
         insights=app.insights(),
         schedule=outlook,
-        problems=(*_problems(backends, sources), *_strangers(app), *_schedule_problems(outlook)),
+        problems=(
+            *_problems(backends, sources, disk_problems(app.data_dir, app.project)),
+            *_strangers(app),
+            *_schedule_problems(outlook),
+        ),
     )
 
 
@@ -124,7 +136,10 @@ def _strangers(app: App) -> Iterator[str]:
         yield "native Windows is experimental: it is not tested; WSL is"
 
 
-def _problems(backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...]) -> Iterator[str]:
+def _problems(
+    backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...], disk: tuple[str, ...]
+) -> Iterator[str]:
+    yield from disk
     yield from dict.fromkeys(
         health.detail or f"{health.backend} is not ready" for health in backends if not health.ready
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 from pathlib import Path
@@ -10,20 +9,19 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from skillopt_sleep.cli.caps import CAPS, caps_told, default_cap
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import UsageError
 
 if TYPE_CHECKING:
     from skillopt_sleep.train.evaluate import Cell, Evaluation, Matrix
+    from skillopt_sleep.train.ports import Item
     from skillopt_sleep.train.recipe import Recipe
 
 __all__ = ["command"]
 
-CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
 FIELDS = ("workers", "seed", "rollouts_k", *CAPS)
-ROOM = 1.25
-"""The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
 UNMEASURED = 5
 """The exit code of `run` for the same: too little could be measured."""
 
@@ -75,19 +73,21 @@ def command(
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     from skillopt_sleep.app.eval import Part, folder_for, open_evaluation, run_evaluation
     from skillopt_sleep.cli.progress import watched
+    from skillopt_sleep.train.datasets import notes_of
 
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
     recipe = _recipe(env, options, given)
     app = make_app(flags)
     part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
     with watched(app), open_evaluation(app, recipe, part) as evaluation:
-        sizes = _price(evaluation)
+        sizes, items = _price(evaluation)
+        for note in notes_of(evaluation.env):
+            click.echo(f"data: {note}", err=True)
         if dry_run:
             _print_price(sizes, part.split, recipe, as_json=as_json)
             return
-        capped = any(getattr(recipe.config, cap) is not None for cap in CAPS)
-        folder = folder_for(app, recipe, evaluation)
-        matrix = run_evaluation(app, evaluation, folder, None if capped else math.ceil(sizes["calls"] * ROOM))
+        folder = folder_for(app, evaluation, items)
+        matrix = run_evaluation(app, evaluation, folder, default_cap(recipe.config, sizes["calls"]))
     _print(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
@@ -125,20 +125,21 @@ def _assigned(options: tuple[str, ...]) -> dict[str, Json]:
     return table
 
 
-def _price(evaluation: Evaluation) -> dict[str, int]:
-    """Sizes, and the calls they take at most; the environment is looked at in a folder that is thrown away."""
+def _price(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
+    """Sizes with the calls they take at most, and the items; looked at in a folder that is thrown away."""
     from skillopt_sleep.train.evaluate import items_of
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
         items = items_of(evaluation, scratch)
     attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
-    return {
+    sizes = {
         "items": len(items),
         "skills": len(evaluation.skills),
         "targets": len(evaluation.targets),
         "rollouts_k": evaluation.rollouts_k,
         "calls": sum(evaluation.env.calls_of(item) for item in items) * attempts,
     }
+    return sizes, items
 
 
 def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
@@ -147,13 +148,11 @@ def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: 
     if as_json:
         click.echo(msgspec.json.encode(sizes).decode())
         return
-    most = sizes["calls"]
-    caps = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(recipe.config, cap)) is not None]
     click.echo(
         f"{sizes['items']} items of {split} x {sizes['skills']} skills x {sizes['targets']} targets x"
         f" {sizes['rollouts_k']} attempts: at most {sizes['calls']:,} calls, judges counted, retries not."
     )
-    click.echo(f"Cap: {', '.join(caps) or f'{math.ceil(most * ROOM):,} calls'}. Nothing was asked, nothing written.")
+    click.echo(f"Cap: {caps_told(recipe.config, sizes['calls'])}. Nothing was asked, nothing written.")
 
 
 def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:

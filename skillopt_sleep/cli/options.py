@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -138,7 +139,8 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
     if not equals or not path:
         raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
     try:
-        value: Json = msgspec.toml.decode(f"v = {text}", type=dict[str, Json])["v"]
+        number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # .01, which TOML does not take
+        value: Json = msgspec.toml.decode(f"v = {number}", type=dict[str, Json])["v"]
     except msgspec.DecodeError:
         value = text
     *tables, key = path.split(".")

@@ -37,6 +37,9 @@ def uninstall(agent: str, **flags: Json | Path) -> None:
     """Take the plugin out of AGENT, and what was laid beside it."""
     from skillopt_sleep.app.plugins import uninstall_plugin
 
-    lines = list(uninstall_plugin(make_app(flags), agent))
-    for line in lines or [f"the plugin is not installed in {agent}, so there is nothing to take out"]:
+    done = False
+    for line in uninstall_plugin(make_app(flags), agent):
         click.echo(line)
+        done = True
+    if not done:
+        click.echo(f"the plugin is not installed in {agent}, so there is nothing to take out")

@@ -29,7 +29,7 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
 
     Refused (exit 8), with nothing changed, when the block was edited by hand or later edits stand on what would go.
     """
-    from skillopt_sleep.app.upkeep import announce
+    from skillopt_sleep.app.upkeep import settle
     from skillopt_sleep.stores.adoption import revert
 
     app = make_app(flags)
@@ -42,7 +42,7 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
             raise Refused("no night of this project is adopted, so there is nothing to revert")
         night = adopted[0]
     changes = revert(app.staging, night=night, edit=edit)
-    announce(app)
+    settle(app)
     print_changes(changes, as_json=as_json)
 
 

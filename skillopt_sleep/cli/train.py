@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from skillopt_sleep.cli.caps import CAPS, caps_told, default_cap
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
 
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
-FIELDS = ("out_root", "workers", "seed", "num_epochs", "max_calls", "max_tokens", "max_usd", "max_minutes")
-ROOM = 1.25
-"""The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
+FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
 
 
 @click.command("train")
@@ -59,6 +58,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     from skillopt_sleep.app.train import trainer_for
+    from skillopt_sleep.train.datasets import notes_of
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
@@ -67,15 +67,20 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _on_nights(app, recipe, Path(scratch)) if from_nights else recipe
-            _print_price(trainer_for(app, recipe, progress=None).price(), recipe, as_json=as_json)
+            trainer = trainer_for(app, recipe, progress=None)
+            _print_price(trainer.price(), recipe, notes_of(trainer.env), as_json=as_json)
         return
     recipe = _on_nights(app, recipe, Path(recipe.config.out_root)) if from_nights else recipe
-    price = trainer_for(app, recipe, progress=None).price()
-    if all(getattr(recipe.config, cap) is None for cap in ("max_calls", "max_tokens", "max_usd", "max_minutes")):
-        recipe.config.max_calls = math.ceil(price.calls * ROOM)
+    trainer = trainer_for(app, recipe, progress=None)
+    price = trainer.price()
+    click.echo(
+        f"{price.steps} steps, at most {price.calls} calls; cap: {caps_told(recipe.config, price.calls)}", err=True
+    )
+    for note in notes_of(trainer.env):
+        click.echo(f"data: {note}", err=True)
+    recipe.config.max_calls = recipe.config.max_calls or default_cap(recipe.config, price.calls)
     from skillopt_sleep.cli.progress import watched
 
-    click.echo(f"{price.steps} steps, at most {price.calls} calls; cap: {_caps(recipe)}", err=True)
     with watched(app):
         trainer = trainer_for(app, recipe, progress=_Watch(app.progress))
         try:
@@ -158,18 +163,15 @@ def _time(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _caps(recipe: Recipe) -> str:
-    config = recipe.config
-    units = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
-    caps = [f"{value:,g} {unit}" for cap, unit in units.items() if (value := getattr(config, cap)) is not None]
-    return ", ".join(caps) or "none"
-
-
-def _print_price(price: Price, recipe: Recipe, *, as_json: bool) -> None:
+def _print_price(price: Price, recipe: Recipe, notes: Sequence[str], *, as_json: bool) -> None:
     import msgspec
 
     if as_json:
-        told = msgspec.to_builtins(price) | {"calls": price.calls, "out_root": recipe.config.out_root}
+        told = msgspec.to_builtins(price) | {
+            "calls": price.calls,
+            "out_root": recipe.config.out_root,
+            "data_notes": list(notes),
+        }
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
         return
     config = recipe.config
@@ -178,7 +180,12 @@ def _print_price(price: Price, recipe: Recipe, *, as_json: bool) -> None:
     for stage, calls in price.stages.items():
         click.echo(f"  {stage:<12} {calls:>7,} calls")
     click.echo(f"  {'together':<12} {price.calls:>7,} calls, about {price.tokens:,} tokens")
-    click.echo(f"Caps: {_caps(recipe)}. What a call costs is known from the first one on; --max-usd holds from there.")
+    for note in notes:
+        click.echo(f"Of the data: {note}.")
+    click.echo(
+        f"Cap: {caps_told(config, price.calls)}. What a call costs is known from the first one"
+        " on; --max-usd holds from there."
+    )
 
 
 def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:

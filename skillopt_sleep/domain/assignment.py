@@ -11,7 +11,7 @@ from pathlib import PurePath
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.domain.call import Prompt, Reply
+from skillopt_sleep.domain.call import Bounds, Prompt, Reply
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.document import Document, DocumentKind
 
@@ -71,12 +71,16 @@ class CheckCommand(Struct, frozen=True, kw_only=True):
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
-    """How such a command ended. ``status`` is its exit status, None when it ran out of time."""
+    """How such a command ended. ``status`` is its exit status, None when it was ended.
+
+    It ran out of time then, or, when ``flooded``, printed more than is kept for a program (16 MB).
+    """
 
     line: str
     status: int | None
     seconds: float = 0.0
     tail: str = ""
+    flooded: bool = False
 
     @property
     def passed(self) -> bool:
@@ -101,8 +105,8 @@ class Assignment(Prompt, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything the agent is given (``sample`` is no part of it)."""
-        return sha256(msgspec.json.encode(msgspec.structs.replace(self, sample=0)))
+        """Hex digest of everything the agent is given (``sample`` and ``within`` are no part of it)."""
+        return sha256(msgspec.json.encode(msgspec.structs.replace(self, sample=0, within=Bounds())))
 
 
 class Shown(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
 """The audit: whether the assumptions of the verdict hold, from replays that were made anyway.
 
 Two replays of one task under the same documents and model are what a candidate that changes nothing would get. How
-often they differ is the noise that a real edit has to stand out from; if the later of them did better or worse more
-often than chance has it, then so would the arm that is replayed later. And which answer of a pair the judge was shown
-first is drawn by lot, so the one shown first must win half of what is decided.
+often those of different nights differ is the noise that a real edit has to stand out from; if the later of them did
+better or worse more often than chance has it, then so would the arm that is replayed later. Those of one night may
+share more than the documents, the hour and the service's load, so they are counted apart. And which answer of a pair
+the judge was shown first is drawn by lot, so the one shown first must win half of what is decided.
 """
 
 from __future__ import annotations
@@ -21,13 +22,26 @@ from skillopt_sleep.domain.paired import Result, Tally, judge_pair, margin_for
 from skillopt_sleep.domain.rollout import GateMetric, Score, combine
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["ENOUGH", "SUSPICIOUS", "Audit", "BaseReplay", "NullTrial", "Position", "audit", "chance_as_uneven"]
+__all__ = [
+    "ENOUGH",
+    "ON_REQUEST",
+    "SUSPICIOUS",
+    "Audit",
+    "BaseReplay",
+    "NullTrial",
+    "Position",
+    "audit",
+    "chance_as_uneven",
+]
 
 ENOUGH = 10
-"""Repeated replays from which their noise is a figure to go by."""
+"""Replays repeated on another night from which their noise is a figure to go by."""
 
 SUSPICIOUS = 0.01
 """A chance under which "by luck" is no longer said."""
+
+ON_REQUEST = "audit-"
+"""What the name of a trial on request begins with, before the moment that names every night."""
 
 WEEK = 7
 
@@ -77,12 +91,13 @@ class Position(Struct, frozen=True, kw_only=True):
 class Audit(Struct, frozen=True, kw_only=True):
     """What the replays say of the measurement itself. Shares lie in [0, 1] and are None where nothing was repeated.
 
-    ``repeats`` counts replays of a task beyond its first, over ``tasks`` tasks. ``differ`` is how often two of them
-    differ beyond the margin of the gate, ``flips`` how often one passes and the other fails, ``sd`` the standard
-    deviation of the score of one task. Of pairs of an earlier and a later replay, ``later_better`` and
+    ``repeats`` counts nights beyond the first in which a task was replayed, over ``tasks`` tasks. ``differ`` is how
+    often two of them differ beyond the margin of the gate, ``flips`` how often one passes and the other fails, ``sd``
+    the standard deviation of the score of one task. Of pairs of an earlier and a later replay, ``later_better`` and
     ``later_worse`` differ. ``tonight`` and ``in_a_week`` are the smallest gains, in points of a hundred, that an edit
     must bring to be accepted with a chance of 80 % with ``val_tasks`` tasks at the score ``k``; None where no gain is
-    large enough, or the noise is not known.
+    large enough, or the noise is not known. ``differ_same_night`` is the same of two replays within one night, of
+    which there are ``repeats_same_night`` beyond the first.
     """
 
     repeats: int = 0
@@ -97,6 +112,8 @@ class Audit(Struct, frozen=True, kw_only=True):
     k: int = 0
     tonight: int | None = None
     in_a_week: int | None = None
+    repeats_same_night: int = 0
+    differ_same_night: float | None = None
 
     @property
     def known(self) -> bool:
@@ -138,15 +155,18 @@ def audit(
     Tasks weigh by the replays they have beyond the first. Pairs of an earlier and a later replay share no replay, so
     their counts are those of independent coins. With no val tasks, or too few repeats, nothing is said of gains.
     """
-    alike = _repeated(replays)
+    same_night, alike = _repeated(replays)
     repeats = sum(len(group) - 1 for group in alike)
 
     def compared(earlier: BaseReplay, later: BaseReplay) -> Result:
         before, after = (each.value(metric, mixed_weight) for each in (earlier, later))
         return judge_pair(before, after, margin_for(metric))
 
+    def differs(one: BaseReplay, other: BaseReplay) -> bool:
+        return compared(one, other) is not Result.TIE
+
     later = [compared(one, other) for group in alike for one, other in _in_twos(group)]
-    differ = _share(alike, lambda one, other: compared(one, other) is not Result.TIE)
+    differ = _share(alike, differs)
     known = differ is not None and repeats >= ENOUGH and val_tasks > 0
     return Audit(
         repeats=repeats,
@@ -161,6 +181,8 @@ def audit(
         k=k,
         tonight=detectable(differ, val_tasks, k) if known and differ is not None else None,
         in_a_week=detectable(differ, val_tasks, k, nights=WEEK) if known and differ is not None else None,
+        repeats_same_night=sum(len(group) - 1 for group in same_night),
+        differ_same_night=_share(same_night, differs),
     )
 
 
@@ -171,24 +193,31 @@ def chance_as_uneven(one: int, other: int) -> float:
     return min(1.0, 2 * tail * 0.5**n)
 
 
-def _repeated(replays: Iterable[BaseReplay]) -> list[list[BaseReplay]]:
-    """Replays that differ by luck alone, in the order they were made; only where there are two or more."""
+def _repeated(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
+    """Replays that differ by luck alone, in the order they were made: those within a night, and one of each night.
+
+    Only where there are two or more.
+    """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
     for each in replays:
         groups[each.task, each.base, each.model, each.phase].append(each)
-    return [sorted(group, key=lambda each: (each.night, each.sample)) for group in groups.values() if len(group) > 1]
+    nights = [
+        [[*each] for _, each in itertools.groupby(sorted(group, key=_moment), key=lambda each: each.night)]
+        for group in groups.values()
+    ]
+    within = [night for each in nights for night in each if len(night) > 1]
+    return within, [[night[0] for night in each] for each in nights if len(each) > 1]
+
+
+def _moment(replay: BaseReplay) -> tuple[str, str, int]:
+    """Sorts by time: a night is named by when it began, and one on request by that behind ``ON_REQUEST``."""
+    return replay.night.removeprefix(ON_REQUEST), replay.night, replay.sample
 
 
 def _in_twos(group: Sequence[BaseReplay]) -> Iterable[tuple[BaseReplay, BaseReplay]]:
-    """An earlier and a later replay, each in one pair only, the first half with the second, to show what creeps.
-
-    They are of different nights where there are several.
-    """
-    nights = [[*each] for _, each in itertools.groupby(group, key=lambda each: each.night)]
-    one_a_night = [replays[0] for replays in nights]
-    order = one_a_night if len(one_a_night) > 1 else group
-    half = len(order) // 2
-    return zip(order[:half], order[len(order) - half :], strict=True)
+    """An earlier and a later replay, each in one pair only, the first half with the second, to show what creeps."""
+    half = len(group) // 2
+    return zip(group[:half], group[len(group) - half :], strict=True)
 
 
 def _share(alike: Sequence[Sequence[BaseReplay]], holds: Callable[[BaseReplay, BaseReplay], bool]) -> float | None:

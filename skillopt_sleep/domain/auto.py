@@ -34,7 +34,11 @@ def not_by_itself(report: NightReport, *, isolated: bool = True) -> str:
     trials = [each for each in report.trials if each.decision.verdict is Verdict.ACCEPT]
     if not trials:
         return "no trial stands behind it"
-    return next((why for why in map(auto_adoptable, trials) if why), "")
+    if why := next((why for why in map(auto_adoptable, trials) if why), ""):
+        return why
+    if report.replay.loading is not Loading.LOADED:
+        return f"nobody has seen the agent load it ({report.replay.why or 'it was not tried'})"
+    return ""
 
 
 def auto_adoptable(trial: TrialReport) -> str:
@@ -47,6 +51,14 @@ def auto_adoptable(trial: TrialReport) -> str:
         return f"the {trial.document} has a score of {trial.score}, and it takes {AUTO_K}"
     if trial.tasks_in_all < AUTO_TASKS:
         return f"the {trial.document} was tested on {trial.tasks_in_all} different tasks, and it takes {AUTO_TASKS}"
+    return _worse(trial)
+
+
+def _worse(trial: TrialReport) -> str:
+    """What got worse under it that has not been shown to be chance."""
     if lost := len(trial.confirmed_regressions):
         return f"{lost} {'task' if lost == 1 else 'tasks'} got worse under the {trial.document}, which was confirmed"
+    if open_ := len(trial.unconfirmed) + trial.losses_before:
+        what = "pair" if open_ == 1 else "pairs"
+        return f"{open_} {what} got worse under the {trial.document}, and whether for good could not be found out"
     return ""

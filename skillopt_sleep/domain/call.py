@@ -10,7 +10,7 @@ from msgspec import Struct
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.digest import sha256
 
-__all__ = ["Attempt", "Health", "Prompt", "Reply", "Role", "Usage"]
+__all__ = ["Attempt", "Bounds", "Health", "Prompt", "Reply", "Role", "Usage"]
 
 
 class Role(enum.StrEnum):
@@ -20,11 +20,23 @@ class Role(enum.StrEnum):
     OPTIMIZER = "optimizer"
 
 
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What is left for one call when it is sent: seconds, and dollars; None = as much as it likes."""
+
+    seconds: float | None = None
+    usd: float | None = None
+
+    def clip(self, seconds: float) -> float:
+        """A deadline of so many seconds, or what is left where that is less."""
+        return seconds if self.seconds is None else min(seconds, self.seconds)
+
+
 class Prompt(Struct, frozen=True, kw_only=True):
     """One request. ``schema`` asks for a JSON object of that shape ("" text otherwise).
 
     ``sample`` keeps repeated rollouts of one prompt apart in the ledger; a real model never sees it. A backend that
-    can honours ``max_output_tokens`` and ``temperature``; None leaves them to the model.
+    can honours ``max_output_tokens`` and ``temperature``; None leaves them to the model. ``within`` is set by the
+    night's budget.
     """
 
     system: str
@@ -33,6 +45,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     sample: int = 0
     max_output_tokens: int | None = None
     temperature: float | None = None
+    within: Bounds = Bounds()
 
     @property
     def digest(self) -> str:

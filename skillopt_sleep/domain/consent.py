@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ipaddress
+import urllib.parse
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
 
-__all__ = ["Stranger", "called", "strangers"]
+__all__ = ["Stranger", "called", "provider_at", "strangers"]
 
 WENT_TO: Mapping[str, str] = MappingProxyType({"claude": "anthropic", "codex": "openai"})
 """Whom an agent sends its sessions to: by source, a provider."""
 NAMES: Mapping[str, str] = MappingProxyType({"anthropic": "Anthropic", "openai": "OpenAI"})
+
+
+OWN_HOSTS: Mapping[str, str] = MappingProxyType(
+    {"api.anthropic.com": "anthropic", "api.openai.com": "openai", "chatgpt.com": "openai"}
+)
+"""Where a provider is itself; at any other address somebody else may be."""
 
 
 class Stranger(Struct, frozen=True, kw_only=True):
@@ -34,6 +42,24 @@ class Stranger(Struct, frozen=True, kw_only=True):
 def called(provider: str) -> str:
     """A provider's name for people."""
     return NAMES.get(provider, provider)
+
+
+def provider_at(url: str) -> str:
+    """Who answers at an address: a provider at its own, else the host, "" for this machine itself.
+
+    An address without a host that can be read is a stranger by what it says.
+    """
+    try:
+        host = (urllib.parse.urlsplit(url.strip()).hostname or "").rstrip(".")
+    except ValueError:
+        host = ""
+    if not host:
+        return url.strip().rpartition("@")[2] or "an address that is empty"
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost" or host.endswith(".localhost")
+    return "" if here else OWN_HOSTS.get(host, host)
 
 
 def strangers(

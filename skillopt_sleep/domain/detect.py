@@ -12,63 +12,28 @@ from collections.abc import Mapping, Sequence
 from skillopt_sleep.domain.paired import PAIRS_A_LIFE, Tally, decide, go_on_tonight, next_pairs
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["RELIABLY", "accepted_tonight", "accepted_within", "detectable"]
+__all__ = ["RELIABLY", "accepted_in", "accepted_within", "detectable"]
 
 RELIABLY = 0.8
 """The chance of being accepted from which a gain counts as one that can be shown."""
-
-NIGHTS = 7
-"""Nights of a week."""
 
 State = tuple[int, int]
 """Score and losses; the wins follow from them."""
 
 
-def accepted_tonight(win: float, loss: float, k: int, tasks: int) -> float:
-    """The chance that a new edit is accepted in one night of so many val tasks, a pair being a win or a loss so often.
+def accepted_in(nights: int, win: float, loss: float, k: int, tasks: int) -> float:
+    """The chance that a new edit is accepted in so many nights of so many val tasks, and no other edit in its way.
 
-    Pairs are replayed as many at once as could decide at the earliest, as a trial does.
+    ``win`` and ``loss`` are how often a pair is one. Each night runs as a trial does: pairs at once as many as could
+    decide at the earliest, and rounds while going on is worth it. The pairs of a life are not counted here: see
+    ``accepted_within``.
     """
-    waiting: Mapping[State, float] = {(0, 0): 1.0}
+    open_: Mapping[State, float] = {(0, 0): 1.0}
     accepted = 0.0
-    pairs = 0
-    while waiting and tasks:
-        under_way: dict[int, Mapping[State, float]] = {0: waiting}  # by the pairs that are promised already
-        for left in range(tasks, 0, -1):
-            under_way = _promised(under_way, k, pairs, left)
-            after: dict[int, Mapping[State, float]] = {}
-            for promised, states in under_way.items():
-                after[promised - 1], gained = _after_a_pair(states, win, loss, k)
-                accepted += gained
-            under_way = after
-            pairs += 1
-        waiting = _merged(
-            [{s: c for s, c in each.items() if go_on_tonight(_tally(s), pairs)} for each in under_way.values()]
-        )
+    for _ in range(nights):
+        open_, gained = _night(open_, win, loss, k, tasks)
+        accepted += gained
     return accepted
-
-
-def _promised(
-    under_way: Mapping[int, Mapping[State, float]], k: int, pairs: int, left: int
-) -> dict[int, Mapping[State, float]]:
-    """Those with pairs under way go on; the others begin as many as a trial would, or are left for another night."""
-    by_size: defaultdict[int, list[Mapping[State, float]]] = defaultdict(list)
-    for promised, states in under_way.items():
-        if promised:
-            by_size[promised].append(states)
-            continue
-        for state, chance in states.items():
-            if size := next_pairs(_tally(state), k, pairs_tonight=pairs, left=left):
-                by_size[size].append({state: chance})
-    return {size: _merged(states) for size, states in by_size.items()}
-
-
-def _merged(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
-    whole: defaultdict[State, float] = defaultdict(float)
-    for part in parts:
-        for state, chance in part.items():
-            whole[state] += chance
-    return whole
 
 
 def accepted_within(win: float, loss: float, k: int, pairs: int) -> float:
@@ -81,20 +46,67 @@ def accepted_within(win: float, loss: float, k: int, pairs: int) -> float:
     return accepted
 
 
+def _night(
+    begun: Mapping[State, float], win: float, loss: float, k: int, tasks: int
+) -> tuple[Mapping[State, float], float]:
+    """The states after a night that began with these, and the chance of having been accepted in it."""
+    waiting = begun
+    over: list[Mapping[State, float]] = []
+    accepted = 0.0
+    pairs = 0
+    while waiting:
+        under_way: dict[int, Mapping[State, float]] = {0: waiting}  # by the pairs that are promised already
+        for left in range(tasks, 0, -1):
+            stopped, under_way = _promised(under_way, k, pairs, left)
+            over.append(stopped)
+            after: dict[int, Mapping[State, float]] = {}
+            for promised, states in under_way.items():
+                after[promised - 1], gained = _after_a_pair(states, win, loss, k)
+                accepted += gained
+            under_way = after
+            pairs += 1
+        ended = _merged([*under_way.values()])
+        waiting = {state: chance for state, chance in ended.items() if go_on_tonight(_tally(state), pairs)}
+        over.append({state: chance for state, chance in ended.items() if state not in waiting})
+    return _merged(over), accepted
+
+
+def _promised(
+    under_way: Mapping[int, Mapping[State, float]], k: int, pairs: int, left: int
+) -> tuple[Mapping[State, float], dict[int, Mapping[State, float]]]:
+    """What is left for another night, and what goes on: pairs under way, and as many more as a trial would begin."""
+    by_size: defaultdict[int, list[Mapping[State, float]]] = defaultdict(list)
+    for promised, states in under_way.items():
+        if promised:
+            by_size[promised].append(states)
+            continue
+        for state, chance in states.items():
+            by_size[next_pairs(_tally(state), k, pairs_tonight=pairs, left=left)].append({state: chance})
+    stopped = _merged(by_size.pop(0, []))
+    return stopped, {size: _merged(states) for size, states in by_size.items()}
+
+
+def _merged(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
+    whole: defaultdict[State, float] = defaultdict(float)
+    for part in parts:
+        for state, chance in part.items():
+            whole[state] += chance
+    return whole
+
+
 def detectable(differ: float, tasks: int, k: int, *, nights: int = 1) -> int | None:
     """The smallest gain, in points of a hundred, that is accepted with a chance of ``RELIABLY``; None when none is.
 
     ``differ`` is how often two replays under the same documents differ: half of it are wins of chance and half are
     losses of chance, and the gain is won on top, which is cautious, for an edit that helps also takes losses away.
-    One night is taken as it runs; of several, each is taken to bring one round of ``tasks`` pairs.
+    Several nights show no more than all pairs of a life could, and what one night shows they do.
     """
 
     def reliable(points: int) -> bool:
         loss = differ / 2
         win = min(loss + points / 100, 1 - loss)
-        if nights == 1:
-            return accepted_tonight(win, loss, k, tasks) >= RELIABLY
-        return accepted_within(win, loss, k, min(nights * tasks, PAIRS_A_LIFE)) >= RELIABLY
+        within = accepted_within(win, loss, k, PAIRS_A_LIFE)
+        return within >= RELIABLY and accepted_in(nights, win, loss, k, tasks) >= RELIABLY
 
     low, high = 0, 100
     if not tasks or not reliable(high):

@@ -92,12 +92,14 @@ class AppliedEdit(Struct, frozen=True, kw_only=True):
     """An edit and what became of it; ``why`` is "" only when it was applied.
 
     The anchor of an applied edit is the whole rule it was found to mean, so that it means the same in any other
-    version of the document, or nothing.
+    version of the document, or nothing. ``seen`` are the ids, and the names of their groups, of the tasks that the
+    reflection it comes from was shown.
     """
 
     edit: EditRecord
     status: EditStatus
     why: str = ""
+    seen: tuple[str, ...] = ()
 
 
 def edit_id(op: EditOp, document: DocumentKind, text: str, anchor: str) -> str:

@@ -29,7 +29,8 @@ class EvidenceRow(Struct, frozen=True, kw_only=True):
 
     ``candidate`` is the digest of the documents, ``sample`` numbers repeated rollouts from 0, ``latency`` is in
     seconds, ``response_len`` counts the characters of the whole response. ``origins`` are the sessions and the
-    person's own words that the task stands on.
+    person's own words that the task stands on. ``judged_first`` is on the row of a candidate's replay: the arm whose
+    answer the judge was shown first, None where no call showed it both answers of the pair.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -48,6 +49,7 @@ class EvidenceRow(Struct, frozen=True, kw_only=True):
     call_error: str
     latency: float
     origins: tuple[Origin, ...]
+    judged_first: Arm | None = None
 
 
 def evidence_row(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from skillopt_sleep.domain.budget import Expected
-from skillopt_sleep.domain.paired import PAIRS_A_NIGHT
+from skillopt_sleep.domain.paired import MOST_LOSSES, PAIRS_A_NIGHT
 from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.domain.verdict import GateMode
 
 __all__ = ["Expected", "Rehearsal", "expected_calls"]
+
+CONFIRMING = 2
+"""Pairs by which the loss of a task under an accepted edit is looked at again."""
 
 
 class Rehearsal(Struct, frozen=True, kw_only=True):
@@ -42,16 +45,20 @@ def expected_calls(
     mining_batches: int,
     sealed: bool = False,
     probed: bool = False,
+    pending: int = 0,
 ) -> tuple[Expected, ...]:
     """Count the calls of a night by phase.
 
     A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
     nothing; the most accepts the first document, so that train is rolled out anew under it, and has every paired trial
-    go on as long as a night allows. ``sealed``: an adopted change waits to be scored on the sealed tasks, in two
-    answers each, and one judge for both. ``probed``: what was tried as text is tried once by the agent itself.
+    go on as long as a night allows and then replay what it lost twice more. ``pending`` counts the undecided edits
+    that take their turn before it, each with a trial of its own. ``sealed``: an adopted change waits to be scored on
+    the sealed tasks, in two answers each, and one judge for both. ``probed``: what was tried as text is tried once by
+    the agent itself. It is about that: a verdict nobody can read is asked for again.
     """
     train = sum(_calls(task) for task in pools.train) * samples
     worthwhile = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
+    going_on = pending if pools.val and mode is GateMode.PAIRED else 0
     contrasts = 2 if samples > 1 else 1
     phases = [Expected(phase="mine", least=mining_batches, most=mining_batches)]
     if worthwhile:
@@ -62,9 +69,10 @@ def expected_calls(
     if worthwhile and mode is GateMode.STRICT:
         val = sum(_calls(task) for task in pools.val) * (documents + 1)
         phases.append(Expected(phase="val", least=0, most=val))
-    if worthwhile and mode is GateMode.PAIRED:
+    if trials := going_on + (documents if worthwhile and mode is GateMode.PAIRED else 0):
         dearest = max(_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
-        phases.append(Expected(phase="val", least=0, most=PAIRS_A_NIGHT * dearest * documents))
+        pairs = PAIRS_A_NIGHT + CONFIRMING * min(MOST_LOSSES, len(pools.val))
+        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest))
     if worthwhile and probed:
         phases.append(Expected(phase="load", least=0, most=1))
     if sealed and pools.test:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
@@ -20,6 +21,7 @@ __all__ = [
     "PAIRS_A_LIFE",
     "PAIRS_A_NIGHT",
     "PHI",
+    "Lost",
     "Result",
     "Tally",
     "decide",
@@ -60,8 +62,6 @@ GRADED_MARGIN = 0.1
 ROUNDING = 1e-9
 """Grades are shares and decimals such as 0.3: 0.4 - 0.3 exceeds 0.1 by rounding only, and is not beyond it."""
 
-SUSPICIOUS = 0.01
-"""Transport failing this unevenly by chance is so unlikely that the arm itself must be the cause."""
 CHANCE_SHARE = 1 / 4
 """The share of wrong accepts, expected among those accepted, above which new edits need the higher threshold."""
 
@@ -74,17 +74,40 @@ class Result(enum.StrEnum):
     TIE = "tie"
 
 
+class Lost(enum.StrEnum):
+    """What transport lost of a pair that says nothing."""
+
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+    BOTH = "both"
+
+
 class Tally(Struct, frozen=True, kw_only=True):
-    """What the measured pairs of one edit came to, over all its nights."""
+    """What the pairs of one edit came to, over all its nights.
+
+    ``lost_baseline`` and ``lost_candidate`` count the pairs of which transport lost the one arm and not the other.
+    """
 
     wins: int = 0
     losses: int = 0
     ties: int = 0
+    lost_baseline: int = 0
+    lost_candidate: int = 0
 
     @property
     def score(self) -> int:
         """Wins, less twice the losses."""
         return self.wins - 2 * self.losses
+
+    @property
+    def doubt(self) -> int:
+        """What the score would fall by if every pair that one arm lost more of than the other had been a loss.
+
+        An edit that makes calls fail where its answer would have failed too is left with the pairs that speak for it.
+        If all that sets the arms apart is hidden losses, the score less this never exceeds the true one, so its chance
+        of ever reaching k is bounded as exactly. Transport that fails evenly fails both arms about as often.
+        """
+        return 2 * abs(self.lost_candidate - self.lost_baseline)
 
     @property
     def pairs(self) -> int:
@@ -102,15 +125,21 @@ class Tally(Struct, frozen=True, kw_only=True):
         counts = ((self.wins, "win", "wins"), (self.losses, "loss", "losses"), (self.ties, "tie", "ties"))
         return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
-    def add(self, result: Result) -> Tally:
+    def add(self, result: Result | Lost) -> Tally:
         """The tally with one more pair."""
         match result:
             case Result.WIN:
-                return Tally(wins=self.wins + 1, losses=self.losses, ties=self.ties)
+                return replace(self, wins=self.wins + 1)
             case Result.LOSS:
-                return Tally(wins=self.wins, losses=self.losses + 1, ties=self.ties)
+                return replace(self, losses=self.losses + 1)
             case Result.TIE:
-                return Tally(wins=self.wins, losses=self.losses, ties=self.ties + 1)
+                return replace(self, ties=self.ties + 1)
+            case Lost.BASELINE:
+                return replace(self, lost_baseline=self.lost_baseline + 1)
+            case Lost.CANDIDATE:
+                return replace(self, lost_candidate=self.lost_candidate + 1)
+            case Lost.BOTH:
+                return self
 
 
 def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
@@ -153,16 +182,17 @@ def judge_pair(baseline: float, candidate: float, margin: float) -> Result:
 
 
 def decide(tally: Tally, k: int) -> Verdict:
-    """Accept at a score of ``k``, reject at ``DROP`` or one loss too many, else undecided.
+    """Accept at a score of ``k`` that lost pairs leave no ``doubt`` of; reject at ``DROP`` or one loss too many.
 
-    Ask after every pair: the first answer that is not "undecided" holds, and no further pair is added to such a tally.
+    Else undecided. Ask after every pair: the first answer that is not "undecided" holds, and no further pair is added
+    to such a tally.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
-    return Verdict.ACCEPT if tally.score >= k else Verdict.UNDECIDED
+    return Verdict.ACCEPT if tally.score - tally.doubt >= k else Verdict.UNDECIDED
 
 
-def follow(results: Iterable[Result], k: int, start: Tally = Tally()) -> Tally:  # noqa: B008 - frozen
+def follow(results: Iterable[Result | Lost], k: int, start: Tally = Tally()) -> Tally:  # noqa: B008 - frozen
     """The tally after these pairs, in order, or at the one that decided. Nights are ``follow`` after ``follow``."""
     tally = start
     for result in results:
@@ -193,35 +223,30 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
         return 0
     if pairs_tonight > 0 and (tally.score <= PAUSE_AT or tally.score + left < GO_ON_AT):
         return 0
-    soonest = min(k - tally.score, -((DROP - tally.score) // 2), MOST_LOSSES + 1 - tally.losses)
+    soonest = min(k + tally.doubt - tally.score, -((DROP - tally.score) // 2), MOST_LOSSES + 1 - tally.losses)
     return max(0, min(soonest, left, PAIRS_A_NIGHT - pairs_tonight, PAIRS_A_LIFE - tally.pairs))
 
 
 def needs(tally: Tally, k: int) -> str:
     """What an undecided edit is away from being accepted, if nothing gets worse: "2 more wins"."""
-    wins = max(k - tally.score, 0)
+    wins = max(k + tally.doubt - tally.score, 0)
     return f"{wins} more win" if wins == 1 else f"{wins} more wins"
 
 
-def too_little_measured(*, planned: int, measured: int, lost_baseline: int, lost_candidate: int) -> str | None:
+def too_little_measured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
     """Why the pairs that came back may not speak for the ones that did not; None when they may.
 
-    ``planned`` pairs were replayed and ``measured`` came back whole; of the others transport lost both arms, or only
-    the one or the other. An edit that makes calls fail loses more of its own: the two-sided exact binomial test on the
-    pairs that lost one arm, at ``SUSPICIOUS``.
+    ``planned`` pairs were replayed tonight and ``measured`` came back whole. That transport failed one arm more often
+    matters once the score would accept: the tally stays, and more wins may yet take away the doubt.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"
-    if _chance_as_uneven(lost_baseline, lost_candidate) < SUSPICIOUS:
-        return f"transport lost {lost_candidate} replays of the candidate and {lost_baseline} of the baseline"
+    if tally.score >= k > tally.score - tally.doubt:
+        return (
+            f"transport lost {tally.lost_candidate} replays of the candidate and {tally.lost_baseline} of the baseline,"
+            f" and had those been losses, a score of {tally.score} would not stand; {needs(tally, k)} would decide"
+        )
     return None
-
-
-def _chance_as_uneven(one: int, other: int) -> float:
-    """How often fair coins fall at least as unevenly."""
-    n = one + other
-    tail = sum(math.comb(n, i) for i in range(min(one, other) + 1))
-    return min(1.0, 2 * tail * 0.5**n)
 
 
 def expected_false(alphas: Iterable[float]) -> float:

@@ -22,11 +22,17 @@ class Learnt(enum.StrEnum):
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """One edit with where it comes from; ``level`` counts the rounds of merging it has been through."""
+    """One edit with where it comes from; ``level`` counts the rounds of merging it has been through.
+
+    ``origin`` and ``part`` are what an environment's own analyst said of it: which part of training wrote it, and which
+    part of the document it is for.
+    """
 
     edit: EditRecord
     learnt: Learnt = Learnt.FAILURE
     level: int = 0
+    origin: str = ""
+    part: str = ""
 
 
 class EditPatch(Struct, frozen=True, kw_only=True):
@@ -69,7 +75,8 @@ def joined(proposals: Sequence[Proposal]) -> Proposal:
     tasks = tuple(dict.fromkeys(task for each in proposals for task in each.edit.task_ids))
     support = sum(each.edit.support for each in proposals)
     failed = any(each.learnt is Learnt.FAILURE for each in proposals)
-    return Proposal(
+    return replace(
+        first,
         edit=replace(first.edit, support=support, task_ids=tasks),
         learnt=Learnt.FAILURE if failed else Learnt.SUCCESS,
         level=max(each.level for each in proposals),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.edit import EditRecord, EditStatus, apply_edits
+from skillopt_sleep.domain.digest import sha256
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import EditOp, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.paired import GO_ON_AT, PAIRS_A_LIFE, Tally, needs
 from skillopt_sleep.domain.task import TaskRecord, group_of
 
-__all__ = ["Dropped", "PendingEdit", "base_digest", "crowded_out", "revive", "tonight"]
+__all__ = ["Base", "ClosedEdit", "Dropped", "PendingEdit", "crowded_out", "ended", "is_same", "revive", "tonight"]
 
 BEHIND_A_NIGHT = 2
 """Edits that are behind, with a score under ``GO_ON_AT``, that a night goes on with; those ahead all take their turn.
@@ -25,11 +27,53 @@ BEHIND_AT_MOST = 4
 """Edits that are behind that are kept at all: more would wait for a turn that never comes."""
 
 
-def base_digest(document: Document) -> str:
-    """Digest of the text an edit was tried on; a file that is not there has one of its own."""
-    import hashlib  # noqa: PLC0415  `status` reads this module and digests nothing
+class Base(Struct, frozen=True, kw_only=True):
+    """All that a tally of pairs holds for. ``documents``: kind, path and digest of the text of each, in order.
 
-    return hashlib.sha256(document.content if document.content is not None else b"\0absent").hexdigest()
+    ``target`` and ``optimizer``, which judges, name backend and model; ``metric`` says how scores are counted,
+    ``replay`` how tasks are replayed, ``scope`` whose work is learnt from.
+    """
+
+    documents: tuple[tuple[DocumentKind, str, str], ...] = ()
+    target: str = ""
+    optimizer: str = ""
+    metric: str = ""
+    replay: str = ""
+    scope: str = ""
+
+    @staticmethod
+    def texts(candidate: Candidate) -> tuple[tuple[DocumentKind, str, str], ...]:
+        """The documents of a candidate as a base has them; a file that is not there has a digest of its own."""
+        return tuple(
+            (each.kind, each.path, sha256(b"\0absent" if each.content is None else each.content))
+            for each in candidate.documents
+        )
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits over all of it."""
+        return sha256(msgspec.json.encode(self))[:16]
+
+    def changes(self, now: Base, kind: DocumentKind) -> Iterator[str]:
+        """What is not as it was, in plain words, for an edit of the document ``kind``."""
+        before = {each: (path, text) for each, path, text in self.documents}
+        after = {each: (path, text) for each, path, text in now.documents}
+        for each in dict.fromkeys((kind, *before, *after)):
+            where = "on" if each is kind else "beside"
+            (path, text), (new_path, new_text) = before.get(each, ("", "")), after.get(each, ("", ""))
+            if text != new_text:
+                yield f"the text of the {each} it was tried {where} has changed"
+            elif path != new_path:
+                yield f"the {each} it was tried {where} lies elsewhere now: the place has changed to {new_path}"
+        for what, old, new in (
+            ("model", self.target, now.target),
+            ("model that judges", self.optimizer, now.optimizer),
+            ("way scores are counted", self.metric, now.metric),
+            ("way tasks are replayed", self.replay, now.replay),
+            ("scope", self.scope, now.scope),
+        ):
+            if old != new:
+                yield f"the {what} has changed, from {old or 'the default'} to {new or 'the default'}"
 
 
 class PendingEdit(Struct, frozen=True, kw_only=True):
@@ -37,18 +81,19 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
 
     ``groups`` are the task groups its own reflection has seen, and the ids of their tasks, for a group may come to be
     part of another: it is never tried on them. ``tasks`` are the ids of the different tasks its pairs were measured
-    on. ``k`` is the score that accepts, fixed when it was first tried; ``night`` is that night.
+    on. ``on`` is what the tally holds for; ``atop``: when it was first tried, that was not live but only proposed.
+    ``k`` is the score that accepts, fixed when it was first tried; ``night`` is that night.
     """
 
     id: str
     night: str
     kind: DocumentKind
-    base: str
-    model: str
     k: int
     edits: tuple[EditRecord, ...]
     groups: tuple[str, ...]
     tally: Tally
+    on: Base = Base()
+    atop: bool = False
     nights: int = 1
     tasks: tuple[str, ...] = ()
 
@@ -89,7 +134,9 @@ def crowded_out(pending: Sequence[PendingEdit]) -> tuple[Dropped, ...]:
     """
     behind = sorted((each for each in pending if each.behind), key=_closeness)
     why = f"it has {{}}, and {BEHIND_AT_MOST} other edits promise more"
-    return tuple(Dropped(edit=each, why=why.format(each.tally.in_words)) for each in behind[BEHIND_AT_MOST:])
+    return tuple(
+        Dropped(edit=each, why=why.format(each.tally.in_words), final=True) for each in behind[BEHIND_AT_MOST:]
+    )
 
 
 def _closeness(edit: PendingEdit) -> tuple[int, int]:
@@ -98,22 +145,75 @@ def _closeness(edit: PendingEdit) -> tuple[int, int]:
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
-    """A pending edit that cannot go on, and why."""
+    """A pending edit that cannot go on, and why. ``final``: nor may it begin anew as long as its base is the same."""
 
     edit: PendingEdit
     why: str
+    final: bool = False
 
 
-def revive(pending: PendingEdit, current: Candidate, model: str) -> Candidate | Dropped:
-    """The candidate that goes on with an edit, or why it cannot: what was measured must still be what is measured."""
-    document = current[pending.kind]
-    if document is None or base_digest(document) != pending.base:
-        return Dropped(edit=pending, why=f"the text of the {pending.kind} it was tried on has changed")
-    if model != pending.model:
-        return Dropped(edit=pending, why=f"the model has changed, from {pending.model} to {model}")
-    if pending.tally.pairs >= PAIRS_A_LIFE:
-        return Dropped(edit=pending, why=f"undecided after {pending.tally.pairs} pairs")
+class ClosedEdit(Struct, frozen=True, kw_only=True):
+    """An edit whose life has ended without its being accepted: turned down, or given up.
+
+    On the same ``base``, a digest, it gets no new life; ``night`` is the one that ended it.
+    """
+
+    base: str
+    edit: EditRecord
+    why: str
+    night: str
+
+
+def ended(pending: PendingEdit) -> Dropped | None:
+    """Why its life is over, None while the pairs that are left of it could get it accepted."""
+    left = PAIRS_A_LIFE - pending.tally.pairs
+    if left > 0 and left >= pending.k - pending.tally.score:
+        return None
+    why = f"undecided after {pending.tally.pairs} pairs"
+    if left > 0:
+        why += f", and at most {left} more could not decide it"
+    return Dropped(edit=pending, why=why, final=True)
+
+
+def revive(pending: PendingEdit, live: Candidate, on: Base) -> Candidate | Dropped:
+    """The candidate that goes on with an edit, or why it cannot: what was measured must still be what is measured.
+
+    ``on`` is what would be measured on tonight.
+    """
+    if pending.on != on:
+        return Dropped(edit=pending, why=_moved(pending, on))
+    if (over := ended(pending)) is not None:
+        return over
+    document = live[pending.kind]
+    if document is None:
+        return Dropped(edit=pending, why=f"there is no {pending.kind} any more")
     changed, applied = apply_edits(document, pending.edits, cap=None)
     if any(each.status is not EditStatus.APPLIED for each in applied):
         return Dropped(edit=pending, why="it can no longer be applied")
-    return current.with_document(changed)
+    return live.with_document(changed)
+
+
+def _moved(pending: PendingEdit, on: Base) -> str:
+    if pending.on == Base():
+        return "it was tried by an earlier version, which did not note all that it was tried on"
+    if pending.atop and pending.on.documents != on.documents:
+        rest = replace(pending.on, documents=on.documents).changes(on, pending.kind)
+        return "; ".join(("it was tried together with a proposal, and that is not what is live now", *rest))
+    return "; ".join(pending.on.changes(on, pending.kind))
+
+
+def is_same(edit: EditRecord, other: EditRecord) -> bool:
+    """Whether two edits do the same, whatever their case, white space and last full stop.
+
+    What says the same counts as the same wherever it is put: a rule that failed is not tried anew one line below.
+    """
+    if edit.id == other.id:
+        return True
+    if edit.op is EditOp.DELETE or other.op is EditOp.DELETE:
+        same_rule = edit.document is other.document and _folded(edit.anchor) == _folded(other.anchor)
+        return edit.op is other.op and same_rule
+    return _folded(edit.text) == _folded(other.text)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).lstrip("-*+• ").rstrip(" .!;,")

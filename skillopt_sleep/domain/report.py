@@ -159,7 +159,9 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
     "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different ones measured
     tonight, of which some ``improved`` and some ``worsened``, and ``tasks_in_all`` those of the edits' whole life.
-    ``confirmed_regressions`` are those of an accepted edit that lost twice more when they were replayed again.
+    ``confirmed_regressions`` are those of an accepted edit that lost twice more when they were replayed again; of the
+    ``unconfirmed`` that could not be found out. ``losses_before`` counts its pairs lost in earlier nights, which are
+    not replayed again.
     """
 
     document: str
@@ -167,6 +169,8 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
     confirmed_regressions: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    losses_before: int = 0
     score: int | None = None
     e: float | None = None
     k: int | None = None

@@ -71,11 +71,14 @@ def _label(task: TaskRecord) -> TaskLabel:
     return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words, origins=tuple(sorted(origins)))
 
 
-def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None = None) -> Pools:
+def split_tasks(
+    tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None = None, *, among: Sequence[TaskRecord] = ()
+) -> Pools:
     """Deal whole groups to train, val and test; a pinned task pulls its whole group along.
 
     Those decide that decided least often, so val rotates from night to night; those teach first that are fresh, or
-    were corrected; ties fall by seed. Of an archive, which comes with its ``past``, a share is sealed.
+    were corrected; ties fall by seed. Of an archive, which comes with its ``past``, a share is sealed; ``among`` is the
+    whole of it where ``tasks`` are only a part, for what is sealed is sealed whatever a night is about.
 
     A group with tasks pinned to different splits goes to the most sealed of them (test, then val), because a twin of
     a val task must never teach. With a single free group there is no val: nothing can be accepted, only learnt about.
@@ -83,11 +86,12 @@ def split_tasks(tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None 
     groups: dict[str, list[TaskRecord]] = defaultdict(list)
     for task in tasks:
         groups[group_of(task)].append(task)
+    sealed = _sealed(among or tasks, past) if past is not None else frozenset()
     dealt: dict[Split, list[list[TaskRecord]]] = {split: [] for split in Split}
     free: list[list[TaskRecord]] = []
     for name in sorted(groups):
         split = _pinned(groups[name])
-        if split is None and past is not None and len(groups) >= TEST_FROM and _is_sealed(name, groups[name], past):
+        if split is None and name in sealed:
             split = Split.TEST
         (free if split is None else dealt[split]).append(groups[name])
     random.Random(plan.seed).shuffle(free)  # noqa: S311  a seeded deal, not a secret
@@ -130,10 +134,13 @@ def _recalled(
     return recall(fresh, [task for task in over if task.id not in taught], plan.recall_k)
 
 
-def _is_sealed(name: str, group: Iterable[TaskRecord], past: Past) -> bool:
-    """Whether a group is of the sealed share, for good: what taught or decided once can never test."""
-    served = any(task.id in past.as_val for task in group)
-    return not served and int(sha256(name.encode())[:8], 16) < TEST_SHARE * 16**8
+def _sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
+    """The groups of the sealed share, for good: what taught or decided once can never test."""
+    names = {group_of(task) for task in archive}
+    if len(names) < TEST_FROM:
+        return frozenset()
+    served = {group_of(task) for task in archive if task.id in past.as_val}
+    return frozenset(name for name in names - served if int(sha256(name.encode())[:8], 16) < TEST_SHARE * 16**8)
 
 
 def _filled(groups: Iterable[Sequence[TaskRecord]], most: int) -> tuple[TaskRecord, ...]:

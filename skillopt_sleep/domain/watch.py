@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
@@ -87,21 +88,26 @@ def watch(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watch
 
     Words whose time is not recorded count nowhere, and neither do choices in dialogues or headless runs.
     """
-    turns = [turn for session in sessions for turn in session.turns if turn.at and not turn.kind.weak]
+    turns = [
+        (moment, turn)
+        for session in sessions
+        for turn in session.turns
+        if not turn.kind.weak and (moment := _moment(turn.at)) is not None
+    ]
     return tuple(_watched(rule, turns) for rule in rules)
 
 
-def _watched(rule: LiveRule, turns: Sequence[Turn]) -> Watched:
-    since = rule.adopted_at[:19]
-    kind = [turn for turn in turns if turn.feedback is Feedback.CORRECTION and _is_of(turn.prompt, rule)]
+def _watched(rule: LiveRule, turns: Sequence[tuple[datetime, Turn]]) -> Watched:
+    since = _moment(rule.adopted_at) or datetime.max.replace(tzinfo=UTC)
+    kind = [each for each in turns if each[1].feedback is Feedback.CORRECTION and _is_of(each[1].prompt, rule)]
     before = Period(prompts=_until(turns, since), corrections=_until(kind, since))
     after = Period(prompts=len(turns) - before.prompts, corrections=len(kind) - before.corrections)
     state, p, missing = _judged(before, after)
     return Watched(rule=rule, before=before, after=after, state=state, p=p, missing=missing)
 
 
-def _until(turns: Sequence[Turn], moment: str) -> int:
-    return sum(turn.at[:19] < moment for turn in turns)
+def _until(turns: Sequence[tuple[datetime, Turn]], moment: datetime) -> int:
+    return sum(at < moment for at, _ in turns)
 
 
 def _is_of(prompt: str, rule: LiveRule) -> bool:
@@ -116,7 +122,8 @@ def _judged(before: Period, after: Period) -> tuple[WatchState, float | None, in
     was corrected often of late, so some fall comes by itself: "fell" is the weaker claim of the two.
     """
     if not before.corrections or not before.prompts:
-        return WatchState.NEVER_SAID, None, 0
+        came_up = after.corrections >= ENOUGH
+        return (WatchState.DID_NOT_FALL if came_up else WatchState.NEVER_SAID), None, 0
     expected = before.corrections * after.prompts / before.prompts
     if after.corrections >= max(ENOUGH, expected):
         return WatchState.DID_NOT_FALL, None, 0
@@ -125,7 +132,21 @@ def _judged(before: Period, after: Period) -> tuple[WatchState, float | None, in
     share = after.prompts / (before.prompts + after.prompts)
     total = before.corrections + after.corrections
     p = math.fsum(
-        math.comb(total, count) * share**count * (1 - share) ** (total - count)
+        math.exp(_log_choose(total, count) + count * math.log(share) + (total - count) * math.log1p(-share))
         for count in range(after.corrections + 1)
     )
     return (WatchState.FELL if p <= CHANCE else WatchState.UNCLEAR), p, 0
+
+
+def _log_choose(total: int, count: int) -> float:
+    """Logarithm of the number of ways to choose ``count`` of ``total``."""
+    return math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
+
+
+def _moment(at: str) -> datetime | None:
+    """A recorded time, in UTC where it names no zone; None where it is no time at all."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

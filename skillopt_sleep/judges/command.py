@@ -44,6 +44,8 @@ def _why_not(line: str, run: CommandRun | None) -> str:
         return f"{excerpt(line, SHOWN)!r} was not run"
     if run.passed:
         return ""
+    if run.flooded:
+        return f"{excerpt(line, SHOWN)!r} printed over 16 MB and was ended; have it print less, as with > /dev/null"
     how = "ran out of time" if run.status is None else f"ends with status {run.status}"
     return f"{excerpt(line, SHOWN)!r} {how}"
 

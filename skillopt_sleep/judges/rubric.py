@@ -78,21 +78,30 @@ class RubricJudge:
         return "rubric"
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Score a response by ``RubricReference.rubric``; equal answers are judged by one call."""
-        return _score(self._asked(task, rubric_prompt(task, rollout.work), ask, _Verdict))
+        """Score a response by ``RubricReference.rubric``, afresh for each sample of it.
+
+        Equal answers of two samples are two calls: a verdict used twice would be one coin counted as two.
+        """
+        return _score(self._asked(task, rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Score two responses in one call that does not say which is which; equal ones get one score."""
+        """Score two responses in one call that does not say which is which, afresh for each sample of the pair.
+
+        Equal answers get one score by one call, and so they tie whatever the judge says: that is exact, for a pair that
+        ties takes no part in the score of an edit.
+        """
+        sample = min(first.sample, second.sample)
         if first.work == second.work:
-            score = self.score(task, first, ask)
+            score = self.score(task, replace(first, sample=sample), ask)
             return score, score
-        verdict = self._asked(task, pair_prompt(task, first.work, second.work), ask, _PairVerdict)
+        verdict = self._asked(task, pair_prompt(task, first.work, second.work), ask, _PairVerdict, sample)
         return _score(verdict.first), _score(verdict.second)
 
-    def _asked(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V]) -> V:
+    def _asked(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V], sample: int) -> V:
+        """The verdict on this sample; each try at it is a sample of its own, and no other's."""
         problem = ""
-        for sample in range(self.tries):
-            reply = ask(replace(prompt, sample=sample), phase="judge")
+        for attempt in range(self.tries):
+            reply = ask(replace(prompt, sample=sample * self.tries + attempt), phase="judge")
             try:
                 return msgspec.convert(extract_json(reply.text), wanted)
             except ValueError as error:  # msgspec.ValidationError is one

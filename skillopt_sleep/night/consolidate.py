@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import DocumentKind, region
+from skillopt_sleep.domain.document import Document, DocumentKind, region
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.guard import Grounds, unfounded
-from skillopt_sleep.domain.pending import Dropped, PendingEdit, crowded_out, revive, tonight
+from skillopt_sleep.domain.pending import ClosedEdit, Dropped, PendingEdit, crowded_out, ended, revive, tonight
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
 from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.night.trying import ConsolidatePlan, Gate, pending_after
+from skillopt_sleep.night.trying import ConsolidatePlan, Gate, may_be_shown, pending_after, seen_of
 from skillopt_sleep.optimize.reflect import Lesson, Reflection, reflect
 from skillopt_sleep.optimize.replay import Attempt, Models, replay
 from skillopt_sleep.optimize.step import held_back
@@ -35,47 +36,51 @@ def consolidate(
     seed: int = 0,
     rejected: tuple[AppliedEdit, ...] = (),
     pending: tuple[PendingEdit, ...] = (),
+    closed: tuple[ClosedEdit, ...] = (),
 ) -> Consolidated:
     """Go on with what is undecided, then evolve each document in turn, each on top of what was accepted before it.
 
+    ``rejected`` are shown to the reflections, as far as that gives nothing away (``may_be_shown``); of ``closed`` those
+    of other nights get no new life on the same base.
     Without val tasks nothing could be accepted, so nothing is spent, unless the gate is off.
     A cap that is hit after a first trial ends the night with what that came to. Raises ``FatalBackend`` and, when
     nothing was tried, ``BudgetSpent``: everything paid for until then is in the ledger.
     """
     gate = Gate(plan=plan, models=models, val=pools.val, night=night, seed=seed)
     current, steps, left, dropped = _go_on(baseline, pools, gate, pending)
-    rejected = (*(edit for step in steps for edit in _rejected(step)), *rejected)
     known: tuple[ReplayResult, ...] = ()
     cut = ""
     worthwhile = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
     kinds = [kind for kind in plan.kinds if baseline[kind] is not None]
     for kind in kinds if worthwhile else ():
         try:
-            step, proposed = _evolve(kind, current, pools, gate, rejected=(*_texts(left), *rejected), known=known)
+            before = _Tried(shown=rejected, barred=_on_this_base(closed, gate, current))
+            tried = before.and_tonight(left, steps, dropped)
+            step, proposed = _evolve(kind, current, pools, gate, tried=tried, known=known)
         except BudgetSpent as spent:
             if not any(step.trial for step in steps):
                 raise
             cut = f"a cap cut the night short, so the {kind} had to wait: {spent}"
             break
         steps.append(step)
-        rejected = (*_rejected(step), *rejected)
         if step.trial is not None:
             accepted = step.decision.verdict is Verdict.ACCEPT
             known = step.trial.candidate if accepted else step.trial.baseline
         if step.decision.verdict is Verdict.ACCEPT:
             current = proposed
-        left += pending_after(step, current, pools, gate)
-    over = crowded_out(left)
-    left = [each for each in left if each.id not in {gone.edit.id for gone in over}]
-    carried = [revive(each, current, models.tried_with) if pools.val else current for each in left]
+        left += pending_after(step, current, pools, gate, live=baseline)
+    if gate.tries_pending:
+        left, over = _kept(left)
+        dropped += over
     return Consolidated(
         baseline=baseline,
         candidate=current,
         steps=tuple(steps),
         pools=pools,
         gate_mode=plan.gate_mode,
-        pending=tuple(each for each, onto in zip(left, carried, strict=True) if isinstance(onto, Candidate)),
-        dropped=(*dropped, *over, *(each for each in carried if isinstance(each, Dropped))),
+        pending=tuple(left),
+        dropped=tuple(dropped),
+        began_with=tuple(each.id for each in pending),
         cut=cut,
         model=models.tried_with,
     )
@@ -84,18 +89,25 @@ def consolidate(
 def _go_on(
     baseline: Candidate, pools: Pools, gate: Gate, pending: Sequence[PendingEdit]
 ) -> tuple[Candidate, list[DocumentStep], list[PendingEdit], list[Dropped]]:
-    """Spend first on what is closest to a decision; of what is behind, on little, so that new edits have a chance."""
+    """Spend first on what is closest to a decision; of what is behind, on little, so that new edits have a chance.
+
+    All on the live documents, as before: when one is accepted the others wait, for their tallies say nothing of what
+    is only proposed.
+    """
     current = baseline
     steps: list[DocumentStep] = []
     dropped: list[Dropped] = []
-    if not pools.val:  # nothing is tried tonight, so nothing is held against what waits
+    if not gate.tries_pending:  # none of them is tried tonight, so nothing is held against what waits
         return current, steps, list(pending), dropped
-    going_on, waiting = tonight(pending)
+    on = gate.base(baseline)
+    revived = {each.id: revive(each, baseline, on) for each in pending}
+    dropped += [each for each in revived.values() if isinstance(each, Dropped)]
+    going_on, waiting = tonight([each for each in pending if isinstance(revived[each.id], Candidate)])
     left = [*waiting]
     for edit in going_on:
-        candidate = revive(edit, current, gate.models.tried_with)
-        if isinstance(candidate, Dropped):
-            dropped.append(candidate)
+        candidate = revived[edit.id]
+        if current is not baseline or isinstance(candidate, Dropped):
+            left.append(edit)
             continue
         try:
             trial = gate.go_on(edit, pools, current, candidate)
@@ -104,7 +116,7 @@ def _go_on(
                 raise
             left.append(edit)
             continue
-        applied = tuple(AppliedEdit(edit=each, status=EditStatus.APPLIED) for each in edit.edits)
+        applied = tuple(AppliedEdit(edit=each, status=EditStatus.APPLIED, seen=edit.groups) for each in edit.edits)
         if trial.decision.verdict is Verdict.ACCEPT:
             current = candidate
         else:
@@ -120,6 +132,7 @@ def _go_on(
                 decision=trial.decision,
                 since=edit.night,
                 id=edit.id,
+                base=on.digest,
                 tasks=tried.tasks,
             )
         )
@@ -127,18 +140,62 @@ def _go_on(
     return current, steps, sorted(left, key=lambda each: order.index(each.id)), dropped
 
 
-def _rejected(step: DocumentStep) -> tuple[AppliedEdit, ...]:
-    """What a step turned down for good: the same night must not try it again, with a clean tally."""
-    return tuple(edit for edit in step.edits if edit.status is EditStatus.REJECTED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """What was tried before: as a reflection is ``shown`` it, and all that is ``barred`` from a clean tally.
+
+    ``ids`` are those of the undecided candidates.
+    """
+
+    shown: tuple[AppliedEdit, ...]
+    barred: tuple[AppliedEdit, ...]
+    ids: frozenset[str] = frozenset()
+
+    def and_tonight(
+        self, left: Sequence[PendingEdit], steps: Sequence[DocumentStep], dropped: Sequence[Dropped]
+    ) -> _Tried:
+        """The same behind what is undecided, what tonight turned down, the latest first, and what it gave up."""
+        open_ = [_said(edit, f"being tried: {each.needs} would decide", each) for each in left for edit in each.edits]
+        turned_down = [edit for step in reversed(steps) for edit in _with(step, EditStatus.REJECTED)]
+        over = [
+            _said(edit, f"given up: {each.why}", each.edit)
+            for each in dropped
+            if each.final
+            for edit in each.edit.edits
+        ]
+        shown = (*open_, *turned_down)
+        return _Tried(
+            shown=(*shown, *self.shown),
+            barred=(*shown, *over, *self.barred),
+            ids=frozenset(each.id for each in left),
+        )
 
 
-def _texts(pending: Sequence[PendingEdit]) -> tuple[AppliedEdit, ...]:
-    """Undecided edits as a reflection is shown them: what is being tried is not to be proposed again."""
+def _said(edit: EditRecord, why: str, of: PendingEdit) -> AppliedEdit:
+    return AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why=why, seen=of.groups)
+
+
+def _with(step: DocumentStep, status: EditStatus) -> tuple[AppliedEdit, ...]:
+    return tuple(edit for edit in step.edits if edit.status is status)
+
+
+def _on_this_base(closed: Sequence[ClosedEdit], gate: Gate, current: Candidate) -> tuple[AppliedEdit, ...]:
+    """Edits whose life ended on just this base in another night; a night that is gone on with repeats its own."""
+    base = gate.base(current).digest
     return tuple(
-        AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why=f"being tried: {each.needs} would decide")
-        for each in pending
-        for edit in each.edits
+        AppliedEdit(edit=each.edit, status=EditStatus.REJECTED, why=each.why)
+        for each in closed
+        if each.base == base and each.night != gate.night
     )
+
+
+def _kept(left: Sequence[PendingEdit]) -> tuple[list[PendingEdit], list[Dropped]]:
+    """Those that go on another night, and those given up: at the end of their life, or crowded out."""
+    over = [dropped for each in left if (dropped := ended(each)) is not None]
+    going_on = [each for each in left if ended(each) is None]
+    over += crowded_out(going_on)
+    gone = {each.edit.id for each in over}
+    return [each for each in going_on if each.id not in gone], over
 
 
 def _evolve(
@@ -147,12 +204,12 @@ def _evolve(
     pools: Pools,
     gate: Gate,
     *,
-    rejected: tuple[AppliedEdit, ...],
+    tried: _Tried,
     known: tuple[ReplayResult, ...],
 ) -> tuple[DocumentStep, Candidate]:
     """One document through one step. ``known`` are val rollouts of ``current`` that this night has already."""
     plan = gate.plan
-    attempts = [  # a task's samples far apart: equal answers are judged by one call, and no worker waits for it
+    attempts = [
         Attempt(task=task, candidate=current, sample=sample)
         for sample in range(plan.rollouts_k)
         for task in pools.train
@@ -161,12 +218,13 @@ def _evolve(
     lesson = Lesson(
         edit_budget=plan.edit_budget,
         preferences=plan.preferences,
-        rejected=rejected,
+        rejected=tuple(each for each in tried.shown if may_be_shown(each, pools.train)),
         metric=plan.gate_metric,
         mixed_weight=plan.gate_mixed_weight,
     )
     reflection = reflect(kind, current, train, pools.train, gate.models, lesson=lesson)
-    proposed, edits = _propose(kind, current, reflection, plan, rejected, of=(pools.train, train))
+    proposed, edits = _propose(kind, current, reflection, plan, tried, of=(pools.train, train))
+    edits = tuple(replace(each, seen=seen_of(pools.train)) for each in edits)
     step = DocumentStep(
         kind=kind,
         train=train,
@@ -177,6 +235,7 @@ def _evolve(
             why=reflection.nothing or "no proposed edit could be applied",
         ),
         id=proposed.digest,
+        base=gate.base(current).digest,
     )
     if proposed == current:
         return step, current
@@ -194,7 +253,7 @@ def _propose(
     current: Candidate,
     reflection: Reflection,
     plan: ConsolidatePlan,
-    rejected: tuple[AppliedEdit, ...],
+    tried: _Tried,
     *,
     of: tuple[Sequence[TaskRecord], Sequence[ReplayResult]],
 ) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
@@ -209,13 +268,27 @@ def _propose(
     held = [
         edit
         for each in reflection.edits
-        if (edit := held_back(each, rejected) or _without_grounds(each, *of, also)) is not None
+        if (edit := held_back(_found(each, document), tried.barred) or _without_grounds(each, *of, also)) is not None
     ]
     left = {edit.edit.id for edit in held}
     changed, applied = apply_edits(
         document, [edit for edit in reflection.edits if edit.id not in left], cap=plan.block_cap
     )
-    return current.with_document(changed), (*applied, *held)
+    proposed = current.with_document(changed)
+    if proposed.digest in tried.ids:  # by other words, yet the same text comes of it
+        why = "the text that would come of it is being tried"
+        again = [
+            replace(each, status=EditStatus.SKIPPED, why=why) if each.status is EditStatus.APPLIED else each
+            for each in applied
+        ]
+        return current, (*again, *held)
+    return proposed, (*applied, *held)
+
+
+def _found(edit: EditRecord, document: Document) -> EditRecord:
+    """The edit with its anchor as the whole rule that it means, as what was tried before has it."""
+    (alone,) = apply_edits(document, [edit], cap=None)[1]
+    return alone.edit
 
 
 def _without_grounds(

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.budget import Expected
 from skillopt_sleep.domain.expect import expected_calls
+from skillopt_sleep.domain.pending import tonight
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.night.plan import NightPlan
@@ -34,5 +35,6 @@ def expect(pools: Pools, plan: NightPlan) -> Outlook:
         mining_batches=0,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
+        pending=len(tonight(plan.pending)[0]),
     )
     return Outlook(phases=tuple(each for each in phases if each.most))

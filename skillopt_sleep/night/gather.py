@@ -83,7 +83,8 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     skill = plan.mining.target_skill
     about = plan.mining.target_about
     wanted = [task for task in known if not skill or relates(skill, (task.skill_hint,), task.intent, about=about)]
-    tasks = choose(wanted, kit.archive.past(scope), replace(plan.split, seed=seed), plan.pending)
+    split = replace(plan.split, seed=seed)
+    tasks = choose(wanted, kit.archive.past(scope), split, plan.pending, among=known)
     if mined.unmined and not tasks:
         raise BackendUnusable(
             f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
@@ -120,16 +121,23 @@ def _other_skills_note(count: int, skill: str) -> tuple[str, ...]:
 
 
 def choose(
-    tasks: Sequence[TaskRecord], past: Past, plan: SplitPlan, pending: Sequence[PendingEdit] = ()
+    tasks: Sequence[TaskRecord],
+    past: Past,
+    plan: SplitPlan,
+    pending: Sequence[PendingEdit] = (),
+    *,
+    among: Sequence[TaskRecord] = (),
 ) -> tuple[TaskRecord, ...]:
-    """Tonight's tasks of an archive, each pinned to its part in the night.
+    """Tonight's tasks of an archive, each pinned to its part in the night. ``among``: see ``split_tasks``.
 
-    When nothing is fresh, none at all, or just what an undecided edit can go on with.
+    When nothing is fresh, none at all, or just what an undecided edit can go on with: nothing teaches on such a night,
+    so all that is not pinned to teach may decide.
     """
-    pools = split_tasks(tasks, plan, past)
+    pools = split_tasks(tasks, plan, past, among=among)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
         closest = max(pending, key=lambda each: each.tally.score, default=None)
-        going_on = closest.unseen((*pools.val, *pools.train)) if closest else ()
+        free = [task for task in (*pools.val, *pools.train) if task.split is not Split.TRAIN]
+        going_on = closest.unseen(free) if closest else ()
         return tuple(replace(task, split=Split.VAL) for task in going_on[: plan.max_val])
     parts = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
     return tuple(replace(task, split=split) for split, dealt in parts.items() for task in dealt)

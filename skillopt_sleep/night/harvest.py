@@ -18,6 +18,8 @@ from skillopt_sleep.ports import Inbox, Source
 
 __all__ = ["Filed", "Harvested", "Window", "file_sessions", "harvest", "in_scope"]
 
+RECENT = 20
+"""Sessions that tell which model is usual: enough that one done with another changes nothing."""
 FILES_PER_COMMIT = 200
 """A harvest that is killed starts over from its last commit; few enough that little is read twice."""
 
@@ -40,9 +42,10 @@ class Filed(Struct, frozen=True, kw_only=True):
 
 
 class Harvested(Struct, frozen=True, kw_only=True):
-    """The sessions this night takes up, and the counts of the harvest."""
+    """The sessions this night takes up, the latest ones of each source that name a model, and the counts."""
 
     sessions: tuple[SessionKey, ...] = ()
+    recent: tuple[SessionKey, ...] = ()
     counts: Counts = Counts()
     skipped: tuple[Skip, ...] = ()
 
@@ -51,8 +54,12 @@ class Harvested(Struct, frozen=True, kw_only=True):
         return replace(report, counts=self.counts, skipped=self.skipped)
 
     def usual_model(self, source: str) -> str:
-        """The model most of these sessions of a source used, "" when none is recorded."""
-        models = Counter(key.model for key in self.sessions if key.source == source and key.model)
+        """The model that the latest sessions of a source used, most of them, "" when none is recorded.
+
+        Those taken up tonight or not: a night without new sessions replays with the model of the night before.
+        """
+        known = self.recent or self.sessions
+        models = Counter(key.model for key in known if key.source == source and key.model)
         return next((model for model, _ in models.most_common(1)), "")
 
 
@@ -65,6 +72,7 @@ def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Cal
     turns = [turn for key in taken for turn in _waiting(inbox.load(key), key)]
     return Harvested(
         sessions=taken,
+        recent=_recent(inbox, window.scope),
         skipped=filed.skipped,
         counts=Counts(
             files_seen=filed.seen,
@@ -76,6 +84,16 @@ def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Cal
             out_of_scope=len(waiting) - len(in_window),
         ),
     )
+
+
+def _recent(inbox: Inbox, scope: str) -> tuple[SessionKey, ...]:
+    """The latest ``RECENT`` of each source, of the work in scope."""
+    found: dict[str, list[SessionKey]] = {}
+    for key in inbox.recent():
+        of_source = found.setdefault(key.source, [])
+        if len(of_source) < RECENT and in_scope(key.cwd, scope):
+            of_source.append(key)
+    return tuple(key for keys in found.values() for key in keys)
 
 
 def _waiting(session: Session, key: SessionKey) -> Iterator[Turn]:

@@ -15,6 +15,7 @@ from skillopt_sleep.night.outcome import evidence
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.prepare import prepare
 from skillopt_sleep.night.probe import probe
+from skillopt_sleep.night.recollect import recollect
 from skillopt_sleep.night.split import split
 from skillopt_sleep.night.stage import stage
 from skillopt_sleep.night.unseal import unseal
@@ -36,6 +37,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
             tasks = night.stage("prepare", prepare, found, plan.manner, kit.commit_of)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
             night.look("expect", expect, pools, plan)
+            past = night.stage("recollect", recollect, plan)
             outcome = night.stage(
                 "consolidate",
                 consolidate,
@@ -45,8 +47,9 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 connection.models,
                 night=night.id,
                 seed=night.seed,
-                rejected=plan.rejected,
-                pending=plan.pending,
+                rejected=past.rejected,
+                pending=past.pending,
+                closed=plan.closed,
             )
             night.stage("load", load, outcome, connection.models)
             left = plan.caps.calls - night.ledger.spent().calls

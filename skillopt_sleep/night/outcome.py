@@ -14,7 +14,7 @@ from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.domain.evidence import Arm, EvidenceRow, evidence_row
-from skillopt_sleep.domain.pending import Dropped, PendingEdit
+from skillopt_sleep.domain.pending import ClosedEdit, Dropped, PendingEdit
 from skillopt_sleep.domain.report import (
     GateAction,
     HoldoutDetail,
@@ -47,7 +47,8 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off.
 
     ``id`` names the edits tried together over all their nights; ``since`` is the earlier night they come from, if any,
-    and ``tasks`` are the different tasks they were measured on in all of them.
+    and ``tasks`` are the different tasks they were measured on in all of them. ``base`` is the digest of what they were
+    tried on.
     """
 
     kind: DocumentKind
@@ -58,13 +59,15 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     decision: Decision
     id: str = ""
     since: str = ""
+    base: str = ""
     tasks: tuple[str, ...] = ()
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
     """The baseline, what the night would put in its place, and how each document came to it.
 
-    ``model`` is the one the tasks were replayed with, "" for the default of its backend.
+    ``began_with`` are the ids of what was undecided before; ``model`` is the one the tasks were replayed with, "" for
+    the default of its backend.
     """
 
     baseline: Candidate
@@ -74,6 +77,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
     steps: tuple[DocumentStep, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    began_with: tuple[str, ...] = ()
     cut: str = ""
     model: str = ""
 
@@ -88,6 +92,28 @@ class Consolidated(Struct, frozen=True, kw_only=True):
             for step in self.steps
             if step.trial is not None and step.trial.k is not None
         )
+
+    @property
+    def settled(self) -> frozenset[str]:
+        """Ids of all that the night had undecided at some time: ``pending`` holds those that still are."""
+        steps = (step.id for step in self.steps if step.trial is not None)
+        return frozenset((*self.began_with, *steps, *(each.edit.id for each in self.dropped)))
+
+    def closed(self, night: str) -> tuple[ClosedEdit, ...]:
+        """The edits whose life ended tonight without their being accepted."""
+        turned_down = [
+            ClosedEdit(base=step.base, edit=each.edit, why=each.why, night=night)
+            for step in self.steps
+            for each in step.edits
+            if each.status is EditStatus.REJECTED
+        ]
+        given_up = [
+            ClosedEdit(base=each.edit.on.digest, edit=edit, why=each.why, night=night)
+            for each in self.dropped
+            if each.final
+            for edit in each.edit.edits
+        ]
+        return (*turned_down, *given_up)
 
     def base_replays(self, night: str) -> tuple[BaseReplay, ...]:
         """Every measured replay under documents that no edit on trial had touched."""
@@ -145,6 +171,8 @@ def _trial_report(step: DocumentStep) -> TrialReport:
         improved=trial.improved,
         worsened=trial.worsened,
         confirmed_regressions=trial.confirmed_regressions,
+        unconfirmed=trial.unconfirmed,
+        losses_before=trial.losses_before,
         score=tally.score if tally else None,
         e=round(tally.e, 2) if tally else None,
         k=trial.k,
@@ -159,6 +187,10 @@ def _notes(outcome: Consolidated) -> Iterator[str]:
     for each in outcome.dropped:
         rule = excerpt(next(edit.text or edit.anchor for edit in each.edit.edits), QUOTED)
         yield f"an undecided edit of the {each.edit.kind} (“{rule}”) was dropped: {each.why}"
+    if outcome.pending and outcome.gate_mode is not GateMode.PAIRED:
+        waiting = len(outcome.pending)
+        what = "1 undecided edit waits" if waiting == 1 else f"{waiting} undecided edits wait"
+        yield f"{what}: only the paired gate goes on with such (gate_mode is {outcome.gate_mode})"
     for step in outcome.steps:
         if step.trial is not None and step.trial.cut:
             yield f"a cap cut the trial of the {step.kind} short: {step.trial.cut}"
@@ -201,7 +233,8 @@ def _action(verdict: Verdict, mode: GateMode) -> GateAction:
 
 
 def _with(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[AppliedEdit, ...]:
-    return tuple(edit for edit in edits if edit.status in statuses)
+    """Those, as a report has them: what their reflection has seen is for the nights to come."""
+    return tuple(replace(edit, seen=()) for edit in edits if edit.status in statuses)
 
 
 def _results(step: DocumentStep) -> tuple[ReplayResult, ...]:
@@ -264,11 +297,15 @@ def evidence(night: str, outcome: Consolidated) -> tuple[EvidenceRow, ...]:
     rows: dict[tuple[str, str, int], EvidenceRow] = {}
     for step in outcome.steps:
         arms = [(Arm.BASELINE, "train", step.train)]
+        firsts: dict[int, Arm | None] = {}
         if step.trial is not None:
             arms += [(Arm.BASELINE, "val", step.trial.baseline), (Arm.CANDIDATE, "val", step.trial.candidate)]
+            firsts = dict(enumerate(step.trial.firsts))
         for arm, phase, results in arms:
-            for result in results:
+            for place, result in enumerate(results):
                 task, split = tasks[result.task_id]
                 row = evidence_row(task, result, night=night, phase=phase, split=split, arm=arm)
+                if arm is Arm.CANDIDATE:
+                    row = replace(row, judged_first=firsts.get(place))
                 rows.setdefault((result.task_id, result.candidate, result.sample), row)
     return tuple(rows.values())

@@ -16,7 +16,7 @@ from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.budget import Caps
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.edit import AppliedEdit
-from skillopt_sleep.domain.pending import PendingEdit
+from skillopt_sleep.domain.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.domain.report import BackendHealth, DocumentChange, NightReport, PendingReport
 from skillopt_sleep.domain.sealed import Adopted
 from skillopt_sleep.domain.session import Session
@@ -62,6 +62,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
+    closed: tuple[ClosedEdit, ...] = ()
     account: Account = Account()
     adopted: Adopted | None = None
     audit: Audit = Audit()
@@ -80,6 +81,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             notes=(),
             rejected=(),
             pending=(),
+            closed=(),
             account=Account(),
             adopted=None,
             audit=Audit(),

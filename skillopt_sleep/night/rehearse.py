@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skillopt_sleep.domain.expect import Rehearsal, expected_calls
+from skillopt_sleep.domain.pending import tonight
 from skillopt_sleep.domain.shortfall import shortfall
 from skillopt_sleep.domain.split import split_tasks
 from skillopt_sleep.night.gather import choose
@@ -41,6 +42,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         mining_batches=len(batches(sessions)) if plan.mining.by_model else 0,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
+        pending=len(tonight(plan.pending)[0]),
     )
     return Rehearsal(
         project=plan.project,

@@ -36,10 +36,10 @@ def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Stage
     applied = [edit for edit in outcome.edits if edit.status is EditStatus.APPLIED]
     proposal, documents = kit.staging.stage(night, outcome.baseline, outcome.candidate, applied)
     rejected = [edit for edit in outcome.edits if edit.status is EditStatus.REJECTED]
-    kit.rejected.remember(plan.project, night, rejected)
+    kit.rejected.remember(plan.window.scope, night, rejected, outcome.closed(night))
     if outcome.steps and all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
         pools = outcome.pools
         dealt = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
         kit.archive.used(plan.window.scope, night, {split: [task.id for task in dealt[split]] for split in dealt})
-    kit.trials.conclude(plan.project, outcome.pending, outcome.tried(night))
+    kit.trials.conclude(plan.project, outcome.pending, outcome.tried(night), settled=outcome.settled)
     return Staged(proposal=proposal, documents=documents, account=kit.trials.account(plan.project))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -9,9 +10,9 @@ from msgspec import Struct
 from skillopt_sleep.domain.account import ALPHA
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import EditStatus
+from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.domain.paired import threshold
-from skillopt_sleep.domain.pending import PendingEdit, base_digest
+from skillopt_sleep.domain.pending import Base, PendingEdit
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import TaskRecord, group_of
@@ -21,7 +22,7 @@ from skillopt_sleep.optimize.gate import Trial, run_trial
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.optimize.trial import PairedPlan, run_paired
 
-__all__ = ["ConsolidatePlan", "Gate", "pending_after"]
+__all__ = ["ConsolidatePlan", "Gate", "base_of", "may_be_shown", "pending_after", "seen_of"]
 
 SAMPLES_A_NIGHT = 1000
 """Numbers of samples set apart for a night: its base replays are new, not those of the night before."""
@@ -31,7 +32,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     """The settings of one step.
 
     ``rollouts_k`` samples of each train task; ``block_cap`` in characters; ``k``: the score that accepts a new edit
-    under the paired rule.
+    under the paired rule. ``answered_by`` names the backends of target and optimizer.
     """
 
     edit_budget: int = 4
@@ -44,6 +45,8 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     preferences: str = ""
     block_cap: int = 8000
     k: int = threshold(ALPHA)
+    scope: str = "invoked"
+    answered_by: tuple[str, str] = ("", "")
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:
@@ -77,9 +80,18 @@ class Gate:
         )
 
     def go_on(self, pending: PendingEdit, pools: Pools, current: Candidate, proposed: Candidate) -> Trial:
-        """Go on with an edit of an earlier night, on as many tasks as tonight's val has, none that wrote it."""
-        tasks = pending.unseen((*pools.val, *pools.train))[: len(pools.val) or None]
+        """Go on with an edit of an earlier night, on those of tonight's val tasks that had no part in writing it."""
+        tasks = pending.unseen(pools.val)
         return run_paired(tasks, current, proposed, self.models, self._paired(pending.k), before=pending.tally)
+
+    @property
+    def tries_pending(self) -> bool:
+        """Whether undecided edits have a turn tonight: their tallies are of pairs, and no other rule counts those."""
+        return bool(self.val) and self.plan.gate_mode is GateMode.PAIRED
+
+    def base(self, current: Candidate) -> Base:
+        """All that pairs measured on these documents hold for."""
+        return base_of(current, self.models, self.plan)
 
     def _paired(self, k: int) -> PairedPlan:
         return PairedPlan(
@@ -91,12 +103,41 @@ class Gate:
         )
 
 
-def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Gate) -> list[PendingEdit]:
-    """What a step leaves undecided, as it goes on another night."""
-    document = current[step.kind]
+def base_of(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:
+    """All that pairs measured on these documents hold for."""
+    mixed = plan.gate_metric is GateMetric.MIXED
+    target, optimizer = plan.answered_by
+    return Base(
+        documents=Base.texts(current),
+        target=f"{target} {models.target.model}".strip(),
+        optimizer=f"{optimizer} {models.optimizer.model}".strip(),
+        metric=f"{plan.gate_metric}, {plan.gate_mixed_weight:g} of it hard" if mixed else plan.gate_metric,
+        replay=models.manner.mode,
+        scope=plan.scope,
+    )
+
+
+def seen_of(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
+    """The ids of these tasks and the names of their groups, for a group may come to be part of another."""
+    return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
+
+
+def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
+    """Whether a reflection on these tasks may be told of a rule that was tried: the rule quotes what it came from.
+
+    So only where that is part of what the reflection sees anyway. Else a reworded rule would be tried on the very task
+    that wrote it, tonight or on a later night.
+    """
+    return bool(tried.seen) and set(tried.seen) <= set(seen_of(train))
+
+
+def pending_after(
+    step: DocumentStep, current: Candidate, pools: Pools, gate: Gate, *, live: Candidate
+) -> list[PendingEdit]:
+    """What a step that was tried on ``current`` leaves undecided, as it goes on another night."""
     trial = step.trial
     open_ = step.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED}
-    if trial is None or trial.tally is None or trial.k is None or document is None or not open_:
+    if trial is None or trial.tally is None or trial.k is None or not open_:
         return []
     tried = tuple(each.edit for each in step.edits if each.status is EditStatus.PENDING)
     return [
@@ -104,12 +145,12 @@ def pending_after(step: DocumentStep, current: Candidate, pools: Pools, gate: Ga
             id=step.id,
             night=gate.night,
             kind=step.kind,
-            base=base_digest(document),
-            model=gate.models.tried_with,
             k=trial.k,
             edits=tried,
-            groups=tuple(sorted({name for task in pools.train for name in (group_of(task), task.id)})),
+            groups=seen_of(pools.train),
             tally=trial.tally,
             tasks=step.tasks if trial.tally.pairs else (),
+            on=gate.base(current),
+            atop=current.digest != live.digest,
         )
     ]

@@ -22,6 +22,9 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Both arms of a comparison, pair by pair, and the decision.
 
     ``tally`` and ``k`` are of the paired rule: the pairs over the edit's whole life, and the score that accepts it.
+    Of an accepted edit, ``confirmed_regressions`` are tasks that lost tonight and twice more; of the ``unconfirmed``
+    that could not be found out, and ``losses_before`` counts the pairs lost in earlier nights, which are not replayed
+    again.
     ``cut`` says which cap ended the trial for tonight, "" for none. ``results`` are what the pairs counted, None where
     transport lost one; ``firsts`` the arms that a judge saw first, None where no call showed it both answers.
     """
@@ -32,6 +35,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     improved: tuple[str, ...] = ()
     worsened: tuple[str, ...] = ()
     confirmed_regressions: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    losses_before: int = 0
     tally: Tally | None = None
     k: int | None = None
     cut: str = ""

@@ -44,12 +44,12 @@ class Scheduler:
         self._chosen = None
         return self.get_lr()
 
-    def get_lr(self) -> int:
-        """The budget of the step under way; before the first, that of the first."""
-        if self._chosen is not None:
+    def get_lr(self, step: int | None = None) -> int:
+        """The budget of a step, counted from 0; without one of the step under way, before the first of that."""
+        if step is None and self._chosen is not None:
             return self._chosen
         last = max(self.total_steps - 1, 1)
-        share = self.shape(min(max(self._done - 1, 0), last) / last)
+        share = self.shape(min(max(self._done - 1 if step is None else step, 0), last) / last)
         return math.floor(self.min_lr + (self.max_lr - self.min_lr) * share + 0.5)
 
     def shape(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
@@ -71,9 +71,14 @@ class Scheduler:
         """Go on where another schedule of this kind was."""
         if state.get("mode", self.mode) != self.mode:
             raise ValueError(f"this is the state of a {state['mode']!r} schedule, and this schedule is {self.mode!r}")
+        done = state.get("step", state.get("current_step"))  # the second is the name that the reference gives it
+        if done is None:
+            raise ValueError(
+                f"a schedule's state has a 'step', this one only {', '.join(map(str, state)) or 'nothing'}"
+            )
         for name in ("max_lr", "min_lr", "total_steps"):
             setattr(self, name, int(state.get(name, getattr(self, name))))
-        self._done = int(state.get("step", 0))
+        self._done = int(done)
         chosen = state.get("chosen")
         self._chosen = None if chosen is None else int(chosen)
 
@@ -118,8 +123,8 @@ SCHEDULERS: Mapping[str, Callable[[int, int, int], Scheduler]] = {
 }
 
 
-def build_scheduler(mode: str, max_lr: int, min_lr: int, total_steps: int) -> Scheduler:
-    """The schedule of that name. Raises ``ValueError`` naming the known ones."""
+def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> Scheduler:
+    """The schedule of that name; the defaults are ``SkillOptConfig``'s. Raises ``ValueError`` naming the known ones."""
     if mode not in SCHEDULERS:
         raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{did_you_mean(mode, SCHEDULERS)}")
     return SCHEDULERS[mode](max_lr, min_lr, total_steps)

@@ -11,6 +11,7 @@ from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.domain.guard import guard
 from skillopt_sleep.domain.patch import EditPatch, Proposal, united
+from skillopt_sleep.domain.pending import is_same
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.skill_text import apply_to_skill
 from skillopt_sleep.optimize.aggregate import aggregate
@@ -87,7 +88,7 @@ def propose_from(
         merged, notes = aggregated.patch, aggregated.notes
     else:
         merged = united(patches)
-    refuted = [each for each in lesson.rejected if each.edit.text in plan.refuted]
+    refuted = [each for each in lesson.rejected if (each.edit.text or each.edit.id) in plan.refuted]
     holding = {each.edit.id: each for edit in merged.edits if (each := held_back(edit, refuted)) is not None}
     free = EditPatch(proposals=tuple(each for each in merged.proposals if each.edit.id not in holding))
     selected = _selected(free, skill, optimizer, plan)
@@ -112,12 +113,18 @@ def _selected(patch: EditPatch, skill: str, optimizer: Optimizer, plan: StepPlan
 
 
 def held_back(edit: EditRecord, rejected: Sequence[AppliedEdit]) -> AppliedEdit | None:
-    """Why an edit is not even tried: the guard holds it, or its rule was turned down before, here or elsewhere."""
+    """Why an edit is not even tried: the guard holds it, or it was tried before, or is being tried, here or elsewhere.
+
+    ``rejected`` that are only skipped say in ``why`` what became of them.
+    """
     if (why := guard(edit.text)) is not None:
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
-    if edit.text and any(edit.text == before.edit.text for before in rejected):
-        return AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why="this very rule was tried before and turned down")
-    return None
+    before = next((each for each in rejected if is_same(edit, each.edit)), None)
+    if before is None:
+        return None
+    told = f"is {before.why}" if before.status is EditStatus.SKIPPED else "was tried before and turned down"
+    noun = "rule" if edit.text else "deletion"
+    return AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why=f"this very {noun} {told}")
 
 
 def _why_nothing(edits: Sequence[AppliedEdit]) -> str:

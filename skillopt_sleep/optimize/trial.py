@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.evidence import Arm
 from skillopt_sleep.domain.paired import (
+    Lost,
     Result,
     Tally,
     decide,
@@ -82,6 +83,15 @@ class PairRow(Struct, frozen=True, kw_only=True):
     first: Arm | None
     result: Result | None
 
+    @property
+    def outcome(self) -> Result | Lost:
+        """What it counts as, or what of it was lost."""
+        if self.result is not None:
+            return self.result
+        if bool(self.baseline.call_error) is bool(self.candidate.call_error):
+            return Lost.BOTH
+        return Lost.BASELINE if self.baseline.call_error else Lost.CANDIDATE
+
 
 def run_paired(
     tasks: Sequence[TaskRecord],
@@ -128,7 +138,7 @@ def paired_trial(
                 cut = str(spent)
                 break
             rows += measured
-            tally = follow((row.result for row in measured if row.result is not None), plan.k, tally)
+            tally = follow((row.outcome for row in measured), plan.k, tally)
         if cut or decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
             break
     decision = _decision(rows, tally, plan)
@@ -136,15 +146,19 @@ def paired_trial(
         # Not to be accepted on the next night's silence. Forgetting what spoke for the edit cannot raise the error;
         # forgetting every night that was not measured could.
         tally = before
+        decision = replace(decision, wins=tally.wins, losses=tally.losses)
     worsened = _with(rows, Result.LOSS)
     lost = [task for task in tasks if task.id in worsened and decision.verdict is Verdict.ACCEPT]
+    confirmed, unconfirmed = _confirmed(lost, measure, plan)
     return Trial(
         decision=decision,
         baseline=tuple(row.baseline for row in rows),
         candidate=tuple(row.candidate for row in rows),
         improved=_with(rows, Result.WIN),
         worsened=worsened,
-        confirmed_regressions=_confirmed(lost, measure, plan),
+        confirmed_regressions=confirmed,
+        unconfirmed=unconfirmed,
+        losses_before=before.losses if decision.verdict is Verdict.ACCEPT else 0,
         results=tuple(row.result for row in rows),
         firsts=tuple(row.first for row in rows),
         tally=tally,
@@ -187,15 +201,22 @@ def measure_pairs(
 
 def _confirmed(
     lost: Sequence[NamedT], measure: Callable[[Sequence[tuple[NamedT, int]]], list[PairRow]], plan: PairedPlan
-) -> tuple[str, ...]:
-    """Which tasks that lost under an accepted edit lose twice more: no part of the tally, and not at any price."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which tasks that lost under an accepted edit lose twice more, and of which that could not be found out.
+
+    No part of the tally, and not at any price: a cap leaves all of them open, and a lost replay its own, unless the
+    other one has not lost.
+    """
     pairs = [(task, plan.first_sample + AGAIN + number) for task in lost for number in range(2)]
     try:
         rows = measure(pairs)
     except BudgetSpent:
-        return ()
-    twice = zip(rows[::2], rows[1::2], strict=True)
-    return tuple(one.task_id for one, other in twice if one.result is other.result is Result.LOSS)
+        return (), tuple(task.id for task in lost)
+    twice = [(one.task_id, {one.result, other.result}) for one, other in zip(rows[::2], rows[1::2], strict=True)]
+    return (
+        tuple(task_id for task_id, results in twice if results == {Result.LOSS}),
+        tuple(task_id for task_id, results in twice if None in results <= {None, Result.LOSS}),
+    )
 
 
 def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:
@@ -240,14 +261,13 @@ def _drawn(task_id: str, new: ReplayResult, seed: int) -> Arm:
 
 
 def _decision(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan) -> Decision:
-    """The verdict in words, with the numbers it stands on."""
+    """The verdict in words, with the numbers it stands on.
+
+    A reject stands however little was measured: the losses that were seen are losses, and dropping an edit can only
+    lower the chance that a useless one is accepted. That the rest was not measured is said with it.
+    """
     measured = [row for row in rows if row.result is not None]
-    problem = too_little_measured(
-        planned=len(rows),
-        measured=len(measured),
-        lost_baseline=sum(bool(row.baseline.call_error) and not row.candidate.call_error for row in rows),
-        lost_candidate=sum(bool(row.candidate.call_error) and not row.baseline.call_error for row in rows),
-    )
+    problem = too_little_measured(tally, plan.k, planned=len(rows), measured=len(measured))
     verdict = decide(tally, plan.k)
     numbers = f"{tally.in_words}: score {tally.score} of {plan.k}"
     if not rows:
@@ -257,7 +277,7 @@ def _decision(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan) -> Decisi
     elif verdict is Verdict.UNDECIDED:
         why = f"{numbers}; {needs(tally, plan.k)} would decide"
     else:
-        why = numbers
+        why = f"{numbers}; {problem}, which is enough to drop it" if problem else numbers
     return Decision(
         verdict=verdict,
         why=why,

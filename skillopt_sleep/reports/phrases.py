@@ -56,6 +56,9 @@ PHASES = {
 }
 """What the phases of a night are for."""
 
+SCORED = frozenset({"train", "val", "test"})
+"""Phases whose expected calls have those of the judge in them."""
+
 
 def number(count: int, noun: str = "", plural: str = "") -> str:
     """A count with its noun: ``1 task``, ``12,400 tokens``."""
@@ -88,10 +91,21 @@ def expected(report: NightReport) -> str:
     """What the tasks were expected to take beside what they took, retries not counted, "" where nobody could know."""
     if not report.expected:
         return ""
-    phases = {each.phase for each in report.expected}
-    took = sum(each.calls - each.retries for each in report.phases if each.phase in phases)
+    took = _made(report)
     least, most = (sum(getattr(each, end) for each in report.expected) for end in ("least", "most"))
-    return f"{calls_between(least, most)} were expected once the tasks were known, {number(took)} were made"
+    return f"about {calls_between(least, most)} were expected once the tasks were known, {number(took)} were made"
+
+
+def _made(report: NightReport) -> int:
+    """How many calls were made of those that were expected, retries apart.
+
+    A judge's calls are expected with what it scores and a reflection's without its document; the ledger files both
+    under phases of their own.
+    """
+    counted = {each.phase for each in report.expected}
+    if counted & SCORED:
+        counted.add("judge")
+    return sum(each.calls - each.retries for each in report.phases if each.phase.split()[0] in counted)
 
 
 def calls_between(least: int, most: int) -> str:

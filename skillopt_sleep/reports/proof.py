@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from skillopt_sleep.domain.report import HoldoutRow, NightReport, TrialReport
 from skillopt_sleep.domain.verdict import Verdict
@@ -32,7 +32,9 @@ def proof(report: NightReport) -> Iterator[str]:
         ("", "task", "before", "after"),
         ((row.outcome, escape(plain(row.task, INTENT)), _graded(row.before), _graded(row.after)) for row in rows),
     )
-    if remarks := list(_remarks(rows, {task for trial in report.trials for task in trial.confirmed_regressions})):
+    again = dict.fromkeys(_of(report, "confirmed_regressions"), " It lost twice more when it was replayed again.")
+    again |= dict.fromkeys(_of(report, "unconfirmed"), " Whether it would lose again is not known.")
+    if remarks := list(_remarks(rows, again)):
         yield ""
         yield from remarks
     if report.trials:
@@ -40,13 +42,18 @@ def proof(report: NightReport) -> Iterator[str]:
         yield from _counted(report) if tally.paired(report) else _compared(report)
 
 
-def _remarks(rows: Sequence[TaskRow], confirmed: Collection[str]) -> Iterator[str]:
-    """Why a task got worse, one by one; why tasks were not measured, by reason."""
+def _of(report: NightReport, name: str) -> Iterator[str]:
+    """The tasks that any trial has under that name."""
+    return (task for trial in report.trials for task in getattr(trial, name))
+
+
+def _remarks(rows: Sequence[TaskRow], again: Mapping[str, str]) -> Iterator[str]:
+    """Why a task got worse, one by one, and what replaying it ``again`` said; why others were not measured."""
     lost = Counter(row.after.why or row.before.why for row in rows if row.outcome is Outcome.UNMEASURED)
     for row in rows:
         if row.outcome is Outcome.WORSE and row.after.why:
-            again = " It lost twice more when it was replayed again." if row.after.id in confirmed else ""
-            yield f"- worse: “{escape(plain(row.task, INTENT))}” {escape(sentence(row.after.why))}{again}"
+            more = again.get(row.after.id, "")
+            yield f"- worse: “{escape(plain(row.task, INTENT))}” {escape(sentence(row.after.why))}{more}"
     for why, count in lost.most_common():
         yield f"- not measured: {number(count, 'task')}" + (f". {escape(sentence(why))}" if why else "")
 

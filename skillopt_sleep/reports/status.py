@@ -87,6 +87,7 @@ def _trust(status: Status) -> Iterator[str]:
         yield f"Account of all edits: {said}"
     if status.nights:
         yield from trust.audited(status.nights[0].audit)
+        yield from filter(None, [trust.missing(status.nights[0].shortfall)])
     yield from map(trust.sealed, status.sealed[:SEALED])
 
 

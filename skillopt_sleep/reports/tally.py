@@ -14,9 +14,6 @@ from skillopt_sleep.reports.plain import plain
 
 __all__ = ["account", "chance", "claims", "confirmed", "going_on", "paired", "trial"]
 
-FEW = DECIDING
-"""Under so many different tasks a change proves little about other work, and is said to."""
-
 
 def paired(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
     """The paired trials of a night that ended so, or all of them."""
@@ -55,21 +52,36 @@ def _claim(tried: TrialReport) -> str:
     tasks = f"{'this' if whole == 1 else 'these'} {number(whole, 'task')} of yours"
     tonight = f", tonight on {tried.tasks} of them" if tried.tasks < whole else ""
     detail = f"{improved or 'none'} improved, {worsened or 'none'} got worse"
+    if tried.since:
+        decision = tried.decision
+        detail = f"tonight {detail}; over all its nights {number(decision.wins, 'pair')} won, {decision.losses} lost"
     said = f"With it the {_document(tried.document)} is better on {tasks} as replayed{tonight} ({detail})."
-    if worsened:
+    if worsened or tried.losses_before:
         said += f" {confirmed(tried)}"
-    if whole >= FEW:
+    if whole >= DECIDING:
         return said
-    return f"{said} That is few: with fewer than {FEW} different tasks it says little about your other work."
+    return f"{said} That is few: with fewer than {DECIDING} different tasks it says little about your other work."
 
 
 def confirmed(tried: TrialReport) -> str:
     """What became of the tasks that got worse under an accepted edit when they were replayed twice more."""
-    lost = len(tried.confirmed_regressions)
-    if not lost:
+    lost, unknown = len(tried.confirmed_regressions), len(tried.unconfirmed)
+    said = []
+    if lost:
+        them = "it" if lost == 1 else "them"
+        said.append(f"{number(lost, 'task')} lost twice more when replayed again: look at {them} first.")
+    elif len(tried.worsened) > unknown:
         whom = "the one that got worse" if len(tried.worsened) == 1 else "those that got worse"
-        return f"Replayed twice more, {whom} did not keep losing."
-    return f"{number(lost, 'task')} lost twice more when replayed again: look at {'it' if lost == 1 else 'them'} first."
+        rest = " that could be replayed again" if unknown else ""
+        said.append(f"Replayed twice more, {whom}{rest} did not keep losing.")
+    if unknown:
+        said.append(
+            f"Whether {number(unknown, 'task')} that got worse would lose again is not known: calls ran out or were"
+            " lost."
+        )
+    if tried.losses_before:
+        said.append(f"Not replayed again: {number(tried.losses_before, 'pair')} lost in earlier nights.")
+    return " ".join(said)
 
 
 def going_on(pending: PendingReport, night: str = "") -> str:

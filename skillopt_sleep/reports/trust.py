@@ -55,13 +55,13 @@ def noise(found: Audit) -> str:
     """How much the tasks vary by themselves, and what gain that lets be seen."""
     if not found.known or found.differ is None:
         return (
-            f"How much your tasks vary by themselves is not known yet: of the {ENOUGH} repeated replays that takes,"
-            f" there are {found.repeats}."
+            f"How much your tasks vary by themselves is not known yet: of the {ENOUGH} replays repeated on another"
+            f" night that takes, there are {found.repeats}.{_same_night(found)}"
         )
     spread = f"; the score of a task varies by {score(found.sd)} (one standard deviation)" if found.sd else ""
     said = (
-        f"Of two replays of one task with the same files, {found.differ:.0%} differ ({number(found.repeats)} repeats of"
-        f" {number(found.tasks, 'task')}{spread})."
+        f"Of two replays of one task with the same files on different nights, {found.differ:.0%} differ"
+        f" ({number(found.repeats)} repeats of {number(found.tasks, 'task')}{spread}).{_same_night(found)}"
     )
     if not found.val_tasks:
         return said
@@ -77,6 +77,13 @@ def noise(found: Audit) -> str:
         f"{said} With {tests}, what makes about {found.tonight} more of a hundred replays pass is accepted in its first"
         f" night in 8 of 10 cases, and about {found.in_a_week} within a week."
     )
+
+
+def _same_night(found: Audit) -> str:
+    """What replays within one night say, which is apart: they share more than the files. "" where there are none."""
+    if found.differ_same_night is None:
+        return ""
+    return f" Within one night {found.differ_same_night:.0%} differ ({number(found.repeats_same_night, 'repeat')})."
 
 
 def position(found: Audit) -> str:

@@ -53,9 +53,11 @@ def adopt(
     with one_change(staging.database):
         live = adoptions(staging.database)
         proposal = staging.verified(night)
-        if proposal.status is ProposalStatus.ADOPTED:
-            raise Refused(f"night {night} is adopted already; to undo it: skillopt-sleep revert {night}")
         documents = _chosen(proposal.manifest.documents, only)
+        there = {edit.id for each in live if each.night == night for edit in each.edits}
+        if again := [edit.id for document in documents for edit in document.edits if edit.id in there]:
+            what = f"edit {again[0]} of night {night}" if only else f"night {night}"
+            raise Refused(f"{what} is adopted already; to undo it: skillopt-sleep revert {night}")
         planned = [_planned(staging, night, document, live, how) for document in documents]
         if only is None and [sha256(each.after) for each in planned] != [each.proposed_sha256 for each in documents]:
             raise Refused(f"night {night} was staged by another version of this program; {AGAIN}")
@@ -105,6 +107,7 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
             taken = tuple(each for adoption in history for each in adoption.edits if (adoption.id, each.id) in gone)
             if not taken:
                 continue
+            _require_whole(history)
             result = without(history, lambda adoption, each: (adoption.id, each.id) in gone)
             refuse_unwritable(Path(path), within=Path(history[-1].project))
             swaps.append(_reverting(history, result))
@@ -183,6 +186,8 @@ def _swap(adoption: Adoption, old: bytes | None, new: bytes | None) -> Swap:
         new=new,
         mode=adoption.mode,
         folders=adoption.folders,
+        kind=adoption.kind,
+        whole=adoption.whole,
     )
 
 
@@ -228,13 +233,24 @@ def _planned(
         how=how,
     )
     before = read_regular(Path(staged.path))
-    if sha256(before) != staged.base_sha256:
+    ours = [sha256(each.after) for each in live if (each.path, each.night) == (staged.path, night)]
+    if sha256(before) not in {staged.base_sha256, *ours[-1:]}:
         raise Refused(f"{staged.path} was changed since night {night} looked at it; {AGAIN}")
     after, outcomes = apply_edits(adoption.document(before), staged.edits, cap=None)
     for outcome in outcomes:
         if outcome.status is not EditStatus.APPLIED:
             raise Refused(f"edit {outcome.edit.id} needs another one of this night, adopt both: {outcome.why}")
     return replace(adoption, before=before, after=after.content)
+
+
+def _require_whole(history: Sequence[Adoption]) -> None:
+    """Raise ``Refused`` when the record of a file does not agree with itself: its bytes may have been damaged."""
+    for each in history:
+        made, _ = apply_edits(each.document(each.before), each.edits, cap=None)
+        if made.content != each.after:
+            raise Refused(
+                f"the record of night {each.night} on {each.path} is damaged; try: skillopt-sleep doctor --repair"
+            )
 
 
 def _reverting(history: Sequence[Adoption], result: Sequence[Adoption]) -> Swap:
@@ -299,4 +315,10 @@ def _decode(data: bytes) -> list[_AdoptedEdit]:
 
 
 def _set_status(connection: sqlite3.Connection, night: str, status: ProposalStatus) -> None:
-    connection.execute("UPDATE proposals SET status = ? WHERE night = ?", (status, night))
+    """A proposal that never was live cannot be reverted."""
+    before = [ProposalStatus.ADOPTED] if status is ProposalStatus.REVERTED else list(ProposalStatus)
+    marks = ", ".join("?" * len(before))
+    connection.execute(
+        f"UPDATE proposals SET status = ? WHERE night = ? AND status IN ({marks})",  # noqa: S608  only marks
+        (status, night, *before),
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skillopt_sleep.domain.edit import AppliedEdit
+from skillopt_sleep.domain.pending import ClosedEdit
 from skillopt_sleep.domain.session import Session, SessionKey
 from skillopt_sleep.domain.task import Split, TaskRecord
 from skillopt_sleep.stores.database import Database
@@ -98,10 +99,21 @@ class RejectedEditStore:
         )
         return tuple(msgspec.json.decode(row["data"], type=AppliedEdit) for row in rows)
 
-    def remember(self, project: str, night: str, edits: Sequence[AppliedEdit]) -> None:
-        """Keep each edit once, with the latest reason."""
+    def closed(self, project: str) -> tuple[ClosedEdit, ...]:
+        """All of them, the first ones first."""
+        rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
+        return tuple(msgspec.json.decode(row["data"], type=ClosedEdit) for row in rows)
+
+    def remember(
+        self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
+    ) -> None:
+        """Keep each edit once, with the latest reason; of a closed one, the night that ended it first."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
                 [(project, rejected.edit.id, night, msgspec.json.encode(rejected)) for rejected in edits],
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO closed_edits VALUES (?, ?, ?, ?, ?)",
+                [(project, each.base, each.edit.id, each.night, msgspec.json.encode(each)) for each in closed],
             )

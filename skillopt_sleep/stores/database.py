@@ -12,7 +12,7 @@ from skillopt_sleep.errors import DiskError
 
 __all__ = ["Database"]
 
-VERSION = 2
+VERSION = 3
 """``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program.
 
 An older file is brought up by running the schema again, which only ever adds tables.
@@ -99,6 +99,14 @@ CREATE TABLE IF NOT EXISTS approved_commands (
     project TEXT NOT NULL, line TEXT NOT NULL, seconds REAL NOT NULL, approved_at TEXT NOT NULL,
     PRIMARY KEY (project, line)
 );
+CREATE TABLE IF NOT EXISTS tried_lives (
+    project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
+    PRIMARY KEY (project, id, night)
+);
+CREATE TABLE IF NOT EXISTS closed_edits (
+    project TEXT NOT NULL, base TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (project, base, edit)
+);
 CREATE TABLE IF NOT EXISTS agreements (
     source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,
     PRIMARY KEY (source, provider)
@@ -184,7 +192,7 @@ class Database:
             finally:
                 self._depth -= 1
 
-    def rows(self, query: str, parameters: tuple[object, ...] = ()) -> list[sqlite3.Row]:
+    def rows(self, query: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> list[sqlite3.Row]:
         """Run one reading query."""
         with self._lock:
             try:

@@ -59,6 +59,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = 
             if durable:
                 os.fsync(file.fileno())
         Path(temporary).chmod(mode)
+        _keep_group(path, temporary)
         Path(temporary).replace(path)
         if durable:
             _sync_folder(path.parent)
@@ -93,6 +94,13 @@ def refuse_unwritable(path: Path, *, within: Path) -> None:
     A file is replaced whole, which the permissions of the file itself would not prevent: one that is read-only or
     belongs to somebody else is theirs to change.
     """
+    try:
+        _refuse_unwritable(path, within)
+    except PermissionError as error:
+        raise Refused(f"{error.filename} cannot be looked into; adopt as its owner") from error
+
+
+def _refuse_unwritable(path: Path, within: Path) -> None:
     if not within.is_dir():
         raise Refused(f"the folder {within} is not there any more, so {path.name} has no place")
     refuse_links(path, within=within)
@@ -109,10 +117,20 @@ def refuse_unwritable(path: Path, *, within: Path) -> None:
         raise Refused(
             f"{path} is spelled otherwise on disk (upper or lower case, or accents); rename it to {path.name}"
         )
+    if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+        raise Refused(
+            f"{path} has another name too (a hard link), which would keep the old text; make it a file of its own"
+        )
     if not status.st_mode & 0o222:
         raise Refused(f"{path} is read-only; make it writable (chmod u+w) if it is meant to change")
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         raise Refused(f"{path} belongs to another user (uid {status.st_uid}); adopt as that user")
+
+
+def _keep_group(path: Path, temporary: str) -> None:
+    """Give the new file the group of the one it replaces, where this user may."""
+    with contextlib.suppress(FileNotFoundError, PermissionError, AttributeError):
+        os.chown(temporary, -1, path.lstat().st_gid)
 
 
 def own_folder(project: Path, *names: str) -> Path:
@@ -172,7 +190,11 @@ def refuse_links(path: Path, *, within: Path) -> None:
     """
     inside = len(path.parts) - len(within.parts) if path.is_relative_to(within) else 0
     for part in [path, *path.parents][:inside]:
-        if part.is_symlink():
+        try:
+            linked = part.is_symlink()
+        except PermissionError as error:
+            raise Refused(f"{part} cannot be looked into; do this as its owner") from error
+        if linked:
             raise Refused(f"{part} is a link to {os.readlink(part)}, and links are not followed; name the file itself")  # noqa: PTH115  shown as it stands
 
 

@@ -96,6 +96,14 @@ class SessionInbox:
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (source, path))
         return msgspec.json.decode(rows[0]["data"], type=Session).turns if rows else ()
 
+    def recent(self) -> tuple[SessionKey, ...]:
+        """Archived sessions whose model is known, mined or not, the newest first."""
+        rows = self._database.rows(
+            "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
+            " FROM sessions WHERE model != '' ORDER BY ended_at DESC, path"
+        )
+        return tuple(SessionKey(**row) for row in rows)
+
     def waiting(self) -> tuple[SessionKey, ...]:
         """Sessions with turns that no committed mining has seen, the newest first."""
         rows = self._database.rows(

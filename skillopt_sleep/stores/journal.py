@@ -16,7 +16,7 @@ from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.evidence import EvidenceRow
 from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, Interrupted, SleepError
+from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, DiskError, Interrupted, SleepError
 from skillopt_sleep.ports import Clock, Ledger, Outcome
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import own_folder, write_atomic
@@ -245,7 +245,12 @@ class NightJournal:
             "SELECT report FROM nights WHERE project = ? AND report IS NOT NULL ORDER BY started_at DESC, rowid DESC",
             (project,),
         )
-        return tuple(msgspec.json.decode(row["report"], type=NightReport) for row in rows)
+        try:
+            return tuple(msgspec.json.decode(row["report"], type=NightReport) for row in rows)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DiskError(
+                f"a night's report in {self.database.path} is damaged ({error}); try: skillopt-sleep doctor --repair"
+            ) from error
 
 
 def _ended_by(report: NightReport, error: BaseException) -> NightReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from skillopt_sleep.errors import DiskError
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import missing_folders
 
-__all__ = ["NEEDS", "check_disk"]
+__all__ = ["NEEDS", "check_disk", "disk_problems"]
 
 NEEDS = 16 * 2**20
 """Bytes that must be free where data is kept, several times what a night of some hundred calls writes."""
@@ -31,11 +32,23 @@ def check_disk(database: Database, project: Path) -> None:
         raise DiskError(f"{database.path} is damaged ({what}); nothing was spent; try: skillopt-sleep doctor --repair")
 
 
+def disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
+    """What stands in the way of a night on disk, as far as it can be told without writing; a line each."""
+    found = []
+    for folder, size in ((data_dir, NEEDS), (project, NEEDS // 4)):
+        there = folder if folder.exists() else folder.parents[missing_folders(folder)]
+        if not os.access(there, os.W_OK | os.X_OK):
+            found.append(f"{folder} cannot be written to; make it writable")
+        elif shutil.disk_usage(there).free < size:
+            found.append(f"less than {size / 2**20:.0f} MB are free at {folder}; make room")
+    return tuple(found)
+
+
 def _take_room(folder: Path, size: int) -> None:
     """Take that much of the disk for a moment: what ``df`` says is free may belong to root, or to a quota."""
     there = folder if folder.exists() else folder.parents[missing_folders(folder)]
     try:
-        with tempfile.NamedTemporaryFile(dir=there, prefix=".skillopt-sleep-room-") as file:
+        with tempfile.TemporaryFile(dir=there) as file:  # without a name where the system can, so a kill leaves nothing
             _allocate(file.fileno(), size)
     except OSError as error:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from skillopt_sleep.errors import DiskError
+from skillopt_sleep.errors import DiskError, SleepError
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import refuse_links
 
@@ -22,33 +22,34 @@ NEWEST = 3
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """The nights whose replies and files went, and the bytes of those files."""
+    """The nights whose replies and files went, the bytes of those files, and why others had to stay."""
 
     nights: tuple[str, ...] = ()
     size: int = 0
+    skipped: tuple[str, ...] = ()
 
 
-def prune(database: Database, project: Path, *, now: datetime, days: int, size: int) -> Pruned:
+def prune(
+    database: Database, project: Path, *, now: datetime, days: int, size: int, waiting: frozenset[str] = frozenset()
+) -> Pruned:
     """Take away what nights older than ``days`` left, and the oldest beyond ``size`` bytes of files in the project.
 
-    A night that is not finished, is adopted, counts for the caps of this day, or has a proposal that waits is kept
-    whole. Raises ``DiskError`` and
-    ``Refused`` where a link stands in the way.
+    A night that is not finished, is adopted, counts for the caps of this day, or is among those ``waiting`` to be
+    adopted is kept whole; so is one whose folder is a link, or cannot be removed. Raises ``DiskError``.
     """
     rows = database.rows(
         "SELECT id, started_at FROM nights WHERE project = ? AND state = 'finished' ORDER BY started_at DESC",
         (str(project),),
     )
-    needed = {
+    needed = waiting | {
         row["night"]
         for row in database.rows(
-            "SELECT night FROM proposals WHERE status = 'staged' UNION"
-            " SELECT night FROM adoptions WHERE reverted_at IS NULL UNION"
+            "SELECT night FROM adoptions WHERE reverted_at IS NULL UNION"
             " SELECT night FROM days WHERE day = (SELECT MAX(day) FROM days)"
         )
     }
     oldest = (now - timedelta(days=days)).isoformat()
-    total, gone, freed = 0, [], 0
+    total, gone, freed, skipped = 0, [], 0, []
     for number, row in enumerate(rows):
         folder = project / ".skillopt-sleep" / "nights" / row["id"]
         own = _size(folder)
@@ -56,16 +57,20 @@ def prune(database: Database, project: Path, *, now: datetime, days: int, size: 
         if number < NEWEST or row["id"] in needed or (row["started_at"] >= oldest and total <= size):
             continue
         if own or _has_replies(database, row["id"]):
+            try:
+                refuse_links(folder, within=project)
+                _remove(folder)
+            except SleepError as error:
+                skipped.append(str(error))
+                continue
             forget_replies(database, row["id"])
-            refuse_links(folder, within=project)
-            _remove(folder)
             gone.append(row["id"])
             freed += own
             total -= own
     with database.transaction() as connection:  # trials of the audit are no nights, and leave no report
         day = f"{now - timedelta(days=days):%Y%m%d}"
         connection.execute("DELETE FROM replies WHERE night LIKE 'audit-%' AND night < ?", (f"audit-{day}",))
-    return Pruned(nights=tuple(gone), size=freed)
+    return Pruned(nights=tuple(gone), size=freed, skipped=tuple(skipped))
 
 
 def _remove(folder: Path) -> None:
@@ -78,6 +83,9 @@ def _remove(folder: Path) -> None:
 
 
 def _size(folder: Path) -> int:
+    """Bytes of the files in a folder; of a link, none."""
+    if folder.is_symlink():
+        return 0
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
-from functools import cached_property
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, Refused
@@ -27,19 +28,27 @@ class QuestionBox:
         self._data_dir = data_dir
         self._folder = project / ".skillopt-sleep" / "handoff"
         self._lock = threading.Lock()
-        self._asked: dict[str, bool] = {}
+        self._key: bytes | None = None
+        self._asked: dict[str, str | None] = {}
+        """Each question of this sitting: what is wrong with its answer, "" for one that is missing, None for none."""
 
     @property
     def place(self) -> str:
         """The folder."""
         return str(self._folder)
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """A secret of this user, made once. Raises ``DiskError``."""
+        with self._lock:
+            if self._key is None:
+                self._key = self._kept_key()
+            return self._key
+
+    def _kept_key(self) -> bytes:
         path = self._data_dir / "handoff.key"
         known = read_regular(path)
-        if known is None:
+        if not known:
             import secrets  # noqa: PLC0415  it loads OpenSSL, and `status` asks nothing
 
             known = secrets.token_bytes(32)
@@ -48,44 +57,69 @@ class QuestionBox:
         return known
 
     def ask(self, name: str, text: str) -> str | None:
-        """The answer that lies there; without one the question is laid down, and None returned.
+        """The answer that lies there; without one that can be used the question is laid down, and None returned.
 
-        Raises ``Refused`` for a link or anything but a file, and for one too long to be an answer; ``DiskError``.
+        Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
         """
-        path = self._folder / f"{name}{ANSWER}"
-        refuse_links(path, within=self._project)
-        data = read_regular(path)
-        if data is not None and len(data) > LONGEST:
-            raise Refused(f"{path} is longer than {LONGEST:,} bytes, which is no answer; write a shorter one")
+        refuse_links(self._folder, within=self._project)
+        answer, wrong = _answer(self._folder / f"{name}{ANSWER}")
         with self._lock:
-            self._asked[name] = data is not None
-        if data is None:
+            self._asked[name] = wrong
+        if answer is None:
             write_atomic(own_folder(self._project, "handoff") / f"{name}{QUESTION}", text.encode("utf-8", "replace"))
-            return None
-        return data.decode("utf-8", "replace")
+        return answer
 
-    def missing(self) -> int:
-        """How many questions of this sitting have no answer."""
+    def missing(self) -> tuple[str, ...]:
+        """Each question of this sitting without an answer that can be used, with what is wrong where there is one."""
         with self._lock:
-            return sum(not answered for answered in self._asked.values())
+            left = [(name, wrong) for name, wrong in self._asked.items() if wrong is not None]
+        return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
 
     def strangers(self) -> tuple[str, ...]:
         """Names of answers to none of the questions of this sitting."""
-        try:
-            names = sorted(path.name for path in self._folder.iterdir())
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise DiskError(f"cannot read {self._folder}: {error.strerror}") from error
         with self._lock:
             return tuple(
-                name for name in names if name.endswith(ANSWER) and name.removesuffix(ANSWER) not in self._asked
+                name for name in self._there() if name.endswith(ANSWER) and name.removesuffix(ANSWER) not in self._asked
             )
 
+    def kept(self, name: str) -> None:
+        """Take a question and its answer away: the reply is in the ledger. Raises ``DiskError``."""
+        remove(self._folder / f"{name}{QUESTION}")
+        remove(self._folder / f"{name}{ANSWER}")
+
     def tidy(self) -> None:
-        """Take away the questions that are answered: the answers are in the ledger by then. Raises ``DiskError``."""
-        with self._lock:
-            done = [name for name, answered in self._asked.items() if answered]
-        for name in done:
-            remove(self._folder / f"{name}{QUESTION}")
-            remove(self._folder / f"{name}{ANSWER}")
+        """Take away questions of an earlier sitting that nobody asks or has answered. Raises ``DiskError``.
+
+        Only where this sitting has asked anything: whoever merely looks takes nothing away.
+        """
+        if not self._asked:
+            return
+        names = self._there()
+        answered = {name.removesuffix(ANSWER) for name in names if name.endswith(ANSWER)}
+        for name in names:
+            asked = name.removesuffix(QUESTION)
+            if name.endswith(QUESTION) and asked not in answered and asked not in self._asked:
+                remove(self._folder / name)
+
+    def _there(self) -> list[str]:
+        try:
+            return sorted(path.name for path in self._folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise DiskError(f"cannot read {self._folder}: {error.strerror}") from error
+
+
+def _answer(path: Path) -> tuple[str | None, str | None]:
+    """What an answer says, or what is wrong with it: "" when there is none. Never reads more than ``LONGEST``."""
+    with contextlib.suppress(OSError):
+        if os.lstat(path).st_size > LONGEST:
+            return None, f"longer than {LONGEST:,} bytes"
+    try:
+        data = read_regular(path)
+    except Refused:
+        return None, "no regular file"
+    if data is None:
+        return None, ""
+    text = data.decode("utf-8", "replace")
+    return (text, None) if text.strip() else (None, "empty")

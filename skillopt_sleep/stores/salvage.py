@@ -6,12 +6,14 @@ A copy is made after every night, so that what a damaged file has lost of the pa
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import DiskError
@@ -22,18 +24,29 @@ __all__ = ["BACKUP", "Salvaged", "keep_copy", "salvage"]
 BACKUP = "sleep.db.copy"
 """The database as the last night left it."""
 
-PAST = ("adoptions", "adopted_how", "proposals", "nights", "tried_edits", "tasks", "sessions", "turns")
+PAST = ("adoptions", "adopted_how", "proposals", "nights", "tried_edits", "tried_lives", "tasks", "sessions", "turns")
 """Tables that are taken from the copy too where the damaged file lacks their rows; the others tell of the present."""
 
 
+CONTENT = (
+    *(("nights", "report"), ("stages", "outcome"), ("tasks", "data"), ("sessions", "data"), ("replies", "reply")),
+    *(("pending_edits", "data"), ("rejected_edits", "data"), ("proposals", "manifest"), ("adoptions", "edits")),
+)
+"""Where a table keeps JSON."""
+
+
 class Salvaged(Struct, frozen=True, kw_only=True):
-    """What a repair came to: rows saved by table, tables that gave not all, and where the damaged file lies now."""
+    """What a repair came to: rows saved by table, tables that gave not all, and where the damaged file lies now.
+
+    ``mended`` counts entries taken out of a file that is whole but for them; then nothing else was done.
+    """
 
     path: str
     damaged: str
     rows: dict[str, int]
     incomplete: tuple[str, ...] = ()
     from_copy: int = 0
+    mended: int = 0
 
 
 def keep_copy(database: Database) -> None:
@@ -45,6 +58,8 @@ def keep_copy(database: Database) -> None:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with closing(sqlite3.connect(temporary)) as copy:
             database.copy_into(copy)
+            if copy.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                raise DiskError(f"{database.path} is damaged; the copy before is kept; skillopt-sleep doctor --repair")
         temporary.replace(target)
     except (OSError, sqlite3.Error) as error:
         with suppress(OSError):
@@ -53,32 +68,67 @@ def keep_copy(database: Database) -> None:
 
 
 def salvage(path: Path, *, extra_schema: str, now: datetime) -> Salvaged | None:
-    """Mend a damaged database; None when it is whole, or not there.
+    """Mend a damaged database; None when it is whole, or there never was one.
 
-    The damaged file is only moved aside once the new one is complete. Raises ``DiskError``.
+    The new one takes the place of the damaged file in one step, and the damaged file stays beside it. Raises
+    ``DiskError``.
     """
-    if not path.exists() or _whole(path):
+    copy = path.with_name(BACKUP)
+    if not path.exists() and not copy.exists():
         return None
+    if path.exists() and _whole(path):
+        mended = _take_out_damaged(path, extra_schema)
+        return Salvaged(path=str(path), damaged="", rows={}, mended=mended) if mended else None
     fresh = path.with_name(f".{path.name}.skillopt-new")
-    for leftover in (fresh, *(fresh.with_name(fresh.name + end) for end in ("-wal", "-shm"))):
+    for leftover in _parts(fresh):
         leftover.unlink(missing_ok=True)
     database = Database(fresh, extra_schema=extra_schema)
     try:
-        rows, incomplete = _pour(path, database, tables=None)
-        copy = path.with_name(BACKUP)
+        rows, incomplete = _pour(path, database, tables=None) if path.exists() else ({}, ())
         from_copy = sum(_pour(copy, database, tables=PAST)[0].values()) if copy.exists() else 0
+        database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         database.close()
     aside = path.with_name(f"{path.name}.damaged-{now:%Y%m%d-%H%M%S}")
     try:
-        for end in ("", "-wal", "-shm"):
-            part = path.with_name(path.name + end)
+        for part in _parts(path)[1:]:  # a log would be played into the new file
             if part.exists():
-                part.replace(aside.with_name(aside.name + end))
+                part.replace(aside.with_name(aside.name + part.name.removeprefix(path.name)))
+        if path.exists():
+            shutil.copy2(path, aside)
         fresh.replace(path)
     except OSError as error:
         raise DiskError(f"cannot put the mended database at {path}: {error.strerror}; it is {fresh}") from error
+    _take_out_damaged(path, extra_schema)
     return Salvaged(path=str(path), damaged=str(aside), rows=rows, incomplete=incomplete, from_copy=from_copy)
+
+
+def _parts(path: Path) -> list[Path]:
+    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
+
+
+def _take_out_damaged(path: Path, extra_schema: str) -> int:
+    """Take out entries whose content is no JSON any more; how many. What sessions told is harvested again."""
+    database = Database(path, extra_schema=extra_schema)
+    count = 0
+    try:
+        for table, column in CONTENT:
+            query = f"SELECT rowid AS id, {column} AS content FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
+            for row in database.rows(query):
+                try:
+                    msgspec.json.decode(row["content"])
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    count += 1
+                    with database.transaction() as connection:
+                        if table == "nights":  # the night itself was held, whatever became of its report
+                            connection.execute("UPDATE nights SET report = NULL WHERE rowid = ?", (row["id"],))
+                            continue
+                        connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (row["id"],))  # noqa: S608
+                        if table == "sessions":
+                            connection.execute("DELETE FROM files")
+    finally:
+        database.close()
+    return count
 
 
 def _whole(path: Path) -> bool:

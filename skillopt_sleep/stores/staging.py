@@ -20,7 +20,7 @@ from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.report import DocumentChange
-from skillopt_sleep.errors import Refused
+from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.ports import Clock
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import own_folder, read_regular, refuse_links, write_atomic
@@ -182,6 +182,26 @@ class ProposalStaging:
             )
             for row in rows
         )
+
+    def waiting(self) -> tuple[Proposal, ...]:
+        """Those that could be adopted now: staged, and every file of theirs as the night found it; the latest first."""
+        staged = [each for each in self.proposals() if each.status is ProposalStatus.STAGED]
+        return tuple(each for each in staged if all(map(self._fits, each.manifest.documents)))
+
+    def live_nights(self) -> tuple[str, ...]:
+        """The nights of this project of which anything is live, the latest adopted first."""
+        rows = self.database.rows(
+            "SELECT night FROM adoptions WHERE project = ? AND reverted_at IS NULL ORDER BY id DESC",
+            (str(self.project),),
+        )
+        return tuple(dict.fromkeys(row["night"] for row in rows))
+
+    @staticmethod
+    def _fits(document: StagedDocument) -> bool:
+        try:
+            return sha256(read_regular(Path(document.path))) == document.base_sha256
+        except SleepError:
+            return False
 
     def verified(self, night: str) -> Proposal:
         """The proposal of a night, after every file of it was found to be what the night wrote.

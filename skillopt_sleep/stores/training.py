@@ -9,7 +9,7 @@ from pathlib import Path
 from skillopt_sleep.domain.report import PhaseTally
 from skillopt_sleep.errors import DiskError, NightRunning
 from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.files import make_folders, read_regular, write_atomic
+from skillopt_sleep.stores.files import make_folders, write_atomic
 from skillopt_sleep.stores.ledger import NightLedger
 
 __all__ = ["TrainingFolder", "training_folder"]
@@ -32,10 +32,6 @@ class TrainingFolder:
     def tallies(self) -> tuple[PhaseTally, ...]:
         """What each stage of the whole run cost."""
         return self.ledger.tallies()
-
-    def read(self, name: str) -> bytes | None:
-        """A file of the folder, None when there is none."""
-        return read_regular(self.folder / name)
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
         """Put a file in place whole. Readable as the user's other files are: it is theirs to share."""
@@ -77,9 +73,22 @@ def training_folder(folder: Path) -> Iterator[TrainingFolder]:
     except OSError as error:
         raise DiskError(f"cannot write to {folder}: {error.strerror}; name another folder as out_root") from error
     with held:
-        database = Database(folder / "ledger.db")
+        database = _opened(folder)
         database.rows(f"PRAGMA wal_autocheckpoint = {PAGES}")
         try:
             yield TrainingFolder(folder, database)
         finally:
             database.close()
+
+
+def _opened(folder: Path) -> Database:
+    """The database of a run. Raises ``DiskError`` that says what helps here: the repair is for the user's own."""
+    path = folder / "ledger.db"
+    try:
+        return Database(path)
+    except DiskError as error:
+        if "is damaged" not in str(error):
+            raise
+        raise DiskError(
+            f"{path} is damaged, so this run cannot be gone on with; remove {folder} to begin anew"
+        ) from error

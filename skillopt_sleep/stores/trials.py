@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,23 +30,32 @@ class TrialStore:
         rows = self._database.rows("SELECT data FROM pending_edits WHERE project = ? ORDER BY rowid", (project,))
         return tuple(msgspec.json.decode(row["data"], type=PendingEdit) for row in rows)
 
-    def conclude(self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried]) -> None:
-        """Both in one transaction; repeating it changes nothing."""
+    def conclude(
+        self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
+    ) -> None:
+        """All in one transaction; repeating it changes nothing."""
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM pending_edits WHERE project = ?", (project,))
             connection.executemany(
-                "INSERT INTO pending_edits VALUES (?, ?, ?)",
+                "DELETE FROM pending_edits WHERE project = ? AND id = ?", [(project, id_) for id_ in sorted(settled)]
+            )
+            connection.executemany(
+                "INSERT OR REPLACE INTO pending_edits VALUES (?, ?, ?)",
                 [(project, each.id, msgspec.json.encode(each)) for each in pending],
             )
             connection.executemany(
-                "INSERT INTO tried_edits VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (project, id) DO UPDATE SET verdict = excluded.verdict",
+                "INSERT INTO tried_lives VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT (project, id, night) DO UPDATE SET verdict = excluded.verdict",
                 [(project, each.id, each.night, each.k, each.verdict) for each in tried],
             )
 
     def account(self, project: str) -> Account:
-        """Everything tried, added up."""
-        rows = self._database.rows("SELECT * FROM tried_edits WHERE project = ? ORDER BY rowid", (project,))
+        """Everything tried, added up; what an earlier version noted counts where nothing newer is known of it."""
+        rows = self._database.rows(
+            "SELECT * FROM tried_lives WHERE project = :project UNION ALL SELECT * FROM tried_edits AS older"
+            " WHERE project = :project AND NOT EXISTS (SELECT 1 FROM tried_lives AS newer WHERE"
+            " newer.project = older.project AND newer.id = older.id AND newer.night = older.night)",
+            {"project": project},
+        )
         return add_up(
             [Tried(id=row["id"], night=row["night"], k=row["k"], verdict=Verdict(row["verdict"])) for row in rows]
         )

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
+from skillopt_sleep.train.batches import CALLED, Batches, named, nameless
 from skillopt_sleep.train.chats import working
 from skillopt_sleep.train.datasets import SPLITS
 from skillopt_sleep.train.environments.checking import blamed
+from skillopt_sleep.train.losses import put_losses
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RawPatch, RolloutResult
-from skillopt_sleep.train.rows import Row, as_result
+from skillopt_sleep.train.rows import Row, as_result, plain
 
 if TYPE_CHECKING:
-    from skillopt_sleep.train.compat import BatchSpec, EnvAdapter
+    from skillopt_sleep.train.compat import EnvAdapter
 
-__all__ = ["AdapterEnv"]
+__all__ = ["AdapterEnv", "taken_from_config"]
 
-CALLED = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
-"""What adapters hear the splits called."""
+FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
+"""Fields of a training config that adapters take as arguments."""
+TURNS = ("max_turns", "max_steps")
+"""Attributes by which adapters bound the calls of one attempt."""
+
+
+def taken_from_config(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an adapter class that a training config has values for; {} for what is no adapter class."""
+    if not (inspect.isclass(maker) and hasattr(maker, "rollout") and hasattr(maker, "build_train_env")):
+        return {}
+    values = {name: config[name] for name in FROM_CONFIG if name in config}
+    values |= {"analyst_workers": config["workers"]} if "workers" in config else {}
+    values |= dict(config.get("extras") or {})
+    takes = inspect.signature(maker).parameters.values()
+    known = {each.name for each in takes if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}}
+    return {name: value for name, value in values.items() if name in known}
 
 
 class AdapterEnv(SkillEnv):
@@ -38,7 +56,8 @@ class AdapterEnv(SkillEnv):
         self.name = type(adapter).__name__
         self._clients: dict[str, ChatClient] = {}
         self._cfg: Row = {}
-        self._rows: dict[str, Row] = {}
+        self._batches = Batches(adapter, "")
+        self._only_whole = False
         self._items: dict[str, list[Item]] = {}
 
     def setup(self, config: Row, *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
@@ -56,6 +75,7 @@ class AdapterEnv(SkillEnv):
             "skill_update_mode": "patch",
         }
         self._cfg = defaults | config | dict(config.get("extras") or {})
+        self._batches = Batches(self.adapter, str(self._cfg.get("out_root") or ""))
         with self._at_work("setup"):
             if self.adapter.requires_ray():
                 _start_ray()
@@ -77,17 +97,26 @@ class AdapterEnv(SkillEnv):
         """What the adapter says."""
         return [str(each) for each in self.adapter.get_task_types()]
 
+    def calls_of(self, item: Item) -> int:
+        """What the adapter says by a method of that name, else the most turns it allows itself, else 1."""
+        own = getattr(self.adapter, "calls_of", None)
+        bounds = (getattr(self.adapter, name, None) for name in TURNS)
+        with self._at_work("calls_of"):
+            found = own(item) if callable(own) else next((each for each in bounds if isinstance(each, int)), 1)
+            return max(1, int(found))
+
     def plan_epoch(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """The batches the adapter's loader plans for an epoch, where it plans items."""
-        loader = self.adapter.get_dataloader()
-        if loader is None:
-            return None
+        """The batches the adapter's loader plans for an epoch."""
         with self._at_work("plan_train_epoch"):
-            batches = loader.plan_train_epoch(
-                epoch=epoch, steps_per_epoch=steps, accumulation=1, batch_size=batch_size, seed=seed
-            )
-        planned = [_named(batch.payload) for batch in batches]
-        return None if any(items is None for items in planned) else [items for items in planned if items]
+            return self._batches.plan(epoch=epoch, steps=steps, batch_size=batch_size, seed=seed)
+
+    def takes_parts(self, split: str) -> bool:
+        """Whether any part of a split can be rolled out by itself: the adapter builds from a batch's own items."""
+        from skillopt_sleep.train.compat import EnvAdapter  # noqa: PLC0415  it imports this module
+
+        own = type(self.adapter).build_env_from_batch is not EnvAdapter.build_env_from_batch
+        items = self._items.get(split, [])
+        return own and not self._only_whole and not any(item.get("nameless") for item in items)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:  # noqa: ARG002
         """Refused: an adapter rolls out batches."""
@@ -96,25 +125,25 @@ class AdapterEnv(SkillEnv):
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """Build the adapter's batch and roll it out; calls it lost and hid come back unmeasured."""
+        """Build the adapter's batch and roll it out, in the order of the items where results are theirs.
+
+        Calls that it lost and hid come back unmeasured.
+        """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
+        whole = len(self._items.get(split, items))
         with self._at_work("rollout"):
-            manager = self._built(items, split, seed)
+            manager = self._batches.built(items, split, seed, whole=whole)
             rows = self.adapter.rollout(manager, skill, out_dir)
             lost = list(working.lost)
         if not isinstance(rows, list | tuple) or not rows:
             raise UsageError(
                 f"{self.name}.rollout returned {type(rows).__name__} without results for {len(items)} items"
             )
-        known = {str(item["id"]): item for item in items}
-        results = [as_result(row, known, Path(out_dir, "predictions")) for row in rows]
-        doubles = sorted({each.id for each in results if [other.id for other in results].count(each.id) > 1})
-        if doubles:
-            raise UsageError(f"{self.name}.rollout returned the id {doubles[0]!r} twice; ids of results must be unique")
-        _put_losses(lost, results)
-        results += _missing(items, results)
-        if split == "train":
-            self._rows = {str(row["id"]): dict(row) for row in rows if isinstance(row, Mapping)}
+        results = self._read(rows, items, Path(out_dir))
+        put_losses(lost, results, items)
+        results = _in_order(results + _missing(items, results), items)
+        if len(items) < whole and split != "train" and {each.id for each in results} != {str(i["id"]) for i in items}:
+            self._only_whole = True
         return results
 
     def reflect_batch(
@@ -127,37 +156,32 @@ class AdapterEnv(SkillEnv):
         inherited = type(adapter).reflect is EnvAdapter.reflect
         if inherited and not (adapter.get_error_minibatch_prompt() or adapter.get_success_minibatch_prompt()):
             return None
-        rows = [self._rows.get(each.id) or each.to_dict() for each in results if not each.call_error]
+        rows = _rows(results)
         with self._at_work("reflect"):
             said = adapter.reflect(
                 rows, skill, out_dir, **{key: value for key, value in given.items() if key != "edit_budget"}
             )
             lost = list(working.lost)
-        for error in lost:
-            if not isinstance(error, TransientBackend):
-                raise error
+        for loss in lost:
+            if not isinstance(loss.error, TransientBackend):
+                raise loss.error
         if not isinstance(said, list | tuple):
             raise UsageError(f"{self.name}.reflect returned {type(said).__name__}, a list of patches is wanted")
-        return [patch for each in said if each is not None for patch in [_as_patch(each, self.name)]]
+        return [patch for each in said for patch in [_as_patch(each, self.name)] if patch is not None]
 
-    def _built(self, items: list[Item], split: str, seed: int) -> object:
-        """What the adapter's rollout takes, for these items."""
-        from skillopt_sleep.train.compat import BatchSpec  # noqa: PLC0415  it imports this module
-
-        adapter, root = self.adapter, {"out_root": str(self._cfg.get("out_root") or "")}
-        loader, nameless = adapter.get_dataloader(), any(item.get("nameless") for item in items)
-        phase, called = ("train" if split == "train" else "eval"), CALLED.get(split, split)
-        if loader is None and phase == "train":
-            return adapter.build_train_env(batch_size=len(items), seed=seed, **root)
-        if loader is None:
-            return adapter.build_eval_env(env_num=len(items), split=called, seed=seed, **root)
-        if not nameless:
-            batch = BatchSpec(phase, called, seed, len(items), payload=list(items))
-        elif phase == "train":
-            batch = loader.build_train_batch(batch_size=len(items), seed=seed, **root)
-        else:
-            batch = loader.build_eval_batch(env_num=len(items), split=called, seed=seed, **root)
-        return adapter.build_env_from_batch(batch, **root)
+    def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
+        """The adapter's rows as results; of items that were not asked for, none where all that were are there."""
+        known = {str(item["id"]): item for item in items}
+        results = []
+        for row in rows:
+            result = as_result(row, known, out_dir / "predictions")
+            result.given = plain(row, f"{self.name}.rollout, {result.id!r}") if isinstance(row, Mapping) else {}
+            results.append(result)
+        names = [each.id for each in results]
+        doubles = sorted({name for name in names if names.count(name) > 1})
+        if doubles:
+            raise UsageError(f"{self.name}.rollout returned the id {doubles[0]!r} twice; ids of results must be unique")
+        return [each for each in results if each.id in known] if known.keys() <= set(names) else results
 
     def _load(self, split: str) -> list[Item]:
         loader, seed = self.adapter.get_dataloader(), int(self._cfg.get("seed") or 0)
@@ -169,16 +193,16 @@ class AdapterEnv(SkillEnv):
             size = wanted or (loader.get_train_size() if loader is not None else 0) or 0
             if not size:
                 raise UsageError(f"{self.name} has no items to count: give extras = {{'train_size': N}} in the config")
-            return _nameless(split, size)
+            return nameless(split, size)
         if loader is None:
             manager = self.adapter.build_eval_env(env_num=wanted, split=CALLED[split], seed=seed)
             size = wanted or (len(manager) if hasattr(manager, "__len__") else 0)
         else:
-            batch: BatchSpec = loader.build_eval_batch(env_num=wanted, split=CALLED[split], seed=seed)
-            if items := _named(batch.payload) or []:
-                return items
+            batch = loader.build_eval_batch(env_num=wanted, split=CALLED[split], seed=seed)
+            if held := named(batch.payload):
+                return held
             size = batch.batch_size
-        return _nameless(split, size)
+        return nameless(split, size)
 
     @contextmanager
     def _at_work(self, what: str) -> Iterator[None]:
@@ -192,26 +216,43 @@ class AdapterEnv(SkillEnv):
                 raise blamed(f"{self.name}.{what}", error) from error
 
 
-def _as_patch(said: object, name: str) -> RawPatch:
-    patch = said if isinstance(said, RawPatch) else RawPatch.from_dict(said) if isinstance(said, Mapping) else None
-    if patch is None:
+def _as_patch(said: object, name: str) -> RawPatch | None:
+    """What a reflection proposed; None for nothing, also in the form of a patch that is None."""
+    if said is None or isinstance(said, RawPatch):
+        return said
+    if not isinstance(said, Mapping):
         raise UsageError(
-            f"{name}.reflect returned {type(said).__name__}, wanted {{'patch': {{'edits': [...]}}}} or None"
+            f"{name}.reflect returned {excerpt(repr(said), 60)}, wanted {{'patch': {{'edits': [...]}}}} or None"
+        )
+    patch = RawPatch.from_dict(said)
+    if patch is None and said.get("patch") is not None:
+        raise UsageError(
+            f"{name}.reflect returned the patch {excerpt(repr(said['patch']), 60)}, wanted {{'edits': [...]}} or None"
         )
     return patch
 
 
-def _put_losses(lost: Sequence[SleepError], results: Sequence[RolloutResult]) -> None:
-    """A call that was lost, and that the adapter made a score of, is unmeasured where its row tells of it.
+def _rows(results: Sequence[RolloutResult]) -> list[Row]:
+    """What a reflection is shown: the adapter's own rows.
 
-    What ends a run is raised, and so is a loss that no row tells of: then nothing says whose it was.
+    Where an item has several attempts, each brings its conversation: files in a folder are those of one attempt.
     """
-    for error in lost:
-        told = [each for each in results if str(error) in f"{each.fail_reason} {each.extras}"]
-        if not isinstance(error, TransientBackend) or not told:
-            raise error
-        for each in told:
-            each.call_error = f"{type(error).__name__}: {error}"
+    measured = [each for each in results if not each.call_error]
+    several = len({each.id for each in measured}) < len(measured)
+    rows = []
+    for each in measured:
+        row = dict(each.given) or each.to_dict()
+        if several:
+            own = ("conversation", "target_system_prompt", "target_user_prompt")
+            row |= {name: getattr(each, name) for name in own if getattr(each, name) and not row.get(name)}
+        rows.append(row)
+    return rows
+
+
+def _in_order(results: Sequence[RolloutResult], items: Sequence[Item]) -> list[RolloutResult]:
+    """In the order of the items, and of the ids where results are nobody's: threads end in any order."""
+    place = {str(item["id"]): number for number, item in enumerate(items)}
+    return sorted(results, key=lambda each: (place.get(each.id, len(place)), each.id))
 
 
 def _missing(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[RolloutResult]:
@@ -222,19 +263,6 @@ def _missing(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[Ro
         return []
     why = "the adapter returned no result for it"
     return [RolloutResult(id=name, hard=0.0, soft=0.0, call_error=why) for name in names if name not in found]
-
-
-def _nameless(split: str, size: int) -> list[Item]:
-    """Items of a simulator, which has none until it is asked."""
-    return [{"id": f"{split}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
-
-
-def _named(payload: object) -> list[Item] | None:
-    """The items of a batch, None when it holds none that have an id."""
-    if not isinstance(payload, list | tuple):
-        return None
-    items = [each for each in payload if isinstance(each, dict) and each.get("id") is not None]
-    return items if len(items) == len(payload) else None
 
 
 def _start_ray() -> None:

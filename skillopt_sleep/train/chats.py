@@ -1,4 +1,4 @@
-"""The models of a run, for adapters of the reference: they call them through plain functions.
+"""The chat functions of a run, for adapters of the reference: they call them through plain functions.
 
 While an adapter works, these functions lead to the clients of the run it belongs to, so that every call passes its
 ledger, caps and limits. One adapter works at a time.
@@ -6,73 +6,159 @@ ledger, caps and limits. One adapter works at a time.
 
 from __future__ import annotations
 
-import json
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from skillopt_sleep.errors import SleepError, UsageError
+from skillopt_sleep.errors import SleepError, TimedOut, TransientBackend, UsageError
 from skillopt_sleep.prompts import template
 from skillopt_sleep.train.ports import ChatClient
-from skillopt_sleep.train.rows import Row, as_result, said
+from skillopt_sleep.train.rows import Row, said
 
 __all__ = [
+    "Loss",
     "chat_optimizer",
     "chat_optimizer_messages",
     "chat_target",
     "chat_target_messages",
+    "is_optimizer_chat_backend",
+    "is_target_chat_backend",
+    "is_target_exec_backend",
     "load_prompt",
-    "run_minibatch_reflect",
     "working",
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """What was asked of whom."""
+
+    role: str
+    system: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A call that got no answer, and was not asked again with better luck. ``prompt`` is what was asked."""
+
+    error: SleepError
+    call: _Call
+    at: float
+
+    @property
+    def prompt(self) -> str:
+        """All that was sent."""
+        return f"{self.call.system}\n{self.call.user}"
+
+
+@dataclass(slots=True)
+class _Sitting:
+    """One piece of an adapter's work: whose clients it has, what is under way, and what it lost."""
+
+    clients: dict[str, ChatClient]
+    under_way: list[_Call] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def asking(self, call: _Call) -> Iterator[None]:
+        """Keep account of one call: adapters like to catch everything, and some ask again by themselves."""
+        began = time.monotonic()
+        with self.lock:
+            self.under_way.append(call)
+        try:
+            yield
+        except SleepError as error:
+            with self.lock:
+                self.losses.append(Loss(error=error, call=call, at=time.monotonic()))
+            raise
+        else:
+            with self.lock:
+                self.losses = [each for each in self.losses if not _made_good(each, call, began)]
+        finally:
+            with self.lock:
+                self.under_way.remove(call)
+
+    def lost(self) -> list[Loss]:
+        """What has no answer: lost for good, or still under way, which an adapter did not wait for."""
+        late = TimedOut("the adapter did not wait for the answer")
+        with self.lock:
+            waited_for = [Loss(error=late, call=call, at=time.monotonic()) for call in self.under_way]
+            return [*self.losses, *waited_for]
+
+
+def _made_good(loss: Loss, call: _Call, began: float) -> bool:
+    """Whether a call that was begun then, and was answered, is the lost one asked again."""
+    return loss.call == call and loss.at <= began and isinstance(loss.error, TransientBackend)
+
+
 class _Working:
-    """The run an adapter works for at the moment, and the calls it lost in the meantime."""
+    """The run an adapter works for at the moment."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
-        self.clients: dict[str, ChatClient] = {}
-        self.lost: list[SleepError] = []
+        self._sitting = _Sitting({})
 
     @contextmanager
     def on(self, clients: dict[str, ChatClient]) -> Iterator[None]:
         """Work for this run until the context is left."""
         with self._turn:
-            before = self.clients, self.lost
-            self.clients, self.lost = clients, []
+            before, self._sitting = self._sitting, _Sitting(clients)
             try:
                 yield
             finally:
-                self.clients, self.lost = before
+                self._sitting = before
+
+    @property
+    def lost(self) -> list[Loss]:
+        """The calls that this piece of work has no answer to."""
+        return self._sitting.lost()
 
     def client(self, role: str) -> ChatClient:
         """The client of a role. Raises ``UsageError`` outside of a run."""
-        if role not in self.clients:
-            raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
-        return self.clients[role]
+        return _client(self._sitting, role)
 
     def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
-        """One call; a lost one is remembered, because adapters like to catch everything."""
+        """One call of the piece of work under way."""
+        sitting = self._sitting
+        client = _client(sitting, role)
         system = "\n\n".join(said(each) for each in messages if each.get("role") == "system")
         turns = [each for each in messages if each.get("role") != "system"]
         user = (
             said(turns[0]) if len(turns) == 1 else "\n\n".join(f"[{each.get('role')}]\n{said(each)}" for each in turns)
         )
         given = {name: value for name, value in options.items() if value is not None}
-        try:
-            text, usage = self.client(role).chat(
-                system=system, user=user, max_completion_tokens=limit, stage=stage, **given
-            )
-        except SleepError as error:
-            self.lost.append(error)
-            raise
+        with sitting.asking(_Call(role=role, system=system, user=user)):
+            text, usage = client.chat(system=system, user=user, max_completion_tokens=limit, stage=stage, **given)
         return text, dict(usage)
 
 
+def _client(sitting: _Sitting, role: str) -> ChatClient:
+    if role not in sitting.clients:
+        raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
+    return sitting.clients[role]
+
+
 working = _Working()
+
+
+def is_target_exec_backend() -> bool:
+    """No: also an agent's command line is asked through ``chat_target`` here, and nothing is laid out for it."""
+    return False
+
+
+def is_target_chat_backend() -> bool:
+    """Yes: the target is asked through ``chat_target``, whoever answers."""
+    return True
+
+
+def is_optimizer_chat_backend() -> bool:
+    """Yes: the optimizer is asked through ``chat_optimizer``, whoever answers."""
+    return True
 
 
 def chat_target(
@@ -142,69 +228,12 @@ def chat_optimizer_messages(
     return ({"role": "assistant", "content": text} if return_message else text), usage
 
 
-def run_minibatch_reflect(
-    results: list[Row],
-    skill_content: str,
-    prediction_dir: str,
-    patches_dir: str,
-    workers: int,
-    failure_only: bool,  # noqa: FBT001  published so
-    minibatch_size: int = 8,
-    edit_budget: int = 4,
-    random_seed: int | None = None,
-    *,
-    error_system: str | None = None,
-    success_system: str | None = None,
-    rejection_context: str = "",
-    trajectory_memory_context: str = "",
-    step_buffer_context: str = "",
-    meta_skill_context: str = "",
-    update_mode: str = "patch",
-) -> list[Row | None]:
-    """Have the analysts of this program look at the results, and keep what they say in ``patches_dir``.
-
-    Conversations are read from ``prediction_dir`` where a result brings none. Raises ``UsageError`` for an
-    ``update_mode`` other than patch: whole rewrites are not trained here.
-    """
-    from skillopt_sleep.train.reflecting import reflect_on  # noqa: PLC0415  an adapter that never reflects needs none
-
-    if update_mode != "patch":
-        raise UsageError(f"update_mode {update_mode!r} is not trained here, only 'patch'")
-    patches = reflect_on(
-        [as_result(row, None, Path(prediction_dir)) for row in results],
-        skill_content,
-        optimizer_client=working.client("optimizer"),
-        workers=workers,
-        failure_only=failure_only,
-        minibatch_size=minibatch_size,
-        edit_budget=edit_budget,
-        random_seed=random_seed or 0,
-        error_system=_filled(error_system, edit_budget),
-        success_system=_filled(success_system, edit_budget),
-        step_buffer_context=step_buffer_context or rejection_context or trajectory_memory_context,
-        meta_skill_context=meta_skill_context,
-    )
-    Path(patches_dir).mkdir(parents=True, exist_ok=True)
-    rows = [patch.to_dict() for patch in patches]
-    for number, row in enumerate(rows):
-        name = f"minibatch_{'succ' if row['source_type'] == 'success' else 'fail'}_{number:03d}.json"
-        Path(patches_dir, name).write_text(json.dumps(row, ensure_ascii=False, indent=2), encoding="utf-8")
-    return [*rows]
-
-
 def load_prompt(name: str, env: str | None = None) -> str:  # noqa: ARG001  an adapter reads its own beside itself
     """The instructions of this program's prompt of that name, to be added to. Raises ``FileNotFoundError``."""
     try:
         return template(name)[0]
     except OSError:
         raise FileNotFoundError(f"there is no prompt {name!r}") from None
-
-
-def _filled(system: str | None, edit_budget: int) -> str | None:
-    """Instructions with the fields that ``load_prompt`` leaves open."""
-    if system is None:
-        return None
-    return system.replace("{{edit_budget}}", str(edit_budget)).replace("{{kind}}", "skill")
 
 
 def _options(retries: int, reasoning_effort: str | None, timeout: int | None) -> Row:

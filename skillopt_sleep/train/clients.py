@@ -97,6 +97,11 @@ class OpenAIChatClient:
         """Who is sent the prompts."""
         return self._backend.sees
 
+    @property
+    def takes_limits(self) -> bool:
+        """Yes; see ``OpenAIBackend``."""
+        return True
+
     def probe(self) -> Health:
         """Whether a call could succeed; see ``ports.Backend``."""
         return self._backend.probe()
@@ -172,6 +177,11 @@ class ChatBackend:
         """Who is sent the prompts."""
         return f"whoever {self.name} asks"
 
+    @property
+    def takes_limits(self) -> bool:
+        """Whether the client's ``chat`` takes the limit of an answer."""
+        return self._takes is None or "max_completion_tokens" in self._takes
+
     def probe(self) -> Health:
         """Ready: nothing can be found out without a call."""
         return Health(ready=True)
@@ -219,6 +229,7 @@ class AskClient:
     sample: int = 0
     max_completion_tokens: int | None = None
     _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    _back: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -249,9 +260,8 @@ class AskClient:
             max_output_tokens=limit,
             temperature=temperature,
         )
-        with self._lock:
-            again = self._asked[prompt.digest]
-            self._asked[prompt.digest] += 1
+        asked = prompt.digest
+        again = self._number(asked)
         if self.phase:  # a judge's question is the same question whoever asks it again
             prompt = msgspec.structs.replace(prompt, sample=self.sample + sample + again)
         options: dict[str, Any] = {"max_completion_tokens": limit}
@@ -259,6 +269,10 @@ class AskClient:
         token = CALL_OPTIONS.set(options)
         try:
             reply = self.ask(prompt, phase=self.phase or stage or "judge")
+        except SleepError:
+            with self._lock:  # asked again, it is the same sample: so a run that is gone on with finds the answer
+                self._back.setdefault(asked, []).append(again)
+            raise
         finally:
             CALL_OPTIONS.reset(token)
         return reply.text, usage_of(reply)
@@ -274,7 +288,16 @@ class AskClient:
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
         """The client of one rollout, numbered by the caller."""
-        return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, _asked=Counter(), _lock=threading.Lock())
+        own: dict[str, Any] = {"_asked": Counter(), "_back": {}, "_lock": threading.Lock()}
+        return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
+
+    def _number(self, asked: str) -> int:
+        """Which time this question is asked; the number of a lost call is given out again."""
+        with self._lock:
+            if self._back.get(asked):
+                return self._back[asked].pop(0)
+            self._asked[asked] += 1
+            return self._asked[asked] - 1
 
 
 class TurnClient:

@@ -18,18 +18,28 @@ from typing import Any
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.train.adapted import AdapterEnv
+from skillopt_sleep.train.analysts import (
+    fmt_minibatch_trajectories,
+    fmt_trajectory,
+    run_error_analyst_minibatch,
+    run_minibatch_reflect,
+    run_success_analyst_minibatch,
+)
 from skillopt_sleep.train.chats import (
     chat_optimizer,
     chat_optimizer_messages,
     chat_target,
     chat_target_messages,
+    is_optimizer_chat_backend,
+    is_target_chat_backend,
+    is_target_exec_backend,
     load_prompt,
-    run_minibatch_reflect,
 )
 from skillopt_sleep.train.datasets import SPLITS, parse_ratio, read_items, split_items
 from skillopt_sleep.train.editing import extract_json, skill_hash
 from skillopt_sleep.train.gate import compute_score
 from skillopt_sleep.train.ports import Item
+from skillopt_sleep.train.representatives import by_id, representative
 from skillopt_sleep.train.results import (
     Edit,
     FailureSummaryEntry,
@@ -38,6 +48,7 @@ from skillopt_sleep.train.results import (
     Patch,
     RawPatch,
     RolloutResult,
+    SlowUpdateResult,
 )
 
 __all__ = [
@@ -52,6 +63,7 @@ __all__ = [
     "Patch",
     "RawPatch",
     "RolloutResult",
+    "SlowUpdateResult",
     "SplitDataLoader",
     "chat_optimizer",
     "chat_optimizer_messages",
@@ -59,8 +71,15 @@ __all__ = [
     "chat_target_messages",
     "compute_score",
     "extract_json",
+    "fmt_minibatch_trajectories",
+    "fmt_trajectory",
+    "is_optimizer_chat_backend",
+    "is_target_chat_backend",
+    "is_target_exec_backend",
     "load_prompt",
+    "run_error_analyst_minibatch",
     "run_minibatch_reflect",
+    "run_success_analyst_minibatch",
     "skill_hash",
 ]
 
@@ -252,7 +271,8 @@ class SplitDataLoader(BaseDataLoader):
         parse_ratio(self.split_ratio)
         dealt = split_items(self.load_raw_items(self.data_path), self.split_ratio, seed=self.split_seed)
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
-        folder = Path(self.split_output_dir or Path(str(cfg.get("out_root") or ".")) / "_generated_splits" / name)
+        kept = "" if cfg.get("dry_run") else self.split_output_dir  # a run that is only priced leaves nothing behind
+        folder = Path(kept or Path(str(cfg.get("out_root") or ".")) / "_generated_splits" / name)
         for split in SPLITS:
             self.write_split_items(str(folder / split), list(dealt[split]))
         told = {"source_data_path": self.data_path, "split_ratio": self.split_ratio, "split_seed": self.split_seed}
@@ -290,7 +310,7 @@ class EnvAdapter(ABC):
 
     def attach_reference_context(self, results: list[Row], items: list[Item] | None) -> list[Row]:
         """The results, each with the reference text of its item."""
-        texts = {name: self.build_reference_text(item) for name, item in _by_id(items).items()}
+        texts = {name: self.build_reference_text(item) for name, item in by_id(items).items()}
         found = [(row, texts.get(str(row.get("id")))) for row in results]
         return [dict(row) | ({"reference_text": text} if text else {}) for row, text in found]
 
@@ -304,19 +324,7 @@ class EnvAdapter(ABC):
         seed: int | None = None,
     ) -> list[Item]:
         """So many items that failed and so many that passed, of as many task types as there are."""
-        known, rng, chosen = _by_id(items), random.Random(seed), dict[str, Item]()  # noqa: S311  a seeded draw
-        for passed, most in ((False, n_failures), (True, n_successes)):
-            pool = [row for row in results if bool(row.get("hard")) is passed and str(row.get("id")) in known]
-            rng.shuffle(pool)
-            kinds: dict[str, int] = {}
-            order = []
-            for row in pool:
-                item = known[str(row["id"])]
-                kind = str(row.get("task_type") or item.get("task_type") or item.get("subtype") or "")
-                kinds[kind] = kinds.get(kind, 0) + 1
-                order.append((kinds[kind] > 1, item))
-            chosen |= {str(item["id"]): item for _, item in sorted(order, key=lambda each: each[0])[: max(0, most)]}
-        return list(chosen.values())
+        return representative(results, by_id(items), failures=n_failures, successes=n_successes, seed=seed)
 
     def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
         """What ``rollout`` is given for a batch: by default as the two methods below build it."""
@@ -381,7 +389,3 @@ def _shuffled(items: Sequence[Any], seed: int) -> list[Any]:
     mixed = list(items)
     random.Random(seed).shuffle(mixed)  # noqa: S311  a seeded order, not a secret
     return mixed
-
-
-def _by_id(items: Sequence[Item] | None) -> dict[str, Item]:
-    return {str(item["id"]): item for item in items or () if isinstance(item, dict) and item.get("id") is not None}

@@ -40,8 +40,20 @@ CAPS = ("max_calls", "max_tokens", "max_usd", "max_minutes")
 NO_CAP = 10**12
 
 
+class _Named(type):
+    """A class that says which keyword is meant, where it has none of that name."""
+
+    def __call__(cls, *values: object, **named: object) -> object:
+        """Raise ``ConfigError`` naming an unknown keyword and the nearest known one."""
+        known = [each.name for each in fields(cls)]  # type: ignore[arg-type]  # the class below is a dataclass
+        for name in named:
+            if name not in known:
+                raise ConfigError(f"a training config has no field {name!r}{did_you_mean(name, known)}")
+        return super().__call__(*values, **named)
+
+
 @dataclass
-class SkillOptConfig:
+class SkillOptConfig(metaclass=_Named):
     """The settings of one training run. Raises ``ConfigError`` for a value that cannot be.
 
     ``batch_size`` items are rolled out in a step, ``minibatch_size`` trajectories shown to an analyst, and
@@ -106,6 +118,10 @@ class SkillOptConfig:
             raise ConfigError(
                 f"min_edit_budget is {self.min_edit_budget}, more than edit_budget, which is {self.edit_budget}"
             )
+        if self.test_split == "train":
+            raise ConfigError(
+                "test_split is 'train': a score on items that were learnt from proves nothing; name another"
+            )
         if self.selection_split in {"train", self.test_split}:
             raise ConfigError(
                 f"selection_split is {self.selection_split!r}: a gate on items that were learnt from, or that the test"
@@ -115,10 +131,6 @@ class SkillOptConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SkillOptConfig:
         """A config from a table. Raises ``ConfigError`` naming an unknown field and the nearest known one."""
-        known = [each.name for each in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise ConfigError(f"a training config has no field {name!r}{did_you_mean(name, known)}")
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:

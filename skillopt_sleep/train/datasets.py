@@ -10,19 +10,17 @@ import io
 import json
 import math
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.answers import normal_form
 from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
-from skillopt_sleep.domain.words import excerpt, fold
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.train.ports import Item
+from skillopt_sleep.train.twins import answers_of, group_numbers, question_of
 
 __all__ = [
     "SPLITS",
@@ -30,6 +28,7 @@ __all__ = [
     "answers_of",
     "check_splits",
     "load_splits",
+    "notes_of",
     "parse_ratio",
     "question_of",
     "read_items",
@@ -42,19 +41,8 @@ SPLITS = ("train", "val", "test")
 
 SPELLINGS = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv")
-QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
-ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
 ITEMS = ("items", "data", "examples", "tasks", "rows")
 """Where an object keeps its list of items."""
-
-BOILERPLATE = 0.5
-"""A word that more than this share of the items have says nothing about any one of them."""
-MANY = 8
-"""Items from which on there can be boilerplate."""
-RARE = 4
-"""Items up to which an answer is rare, so that sharing it is evidence; yes and no are not."""
-
-_FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 class Splits(Struct, frozen=True, kw_only=True):
@@ -80,6 +68,10 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
     ``UsageError`` naming the file and line.
     """
     path = Path(path)
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise UsageError(f"limit is {limit!r:.40}, must be a whole number, 0 for all items")
+    if not path.exists():
+        raise UsageError(f"there is no data at {path}: name a folder with train/, val/ and test/, or a file")
     if path.is_dir() and not ratio:
         splits = without_straddlers(_splits({split: _items_of(path, split) for split in SPLITS}))
     elif not ratio:
@@ -106,7 +98,7 @@ def read_items(path: str | Path) -> list[Item]:
     if suffix == ".json":
         return _from_json(text, path)
     if suffix in {".jsonl", ".ndjson"}:
-        return [_row(_decoded(line, f"{path}:{n}"), f"{path}:{n}") for n, line in _lines(text)]
+        return [_row(_decoded(line, f"{path}:{n}", one_line=True), f"{path}:{n}") for n, line in _lines(text)]
     if suffix in {".csv", ".tsv"}:
         return list(_from_csv(text, path, delimiter="\t" if suffix == ".tsv" else ","))
     raise UsageError(f"{path}: data files end in {', '.join(SUFFIXES)}, not {suffix!r}")
@@ -119,7 +111,7 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
     """
     parts = parse_ratio(ratio)
     groups: dict[int, list[Item]] = defaultdict(list)
-    for number, item in zip(_groups(items), items, strict=True):
+    for number, item in zip(group_numbers(items), items, strict=True):
         groups[number].append(item)
     order = list(groups.values())
     random.Random(seed).shuffle(order)  # noqa: S311  a seeded deal, not a secret
@@ -143,7 +135,7 @@ def without_straddlers(splits: Splits) -> Splits:
     Each such item is left out of the less sealed one: a twin of a test item must neither teach nor decide.
     """
     placed = [(split, item) for split in SPLITS for item in splits[split]]
-    numbers = _groups([item for _, item in placed])
+    numbers = group_numbers([item for _, item in placed])
     sealed: dict[int, int] = {}
     for number, (split, _) in zip(numbers, placed, strict=True):
         sealed[number] = max(sealed.get(number, 0), SPLITS.index(split))
@@ -192,6 +184,11 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
         seen[str(name)] = place
 
 
+def notes_of(env: object) -> tuple[str, ...]:
+    """What an environment says of its data: what was left out, or stands in two splits."""
+    return tuple(map(str, getattr(env, "notes", ()) or ()))
+
+
 def parse_ratio(ratio: str) -> tuple[int, int, int]:
     """``train:val:test`` as three whole numbers of at least 1. Raises ``UsageError``."""
     parts = [part.strip() for part in str(ratio).split(":")]
@@ -200,76 +197,8 @@ def parse_ratio(ratio: str) -> tuple[int, int, int]:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
-def question_of(item: Item) -> str:
-    """What an item asks, under any of the usual names; "" when it has none of them."""
-    return next((str(item[name]) for name in QUESTION if item.get(name)), "")
-
-
-def answers_of(item: Item) -> tuple[str, ...]:
-    """The answers an item names, under any of the usual names; one that is no text is written out."""
-    found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
-    each = found if isinstance(found, list | tuple) else [found]
-    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in each)
-
-
 def _splits(items: Mapping[str, Sequence[Item]], notes: tuple[str, ...] = ()) -> Splits:
     return Splits(train=tuple(items["train"]), val=tuple(items["val"]), test=tuple(items["test"]), notes=notes)
-
-
-def _groups(items: Sequence[Item]) -> list[int]:
-    """A number for each item, the same within a group: items that ask the same, as far as can be told.
-
-    They do when they are of one ``group`` by name; or when they share an answer (or have none) and all figures, and are
-    one request made twice (``group_recurrences``); where that answer is rare, twins by wording do. Questions of one
-    form ("capital of …", "invoice 12") are no duplicates of each other: their answers or figures differ.
-    """
-    texts = _without_boilerplate([_wording(item) for item in items])
-    figures = [frozenset(_FIGURE.findall(text)) for text in texts]
-    sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, item in enumerate(items):
-        if item.get("group"):
-            sharing["group", str(item["group"])].append(index)
-        for answer in {normal_form(each) or fold(each) for each in answers_of(item)} or {""}:
-            sharing["answer", answer].append(index)
-    twins = list(range(len(items)))
-    """The item that each item is put with, itself at first."""
-    for (what, said), members in sharing.items():
-        if len(members) == 1:
-            continue
-        wordings = [texts[index] for index in members]
-        if what == "group":
-            ways = [(0,) * len(members)]
-        else:
-            ways = [group_recurrences(wordings)]
-            ways += [group_near_duplicates(wordings)] if said and len(members) <= RARE else []
-        for groups in ways:
-            first: dict[tuple[int, frozenset[str]], int] = {}
-            for index, group in zip(members, groups, strict=True):
-                key = (group, frozenset() if what == "group" else figures[index])
-                twins[_first(twins, index)] = _first(twins, first.setdefault(key, index))
-    return [_first(twins, index) for index in range(len(twins))]
-
-
-def _first(twins: Sequence[int], index: int) -> int:
-    while twins[index] != index:
-        index = twins[index]
-    return index
-
-
-def _wording(item: Item) -> str:
-    question = question_of(item)
-    if not question:
-        return json.dumps({key: value for key, value in item.items() if key != "id"}, default=str, ensure_ascii=False)
-    return f"{question}\n{item.get('context') or ''}".strip()
-
-
-def _without_boilerplate(texts: Sequence[str]) -> list[str]:
-    """The texts less the words that most of them share; a text of nothing else stays as it is."""
-    if len(texts) < MANY:
-        return list(texts)
-    counts = Counter(word for text in texts for word in set(fold(text).split()))
-    common = {word for word, count in counts.items() if count > BOILERPLATE * len(texts)}
-    return [" ".join(word for word in text.split() if fold(word) not in common) or text for text in texts]
 
 
 def _shares(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
@@ -322,14 +251,16 @@ def _only_file(path: Path) -> Path:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    return ((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
+    """The lines that are not empty, with their numbers; only a line feed ends one, other signs are of the text."""
+    return ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
 
 
-def _decoded(text: str, where: str) -> object:
+def _decoded(text: str, where: str, *, one_line: bool = False) -> object:
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{where}: no JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+        place = f"column {error.colno}" if one_line else f"line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{where}: no JSON: {error.msg} ({place})") from None
     except RecursionError:
         raise UsageError(f"{where}: nested too deeply") from None
     return value
@@ -357,6 +288,7 @@ def _from_json(text: str, path: Path) -> list[Item]:
 def _from_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
     """Rows below a line of names; a cell that is a JSON list or object is read as one."""
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    before = csv.field_size_limit(max(len(text), 1))  # of the whole process, and far too small for a document
     try:
         names = [name.strip() for name in reader.fieldnames or ()]
         if len(set(names)) != len(names) or not all(names):
@@ -369,6 +301,8 @@ def _from_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
             yield {name: _cell(value) for name, value in zip(names, row.values(), strict=True)}
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: no CSV: {error}") from None
+    finally:
+        csv.field_size_limit(before)
 
 
 def _cell(text: str) -> object:

@@ -14,6 +14,7 @@ from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStat
 from skillopt_sleep.domain.patch import EditPatch, Learnt, Proposal
 from skillopt_sleep.domain.replies import extract_json as read_json
 from skillopt_sleep.domain.skill_text import apply_to_skill, skill_hash
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.train.results import Edit, Patch, RawPatch
 
 __all__ = [
@@ -106,6 +107,8 @@ def to_edit(proposal: Proposal) -> Edit:
         support_count=edit.support,
         source_type="success" if proposal.learnt is Learnt.SUCCESS else "failure",
         merge_level=proposal.level or None,
+        update_origin=proposal.origin,
+        update_target=proposal.part,
     )
 
 
@@ -115,16 +118,28 @@ def to_patch(patch: EditPatch) -> Patch:
 
 
 def patch_of(raw: RawPatch) -> tuple[EditPatch, list[str]]:
-    """What an environment's own analyst proposed, and what of it could not be used."""
+    """What an environment's own analyst proposed, and what of it could not be used, by its value."""
     proposals, flaws = [], []
     learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
-    for edit in raw.patch.edits:
+    given: list[Any] = list(raw.patch.edits)
+    for edit in given:
+        if not isinstance(edit, Edit):
+            flaws.append(f"{excerpt(repr(edit), 60)} is no edit: a dict with op, target and content is wanted")
+            continue
         try:
             record = to_record(edit)
         except ValueError as error:
             flaws.append(str(error))
             continue
-        proposals.append(Proposal(edit=record, learnt=learnt, level=edit.merge_level or 0))
+        proposals.append(
+            Proposal(
+                edit=record,
+                learnt=learnt,
+                level=edit.merge_level or 0,
+                origin=edit.update_origin,
+                part=edit.update_target,
+            )
+        )
     patch = EditPatch(
         proposals=tuple(proposals), reasoning=raw.patch.reasoning, learnt=learnt, cases=max(raw.batch_size, 1)
     )

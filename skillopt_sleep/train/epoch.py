@@ -11,7 +11,7 @@ from skillopt_sleep.domain.skill_text import guidance_of, skill_hash
 from skillopt_sleep.optimize.memory import meta_skill
 from skillopt_sleep.optimize.slow_update import Revisit, slow_update, sorted_out
 from skillopt_sleep.train.cases import revisits
-from skillopt_sleep.train.gating import judged
+from skillopt_sleep.train.gating import DRAWS_A_STEP, judged
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.run import Draw, Run
 from skillopt_sleep.train.state import RunState
@@ -21,6 +21,8 @@ __all__ = ["end_epoch"]
 FIRST = 2
 """The first epoch with one before it to compare with."""
 DRAWS = 2_000_000
+TRIALS = 500_000_000
+"""Numbers of draws from here on are those of the trials of slow updates, so many for each epoch's."""
 
 
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
@@ -63,7 +65,15 @@ def _slow(run: Run, state: RunState, epoch: int) -> tuple[RunState, dict[str, An
     else:
         forced = run.config.slow_update_gate == "force"
         step = state.last_completed_step
-        verdict = judged(run, state, made.skill, step=step, folder=f"{folder}/selection_eval", forced=forced)
+        verdict = judged(
+            run,
+            state,
+            made.skill,
+            step=step,
+            folder=f"{folder}/selection_eval",
+            forced=forced,
+            first_draw=TRIALS + epoch * DRAWS_A_STEP,
+        )
         state = verdict.state
         told |= {"action": verdict.action, "why": verdict.why, "candidate_gate_score": verdict.after}
         run.artefacts.text(f"{folder}/candidate_skill.md", made.skill)

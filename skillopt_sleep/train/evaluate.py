@@ -15,7 +15,7 @@ from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.budget import Caps, Spend
 from skillopt_sleep.domain.call import Role
-from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.errors import BackendUnusable, BudgetSpent
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Backend, Progress
 from skillopt_sleep.train.artefacts import Artefacts
@@ -106,7 +106,8 @@ def items_of(evaluation: Evaluation, out_root: str, optimizer: Any = None, targe
 def evaluate(evaluation: Evaluation, store: RunStore) -> Matrix:
     """Score every skill under every target. A reply that the store has is not asked for again.
 
-    Raises ``UsageError``, ``FatalBackend``, and ``BudgetSpent``: what was paid for is kept.
+    Raises ``UsageError``, ``FatalBackend``, for a target that never answers too, and ``BudgetSpent``: what was paid for
+    is kept.
     """
     clock = SystemClock()
     backends = [evaluation.optimizer, *evaluation.targets.values()]
@@ -124,7 +125,12 @@ def evaluate(evaluation: Evaluation, store: RunStore) -> Matrix:
             run = _run(evaluation, backend, store, clock, pool)
             items = run.items[evaluation.split]
             for skill, text in evaluation.skills.items():
-                results[skill, target] = _attempts(evaluation, run, skill, target, text)
+                found = results[skill, target] = _attempts(evaluation, run, skill, target, text)
+                if not (score := scored(found)).measured:
+                    raise BackendUnusable(
+                        f"{target}: none of {score.items} attempts under {skill} came back ({score.lost}); nothing is"
+                        " scored: run again when it answers"
+                    )
     except BudgetSpent:
         store.new_allowance()
         raise

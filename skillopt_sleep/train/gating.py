@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.paired import judge_pair, margin_for, threshold
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score, combine
 from skillopt_sleep.domain.skill_text import skill_hash
@@ -20,7 +22,7 @@ from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
 from skillopt_sleep.train.state import RunState, Scored
 
-__all__ = ["Judged", "judged", "score_selection"]
+__all__ = ["DRAWS_A_STEP", "Judged", "judged", "score_selection"]
 
 PAIRED_DRAWS = 1_000_000
 DRAWS_A_STEP = 1_000
@@ -62,13 +64,24 @@ def enough(score: Scored) -> bool:
     return score.measured > 0 and score.measured >= MIN_MEASURED_SHARE * score.items
 
 
-def judged(run: Run, state: RunState, candidate: str, *, step: int, folder: str, forced: bool = False) -> Judged:
+def judged(
+    run: Run,
+    state: RunState,
+    candidate: str,
+    *,
+    step: int,
+    folder: str,
+    forced: bool = False,
+    first_draw: int | None = None,
+) -> Judged:
     """Put a candidate through the gate of the config; ``forced`` takes it whatever its score.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    A paired trial takes its draws from ``first_draw`` on, or from those set apart for the step: two trials that share
+    them would be one piece of luck counted twice. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if run.config.gate == "paired" and not forced:
-        return _paired(run, state, candidate, step=step, folder=folder)
+        first = PAIRED_DRAWS + step * DRAWS_A_STEP if first_draw is None else first_draw
+        return _paired(run, state, candidate, step=step, folder=folder, first_draw=first)
     state, score = score_selection(run, state, candidate, folder)
     before = state.current_score
     if forced or run.config.gate == "off":
@@ -135,7 +148,7 @@ class _Row(Struct, frozen=True, kw_only=True):
     item: Item
 
 
-def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str) -> Judged:
+def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judged:
     """Pairs of attempts until they decide, up to a night's worth; undecided is not accepted."""
     config = run.config
     metric = GateMetric(config.gate_metric)
@@ -144,7 +157,7 @@ def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str
     def measure(pairs: Sequence[tuple[_Row, int]]) -> list[PairRow]:
         try:
             arms = [(row, sample, skill) for row, sample in pairs for skill in (state.current_skill, candidate)]
-            made = [_replay(each) for each in _attempts(run, arms, folder)]
+            made = [_replay(*arm, each) for arm, each in zip(arms, _attempts(run, arms, folder), strict=True)]
         except BudgetSpent as error:
             spent.append(error)
             raise
@@ -155,8 +168,8 @@ def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str
         k=threshold(config.gate_alpha),
         metric=metric,
         mixed_weight=config.gate_mixed_weight,
-        seed=config.seed + step,
-        first_sample=PAIRED_DRAWS + step * DRAWS_A_STEP,
+        seed=config.seed + first_draw,
+        first_sample=first_draw,
     )
     items = [_Row(id=str(item["id"]), item=item) for item in run.items[config.selection_split]]
     trial = paired_trial(items, measure, plan)
@@ -193,7 +206,7 @@ def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str
     )
 
 
-def _attempts(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[tuple[str, int, RolloutResult]]:
+def _attempts(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[RolloutResult]:
     """One attempt for each (item, number, skill); what an environment can roll out together, it is given together."""
     split = run.config.selection_split
 
@@ -202,26 +215,53 @@ def _attempts(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> l
         return Draw(phase="selection", split=split, number=number, folder=name, seed=run.config.seed + number)
 
     if not run.rolls_batches():
-        results = run.parallel(lambda arm: run.roll_one(arm[0].item, arm[2], draw(arm[1], arm[2])), arms)
-        return [(skill_hash(skill), number, each) for (_, number, skill), each in zip(arms, results, strict=True)]
+        return run.parallel(lambda arm: run.roll_one(arm[0].item, arm[2], draw(arm[1], arm[2])), arms)
     found: dict[tuple[str, int, str], RolloutResult] = {}
     for number, skill in dict.fromkeys((number, skill) for _, number, skill in arms):
         rows = [row for row, its_number, its_skill in arms if (its_number, its_skill) == (number, skill)]
-        results = run.roll([row.item for row in rows], skill, draw(number, skill))
-        if len(results) != len(rows):
-            raise UsageError(
-                f"{run.env.name} returned {len(results)} results for {len(rows)} items; the paired gate needs one each"
-            )
-        found |= {(row.id, number, skill): each for row, each in zip(rows, results, strict=True)}
-    return [(skill_hash(skill), number, found[row.id, number, skill]) for row, number, skill in arms]
+        found |= {
+            (name, number, skill): each for name, each in _together(run, rows, skill, draw(number, skill)).items()
+        }
+    return [found[row.id, number, skill] for row, number, skill in arms]
 
 
-def _replay(attempt: tuple[str, int, RolloutResult]) -> ReplayResult:
-    digest, number, result = attempt
+def _together(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
+    """One attempt at each of these items, by their ids.
+
+    An environment that cannot roll out these alone rolls out its whole split: once a round, since that is kept.
+    """
+    names, everything = [row.id for row in rows], run.items[draw.split]
+    if not rolls_whole(run.env, draw.split) and len(rows) < len(everything):
+        part = sha256("\n".join(names).encode())[:6]
+        alone = dataclasses.replace(draw, folder=f"{draw.folder}_{part}")
+        found = {each.id: each for each in run.roll([row.item for row in rows], skill, alone)}
+        if set(names) == set(found):
+            return found
+    results = run.roll(everything, skill, draw)
+    found = {each.id: each for each in results}
+    if set(names) <= set(found):
+        return found
+    known = [str(item["id"]) for item in everything]
+    if len(results) == len(known) and not set(known) & set(found):  # attempts without items: the first is the first
+        return dict(zip(known, results, strict=True))
+    absent = next(name for name in names if name not in found)
+    raise UsageError(
+        f"{run.env.name} returned {len(results)} results for {len(known)} items, and none for {absent!r}; the paired"
+        " gate needs one each, by their ids"
+    )
+
+
+def rolls_whole(env: object, split: str) -> bool:
+    """Whether an environment rolls out a split only as a whole."""
+    parts = getattr(env, "takes_parts", None)
+    return callable(getattr(env, "rollout_batch", None)) and callable(parts) and not parts(split)
+
+
+def _replay(row: _Row, number: int, skill: str, result: RolloutResult) -> ReplayResult:
     score = None if result.call_error else Score(hard=result.hard, soft=result.soft)
     return ReplayResult(
-        task_id=result.id,
-        candidate=digest,
+        task_id=row.id,
+        candidate=skill_hash(skill),
         sample=number,
         response=result.response,
         score=score,

@@ -67,8 +67,8 @@ class SkillEnv:
         raise NotImplementedError
 
     def get_task_types(self) -> list[str]:
-        """The kinds of items, for the report; none by default."""
-        return []
+        """The kinds of items, for the report: those of an attribute ``task_types`` where there is one, else none."""
+        return [str(each) for each in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
         """How many calls an attempt at this item takes at most, for the price of a run; those of a judge count too."""
@@ -126,9 +126,6 @@ class RunStore(Protocol):
 
     def tallies(self) -> tuple[PhaseTally, ...]:
         """What each stage of the whole run cost, in the order they began."""
-
-    def read(self, name: str) -> bytes | None:
-        """A file of the folder, None when there is none."""
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
         """Put a file in place whole, with the folders above it; ``durable`` outlives a power cut too."""

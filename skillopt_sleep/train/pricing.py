@@ -40,13 +40,22 @@ def steps_of(config: SkillOptConfig, train: int) -> int:
 
 
 def price(
-    config: SkillOptConfig, calls: Mapping[str, Sequence[int]], *, chars_per_item: float, skill_chars: int
+    config: SkillOptConfig,
+    calls: Mapping[str, Sequence[int]],
+    *,
+    chars_per_item: float,
+    skill_chars: int,
+    whole_rounds: bool = False,
 ) -> Price:
-    """The price of a run; ``calls`` has, for each item of each split, how many calls an attempt at it takes."""
+    """The price of a run; ``calls`` has, for each item of each split, how many calls an attempt at it takes.
+
+    ``whole_rounds``: the environment cannot roll out a part of the selection split, so a paired gate takes all of it
+    for every round it begins.
+    """
     train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
     full, rest = divmod(len(train), config.batch_size)
     batches = [config.batch_size] * full + [rest] * bool(rest)
-    gate = _gate(config, val)
+    gate = _gate(config, val, whole_rounds=whole_rounds)
     epoch = {
         "rollout": sum(train) * config.rollouts_k,
         "reflect": sum(_analysts(config, batch) for batch in batches),
@@ -98,7 +107,9 @@ def _tree(patches: int, config: SkillOptConfig) -> int:
     return merges
 
 
-def _gate(config: SkillOptConfig, val: Sequence[int]) -> int:
+def _gate(config: SkillOptConfig, val: Sequence[int], *, whole_rounds: bool) -> int:
+    if config.gate == "paired" and whole_rounds:
+        return (2 * ceil(PAIRS_A_NIGHT / len(val)) + CONFIRMING) * sum(val)
     if config.gate == "paired":
         return (2 * PAIRS_A_NIGHT + CONFIRMING * len(val)) * max(val)
     return sum(val)

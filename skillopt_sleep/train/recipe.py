@@ -39,7 +39,7 @@ from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.train.config import SkillOptConfig
 
-__all__ = ["Recipe", "read_recipe", "recipe_of"]
+__all__ = ["Recipe", "read_recipe", "recipe_of", "role_table"]
 
 Table = dict[str, Json]
 
@@ -67,7 +67,12 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 def read_recipe(path: Path, over: Mapping[str, Json]) -> Recipe:
     """The recipe of a file, with ``over`` on top of it. Raises ``UsageError`` naming the file, and ``ConfigError``."""
-    return recipe_of(_merged(_read(path, ()), over))
+    table = _read(path, ())
+    try:
+        recipe_of(table)  # what is wrong with the file itself is said of the file
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return recipe_of(_merged(table, over))
 
 
 def recipe_of(table: Mapping[str, Json]) -> Recipe:
@@ -141,6 +146,11 @@ def _merged(under: Mapping[str, Json], over: Mapping[str, Json]) -> Table:
         other = any(key in value and value[key] != below.get(key) for key in kind)
         merged[name] = dict(value) if other else {**below, **value}
     return merged
+
+
+def role_table(own: Mapping[str, Json], named: Mapping[str, Json]) -> Table:
+    """The table of a role that was named on the command line: over the file's own where it is the same backend."""
+    return cast("Table", _merged({"target": dict(own)}, {"target": dict(named)})["target"])
 
 
 def _text(path: Path, what: str) -> str:

@@ -1,7 +1,9 @@
 """What training passes around in public: edits, patches, rollouts, gate results, as users of the reference know them.
 
 These are mutable dataclasses with the published field names and dict forms, because environments written for the
-reference build, read and change them. Inside, training works on the frozen values of ``domain``.
+reference build, read and change them. Inside, training works on the frozen values of ``domain``. What they are given
+may come straight from a model, so texts and counts are read as such whatever they are; what is no edit stays in its
+patch as it is, for ``editing.patch_of`` to name.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ __all__ = [
     "Patch",
     "RawPatch",
     "RolloutResult",
+    "SlowUpdateResult",
     "SourceType",
 ]
 
@@ -28,6 +31,20 @@ EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
 SourceType: TypeAlias = Literal["failure", "success"]
 GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
 """What the gate did with a candidate; ``greedy_applied`` with the gate off, the others that let nothing pass."""
+
+TEXTS = (
+    "fail_reason",
+    "task_type",
+    "task_description",
+    "predicted_answer",
+    "question",
+    "reference_text",
+    "target_system_prompt",
+    "target_user_prompt",
+    "spreadsheet_preview",
+    "call_error",
+)
+"""The fields of a rollout that are texts."""
 
 
 @dataclass
@@ -52,7 +69,10 @@ class Edit:
     def from_dict(cls, d: Mapping[str, Any]) -> Edit:
         """Read the dict form; unknown keys are left out, ``op`` is ``append`` where none is given."""
         known = {each.name: d[each.name] for each in fields(cls) if d.get(each.name) is not None}
-        return cls(**{"op": "append", **known})
+        counts = ("support_count", "merge_level")
+        read: dict[str, Any] = {name: _count(value) if name in counts else value for name, value in known.items()}
+        read |= {name: str(value) for name, value in known.items() if name not in {*counts, "source_type"}}
+        return cls(**({"op": "append"} | read))
 
     def to_dict(self) -> dict[str, Any]:
         """The dict form: ``op`` and ``content`` always, the others where they say something."""
@@ -70,13 +90,14 @@ class Patch:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Patch:
-        """Read the dict form."""
-        edits = [each if isinstance(each, Edit) else Edit.from_dict(each) for each in d.get("edits") or ()]
+        """Read the dict form; what is no edit is left in its place."""
+        edits = [Edit.from_dict(each) if isinstance(each, Mapping) else each for each in _listed(d.get("edits"))]
         return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
 
     def to_dict(self) -> dict[str, Any]:
         """The dict form."""
-        form: dict[str, Any] = {"reasoning": self.reasoning, "edits": [edit.to_dict() for edit in self.edits]}
+        edits = [edit.to_dict() if isinstance(edit, Edit) else edit for edit in self.edits]
+        form: dict[str, Any] = {"reasoning": self.reasoning, "edits": edits}
         return form if self.ranking_details is None else form | {"ranking_details": self.ranking_details}
 
 
@@ -89,9 +110,11 @@ class FailureSummaryEntry:
     description: str = ""
 
     @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> FailureSummaryEntry:
-        """Read the dict form."""
-        return cls(str(d.get("failure_type") or ""), int(d.get("count") or 0), str(d.get("description") or ""))
+    def from_dict(cls, d: object) -> FailureSummaryEntry:
+        """Read the dict form, or a bare name."""
+        if not isinstance(d, Mapping):
+            return cls(str(d))
+        return cls(str(d.get("failure_type") or ""), _count(d.get("count")) or 0, str(d.get("description") or ""))
 
     def to_dict(self) -> dict[str, Any]:
         """The dict form."""
@@ -122,8 +145,8 @@ class RawPatch:
         return cls(
             patch=patch,
             source_type="success" if d.get("source_type") == "success" else "failure",
-            batch_size=int(d.get("batch_size") or 0),
-            failure_summary=[FailureSummaryEntry.from_dict(each) for each in d.get("failure_summary") or ()],
+            batch_size=_count(d.get("batch_size")) or 0,
+            failure_summary=[FailureSummaryEntry.from_dict(each) for each in _listed(d.get("failure_summary"))],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,16 +161,49 @@ class RawPatch:
 
 
 @dataclass
+class SlowUpdateResult:
+    """What the end of an epoch came to: the guidance that was written, and what became of it."""
+
+    reasoning: str = ""
+    slow_update_content: str = ""
+    action: str = ""
+    time_s: float | None = None
+    prev_hard: float | None = None
+    curr_hard: float | None = None
+    selection_hard: float | None = None
+    selection_soft: float | None = None
+    candidate_hash: str = ""
+    update_origin: str = ""
+    update_target: str = ""
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any] | None) -> SlowUpdateResult | None:
+        """Read the dict form; None stays None."""
+        known = {each.name for each in fields(cls)}
+        return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form: the reasoning and the guidance always, the others where they say something."""
+        rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
+        return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
+
+
+AS_HARD = -1.0
+"""In place of a soft score: it is the hard one."""
+
+
+@dataclass
 class RolloutResult:
-    """One attempt at one item. ``hard`` is 0 or 1, ``soft`` lies in [0, 1].
+    """One attempt at one item. ``hard`` is 0 or 1, ``soft`` lies in [0, 1] and is ``hard`` where it is not given.
 
     ``call_error`` says how transport lost the attempt: such a result is *unmeasured*, and no score of 0.
-    ``conversation`` is what was said, as ``{"role": …, "content": …}``; ``extras`` what only the environment knows.
+    ``conversation`` is what was said, as ``{"role": …, "content": …}``; ``extras`` what only the environment knows;
+    ``given`` is the row of an adapter as its own reflection is to see it, and no part of the dict form.
     """
 
     id: str
     hard: float
-    soft: float
+    soft: float = AS_HARD
     n_turns: int = 0
     fail_reason: str = ""
     task_type: str = ""
@@ -161,6 +217,24 @@ class RolloutResult:
     conversation: list[dict[str, Any]] = field(default_factory=list)
     call_error: str = ""
     extras: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Read texts and counts as such, whatever an environment put there."""
+        if isinstance(self.soft, float) and self.soft == AS_HARD:
+            self.soft = self.hard
+        for name in TEXTS:
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                setattr(self, name, "" if value is None else str(value))
+        self.n_turns = _count(self.n_turns) or 0
+        self.conversation = [
+            dict(turn) if isinstance(turn, Mapping) else {"role": "assistant", "content": str(turn)}
+            for turn in _listed(self.conversation)
+        ]
+        extras: object = self.extras
+        if not isinstance(extras, Mapping):
+            self.extras = {} if extras is None else {"extras": extras}
 
     @property
     def response(self) -> str:
@@ -178,15 +252,19 @@ class RolloutResult:
         """
         for needed in ("id", "hard", "soft"):
             if d.get(needed) is None:
-                raise ValueError(f"a rollout result has no {needed!r}, only {sorted(d)}{did_you_mean(needed, d)}")
-        known = {each.name for each in fields(cls)} - {"extras"}
+                raise ValueError(
+                    f"a rollout result has no {needed!r}, only {sorted(map(str, d))}{did_you_mean(needed, map(str, d))}"
+                )
+        known = {each.name for each in fields(cls)} - {"extras", "given"}
         own = {key: value for key, value in d.items() if key in known and value is not None}
-        extras = dict(d.get("extras") or {}) | {key: d[key] for key in d if key not in known and key != "extras"}
+        extras = d.get("extras") or {}
+        extras = dict(extras) if isinstance(extras, Mapping) else {"extras": extras}
+        extras |= {str(key): d[key] for key in d if key not in known and key != "extras"}
         return cls(**(own | {"id": str(d["id"]), "extras": extras}))
 
     def to_dict(self) -> dict[str, Any]:
         """The dict form: ``id``, ``hard`` and ``soft`` always, the others where they say something."""
-        own = {name: value for name, value in vars(self).items() if name != "extras"}
+        own = {name: value for name, value in vars(self).items() if name not in {"extras", "given"}}
         rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
         return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
 
@@ -201,3 +279,18 @@ class GateResult:
     best_skill: str
     best_score: float
     best_step: int
+
+
+def _listed(value: object) -> list[Any]:
+    """A list as it is; what is none stands in one alone, and nothing in an empty one."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [] if value is None or value == "" else [value]
+
+
+def _count(value: object) -> int | None:
+    """A whole number, however it is written; None for what is none."""
+    try:
+        return int(float(value))  # type: ignore[arg-type]  # numbers of other libraries are numbers too
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.train.environments.checking import checked
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult
 
-__all__ = ["Row", "as_result", "said"]
+__all__ = ["Row", "as_result", "conversation_of", "plain", "said"]
 
 Row: TypeAlias = dict[str, Any]
 FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
@@ -29,8 +31,8 @@ def as_result(row: object, known: Mapping[str, Item] | None, prediction_dir: Pat
         for field, file in FILES.items():
             if not getattr(result, field) and (folder / file).is_file():
                 setattr(result, field, (folder / file).read_text(encoding="utf-8"))
-        if not result.conversation and (folder / "conversation.json").is_file():
-            result.conversation = _conversation(folder / "conversation.json")
+        result.conversation = result.conversation or conversation_of(prediction_dir, result.id)
+    result.conversation = [_turn(each) for each in result.conversation]
     if item:
         result.question = result.question or str(item.get("question") or "")
         result.task_type = result.task_type or str(item.get("task_type") or "")
@@ -45,13 +47,32 @@ def said(message: Mapping[str, Any]) -> str:
     return "" if content is None else str(content)
 
 
-def _conversation(path: Path) -> list[Row]:
-    """What an adapter kept of a conversation, in any of the published forms, as roles and contents."""
+def plain(row: Mapping[Any, Any], where: str) -> Row:
+    """A row as it is after a restart: plain JSON, numbers of other libraries as numbers, what else there is as text.
+
+    Raises ``UsageError`` for one that JSON cannot hold.
+    """
+    try:
+        return msgspec.json.decode(msgspec.json.encode(dict(row), enc_hook=_simple), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: its row cannot be kept as JSON: {error}") from None
+
+
+def conversation_of(prediction_dir: Path, name: str) -> list[Any]:
+    """The turns that an adapter wrote for a result, in any of the published forms; [] where it wrote none."""
+    path = prediction_dir / name / "conversation.json"
+    if path.parent.resolve().parent != prediction_dir.resolve() or not path.is_file():
+        return []
     try:
         turns = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from None
-    return [_turn(each) for each in turns if each] if isinstance(turns, list) else []
+    return [each for each in turns if each] if isinstance(turns, list) else []
+
+
+def _simple(value: object) -> object:
+    listed = getattr(value, "tolist", None)
+    return listed() if callable(listed) else str(value)
 
 
 def _turn(turn: object) -> Row:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ import msgspec
 
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.errors import DiskError, TransientBackend
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Parallel
 from skillopt_sleep.train.artefacts import Artefacts
@@ -20,6 +22,7 @@ from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments.checking import checked, roll_out
 from skillopt_sleep.train.gate import compute_score, select_gate_score
 from skillopt_sleep.train.ports import BatchEnv, Item, RunStore, SkillEnv, TrainProgress
+from skillopt_sleep.train.pricing import steps_of
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.state import Scored
 
@@ -57,6 +60,20 @@ class Run:
     progress: TrainProgress | None = None
     tell: Callable[[str], None] = lambda _line: None
 
+    def batches_of(self, epoch: int) -> list[list[Item]]:
+        """The items of an epoch, in an order of its own, batch by batch; as the environment plans them, if it does."""
+        config, train = self.config, self.items["train"]
+        steps = steps_of(config, len(train)) // config.num_epochs
+        plan = getattr(self.env, "plan_epoch", None)
+        planned = None
+        if callable(plan):
+            planned = plan(epoch=epoch, steps=steps, batch_size=config.batch_size, seed=config.seed)
+        if planned and len(planned) == steps:
+            return [list(batch) for batch in planned]
+        rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
+        shuffled = rng.sample(train, len(train))
+        return [shuffled[start : start + config.batch_size] for start in range(0, len(shuffled), config.batch_size)]
+
     def roll(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         """One attempt at each item under a skill; what transport lost comes back unmeasured.
 
@@ -78,7 +95,8 @@ class Run:
         found = dict(zip(missing, made, strict=True))
         for name, results in found.items():
             if not any(each.call_error for each in results):  # what was lost is tried again when the run goes on
-                self.store.keep(name, msgspec.json.encode([each.to_dict() for each in results], enc_hook=str))
+                kept = {"results": [each.to_dict() for each in results], "given": [each.given for each in results]}
+                self.store.keep(name, msgspec.json.encode(kept, enc_hook=str))
         return [found[name] if name in found else self._kept(name) for name in names]
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
@@ -90,10 +108,14 @@ class Run:
             return _lost(item, error)
 
     def _kept(self, name: str) -> list[RolloutResult]:
-        return [RolloutResult.from_dict(each) for each in msgspec.json.decode(self.store.kept(name) or b"[]")]
+        kept = msgspec.json.decode(self.store.kept(name) or b"{}")
+        results = [RolloutResult.from_dict(each) for each in kept["results"]]
+        for result, given in zip(results, kept["given"], strict=True):
+            result.given = given
+        return results
 
     def _batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        folder = str(self.store.folder / draw.folder)
+        folder = self._emptied(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)
         try:
             results = cast("BatchEnv", self.env).rollout_batch(
@@ -102,6 +124,22 @@ class Run:
         except TransientBackend as error:
             return [_lost(item, error) for item in items]
         return [checked(each) for each in results]
+
+    def _emptied(self, name: str) -> str:
+        """The folder of a draw that is not finished, without what an end on the way left in it.
+
+        Environments take up files of their own that they find there, and among them may be scores that are none.
+        """
+        path = self.store.folder / name
+        try:
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            elif path.exists():
+                shutil.rmtree(path)
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise DiskError(f"cannot empty {path}: {error.strerror or error}") from error
+        return str(path)
 
     def rolls_batches(self) -> bool:
         """Whether the environment rolls out whole batches."""
@@ -122,7 +160,8 @@ def scored(results: Sequence[RolloutResult]) -> Scored:
     """The means over what was measured."""
     hard, soft = compute_score(results)
     measured = sum(not each.call_error for each in results)
-    return Scored(hard=hard, soft=soft, measured=measured, items=len(results))
+    lost = next((each.call_error for each in results if each.call_error), "")
+    return Scored(hard=hard, soft=soft, measured=measured, items=len(results), lost=lost)
 
 
 def _rolls_batches(env: object) -> bool:

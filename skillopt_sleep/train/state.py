@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.skill_text import skill_hash
@@ -38,12 +39,16 @@ FREE = frozenset(
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """Mean scores of a skill on the selection split; ``measured`` of ``items`` attempts came back."""
+    """Mean scores of a skill on the selection split; ``measured`` of ``items`` attempts came back.
+
+    ``lost`` says how transport lost the first of the others.
+    """
 
     hard: float
     soft: float
     measured: int
     items: int
+    lost: str = ""
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -79,20 +84,27 @@ def identity(
     config: SkillOptConfig,
     *,
     env: str,
+    traits: Mapping[str, Json],
     items: Mapping[str, Sequence[Item]],
     initial_skill: str,
-    clients: Mapping[str, str],
+    clients: Mapping[str, tuple[str, Mapping[str, Json]]],
     wording: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What makes a run this run: whatever of it changes where it leads, by name."""
+    """What makes a run this run: whatever of it changes where it leads, by name.
+
+    ``traits`` are the environment's, ``clients`` the name of each role's client and its own traits.
+    """
     own = {name: value for name, value in config.to_dict().items() if name not in FREE}
-    digests = {f"the items of {split}": _digest(rows) for split, rows in items.items()}
+    digests = {f"the digest of the items of {split}": _digest(rows) for split, rows in items.items()}
     return (
         own
+        | {"the environment": env}
+        | {f"the environment's {name}": value for name, value in traits.items()}
         | digests
-        | {"the environment": env, "the initial skill": skill_hash(initial_skill)}
-        | {f"the {role} client": name for role, name in clients.items()}
-        | ({"the prompts": _digest(dict(wording))} if wording else {})
+        | {"the digest of the initial skill": skill_hash(initial_skill)}
+        | {f"the {role} client": name for role, (name, _) in clients.items()}
+        | {f"the {role} client's {name}": each for role, (_, own) in clients.items() for name, each in own.items()}
+        | {f"the digest of the prompt {name}": _digest(text) for name, text in wording.items()}
     )
 
 
@@ -101,11 +113,12 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
     wanted = msgspec.json.decode(msgspec.json.encode(wanted, enc_hook=str))
     for name in dict.fromkeys([*kept, *wanted]):
         if kept.get(name) != wanted.get(name):
-            values = f"{kept.get(name)!r:.60} there, {wanted.get(name)!r:.60} now"
-            hidden = name.startswith("the ") and not name.endswith(("client", "environment"))
+            values = f"is {kept.get(name)!r:.60} there, {wanted.get(name)!r:.60} now"
+            if name.startswith("the digest of "):
+                name, values = name.removeprefix("the digest of "), "not the same"  # noqa: PLW2901  as it is told
             raise Refused(
-                f"{folder} holds another run: {name} {'is not the same' if hidden else f'is {values}'};"
-                " name another out_root, or remove that folder to begin anew"
+                f"{folder} holds another run: {name} {values}; name another out_root, or remove that folder to begin"
+                " anew"
             )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.domain.patch import Learnt
 from skillopt_sleep.domain.skill_text import skill_hash
+from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.optimize.analyse import Analysis, Lesson, told
 from skillopt_sleep.optimize.memory import StepNote, rejected_rules, remember
 from skillopt_sleep.optimize.schedule import AutonomousScheduler, Scheduler
@@ -21,7 +23,7 @@ from skillopt_sleep.train.gate import compute_score
 from skillopt_sleep.train.gating import Judged, judged
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult
-from skillopt_sleep.train.run import Draw, Run
+from skillopt_sleep.train.run import Draw, Run, scored
 from skillopt_sleep.train.state import RunState
 
 __all__ = ["train_step"]
@@ -85,6 +87,11 @@ def _rolled(run: Run, state: RunState, items: Sequence[Item], step: int, folder:
             seed=run.config.seed + step + 100_000 * sample,
         )
         found += run.roll(items, state.current_skill, draw)
+    if not (score := scored(found)).measured:
+        raise BackendUnusable(
+            f"step {step}: none of {score.items} attempts came back from the target ({score.lost}); nothing is scored:"
+            " run again when it answers"
+        )
     return found
 
 
@@ -121,6 +128,11 @@ def _proposed(
         batches = minibatches(results, config, f"{config.seed}:{step}")
         known = frozenset(each.id for each in results)
         made = propose(state.current_skill, batches, known, run.optimizer, lesson=lesson, plan=plan)
+    if made.analyses and all(each.lost for each in made.analyses):
+        raise BackendUnusable(
+            f"step {step}: no analyst's call came back from the optimizer ({made.analyses[0].nothing}); nothing is"
+            " scored: run again when it answers"
+        )
     if isinstance(scheduler, AutonomousScheduler) and made.selected.asked is not None:
         scheduler.choose(made.selected.asked)
     return made
@@ -149,7 +161,10 @@ def _own_analyses(
     analyses = []
     for raw in patches:
         patch, flaws = patch_of(raw)
-        analyses.append(Analysis(patch=patch, nothing="; ".join(flaws)))
+        for flaw in flaws:
+            run.tell(f"  step {step}: of what {run.env.name} proposed, one edit is left out: {flaw}")
+        said = msgspec.json.encode(raw.to_dict(), enc_hook=str).decode()
+        analyses.append(Analysis(patch=patch, raw=(said,), nothing="; ".join(flaws)))
     return tuple(analyses)
 
 
@@ -158,7 +173,7 @@ def _learnt(run: Run, verdict: Judged, made: StepProposal, step: int) -> RunStat
     state = verdict.state
     turned_down = verdict.action in {"reject", "undecided"}
     if turned_down and verdict.before is not None and verdict.after is not None and verdict.after <= verdict.before:
-        tried = [each.edit.text for each in made.edits if each.status is EditStatus.APPLIED]
+        tried = [each.edit.text or each.edit.id for each in made.edits if each.status is EditStatus.APPLIED]
         state = replace(
             state,
             rejected=remember(state.rejected, made.edits, before=verdict.before, after=verdict.after),

@@ -59,6 +59,7 @@ def curve(history: Sequence[Mapping[str, Any]], start: float | None) -> str:
 def summary_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
     """``summary.md``."""
     lines = [f"# Training of {summary['env']}", ""]
+    lines += [f"Of the data: {note}." for note in summary["data_notes"]] + [""] * bool(summary["data_notes"])
     tested = summary["test_hard"] is not None
     if tested:
         lines += [

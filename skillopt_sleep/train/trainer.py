@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from math import ceil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -28,19 +27,22 @@ from skillopt_sleep.ports import Backend
 from skillopt_sleep.train.artefacts import Artefacts
 from skillopt_sleep.train.clients import AskClient, TurnClient, as_backend
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.datasets import check_splits
+from skillopt_sleep.train.datasets import check_splits, notes_of
 from skillopt_sleep.train.environments import as_env
 from skillopt_sleep.train.epoch import end_epoch
-from skillopt_sleep.train.gating import enough, score_selection
+from skillopt_sleep.train.gating import enough, rolls_whole, score_selection
 from skillopt_sleep.train.ports import ChatClient, Item, RunStore, SkillEnv, TrainProgress, Workshop
 from skillopt_sleep.train.pricing import Price, price, steps_of
 from skillopt_sleep.train.run import Draw, Run, scored
 from skillopt_sleep.train.state import RunState, check_same_run, identity
 from skillopt_sleep.train.step import train_step
 from skillopt_sleep.train.summary import buckets, calls_by_stage, spend_of, summary_page
+from skillopt_sleep.train.traits import client_traits, env_traits
 from skillopt_sleep.train.workshop import workshop as own_workshop
 
 __all__ = ["PROMPTS", "SkillOptTrainer"]
+
+DEFAULT_LIMIT = SkillOptConfig().optimizer_max_completion_tokens
 
 PROMPTS = (
     "analyst_error",
@@ -89,6 +91,10 @@ class SkillOptTrainer:
         progress: TrainProgress | None = None,
         workshop: Workshop | None = None,
     ) -> None:
+        if not isinstance(config, SkillOptConfig):
+            raise ConfigError(
+                f"config is {config!r:.60}, must be a SkillOptConfig; a table: SkillOptConfig.from_dict(…)"
+            )
         self.config = config
         self.env = as_env(env)
         self.backends: dict[Role, Backend] = {
@@ -108,6 +114,8 @@ class SkillOptTrainer:
         for name in self.prompt_overrides:
             if name not in PROMPTS:
                 raise ConfigError(f"there is no prompt {name!r} to override{did_you_mean(name, PROMPTS)}")
+            if not isinstance(self.prompt_overrides[name], str) or not self.prompt_overrides[name].strip():
+                raise ConfigError(f"the prompt {name} is {self.prompt_overrides[name]!r:.60}, must be a text")
 
     def train(self) -> dict[str, Any]:
         """Train, or go on with the run in ``out_root``; the summary, which is in ``summary.json`` as well.
@@ -135,13 +143,15 @@ class SkillOptTrainer:
     def price(self) -> Price:
         """What the run would take at most, without a call. Raises ``UsageError`` as ``train`` does."""
         nobody = AskClient(ask=_Nobody())
-        self._set_up(nobody, nobody)
-        items = self._items()
+        with TemporaryDirectory() as folder:  # an environment may write what it deals into the run's folder
+            self._set_up(nobody, nobody, {"out_root": folder, "dry_run": True})
+            items = self._items()
         rows = [item for split in items.values() for item in split]
         chars = sum(len(msgspec.json.encode(item, enc_hook=str)) for item in rows) / len(rows)
         calls_of = getattr(self.env, "calls_of", lambda _item: 1)
         calls = {split: [calls_of(item) for item in each] for split, each in items.items()}
-        return price(self.config, calls, chars_per_item=chars, skill_chars=len(self.initial_skill))
+        whole = rolls_whole(self.env, self.config.selection_split)
+        return price(self.config, calls, chars_per_item=chars, skill_chars=len(self.initial_skill), whole_rounds=whole)
 
     def close(self) -> None:
         """End both clients; nothing can be asked of them afterwards."""
@@ -180,10 +190,11 @@ class SkillOptTrainer:
             tell=_tell if config.verbose else lambda _line: None,
         )
 
-    def _set_up(self, optimizer: ChatClient, target: ChatClient) -> None:
+    def _set_up(self, optimizer: ChatClient, target: ChatClient, besides: Mapping[str, Any] | None = None) -> None:
         setup = getattr(self.env, "setup", None)
         if callable(setup):
-            setup(self.config.to_dict() | {"env": self.env.name}, optimizer_client=optimizer, target_client=target)
+            config = self.config.to_dict() | {"env": self.env.name, **(besides or {})}
+            setup(config, optimizer_client=optimizer, target_client=target)
 
     def _items(self) -> dict[str, list[Item]]:
         """The items of the splits that are needed, checked."""
@@ -226,7 +237,7 @@ class SkillOptTrainer:
         total: int,
     ) -> RunState:
         config = self.config
-        batches = _batches(run, epoch)
+        batches = run.batches_of(epoch)
         done_before = (epoch - 1) * len(batches)
         for index, batch in enumerate(batches):
             if state.last_completed_step > done_before + index:
@@ -263,7 +274,11 @@ class SkillOptTrainer:
             env=self.env.name,
             items={split: items for split, items in run.items.items() if split != self.config.test_split},
             initial_skill=self.initial_skill,
-            clients={str(role): f"{backend.name}:{backend.model}" for role, backend in self.backends.items()},
+            traits=env_traits(self.env),
+            clients={
+                str(role): (f"{backend.name}:{backend.model}", client_traits(backend))
+                for role, backend in self.backends.items()
+            },
             wording=self.prompt_overrides,
         )
         kept = run.artefacts.state()
@@ -274,13 +289,21 @@ class SkillOptTrainer:
                 return kept
         skill = self.initial_skill
         state = RunState(identity=wanted, initial_skill=skill, current_skill=skill, best_skill=skill, epoch_skill=skill)
+        for note in notes_of(self.env):
+            run.tell(f"data: {note}")
+        limit, optimizer = self.config.optimizer_max_completion_tokens, self.backends[Role.OPTIMIZER]
+        if limit != DEFAULT_LIMIT and not getattr(optimizer, "takes_limits", False):
+            run.tell(
+                f"{optimizer.name} takes no limit: optimizer_max_completion_tokens = {limit} changes nothing there"
+            )
         run.artefacts.begin()
         run.artefacts.commit(state, [], snapshot=True)
         state, score = score_selection(run, state, skill, "baseline_selection_eval")
         if not enough(score):
             raise BackendUnusable(
-                f"only {score.measured} of {score.items} selection items could be measured under the initial skill, so"
-                " nothing can be compared with it; run again when the service is back"
+                f"only {score.measured} of {score.items} selection items could be measured under the initial skill"
+                f" ({score.lost or 'no reason given'}); nothing is scored: run again when the service is"
+                " back"
             )
         value = run.value(score)
         state = replace(state, current_score=value, best_score=value)
@@ -305,10 +328,15 @@ class SkillOptTrainer:
         ]
         for name, results in zip(skills, run.roll_all(run.items[split], arms), strict=True):
             score = scored(results)
+            if not score.measured:
+                raise BackendUnusable(
+                    f"none of {score.items} test items came back under the {name} skill ({score.lost}); the training is"
+                    " kept: run again when the target answers"
+                )
             run.artefacts.results(folders[name], results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
             table = buckets(results, types)
             run.artefacts.json(f"{folders[name]}/buckets.json", table)
-            found[name] = (score if score.measured else None, table)
+            found[name] = (score, table)
         return found
 
     def _summary(
@@ -326,6 +354,7 @@ class SkillOptTrainer:
             "version": f"skillopt-sleep {__version__}",
             "config": self.config.to_dict(),
             "env": self.env.name,
+            "data_notes": list(notes_of(self.env)),
             "total_steps": len(history),
             "total_accepts": accepted,
             "total_rejects": len(actions) - accepted - skipped,
@@ -362,21 +391,6 @@ def _check_skill(skill: object, most: int) -> None:
     if len(skill) > most:
         raise ConfigError(f"the initial skill has {len(skill):,} characters, more than max_skill_chars, {most:,}")
     apply_to_skill(skill, ())
-
-
-def _batches(run: Run, epoch: int) -> list[list[Item]]:
-    """The items of an epoch, in an order of its own, batch by batch; as the environment plans them, where it does."""
-    config, train = run.config, run.items["train"]
-    steps = ceil(len(train) / config.batch_size)
-    plan = getattr(run.env, "plan_epoch", None)
-    planned = None
-    if callable(plan):
-        planned = plan(epoch=epoch, steps=steps, batch_size=config.batch_size, seed=config.seed)
-    if planned and len(planned) == steps:
-        return [list(batch) for batch in planned]
-    rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
-    shuffled = rng.sample(train, len(train))
-    return [shuffled[start : start + config.batch_size] for start in range(0, len(shuffled), config.batch_size)]
 
 
 def _tell(line: str) -> None:

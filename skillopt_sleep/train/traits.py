@@ -17,10 +17,13 @@ import msgspec
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.digest import sha256
 
-__all__ = ["client_traits", "digest_of", "env_traits", "function_digest"]
+__all__ = ["MADE_WITH", "client_traits", "digest_of", "env_traits", "function_digest"]
 
 NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key_env", "command", "faults", "fatal"})
 """Options of backends that change what a call costs, how long it takes or whether it fails, not what is answered."""
+MADE_WITH = "made_with"
+"""The attribute of an environment that was made from a table: its options."""
+PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
 WHOLE = (str, int, float, bool, type(None))
 """Types whose values are shown as they are; of others a digest is."""
 
@@ -43,10 +46,15 @@ def client_traits(backend: object) -> dict[str, Json]:
 
 
 def env_traits(env: object) -> dict[str, Json]:
-    """What an environment says, by a method ``traits``, of how it asks and scores; {} for one that says nothing."""
+    """What an environment was made with, and what it says of how it asks and scores by a method ``traits``, if any.
+
+    Paths are left out: data and code may lie elsewhere, and items have a digest of their own.
+    """
     traits = getattr(env, "traits", None)
-    found: Any = traits() if callable(traits) else {}
-    return {str(name): _shown(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    said: Any = traits() if callable(traits) else {}
+    made: Any = getattr(env, MADE_WITH, {})
+    found = {**(made if isinstance(made, Mapping) else {}), **(said if isinstance(said, Mapping) else {})}
+    return {str(name): _shown(value) for name, value in found.items() if name not in PATHS}
 
 
 def function_digest(function: Callable[..., object]) -> str:

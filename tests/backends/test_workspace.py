@@ -14,7 +14,7 @@ from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.errors import DiskError
 from tests.fakes.repository import commit, git, make_project, tree
 
-LAYOUT = Layout(skills=".claude/skills", memory="CLAUDE.md", settings=(".claude/settings.json", ".mcp.json"))
+LAYOUT = Layout(skills=".claude/skills", memory="CLAUDE.md", settings=(".claude", ".mcp.json"), texts=("skills",))
 SKILL = Document(kind=DocumentKind.SKILL, path="/x/.claude/skills/house/SKILL.md", content=b"- one\n", whole=True)
 MEMORY = Document(kind=DocumentKind.MEMORY, path="/x/CLAUDE.md", content=b"two\n")
 GONE = Document(kind=DocumentKind.MEMORY, path="/x/CLAUDE.md", content=None)

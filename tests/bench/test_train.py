@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from skillopt_sleep.bench import train
 from skillopt_sleep.bench.train import main
 
 
@@ -19,3 +22,13 @@ def test_calls_by_stage_and_the_ideal(capsys):
     assert ideal >= int(phases) * 0.02 - 1e-9
     assert wall >= ideal
     assert times >= 1
+
+
+@pytest.mark.parametrize(("limit", "code"), [(1000.0, 0), (0.5, 1)])
+def test_limit_decides_how_it_ends(capsys, monkeypatch, limit, code):
+    """Over the limit it ends with 1, else with 0; of several runs the median counts."""
+    monkeypatch.setattr(train, "LIMIT", limit)
+    assert main(["--items", "8", "--batch", "8", "--held-out", "4", "--latency", "0.01", "--runs", "3"]) == code
+    printed = capsys.readouterr().out
+    walls = [float(each) for each in re.search(r"3 runs, in seconds: (.*)", printed)[1].split(", ")]
+    assert sorted(walls)[1] == float(re.search(r"^wall (\S+) s", printed, re.MULTILINE)[1])

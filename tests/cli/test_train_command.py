@@ -64,7 +64,7 @@ def test_dry_run_prices_and_writes_nothing(cli, folder):
     """Calls by stage, without a call and without a folder."""
     done = cli("train", folder / "run.toml", "--dry-run", "--max-usd", "3")
     assert done.code == 0, done.err
-    for words in ("rollout", "aggregate", "slow update", "together", "Caps: 3 USD"):
+    for words in ("rollout", "aggregate", "slow update", "together", "Cap: 3 USD"):
         assert words in done.out
     assert not (folder / "out").exists()
     told = json.loads(cli("train", folder / "run.toml", "--dry-run", "--json").out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from skillopt_sleep.domain.audit import ENOUGH, Audit, BaseReplay, Position, audit, chance_as_uneven
 from skillopt_sleep.domain.rollout import GateMetric
@@ -91,8 +92,25 @@ def test_no_replay_is_in_two_pairs():
     """Else one lucky replay would count as several coins."""
     found = look([replay("t", night, night == 1) for night in range(4)])
     assert found.later_better + found.later_worse == 1
-    found = look([replay("t", 1, sample > 2, sample=sample) for sample in range(6)])
-    assert (found.later_better, found.later_worse) == (3, 0)
+
+
+def test_replays_of_one_night_are_counted_apart():
+    """They say nothing of the noise between nights, of which one replay a night speaks."""
+    same = [replay("t", 1, sample > 2, sample=sample) for sample in range(6)]
+    found = look(same)
+    assert (found.repeats, found.differ, found.later_better, found.later_worse) == (0, None, 0, 0)
+    assert (found.repeats_same_night, found.differ_same_night) == (5, 0.6)
+    found = look([*same, replay("t", 2, 1)])
+    assert (found.repeats, found.differ, found.repeats_same_night) == (1, 1.0, 5)
+
+
+def test_trials_on_request_take_their_place_in_time():
+    """A trial in January comes before a night of June, whatever its name begins with."""
+    january = replace(replay("t", 0, 0), night="audit-20260101-000000-aaaa")
+    june = replace(replay("t", 0, 1), night="20260601-000000-bbbb")
+    for replays in ([january, june], [june, january]):
+        found = look(replays)
+        assert (found.later_better, found.later_worse) == (1, 0)
 
 
 def test_false_alarms_are_as_rare_as_they_claim():

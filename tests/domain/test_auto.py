@@ -8,11 +8,13 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.account import Account, score_needed
 from skillopt_sleep.domain.auto import AUTO_K, AUTO_TASKS, auto_adoptable, not_by_itself
 from skillopt_sleep.domain.edit import EditStatus
+from skillopt_sleep.domain.report import Loading
 from skillopt_sleep.domain.verdict import Verdict
 from tests.reports.samples import ACCEPTED, PAIRED, REJECTED
 
 GOOD = replace(PAIRED.trials[0], score=AUTO_K, k=AUTO_K, tasks_in_all=AUTO_TASKS)
-NIGHT = replace(PAIRED, trials=(GOOD, PAIRED.trials[1]))
+LOADED = replace(PAIRED.replay, loading=Loading.LOADED)
+NIGHT = replace(PAIRED, trials=(GOOD, PAIRED.trials[1]), replay=LOADED)
 
 
 def decided(verdict):
@@ -50,6 +52,11 @@ def test_trial_that_has_not_shown_enough_may_not(trial, why):
         (REJECTED, True, "nothing was accepted"),
         (replace(NIGHT, proposal=None), True, "nothing was accepted"),
         (replace(NIGHT, trials=()), True, "no trial stands behind it"),
+        (
+            replace(NIGHT, replay=replace(LOADED, loading=Loading.NOT_CHECKED, why="Overloaded: try later")),
+            True,
+            "nobody has seen the agent load it (Overloaded: try later)",
+        ),
         (PAIRED, True, "the skill has a score of 6, and it takes 8"),
         (ACCEPTED, True, "the skill was accepted by a rule whose error is not known"),
         (
@@ -63,7 +70,17 @@ def test_trial_that_has_not_shown_enough_may_not(trial, why):
             "the memory was tested on 3 different tasks, and it takes 12",
         ),
     ],
-    ids=["not-isolated", "rejected", "nothing-staged", "gate-off", "at-six", "strict", "guarded", "second-document"],
+    ids=[
+        "not-isolated",
+        "rejected",
+        "nothing-staged",
+        "gate-off",
+        "not-checked",
+        "at-six",
+        "strict",
+        "guarded",
+        "second-document",
+    ],
 )
 def test_night_that_has_not_shown_enough_may_not(night, isolated, why):
     """Everything in the proposal has to do."""

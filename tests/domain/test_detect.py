@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
-from skillopt_sleep.domain.detect import RELIABLY, accepted_tonight, accepted_within, detectable
+from skillopt_sleep.domain.detect import RELIABLY, accepted_in, accepted_within, detectable
 from skillopt_sleep.domain.paired import Result, Tally, decide, exact_error, follow, go_on_tonight, next_pairs
 from skillopt_sleep.domain.verdict import Verdict
 
@@ -16,35 +17,41 @@ def draw(luck, win, loss):
     return Result.WIN if drawn < win else Result.LOSS if drawn < win + loss else Result.TIE
 
 
-def night(luck, win, loss, k, tasks):
-    """One night as a trial runs it."""
-    tally, pairs = Tally(), 0
-    while True:
-        left = tasks
-        while size := next_pairs(tally, k, pairs_tonight=pairs, left=left):
-            tally = follow([draw(luck, win, loss) for _ in range(size)], k, tally)
-            pairs, left = pairs + size, left - size
-        if decide(tally, k) is not Verdict.UNDECIDED or not go_on_tonight(tally, pairs):
-            return decide(tally, k)
+def life(luck, chances, k, *, tasks, nights):
+    """So many nights as trials run them; ties beyond the rounds of a life are free, as ``accepted_in`` has it."""
+    wins_and_losses = Tally()
+    for _ in range(nights):
+        tally, pairs = wins_and_losses, 0
+        while True:
+            left = tasks
+            while size := next_pairs(tally, k, pairs_tonight=pairs, left=left):
+                tally = replace(follow([draw(luck, *chances) for _ in range(size)], k, tally), ties=0)
+                pairs, left = pairs + size, left - size
+            if decide(tally, k) is not Verdict.UNDECIDED or not go_on_tonight(tally, pairs):
+                break
+        wins_and_losses = tally
+    return decide(wins_and_losses, k)
 
 
 @pytest.mark.parametrize("k", [6, 8])
-@pytest.mark.parametrize("tasks", [1, 4, 12, 40])
+@pytest.mark.parametrize(("tasks", "nights"), [(1, 1), (4, 1), (12, 1), (40, 1), (1, 7), (4, 7), (12, 3)])
 @pytest.mark.parametrize(("win", "loss"), [(0.5, 0.05), (0.3, 0.1), (0.25, 0.25)])
-def test_night_is_computed_as_it_is_played(win, loss, tasks, k):
-    """Rounds, pairs at once, pauses and caps: the chance is that of the trial itself, within four standard errors."""
+def test_nights_are_computed_as_they_are_played(win, loss, tasks, nights, k):
+    """Rounds, pairs at once, pauses and caps: the chance is that of the trials, within four standard errors."""
     luck = random.Random(f"{win} {loss} {tasks} {k}")
-    nights = 3000
-    played = sum(night(luck, win, loss, k, tasks) is Verdict.ACCEPT for _ in range(nights)) / nights
-    chance = accepted_tonight(win, loss, k, tasks)
-    assert played == pytest.approx(chance, abs=4 * max(chance * (1 - chance), 1e-3) ** 0.5 / nights**0.5)
+    lives = 2000
+    played = sum(life(luck, (win, loss), k, tasks=tasks, nights=nights) is Verdict.ACCEPT for _ in range(lives)) / lives
+    chance = accepted_in(nights, win, loss, k, tasks)
+    assert played == pytest.approx(chance, abs=4 * max(chance * (1 - chance), 1e-3) ** 0.5 / lives**0.5)
 
 
 @pytest.mark.parametrize("k", [6, 7, 8, 10])
-def test_useless_edit_gets_the_exact_error_in_the_end(k):
-    """Pairs without number and no ties: never above the sum of the formula, and just below it."""
-    chance = accepted_within(0.5, 0.5, k, 400)
-    assert exact_error(k) * 0.99 < chance <= exact_error(k) + 1e-12
+@pytest.mark.parametrize("tasks", [1, 12])
+def test_useless_edit_is_never_accepted_more_often_than_the_exact_error(k, tasks):
+    """However many nights, and with no ties at all."""
+    chance = accepted_in(40, 0.5, 0.5, k, tasks)
+    assert exact_error(k) * 0.8 < chance <= exact_error(k) + 1e-12
+    assert exact_error(k) * 0.99 < accepted_within(0.5, 0.5, k, 400) <= exact_error(k) + 1e-12
 
 
 def test_more_tasks_less_noise_and_more_nights_show_smaller_gains():
@@ -55,11 +62,18 @@ def test_more_tasks_less_noise_and_more_nights_show_smaller_gains():
     assert detectable(0.1, 12, 6) < detectable(0.1, 12, 8)
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_a_week_shows_what_a_night_does(tasks):
+    """Also with a single task, of which a night replays up to 36 pairs."""
+    tonight, week = detectable(0.1, tasks, 6), detectable(0.1, tasks, 6, nights=7)
+    assert week <= tonight
+
+
 def test_smallest_gain_is_the_smallest():
     """One point less is not shown reliably any more."""
     points = detectable(0.1, 12, 6)
-    assert accepted_tonight(0.05 + points / 100, 0.05, 6, 12) >= RELIABLY
-    assert accepted_tonight(0.05 + (points - 1) / 100, 0.05, 6, 12) < RELIABLY
+    assert accepted_in(1, 0.05 + points / 100, 0.05, 6, 12) >= RELIABLY
+    assert accepted_in(1, 0.05 + (points - 1) / 100, 0.05, 6, 12) < RELIABLY
 
 
 @pytest.mark.parametrize(("differ", "tasks"), [(0.1, 0), (1.0, 12)])

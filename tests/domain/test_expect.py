@@ -20,16 +20,16 @@ def pools(train, val, reference):
     [
         pytest.param(GateMode.STRICT, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 72}, id="strict"),
         pytest.param(
-            GateMode.PAIRED, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 216}, id="paired"
+            GateMode.PAIRED, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 288}, id="paired"
         ),
         pytest.param(
-            GateMode.PAIRED, ExactReference(answer="a"), {"train": 48, "reflect": 2, "val": 144}, id="no judge"
+            GateMode.PAIRED, ExactReference(answer="a"), {"train": 48, "reflect": 2, "val": 192}, id="no judge"
         ),
         pytest.param(GateMode.OFF, RubricReference(rubric="r"), {"train": 96, "reflect": 2}, id="off"),
     ],
 )
 def test_most_calls_by_phase(mode, reference, most):
-    """Two documents over 24 train and 12 val tasks; a paired trial has 36 pairs a night at most."""
+    """Two documents over 24 train and 12 val tasks; a paired trial has 36 pairs a night, and 12 to confirm 6 losses."""
     found = expected_calls(pools(24, 12, reference), samples=1, documents=2, mode=mode, mining_batches=0)
     assert {each.phase: each.most for each in found if each.phase != "mine"} == most
 

@@ -15,8 +15,6 @@ def pending(number, wins=0, losses=0, ties=0, tasks=()):
         id=f"p{number}",
         night="n",
         kind=DocumentKind.SKILL,
-        base="b",
-        model="m",
         k=6,
         edits=(),
         groups=(),

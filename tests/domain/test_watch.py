@@ -52,7 +52,9 @@ def lived(before, since):
         pytest.param((2, 100), (0, 100), WatchState.EARLY, id="rare"),
         pytest.param((2, 100), (2, 20), WatchState.EARLY, id="two may be chance"),
         pytest.param((10, 100), (0, 0), WatchState.EARLY, id="nothing typed since"),
-        pytest.param((0, 100), (4, 100), WatchState.NEVER_SAID, id="never said before"),
+        pytest.param((0, 100), (2, 100), WatchState.NEVER_SAID, id="never said before"),
+        pytest.param((0, 100), (4, 100), WatchState.DID_NOT_FALL, id="came up since"),
+        pytest.param((600, 6_000), (500, 6_000), WatchState.FELL, id="hundreds"),
     ],
 )
 def test_what_the_counts_say(before, since, state):
@@ -82,6 +84,14 @@ def test_prompts_still_missing():
         pytest.param(typed(11, "use tabs, not spaces"), id="no correction"),
         pytest.param(typed(11, "use tabs, not spaces", correction=True, kind=PromptKind.HEADLESS), id="headless"),
         pytest.param(Turn(id="t", prompt="use tabs, not spaces", feedback=Feedback.CORRECTION), id="no time"),
+        pytest.param(
+            Turn(id="t", prompt="use tabs, not spaces", feedback=Feedback.CORRECTION, at="1767225600"),
+            id="no such time",
+        ),
+        pytest.param(
+            Turn(id="t", prompt="use tabs, not spaces", feedback=Feedback.CORRECTION, at="2026-03-10T09:30:00+02:00"),
+            id="another zone, before it",
+        ),
     ],
 )
 def test_words_that_do_not_count(turn):

@@ -17,7 +17,7 @@ from skillopt_sleep.domain.check import Check, CheckKind
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.domain.edit import EditOp, EditRecord
 from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.pending import PendingEdit, base_digest
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import ChecksReference, RubricReference, TaskRecord, group_of
@@ -28,7 +28,7 @@ from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.outcome import Consolidated
-from skillopt_sleep.night.trying import ConsolidatePlan
+from skillopt_sleep.night.trying import ConsolidatePlan, base_of
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.optimize.trial import PairedPlan, run_paired
 from skillopt_sleep.stores.ledger import NightLedger
@@ -156,8 +156,7 @@ def test_group_that_has_come_to_be_part_of_another_is_known_again():
         id="p",
         night="n1",
         kind=DocumentKind.SKILL,
-        base=base_digest(BASE[DocumentKind.SKILL]),
-        model=target.model,
+        on=base_of(BASE, models(target), ConsolidatePlan()),
         k=6,
         edits=(EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text=RULE),),
         groups=("group of val-0", "val-0"),
@@ -419,8 +418,7 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
             id=f"p{number}",
             night="n1",
             kind=DocumentKind.SKILL,
-            base=base_digest(BASE[DocumentKind.SKILL]),
-            model=target.model,
+            on=base_of(BASE, models(target), ConsolidatePlan()),
             k=6,
             edits=(EditRecord(id=f"e{number}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=f"Do {number}."),),
             groups=(),

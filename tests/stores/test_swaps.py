@@ -48,11 +48,14 @@ def test_killed_before_every_step(tmp_path, what):
 def _half_done(project):
     """As a kill between the two files leaves it: the journal, and the first file written."""
     old = project.memory.read_bytes()
-    swap = Swap(path=str(project.memory), within=str(project.folder), old=old, new=old + b"new\n")
+    adopt(project.staging, "n1")
+    new = project.memory.read_bytes()
+    revert(project.staging, night="n1")
+    swap = Swap(path=str(project.memory), within=str(project.folder), old=old, new=new)
     with project.database.transaction() as connection:
         data = swaps.msgspec.msgpack.encode(swap)
         connection.execute("INSERT INTO swaps (what, swap) VALUES ('adopting night n1', ?)", (data,))
-    project.memory.write_bytes(swap.new)
+    project.memory.write_bytes(new)
     return old
 
 
@@ -67,13 +70,39 @@ def test_half_done_change(project):
     assert undo_unfinished(project.database) == ()
 
 
-def test_half_done_change_of_a_file_edited_since(project):
-    """The user's words stay, and it is said that they do."""
+def test_half_done_change_of_a_file_edited_around_it_since(project):
+    """The user's words stay, and only what we had written goes."""
+    old = _half_done(project)
+    project.memory.write_bytes(b"A line of mine.\n" + project.memory.read_bytes())
+    assert undo_unfinished(project.database) == ("adopting night n1 was cut short and has been undone",)
+    assert project.memory.read_bytes() == b"A line of mine.\n" + old
+
+
+def test_half_done_change_of_rules_edited_since(project):
+    """They stay, and it is said that they do."""
     _half_done(project)
-    project.memory.write_bytes(b"edited by hand\n")
+    edited = project.memory.read_bytes().replace(b"Use tabs.", b"Use tabs (mostly).")
+    project.memory.write_bytes(edited)
     said = undo_unfinished(project.database)
-    assert said[1] == f"{project.memory} was changed since by somebody else and stays as it is"
-    assert project.memory.read_bytes() == b"edited by hand\n"
+    assert f"{project.memory} was changed since by somebody else and stays as it is" in said
+    assert project.memory.read_bytes() == edited
+
+
+@pytest.mark.parametrize("way", ["link", "folder"])
+def test_change_that_cannot_be_undone_stops_nothing_else(project, way):
+    """It is said at each command; that file alone is refused; the repair gives it up and keeps the old bytes."""
+    old = _half_done(project)
+    project.memory.unlink()
+    project.memory.mkdir() if way == "folder" else project.memory.symlink_to("elsewhere")
+    for _ in range(2):
+        said = undo_unfinished(project.database)
+        assert "cannot be put back" in said[0]
+        assert "doctor --repair" in said[-1]
+    (said,) = swaps.give_up_unfinished(project.database)
+    assert "stays as it is" in said
+    (kept,) = project.database.path.parent.glob("unfinished-*")
+    assert kept.read_bytes() == old
+    assert undo_unfinished(project.database) == ()
 
 
 def test_change_somebody_is_at_work_on(project):
@@ -150,6 +179,7 @@ def _other_owner(project):
             id="owner",
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away"),
         ),
+        pytest.param(lambda p: os.link(p.memory, p.folder / "other"), "another name too", id="hard-link"),
         pytest.param(lambda p: p.folder.rename(p.folder.parent / "x"), "is not there any more", id="project-gone"),
         pytest.param(lambda p: (p.folder / ".claude").write_bytes(b""), r"\.claude is no folder", id="file-for-folder"),
     ],

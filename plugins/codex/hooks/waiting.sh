@@ -1,12 +1,22 @@
 #!/bin/sh
 # One line at the start of a session when a proposal waits for this project: a look at one small file, nothing else.
-# The engine writes that file, and does not when the setting `announce` is off.
-project=${CLAUDE_PROJECT_DIR:-$PWD}
-name=$(printf %s "$project" | tr -c 'A-Za-z0-9' '-')
+# The engine writes that file, a project on each line, and does not when the setting `announce` is off.
+here=$(cd -- "${CLAUDE_PROJECT_DIR:-.}" 2>/dev/null && pwd -P) || exit 0
 for data in "${XDG_DATA_HOME:-$HOME/.local/share}/skillopt-sleep" "$HOME/Library/Application Support/skillopt-sleep"; do
-    if [ -f "$data/waiting/$name" ] && [ "$(cat "$data/waiting/$name")" = "$project" ]; then
-        echo "SkillOpt-Sleep: a tested change of this project's instructions waits for the user's word (skillopt-sleep status)."
-        exit 0
-    fi
+    [ -f "$data/waiting.txt" ] || continue
+    project=$here
+    above=
+    while [ -n "$project" ]; do
+        while IFS= read -r line; do
+            if [ "$line" = "$project" ]; then
+                look="skillopt-sleep status${above:+ --project $above}"
+                echo "SkillOpt-Sleep: a tested change of this project's instructions waits for the user's word ($look)."
+                exit 0
+            fi
+        done <"$data/waiting.txt"
+        [ -e "$project/.git" ] && break
+        project=${project%/*}
+        above=${above:+$above/}..
+    done
 done
 exit 0

@@ -64,6 +64,10 @@ class ChecksEnv(SkillEnv):
         """Take the optimizer as the judge of rubrics."""
         self._optimizer = optimizer_client
 
+    def traits(self) -> dict[str, Any]:
+        """What of it changes a run, besides the tasks."""
+        return {"show_checks": self._show_checks}
+
     def get_initial_skill(self) -> str:
         """The skill given, "" by default."""
         return self._initial_skill

@@ -6,8 +6,10 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.digest import sha256
@@ -15,6 +17,7 @@ from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import SleepError, UsageError
 from skillopt_sleep.train.ports import SkillEnv
+from skillopt_sleep.train.traits import MADE_WITH
 
 __all__ = ["as_env", "load_environment", "make_environment"]
 
@@ -28,6 +31,8 @@ def as_env(env: object) -> SkillEnv:
     """
     if isinstance(env, SkillEnv):
         return env
+    if inspect.isclass(env):
+        raise UsageError(f"the environment is the class {env.__name__}; make one of it: env={env.__name__}(…)")
     if hasattr(env, "rollout") and hasattr(env, "build_train_env"):
         from skillopt_sleep.train.adapted import AdapterEnv  # noqa: PLC0415  it imports this package
 
@@ -38,21 +43,28 @@ def as_env(env: object) -> SkillEnv:
     return _Borrowed(env)
 
 
-def load_environment(file: str, options: Mapping[str, Json], folder: Path | None = None) -> SkillEnv:
+def load_environment(
+    file: str, options: Mapping[str, Json], folder: Path | None = None, *, config: Mapping[str, Any] | None = None
+) -> SkillEnv:
     """The environment that a file makes: ``my_env.py``, or ``my_env.py:MyEnv`` where it holds several.
 
-    A relative path begins at ``folder``. Raises ``UsageError`` naming the file.
+    A relative path begins at ``folder``; ``config`` as in ``make_environment``. Raises ``UsageError`` naming the file.
     """
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
     place = (folder or Path()) / path
     if not place.is_file():
         raise UsageError(f"there is no environment file {place}")
     module = _imported(place)
-    return make_environment(_chosen(module, name, place), options, f"{place}")
+    return make_environment(_chosen(module, name, place), options, f"{place}", config=config)
 
 
-def make_environment(maker: object, options: Mapping[str, Json], where: str) -> SkillEnv:
-    """Call a class or function with options. Raises ``UsageError`` naming an option that it does not take."""
+def make_environment(
+    maker: object, options: Mapping[str, Json], where: str, *, config: Mapping[str, Any] | None = None
+) -> SkillEnv:
+    """Call a class or function with options; an adapter class takes what it can of a training ``config`` too.
+
+    Raises ``UsageError`` naming an option that it does not take.
+    """
     if not callable(maker):
         if options:
             raise UsageError(f"{where}: an environment that is made already takes no options ({', '.join(options)})")
@@ -66,11 +78,22 @@ def make_environment(maker: object, options: Mapping[str, Json], where: str) -> 
                     f"{where} has no option {option!r}, only {', '.join(known)}{did_you_mean(option, known)}"
                 )
     try:
-        return as_env(maker(**options))
+        env = as_env(maker(**{**_of_config(maker, config), **options}))
     except SleepError:
         raise
     except Exception as error:
         raise UsageError(f"{where} cannot be made: {type(error).__name__}: {excerpt(str(error), 160)}") from error
+    with suppress(AttributeError):  # one with slots of its own
+        setattr(env, MADE_WITH, dict(options))
+    return env
+
+
+def _of_config(maker: object, config: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not config:
+        return {}
+    from skillopt_sleep.train.adapted import taken_from_config  # noqa: PLC0415  it imports this package
+
+    return taken_from_config(maker, config)
 
 
 class _Borrowed(SkillEnv):
@@ -79,12 +102,14 @@ class _Borrowed(SkillEnv):
     def __init__(self, env: object) -> None:
         self._env = env
         self.name = str(getattr(env, "name", type(env).__name__))
+        self.task_types = getattr(env, "task_types", None)
         for method in (
             "get_initial_skill",
             "get_task_types",
             "calls_of",
             "setup",
             "plan_epoch",
+            "traits",
             "rollout_batch",
             "reflect_batch",
             *NEEDED,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from skillopt_sleep.domain.answers import Expected, Scoring, flaw, score_answer
 from skillopt_sleep.domain.document import Document, DocumentKind, region
 from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.prompts import render
 from skillopt_sleep.train.datasets import (
@@ -59,20 +62,34 @@ class SimpleQAEnv(SkillEnv):
         max_completion_tokens: int = 512,
         initial_skill: str = "",
     ) -> None:
-        given = Splits(train=tuple(train_items), val=tuple(val_items), test=tuple(test_items))
+        given = Splits(
+            train=_listed("train_items", train_items),
+            val=_listed("val_items", val_items),
+            test=_listed("test_items", test_items),
+        )
         if data and any(given[split] for split in SPLITS):
             raise UsageError("give items, or data to read them from, not both")
         self._splits = load_splits(data, ratio=ratio, seed=split_seed, limit=limit) if data else given
         self.notes = self._splits.notes if data else _told(given)
         self._scoring = scoring if callable(scoring) else _scoring(scoring, "scoring")
-        self._tolerance, self._pass_at = tolerance, pass_at
-        self._max_completion_tokens = max_completion_tokens
+        self._tolerance = _number("tolerance", tolerance, 0.0, math.inf)
+        self._pass_at = _number("pass_at", pass_at, 0.0, 1.0)
+        self._max_completion_tokens = int(_number("max_completion_tokens", max_completion_tokens, 1, math.inf))
         self._initial_skill = initial_skill
         self._check()
 
     def get_initial_skill(self) -> str:
         """The skill given, "" by default."""
         return self._initial_skill
+
+    def traits(self) -> dict[str, Any]:
+        """What of it changes a score, besides the items."""
+        return {
+            "scoring": self._scoring,
+            "tolerance": self._tolerance,
+            "pass_at": self._pass_at,
+            "max_completion_tokens": self._max_completion_tokens,
+        }
 
     def get_items(self, split: str) -> list[Item]:
         """The items of a split."""
@@ -137,31 +154,57 @@ class SimpleQAEnv(SkillEnv):
             answers=answers_of(item),
             scoring=_scoring(str(own), f"item {item['id']!r}: scoring") if own else Scoring(str(self._scoring)),
             choices=_choices(item),
-            tolerance=float(item.get("tolerance") or self._tolerance),
+            tolerance=_number(
+                f"item {item['id']!r}: tolerance", item.get("tolerance") or self._tolerance, 0.0, math.inf
+            ),
             pass_at=self._pass_at,
         )
 
     def _check(self) -> None:
-        """Find what could never be scored. A function is tried on one item, with the answer it should like best."""
+        """Find what could never be scored. A function is tried on every item, with the answer it should like best."""
         check_ids(self._all(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))])
         for item in self._all():
             if not question_of(item).strip():
                 raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{_nearest_question(item)}")
-            if len(item.get("choices") or ()) > len(string.ascii_uppercase):
-                raise UsageError(f"item {item['id']!r} has {len(item['choices'])} choices, more than there are letters")
+            choices = item.get("choices") or item.get("options") or ()
+            if not isinstance(choices, list | tuple | Mapping):
+                raise UsageError(f"item {item['id']!r}: choices is {choices!r:.40}, must be a list or an object")
+            if len(choices) > len(string.ascii_uppercase):
+                raise UsageError(f"item {item['id']!r} has {len(choices)} choices, more than there are letters")
             if not callable(self._scoring) and (why := flaw(self._expected(item))):
                 raise UsageError(f"item {item['id']!r}: {why}")
         if callable(self._scoring):
-            for item in self._all()[:1]:
+            for item in self._all():
                 self._score(next(iter(answers_of(item)), ""), item)
 
     def _all(self) -> list[Item]:
         return [item for split in SPLITS for item in self._splits[split]]
 
 
-def _scoring(name: str, where: str) -> Scoring:
+def _listed(name: str, items: object) -> tuple[Item, ...]:
+    """The items of one of the three lists. Raises ``UsageError`` for what is none."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise UsageError(f"{name} is {excerpt(repr(items), 60)}, must be a list of items")
+    return tuple(items)
+
+
+def _number(what: str, value: object, least: float, most: float) -> float:
+    """A number within bounds. Raises ``UsageError`` that names it."""
+    number = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):
+            number = float(value)
+    if not least <= number <= most:
+        bounds = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
+        raise UsageError(f"{what} is {excerpt(repr(value), 40)}, must be a number, {bounds}")
+    return number
+
+
+def _scoring(name: object, where: str) -> Scoring:
     known = [str(each) for each in Scoring]
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
+        if not isinstance(name, str):
+            raise UsageError(f"{where} is {excerpt(repr(name), 40)}, must be one of {', '.join(known)}, or a function")
         raise UsageError(f"{where} {name!r} is none of {', '.join(known)}{did_you_mean(name, known)}")
     return Scoring(name)
 

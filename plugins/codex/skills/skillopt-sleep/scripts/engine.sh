@@ -1,5 +1,7 @@
 #!/bin/sh
 # Run the skillopt-sleep engine wherever uv, pipx or pip has put it; arguments are passed on.
+# Nothing of the folder this is called in may take its place: that folder may be a project somebody else wrote.
+unset PYTHONPATH PYTHONHOME
 for engine in \
     "$(command -v skillopt-sleep 2>/dev/null)" \
     "$HOME/.local/bin/skillopt-sleep" \
@@ -8,14 +10,15 @@ for engine in \
     "${PIPX_HOME:-$HOME/.local/share/pipx}/venvs/skillopt-sleep/bin/skillopt-sleep" \
     "$HOME/.local/pipx/venvs/skillopt-sleep/bin/skillopt-sleep" \
     "$HOME/Library/Python/3."*/bin/skillopt-sleep; do
-    if [ -n "$engine" ] && [ -x "$engine" ]; then
-        exec "$engine" "$@"
-    fi
+    case $engine in
+        /*) if [ -f "$engine" ] && [ -x "$engine" ]; then exec "$engine" "$@"; fi ;;
+    esac
 done
-for python in python3 python; do
-    if command -v "$python" >/dev/null 2>&1 && "$python" -c 'import skillopt_sleep' 2>/dev/null; then
-        exec "$python" -m skillopt_sleep "$@"
-    fi
+for name in python3 python; do
+    python=$(command -v "$name" 2>/dev/null)
+    case $python in
+        /*) if "$python" -P -c 'import skillopt_sleep' 2>/dev/null; then exec "$python" -P -m skillopt_sleep "$@"; fi ;;
+    esac
 done
 echo "skillopt-sleep is not installed: uv tool install skillopt-sleep (or: pipx install skillopt-sleep)" >&2
 exit 127

@@ -1,0 +1,275 @@
+"""The paired trial holds its error where replies repeat, judges toss coins and transport takes sides."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from skillopt_sleep.domain.call import Role
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.domain.paired import Result, Tally, exact_error, judge_pair
+from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.judges.rubric import RubricJudge
+from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.optimize.trial import PairedPlan, PairRow, paired_trial, run_paired
+
+RULE = "Say please."
+BASE = Candidate(documents=(Document(kind=DocumentKind.SKILL, path="SKILL.md", content=b"- Be brief.\n", whole=True),))
+TOLD = BASE.with_document(
+    Document(kind=DocumentKind.SKILL, path="SKILL.md", content=f"- {RULE}\n".encode(), whole=True)
+)
+
+
+def tasks_of(count):
+    return [
+        TaskRecord(id=f"v{n}", intent=f"Write {n}", reference=RubricReference(rubric="It is good."), group=f"v{n}")
+        for n in range(count)
+    ]
+
+
+def plan_of(night, *, k=6, apart=0):
+    return PairedPlan(
+        k=k, metric=GateMetric.HARD, mixed_weight=0.5, seed=night, first_sample=1000 * (night + 1), apart=apart
+    )
+
+
+def error_of(k, lives):
+    """The exact error with three standard errors of so many lives."""
+    exact = exact_error(k)
+    return exact + 3 * (exact * (1 - exact) / lives) ** 0.5
+
+
+class Ledgered:
+    """An ``Ask`` whose replies are paid for once: by prompt and sample, as in the ledger of a night."""
+
+    model = "m"
+
+    def __init__(self, role, reply):
+        self._role, self._reply, self.paid = role, reply, {}
+
+    def __call__(self, prompt, *, phase):
+        key = prompt.digest, prompt.sample
+        if key not in self.paid:
+            self.paid[key] = self._reply(prompt)
+        return self.paid[key]
+
+
+class Text(str):
+    """A reply that has nothing but its text."""
+
+    __slots__ = ()
+    tools_called: tuple[str, ...] = ()
+    latency = 0.0
+
+    @property
+    def text(self):
+        return str(self)
+
+
+def coins(luck):
+    """A judge that tosses one for each answer it is shown."""
+
+    def toss():
+        passed = luck.random() < 0.5
+        return {"reason": "", "score": float(passed), "pass": passed}
+
+    def judge(prompt):
+        pair = "first" in prompt.schema["properties"]
+        return Text(msgspec.json.encode({"first": toss(), "second": toss()} if pair else toss()).decode())
+
+    return judge
+
+
+def models_of(target, judge):
+    return Models(
+        target=Ledgered(Role.TARGET, target),
+        optimizer=Ledgered(Role.OPTIMIZER, judge),
+        judges={"rubric": RubricJudge()},
+        parallel=lambda work, items: [work(item) for item in items],
+    )
+
+
+def lived(count, nights, luck, target, candidate, *, apart=0):
+    """The verdict of an edit on so many tasks, at the latest after so many nights."""
+    tally = Tally()
+    for night in range(nights):
+        models = models_of(target, coins(luck))
+        trial = run_paired(tasks_of(count), BASE, candidate, models, plan_of(night, apart=apart), before=tally)
+        tally = trial.tally
+        if trial.decision.verdict is not Verdict.UNDECIDED:
+            break
+    return trial
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_coin_flipping_judge_keeps_the_exact_error_with_few_tasks(count):
+    """Answers that only the rule sets apart, the same in every round: each pair is a toss of its own all the same."""
+    lives = 400
+    luck = random.Random(count)
+
+    def target(prompt):
+        return Text("please, here" if RULE in prompt.user else "here")
+
+    accepted = sum(lived(count, 6, luck, target, TOLD).decision.verdict is Verdict.ACCEPT for _ in range(lives))
+    assert accepted / lives <= error_of(6, lives)
+
+
+def test_candidate_that_is_the_baseline_keeps_the_exact_error():
+    """With calls of their own for both arms and a model of moods, pairs are won and lost, and that is not enough."""
+    lives = 400
+    luck = random.Random(7)
+    ends = [lived(12, 6, luck, lambda _: Text(f"{luck.random()}"), BASE, apart=250) for _ in range(lives)]
+    assert sum(end.tally.wins + end.tally.losses for end in ends) > 5 * lives
+    accepted = sum(end.decision.verdict is Verdict.ACCEPT for end in ends)
+    assert 0 < accepted / lives <= error_of(6, lives)
+
+
+def test_equal_answers_of_a_pair_are_a_tie_by_one_call():
+    """And the next round asks anew: what a judge said of an answer once is not said of it again."""
+    models = models_of(lambda _: Text("here"), coins(random.Random(3)))
+    trial = run_paired(tasks_of(1), BASE, TOLD, models, plan_of(0), before=Tally(wins=3))
+    assert set(trial.results) == {Result.TIE}
+    assert len(trial.results) > 3
+    assert len(models.optimizer.paid) == len(trial.results)
+    assert {row.score.hard for row in trial.baseline} == {0.0, 1.0}
+
+
+def measuring(luck, lose):
+    """Pairs of coins; ``lose`` says of (arm, passed) whether transport loses that replay."""
+
+    def replayed(task, arm):
+        passed = luck.random() < 0.5
+        if lose(arm, passed):
+            return ReplayResult(task_id=task.id, candidate=arm, call_error="TimedOut: too late")
+        return ReplayResult(task_id=task.id, candidate=arm, score=Score(hard=float(passed), soft=float(passed)))
+
+    def measure(pairs):
+        rows = []
+        for task, _ in pairs:
+            old, new = replayed(task, "baseline"), replayed(task, "candidate")
+            both = old.score is not None and new.score is not None
+            result = judge_pair(old.score.hard, new.score.hard, 0) if both else None
+            rows.append(PairRow(task_id=task.id, baseline=old, candidate=new, first=None, result=result))
+        return rows
+
+    return measure
+
+
+@pytest.mark.parametrize("arm", ["baseline", "candidate"])
+@pytest.mark.parametrize("share", [0.2, 0.36, 0.6])
+def test_edit_whose_failures_transport_hides_is_not_accepted_more_often(arm, share):
+    """A candidate that makes calls fail just where it would have failed, or a baseline where it would have passed."""
+    lives = 600
+    luck = random.Random(f"{arm} {share}")
+
+    def lose(which, passed):
+        return which == arm and passed is (arm == "baseline") and luck.random() < share
+
+    measure = measuring(luck, lose)
+    accepted = 0
+    for _ in range(lives):
+        tally = Tally()
+        for night in range(12):
+            trial = paired_trial(tasks_of(12), measure, plan_of(night), before=tally)
+            tally = trial.tally
+            if trial.decision.verdict in {Verdict.ACCEPT, Verdict.REJECT}:
+                break
+        accepted += trial.decision.verdict is Verdict.ACCEPT
+    assert accepted / lives <= error_of(6, lives)
+
+
+def row(task, result, *, lost=""):
+    """A pair that came out so, or of which an arm was lost."""
+
+    def arm(name, hard):
+        if lost in {name, "both"}:
+            return ReplayResult(task_id=task.id, candidate=name, call_error="TimedOut: too late")
+        return ReplayResult(task_id=task.id, candidate=name, score=Score(hard=hard, soft=hard))
+
+    before, after = {Result.WIN: (0.0, 1.0), Result.LOSS: (1.0, 0.0), Result.TIE: (1.0, 1.0)}[result]
+    return PairRow(
+        task_id=task.id,
+        baseline=arm("baseline", before),
+        candidate=arm("candidate", after),
+        first=None,
+        result=None if lost else result,
+    )
+
+
+def scripted(*rows):
+    """Pairs as written down, one after the other: a result, and what of it is lost."""
+    left = iter(rows)
+
+    def measure(pairs):
+        made = []
+        for task, _ in pairs:
+            result, lost = next(left)
+            made.append(row(task, result, lost=lost))
+        return made
+
+    return measure
+
+
+WON, LOSING, GONE = (Result.WIN, ""), (Result.LOSS, ""), (Result.TIE, "both")
+
+
+def test_accept_that_one_more_loss_would_undo_waits():
+    """A replay lost of the candidate alone may hide a loss: the wins stay, and two more of them decide."""
+    one = (Result.WIN, "candidate")
+    night = paired_trial(tasks_of(7), scripted(one, *[WON] * 6, *[GONE] * 29), plan_of(0))
+    assert night.decision.verdict is Verdict.UNMEASURED
+    few = paired_trial(tasks_of(8), scripted(one, *[WON] * 7, *[(Result.TIE, "")] * 28), plan_of(0))
+    assert few.decision.verdict is Verdict.UNMEASURED
+    assert "had those been losses, a score of 7 would not stand; 1 more win would decide" in few.decision.why
+    assert (few.decision.wins, few.tally.score, few.tally.lost_candidate) == (7, 7, 1)
+    done = paired_trial(tasks_of(8), scripted(WON), plan_of(1), before=few.tally)
+    assert done.decision.verdict is Verdict.ACCEPT
+
+
+def test_accept_that_too_little_stands_behind_is_forgotten_and_told_so():
+    """The wins of such a night are in no figure of it: what it reports is what the next one goes on with."""
+    night = paired_trial(tasks_of(12), scripted(*[GONE] * 3, *[WON] * 7), plan_of(0), before=Tally(wins=1, losses=1))
+    assert night.decision.verdict is Verdict.UNMEASURED
+    assert night.tally == Tally(wins=1, losses=1)
+    assert (night.decision.wins, night.decision.losses) == (1, 1)
+
+
+def test_reject_stands_however_little_was_measured():
+    """It cannot raise the error, and says how little it was."""
+    night = paired_trial(tasks_of(9), scripted(*[GONE] * 3, *[LOSING] * 3), plan_of(0))
+    assert night.decision.verdict is Verdict.REJECT
+    assert "only 3 of 6 validation pairs could be measured, which is enough to drop it" in night.decision.why
+
+
+AGAIN = {
+    "lost-twice-more": ([LOSING, LOSING], True, False),
+    "lost-once-more": ([LOSING, WON], False, False),
+    "one-unknown-but-the-other-won": ([GONE, WON], False, False),
+    "one-unknown-and-the-other-lost": ([GONE, LOSING], False, True),
+    "both-unknown": ([GONE, GONE], False, True),
+    "no-call-left": ([], False, True),
+}
+
+
+@pytest.mark.parametrize(("again", "confirmed", "unknown"), AGAIN.values(), ids=AGAIN)
+def test_what_could_not_be_confirmed_is_said(again, confirmed, unknown):
+    """A loss is confirmed, or was chance, or nobody knows; and what earlier nights lost is counted."""
+    inner = scripted(LOSING, *[WON] * 9, *again)
+
+    def measure(pairs):
+        try:
+            return inner(pairs)
+        except StopIteration:
+            raise BudgetSpent("no call is left", cap="calls") from None
+
+    trial = paired_trial(tasks_of(12), measure, plan_of(0), before=Tally(wins=1, losses=1))
+    assert trial.decision.verdict is Verdict.ACCEPT
+    assert trial.confirmed_regressions == trial.worsened * confirmed
+    assert trial.unconfirmed == trial.worsened * unknown
+    assert trial.losses_before == 1

@@ -1,0 +1,104 @@
+"""What a run folder is for: whatever changes a score is part of it, and another one is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.backends.worlds.world import write_world
+from skillopt_sleep.bench.worlds import make_world
+from skillopt_sleep.errors import Refused
+from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
+from skillopt_sleep.train.environments.finding import make_environment
+from skillopt_sleep.train.traits import client_traits, env_traits, function_digest
+
+WORLD = make_world(3, rules=2, tasks_per_rule=6)
+ROWS = [{"id": each.id, "question": each.asks[0], "answers": [each.good]} for each in WORLD.tasks]
+
+
+def train(folder, *, env=None, wording=None, optimizer=None, **target):
+    """A short run in one folder."""
+    splits = {"train_items": ROWS[:4], "val_items": ROWS[4:7], "test_items": ROWS[7:9]}
+    return SkillOptTrainer(
+        config=SkillOptConfig(num_epochs=1, batch_size=4, verbose=False, out_root=folder / "run"),
+        env=SimpleQAEnv(**splits, **(env or {})),
+        optimizer_client=SimulatedBackend(worlds=WORLD, seed=1, **(optimizer or {})),
+        target_client=SimulatedBackend(worlds=WORLD, **{"seed": 2, **target}),
+        initial_skill="# Skill\n",
+        prompt_overrides=wording,
+    ).train()
+
+
+def half(text, item):
+    """A scorer."""
+    return 0.5
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"noise": 0.3}, "the target client's noise is 0.0 there, 0.3 now"),
+        ({"seed": 3}, "the target client's seed is 2 there, 3 now"),
+        ({"model": "large"}, "the target client is 'simulated:simulated' there, 'simulated:large' now"),
+        ({"optimizer": {"useless": 0.5}}, "the optimizer client's useless is 0.0 there, 0.5 now"),
+        ({"env": {"scoring": "f1"}}, "the environment's scoring is 'exact' there, 'f1' now"),
+        ({"env": {"scoring": half}}, "the environment's scoring is 'exact' there, 'half"),
+        ({"env": {"tolerance": 0.5}}, "the environment's tolerance is 1e-06 there, 0.5 now"),
+        ({"env": {"max_completion_tokens": 9}}, "max_completion_tokens is 512 there, 9 now"),
+        ({"wording": {"ranking": "Rank."}}, "the prompt ranking not the same"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_changes_a_score_is_another_run(tmp_path, other, says):
+    """Refused in one line that names what differs; what costs or waits only may differ."""
+    first = train(tmp_path)
+    with pytest.raises(Refused) as refused:
+        train(tmp_path, **other)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert train(tmp_path, latency=0.001)["test_hard"] == first["test_hard"]
+
+
+def test_world_file_may_lie_elsewhere(tmp_path):
+    """A world is what it says, not where it lies."""
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_bytes(write_world(WORLD))
+    (tmp_path / "c.json").write_bytes(write_world(make_world(4, rules=2, tasks_per_rule=6)))
+    a, b, c = (client_traits(SimulatedBackend(world=str(tmp_path / name))) for name in ("a.json", "b.json", "c.json"))
+    assert a == b != c
+
+
+def test_endpoint_and_temperature_are_part_of_a_client():
+    """The key and the patience are not."""
+    here = client("openai", model="m", base_url="http://localhost:1/v1")
+    assert client_traits(here) == client_traits(client("openai", model="m", base_url="http://localhost:1/v1", timeout=9))
+    assert client_traits(here) != client_traits(client("openai", model="m", base_url="http://localhost:2/v1"))
+    warm, cold = (OpenAIChatClient("m", api_key="secret", default_temperature=each) for each in (0.9, 0.0))
+    assert client_traits(warm) != client_traits(cold)
+    assert "secret" not in json.dumps(client_traits(warm))
+
+
+def test_options_of_an_environment_are_part_of_it():
+    """Those it was made with from a table, its paths not."""
+    rows = [{"train_items": ROWS[:1], "pass_at": each} for each in (0.5, 0.6)]
+    one, other = (env_traits(make_environment(SimpleQAEnv, row, "[env]")) for row in rows)
+    assert one != other
+    assert "data" not in env_traits(make_environment(SimpleQAEnv, {"data": ""}, "[env]"))
+
+
+def test_function_is_what_it_does():
+    """Not where it stands: another body or default is another function."""
+    made = {}
+    for name, code in {
+        "a": "def f(t, i):\n    return 1.0\n",
+        "b": "\n\n\ndef f(t, i):\n    return 1.0\n",
+        "c": "def f(t, i):\n    return 0.5\n",
+        "d": "def f(t, i, k=2):\n    return 1.0\n",
+    }.items():
+        names = {}
+        exec(compile(code, name, "exec"), names)
+        made[name] = function_digest(names["f"])
+    assert made["a"] == made["b"]
+    assert len(set(made.values())) == 3
