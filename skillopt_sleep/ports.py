@@ -37,7 +37,6 @@ __all__ = [
     "PairJudge",
     "Parallel",
     "Progress",
-    "Questions",
     "RejectedEdits",
     "RunsHere",
     "SentTo",
@@ -164,33 +163,6 @@ class Agent(Protocol):
         What the agent itself did, refusing, running out of turns or time, breaking the workspace, is how it ended. For
         what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part.
         """
-
-
-class Questions(Protocol):
-    """Where questions for the agent the user is in are laid down. Raises ``DiskError`` and ``Refused``."""
-
-    @property
-    def place(self) -> str:
-        """Where that is, in words for the user."""
-
-    @property
-    def key(self) -> bytes:
-        """A secret of this user, always the same."""
-
-    def ask(self, name: str, text: str) -> str | None:
-        """The answer that lies there; without one the question is laid down under that name, and None returned."""
-
-    def missing(self) -> tuple[str, ...]:
-        """Each question of this sitting that has no answer which could be used."""
-
-    def strangers(self) -> tuple[str, ...]:
-        """What lies there and answers no question of this sitting."""
-
-    def kept(self, name: str) -> None:
-        """Take away a question and its answer, which is in the ledger now."""
-
-    def tidy(self) -> None:
-        """Take away questions of an earlier sitting that nobody asks or has answered."""
 
 
 class Ask(Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillopt_sleep.domain.assignment import CheckCommand
-from skillopt_sleep.domain.commands import Recurring, command_id, plain_command, recurring
+from skillopt_sleep.domain.commands import Recurring, command_id, recurring, why_not_plain
 from skillopt_sleep.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ def _named(named: str, lines: list[str]) -> str:
         raise UsageError(f"no command has the id {named}; `skillopt-sleep checks` lists them")
     if not named.strip():
         raise UsageError("an empty command tells nothing: name one by its id, or write it out")
-    line, _ = plain_command(named, "")
-    if line != named.strip():
-        raise UsageError(f"{named!r}: write the command on one line, without what trims its output")
-    return line
+    if why := why_not_plain(named):
+        raise UsageError(f"{named!r}: {why}")
+    return named.strip()

@@ -55,8 +55,8 @@ class Removal:
     def ready(self) -> Iterator[None]:
         """Hold what must not begin meanwhile, having looked at all that could stand in the way.
 
-        Raises ``NightRunning`` where data is to go and a night or a daemon uses it, ``Refused`` where the data is a link
-        or live rules need it, and ``DiskError`` where rules or data are to go and the database cannot be read.
+        Raises ``NightRunning`` where data is to go and a night or a daemon uses it, ``Refused`` where the data is a
+        link or live rules need it, and ``DiskError`` where rules or data are to go and the database cannot be read.
         """
         folder = self._app.data_dir
         with contextlib.ExitStack() as held:

@@ -10,15 +10,14 @@ import hashlib
 import hmac
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
 from skillopt_sleep.errors import Awaiting, BackendUnusable, Refused
-from skillopt_sleep.ports import Questions
 
-__all__ = ["PLUGIN", "HandoffBackend"]
+__all__ = ["PLUGIN", "HandoffBackend", "Questions"]
 
 CHARACTERS_PER_TOKEN = 4
 NAMED = 5
@@ -30,6 +29,33 @@ look at other files, and use no tools. Write the answer alone, without any remar
 """
 
 
+class Questions(Protocol):
+    """Where questions for the agent the user is in are laid down. Raises ``DiskError`` and ``Refused``."""
+
+    @property
+    def place(self) -> str:
+        """Where that is, in words for the user."""
+
+    @property
+    def key(self) -> bytes:
+        """A secret of this user, always the same."""
+
+    def ask(self, name: str, text: str) -> str | None:
+        """The answer that lies there; without one the question is laid down under that name, and None returned."""
+
+    def missing(self) -> tuple[str, ...]:
+        """Each question of this sitting that has no answer which could be used."""
+
+    def strangers(self) -> tuple[str, ...]:
+        """What lies there and answers no question of this sitting."""
+
+    def kept(self, name: str) -> None:
+        """Take away a question and its answer, which is in the ledger now."""
+
+    def tidy(self) -> None:
+        """Take away questions of an earlier sitting that nobody asks or has answered."""
+
+
 @dataclass(kw_only=True)
 class HandoffBackend:
     """``ports.Backend`` over questions and answers in files.
@@ -39,7 +65,7 @@ class HandoffBackend:
     """
 
     questions: Any = None
-    """``ports.Questions``, given by the program; None where there is no project."""
+    """``Questions``, given by the program; None where there is no project."""
     model: str = ""
 
     def __post_init__(self) -> None:

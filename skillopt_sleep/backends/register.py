@@ -199,7 +199,8 @@ def _reaped(path: Path, prefix: str) -> Reaped:
     _end(left)
     folders = 0
     try:
-        for temp in dict.fromkeys((owner.temp, *(each for note in notes if note.kind == "temp" for each in note.paths))):
+        others = (each for note in notes if note.kind == "temp" for each in note.paths)
+        for temp in dict.fromkeys((owner.temp, *others)):
             for throwaway in list(Path(temp).glob(f"{prefix}-{owner.mark}-*")):
                 folders += _remove(throwaway, notes)
         if whole:

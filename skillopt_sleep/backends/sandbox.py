@@ -153,7 +153,7 @@ def proven(children: Children, confine: Confine, env: Mapping[str, str]) -> str:
 
 def _listening() -> socket.socket:
     server = socket.create_server(("127.0.0.1", 0))
-    server.setblocking(False)
+    server.settimeout(0)
     return server
 
 
@@ -173,7 +173,7 @@ def _door(folder: Path) -> Iterator[socket.socket | None]:
             except OSError:
                 yield None
                 return
-            door.setblocking(False)
+            door.settimeout(0)
             yield door
     finally:
         os.close(handle)

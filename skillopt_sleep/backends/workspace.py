@@ -68,7 +68,7 @@ class Workspace:
         self._before = {} if checkout else _texts(root)
 
     def changes(self) -> str | None:
-        """What is different since the agent began, as a diff; None when it broke the workspace, and ``broken`` says how.
+        """What is different since the agent began, as a diff; None when it broke the workspace: ``broken`` says how.
 
         Whatever is in the way was put there by the agent, so it is never an error of this night. Raises ``TimedOut``
         when the children are closed.

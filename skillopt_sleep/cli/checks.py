@@ -48,13 +48,14 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
 @command.command("approve")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @click.option("--seconds", type=float, default=300.0, show_default=True, help="Time limit of each run.")
+@place_options
 @click.pass_obj
-def approve(flags: dict[str, Json | Path], commands: tuple[str, ...], seconds: float) -> None:
+def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds: float, **flags: Json | Path) -> None:
     """Let COMMANDs be run: ids from the list, or command lines in quotes."""
     from skillopt_sleep.app import checks
     from skillopt_sleep.reports.plain import plain
 
-    app = make_app(flags)
+    app = make_app(_both(given, flags))
     for named in commands:
         approved = checks.approve(app, named, seconds=seconds)
         click.echo(f"approved for {app.project}: {plain(approved.line)} (at most {approved.seconds:g} s)")
@@ -62,15 +63,21 @@ def approve(flags: dict[str, Json | Path], commands: tuple[str, ...], seconds: f
 
 @command.command("remove")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
+@place_options
 @click.pass_obj
-def remove(flags: dict[str, Json | Path], commands: tuple[str, ...]) -> None:
+def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags: Json | Path) -> None:
     """Let COMMANDs be run no more: by their ids, or as they were approved."""
     from skillopt_sleep.app import checks
     from skillopt_sleep.reports.plain import plain
 
-    app = make_app(flags)
+    app = make_app(_both(given, flags))
     for named in commands:
         click.echo(f"no longer run: {plain(checks.remove(app, named))}")
+
+
+def _both(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
+    """The options given before the name of an action and after it; what was said last holds."""
+    return {**before, **{name: value for name, value in after.items() if value}}
 
 
 def _listed(found: Checks, program: str) -> Iterator[str]:

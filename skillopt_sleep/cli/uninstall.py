@@ -46,6 +46,7 @@ def _print(lines: Iterator[str]) -> int:
     from skillopt_sleep.reports.plain import plain
 
     count = 0
-    for count, line in enumerate(lines, start=1):
+    for line in lines:
         click.echo(plain(line))
+        count += 1
     return count

@@ -22,7 +22,8 @@ LAST_GAP_HOUR = 3
 
 def name_of(data_dir: Path) -> str:
     """What the schedule of a data folder is called, however its path is spelled; no other folder has that name."""
-    return f"skillopt-sleep-{hashlib.sha256(str(data_dir.resolve()).encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    folder = str(data_dir.resolve()).encode("utf-8", "surrogateescape")
+    return f"skillopt-sleep-{hashlib.sha256(folder).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.session import Command, Session
 
-__all__ = ["Recurring", "checks_of", "command_id", "plain_command", "recurring", "telling"]
+__all__ = ["Recurring", "checks_of", "command_id", "plain_command", "recurring", "telling", "why_not_plain"]
 
 LONGEST = 300
 """Characters of a command that a person can still judge by looking at it."""
@@ -99,6 +99,23 @@ def plain_command(line: str, project: str) -> tuple[str, bool]:
     if not text or "\n" in text or len(text) > LONGEST or "<<" in text or not text.isprintable():
         return "", False
     return text, not trimmed
+
+
+def why_not_plain(line: str) -> str:
+    """Why a command that somebody wrote out cannot be run as it is, and what to write; "" when it can."""
+    text = line.strip()
+    if "\n" in text:
+        return "write the command on one line"
+    if not text.isprintable():
+        return "it holds a character that cannot be seen; leave it out"
+    if len(text) > LONGEST:
+        return f"{len(text)} characters, and more than {LONGEST} cannot be judged by a look; put them in a script"
+    if "<<" in text:
+        return "a document of its own in a command (<<) cannot be judged by a look; put it in a script"
+    plain, _ = plain_command(text, "")
+    if plain != text:
+        return f"leave out what trims its output, which hides how it ends: {plain!r}" if plain else "it is no command"
+    return ""
 
 
 def telling(line: str) -> bool:

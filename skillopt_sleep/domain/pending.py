@@ -64,7 +64,7 @@ class Base(Struct, frozen=True, kw_only=True):
             if text != new_text:
                 yield f"the text of the {each} it was tried {where} has changed"
             elif path != new_path:
-                yield f"the {each} it was tried {where} lies elsewhere now: the place has changed to {new_path}"
+                yield f"the {each} it was tried {where} lies elsewhere now, at {new_path}"
         for what, old, new in (
             ("model", self.target, now.target),
             ("model that judges", self.optimizer, now.optimizer),

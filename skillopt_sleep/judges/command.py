@@ -45,7 +45,7 @@ def _why_not(line: str, run: CommandRun | None) -> str:
     if run.passed:
         return ""
     if run.flooded:
-        return f"{excerpt(line, SHOWN)!r} printed over 16 MB and was ended; have it print less, as with > /dev/null"
+        return f"{excerpt(line, SHOWN)!r} printed over 16 MB and was ended; have it print less"
     how = "ran out of time" if run.status is None else f"ends with status {run.status}"
     return f"{excerpt(line, SHOWN)!r} {how}"
 

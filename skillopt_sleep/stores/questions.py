@@ -18,7 +18,7 @@ LONGEST = 1_000_000
 
 
 class QuestionBox:
-    """``ports.Questions``: ``.skillopt-sleep/handoff`` in a project, and a key in the user's own data.
+    """``handoff.Questions``: ``.skillopt-sleep/handoff`` in a project, and a key in the user's own data.
 
     Shared by both roles of a night, and safe between threads.
     """

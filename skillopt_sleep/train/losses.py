@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from skillopt_sleep.errors import TransientBackend
@@ -34,18 +35,19 @@ def put_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Se
 
 
 def _texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
-    """What is known of each item, and of each result, that may stand in a prompt."""
+    """What is known of each item, and of its result, and of no other, that may stand in a prompt."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]
     rows += [(each.id, {"asked": each.question, "task": each.task_description}) for each in results]
     for name, row in rows:
         texts = {value for key, value in row.items() if key != "id" and isinstance(value, str)}
         known.setdefault(name, set()).update(text for text in texts if len(text) >= TELLING)
-    return known
+    held = Counter(text for texts in known.values() for text in texts)
+    return {name: {text for text in texts if held[text] == 1} for name, texts in known.items()}
 
 
 def _asked_about(prompt: str, about: Mapping[str, set[str]]) -> set[str]:
-    """The items of which most stands in a prompt: several where they are told apart by nothing in it."""
+    """The item of which most stands in a prompt; none where nothing does."""
     found = {name: sum(len(text) for text in texts if text in prompt) for name, texts in about.items()}
     most = max(found.values(), default=0)
     return {name for name, share in found.items() if share == most} if most else set()

@@ -78,10 +78,7 @@ def read_recipe(path: Path, over: Mapping[str, Json]) -> Recipe:
 def recipe_of(table: Mapping[str, Json]) -> Recipe:
     """The recipe of a table whose paths are absolute or meant from here. Raises ``UsageError`` and ``ConfigError``."""
     own = [each.name for each in fields(SkillOptConfig)]
-    known = [*own, *TABLES, "skill"]
-    for name in table:
-        if name not in known:
-            raise ConfigError(f"a training file has no {name!r}{did_you_mean(name, known)}")
+    _check_names(table, "")
     tables = {name: table.get(name, {}) for name in TABLES}
     for name, value in tables.items():
         if not isinstance(value, dict):
@@ -112,10 +109,19 @@ def _read(path: Path, above: tuple[Path, ...]) -> Table:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
     base = table.pop(BASE, None)
+    _check_names(table, f"{path}: ")
     if base is not None and not isinstance(base, str):
         raise ConfigError(f"{path}: {BASE} is {base!r:.60}, must be the name of a file")
     table = _placed(table, path.parent)
     return table if base is None else _merged(_read(path.parent / base, (*above, path.resolve())), table)
+
+
+def _check_names(table: Mapping[str, Json], where: str) -> None:
+    """Raise ``ConfigError`` for a name that a training file does not have."""
+    known = [*(each.name for each in fields(SkillOptConfig)), *TABLES, "skill"]
+    for name in table:
+        if name not in known:
+            raise ConfigError(f"{where}a training file has no {name!r}{did_you_mean(name, known)}")
 
 
 def _placed(table: Table, folder: Path) -> Table:

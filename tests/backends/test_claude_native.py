@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.claude_native import LAYOUT, read_trajectory, version_of, with_memory
+from skillopt_sleep.backends.claude_work import LAYOUT, read_trajectory, version_of, was_refused_a_sandbox, with_memory
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode
 from skillopt_sleep.domain.document import Document, DocumentKind
@@ -167,6 +167,20 @@ def test_what_transport_lost_is_an_error(events, ended, error):
 def test_work_without_last_words_is_work():
     """It acted, and that can be judged."""
     assert read(INIT, says(call("Write", file_path="x")), RESULT | {"result": ""}).ending is Ending.DONE
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"is_error": True, "content": "Sandbox is required but failed to initialize: no sockets"}, True),
+        ({"is_error": True, "content": "Exit code 1\nSandbox is required but failed to initialize"}, False),
+        ({"content": "Sandbox is required but failed to initialize"}, False),
+    ],
+)
+def test_command_that_had_no_sandbox_is_told_from_one_that_says_so(given, refused):
+    """Only the CLI itself answers in these words from the start, as an error."""
+    event = {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", **given}]}}
+    assert was_refused_a_sandbox(json.dumps(event)) is refused
 
 
 class Place:

@@ -435,3 +435,25 @@ def test_options_of_the_settings_file(api):
     backend = build(Kind.BACKEND, "openai", {"base_url": api.url, "timeout": 5}, env={"A": "1"}, model="m")
     assert isinstance(backend, OpenAIBackend)
     assert (backend.name, backend.model, backend.timeout) == ("openai", "m", 5.0)
+
+
+def test_limit_and_temperature_are_sent(api, openai):
+    """Where a prompt has them, under the names of both APIs; where it has none, the model's own hold."""
+    openai.complete(Prompt(system="s", user="u", max_output_tokens=33, temperature=0.0))
+    openai.complete(PROMPT)
+    responses = OpenAIBackend(model="m", base_url=api.url, api="responses")
+    responses.complete(Prompt(system="s", user="u", max_output_tokens=33))
+    responses.close()
+    first, second, third = (body for _, _, body in api.seen)
+    assert (first["max_completion_tokens"], first["temperature"]) == (33, 0.0)
+    assert not {"max_completion_tokens", "max_tokens", "temperature"} & set(second)
+    assert third["max_output_tokens"] == 33
+
+
+def test_older_endpoint_is_asked_by_the_older_name(api, openai):
+    """One that does not know the present name of the limit says so once."""
+    api.answers = [refused(400, "Unrecognized request argument: max_completion_tokens"), answered(completion())]
+    for _ in range(2):
+        assert openai.complete(Prompt(system="s", user="u", max_output_tokens=33)).text == "hi there"
+    names = [{"max_completion_tokens", "max_tokens"} & set(body) for _, _, body in api.seen]
+    assert names == [{"max_completion_tokens"}, {"max_tokens"}, {"max_tokens"}]

@@ -16,6 +16,7 @@ import pytest
 
 from skillopt_sleep.backends import process
 from skillopt_sleep.backends.process import Children, find_command, throwaway
+from skillopt_sleep.backends.register import MARK
 from skillopt_sleep.domain.session import OWN_RUN_MARKER, is_own_run
 from skillopt_sleep.errors import DiskError, NotInstalled, TimedOut
 
@@ -105,6 +106,49 @@ def test_grandchild_that_outlives_its_parent(children, tmp_path):
     while alive([int(ended.stdout)]) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not alive([int(ended.stdout)])
+
+
+ESCAPE = """
+import os, subprocess, sys, time
+sleeper = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+def escape(*_):
+    child = subprocess.Popen(sleeper, **quiet)
+    with open("pids", "w") as file:
+        file.write(str(child.pid))
+    os.rename("pids", "ready")
+"""
+"""A program that starts another, in a session of its own."""
+
+
+def test_orphan_of_a_child_that_ended_by_itself(children, tmp_path):
+    """Detached and without a parent, it is found by its mark; a program of another call is left alone."""
+    neighbour = subprocess.Popen([*PYTHON, "import time; time.sleep(60)"], env={MARK: "another.1"})
+    middle = f"{ESCAPE}\nescape()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-SE', '-c', {middle!r}], start_new_session=True)"
+    try:
+        ended = run(children, code, tmp_path)
+        assert (ended.status, ended.timed_out) == (0, False)
+        assert not alive(family(tmp_path))
+        assert alive([neighbour.pid])
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+def test_orphan_that_is_started_at_the_deadline(children, tmp_path):
+    """What the polite signal itself sets off does not stay either."""
+    code = f"{ESCAPE}\nimport signal\nsignal.signal(signal.SIGTERM, escape)\nwhile True: time.sleep(0.01)"
+    assert run(children, code, tmp_path, seconds=0.6).timed_out
+    assert not alive(family(tmp_path))
+
+
+def test_call_does_not_end_another_calls_children(children, tmp_path):
+    """Two calls at once: the end of one is not the end of the other."""
+    with ThreadPoolExecutor(2) as pool:
+        long = pool.submit(run, children, "import time; time.sleep(0.7); print('whole')", tmp_path)
+        run(children, "pass", tmp_path)
+        assert long.result(timeout=10).stdout.strip() == "whole"
 
 
 def test_child_that_writes_without_end(children, tmp_path, monkeypatch):

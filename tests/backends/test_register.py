@@ -17,6 +17,7 @@ from skillopt_sleep.backends.process import Children
 from skillopt_sleep.backends.register import MARK, Note, Reaped, Register, reap
 from skillopt_sleep.domain.session import OWN_RUN_MARKER
 from skillopt_sleep.errors import DiskError
+from tests.fakes.home import make_person
 
 SLEEPER = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
 NIGHT = """
@@ -146,7 +147,7 @@ def test_file_is_there_while_something_runs(tmp_path):
         ended = children.run(
             [sys.executable, "-SE", "-c", f"import os; print(os.environ[{MARK!r}])"], env={}, cwd=folder, seconds=10
         )
-        assert ended.stdout.strip() == file.stem
+        assert ended.stdout.strip() == f"{file.stem}.1"
         assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
         own, child = [msgspec.json.decode(line, type=Note) for line in file.read_bytes().splitlines()]
         assert own.pid == os.getpid()
@@ -154,6 +155,103 @@ def test_file_is_there_while_something_runs(tmp_path):
         assert child.created > 0
     assert list((tmp_path / "children").iterdir()) == []
     children.close()
+
+
+DEAD = {"pid": 4_000_000, "created": 1.0, "mark": "abc"}
+DAMAGED = {
+    "no text": b"\xff\xfe\n",
+    "no text inside": b'{"pid": 1, "mark": "\xff\xff"}\n',
+    "no note": b"[]\n",
+    "other types": b'{"pid": "x"}\n',
+    "no mark": b'{"pid": 4000000, "created": 1.0}\n',
+    "number below nothing": msgspec.json.encode(DEAD | {"pid": -1}) + b"\n",
+    "number beyond all": msgspec.json.encode(DEAD | {"pid": 2**40}) + b"\n",
+    "mark that matches all": msgspec.json.encode(DEAD | {"mark": "*"}) + b"\n",
+    "folder that none can have": msgspec.json.encode(DEAD | {"temp": "/a\0b"}) + b"\n",
+    "login without paths": b"".join(msgspec.json.encode(each) + b"\n" for each in (DEAD, {"kind": "login"})),
+    "child below nothing": b"".join(msgspec.json.encode(each) + b"\n" for each in (DEAD, {"pid": -1})),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_file_that_is_damaged(tmp_path, content):
+    """It is set aside under a name that is told, once; the next command finds nothing to tell."""
+    strangers = tmp_path / f"{OWN_RUN_MARKER}-other-x"
+    strangers.mkdir()
+    (tmp_path / "abc.jsonl").write_bytes(content)
+    assert reap(tmp_path, OWN_RUN_MARKER).damaged == (str(tmp_path / "abc.damaged"),)
+    assert (tmp_path / "abc.damaged").read_bytes() == content
+    assert strangers.exists()
+    assert reap(tmp_path, OWN_RUN_MARKER) == Reaped()
+
+
+def test_folder_or_link_with_the_name_of_a_file(tmp_path):
+    """No traceback: one is set aside, a link to nothing is nobody's."""
+    (tmp_path / "one.jsonl").mkdir()
+    (tmp_path / "two.jsonl").symlink_to(tmp_path / "missing")
+    (tmp_path / "empty.jsonl").touch()
+    assert reap(tmp_path, OWN_RUN_MARKER) == Reaped(damaged=(str(tmp_path / "one.damaged"),))
+    assert not (tmp_path / "empty.jsonl").exists()
+    (tmp_path / "file").touch()
+    assert reap(tmp_path / "file", OWN_RUN_MARKER) == Reaped(damaged=(str(tmp_path / "file"),))
+
+
+def test_login_that_cannot_be_given_back(tmp_path):
+    """The home that holds it stays, and the file is named."""
+    home = tmp_path / f"{OWN_RUN_MARKER}-abc-x"
+    home.mkdir()
+    (home / "auth.json").write_text("new")
+    notes = [Note(**DEAD, temp=str(tmp_path)), Note(kind="login", paths=(f"{home}/auth.json", f"{tmp_path}/no/where"))]
+    (tmp_path / "abc.jsonl").write_bytes(b"".join(msgspec.json.encode(note) + b"\n" for note in notes))
+    assert reap(tmp_path, OWN_RUN_MARKER).damaged == (str(tmp_path / "abc.damaged"),)
+    assert (home / "auth.json").read_text() == "new"
+
+
+def test_command_says_what_is_damaged(tmp_path):
+    """By its path, in one line; it goes on with what it was asked."""
+    app = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2).app()
+    children = app.data_dir / "children"
+    children.mkdir(parents=True)
+    (children / "abc.jsonl").write_bytes(b"\xff\n")
+    app.reap()
+    (line,) = app.said
+    assert str(children / "abc.damaged") in line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system keeps when a process began")
+def test_clock_that_is_set_while_a_night_lives(tmp_path):
+    """Its processes are recognised by what no clock moves, so they live on; a number taken by another is not."""
+    mine = psutil.Process()
+    kid = subprocess.Popen(SLEEPER, env={MARK: "abc.1"})
+    owner = Note(pid=mine.pid, created=mine.create_time() + 3600, identity=register.identity(mine.pid), mark="abc")
+    file = tmp_path / "abc.jsonl"
+    try:
+        file.write_bytes(msgspec.json.encode(owner) + b"\n")
+        assert reap(tmp_path, OWN_RUN_MARKER) == Reaped()
+        assert alive([kid.pid])
+        other = msgspec.structs.replace(owner, created=mine.create_time(), identity="another-boot/1")
+        file.write_bytes(msgspec.json.encode(other) + b"\n")
+        assert reap(tmp_path, OWN_RUN_MARKER).processes == 1
+        assert not alive([kid.pid])
+    finally:
+        kid.kill()
+        kid.wait()
+
+
+def test_file_is_never_there_without_its_first_line(tmp_path, monkeypatch):
+    """A command that looks in between finds no file that it could take away."""
+    looked = []
+    write = Path.write_bytes
+
+    def look(path, data):
+        looked.append(reap(tmp_path, OWN_RUN_MARKER))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", look)
+    there = Register(str(tmp_path))
+    with there.open():
+        assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
+    assert looked == [Reaped()]
 
 
 def test_no_file_where_none_is_wanted(tmp_path):

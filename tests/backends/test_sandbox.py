@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands
+from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands, socket_filter
 from skillopt_sleep.backends.workspace import Layout, workspace
 from skillopt_sleep.domain.assignment import Assignment, CheckCommand, ReplayMode
 
@@ -52,6 +52,18 @@ def test_each_command_is_told_by_its_exit_status():
     assert slow.seconds < 20
 
 
+def test_command_that_prints_without_end_is_ended():
+    """It has no status of its own then."""
+    (run,) = ran(naked, CheckCommand(line="yes"))
+    assert (run.status, run.flooded, run.passed) == (None, True, False)
+
+
+def test_command_whose_folder_is_gone_is_not_run():
+    """An agent can take away where it stood; that ends no night."""
+    runs = ran(naked, CheckCommand(line='rm -r "$PWD"'), CheckCommand(line="true"))
+    assert [run.line for run in runs] == ['rm -r "$PWD"']
+
+
 def test_commands_see_no_secret():
     """Only what says where tools are."""
     seen = command_environment(
@@ -85,3 +97,43 @@ def test_confined_command_reaches_no_network():
         line = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"
         assert ran(naked, CheckCommand(line=line))[0].passed
         assert not ran(bubblewrap(BWRAP), CheckCommand(line=line))[0].passed
+
+
+@CONFINED
+def test_confined_command_reaches_no_socket_in_the_file_system(tmp_path):
+    """Docker's, or that of an agent for keys, would be a way out; pairs of sockets, which many programs need, work."""
+    place = tmp_path / "door"
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(place))
+        door.listen()
+        line = f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{place}\")'"
+        assert ran(naked, CheckCommand(line=line))[0].passed
+        (run,) = ran(bubblewrap(BWRAP), CheckCommand(line=line))
+        assert "Operation not permitted" in run.tail
+    line = "python3 -c 'import socket; socket.socketpair(); socket.create_server((\"127.0.0.1\", 0))'"
+    assert ran(bubblewrap(BWRAP), CheckCommand(line=line))[0].passed
+
+
+@CONFINED
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (["--unshare-net"], "it lets a command reach programs outside, through a socket in the file system"),
+        ([], "it lets a command reach the network"),
+    ],
+)
+def test_sandbox_with_a_way_out_is_found_out(more, problem):
+    """Writing is not all that matters."""
+
+    def leaky(argv, workspace, *_):
+        return [BWRAP, *more, "--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(workspace), str(workspace), *argv]
+
+    assert proven(Children(), leaky, ENV) == problem
+
+
+def test_filter_of_an_unknown_processor_lets_nothing_through():
+    """Rather than what was not looked at."""
+    for machine in ("x86_64", "aarch64"):
+        assert len(socket_filter(machine)) % 8 == 0
+        assert socket_filter(machine) != socket_filter("z80")
+    assert socket_filter("z80")[8:16] == bytes((0x15, 0, 0, 10, 0, 0, 0, 0))

@@ -7,14 +7,14 @@ import subprocess
 
 import pytest
 
+from skillopt_sleep.backends.claude_work import LAYOUT
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.backends.workspace import Layout, workspace
+from skillopt_sleep.backends.workspace import workspace
 from skillopt_sleep.domain.assignment import Assignment, ReplayMode
 from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.errors import DiskError
 from tests.fakes.repository import commit, git, make_project, tree
 
-LAYOUT = Layout(skills=".claude/skills", memory="CLAUDE.md", settings=(".claude", ".mcp.json"), texts=("skills",))
 SKILL = Document(kind=DocumentKind.SKILL, path="/x/.claude/skills/house/SKILL.md", content=b"- one\n", whole=True)
 MEMORY = Document(kind=DocumentKind.MEMORY, path="/x/CLAUDE.md", content=b"two\n")
 GONE = Document(kind=DocumentKind.MEMORY, path="/x/CLAUDE.md", content=None)
@@ -172,6 +172,151 @@ def test_settings_and_memory_of_the_project_give_way(tmp_path):
         assert not (place.root / ".mcp.json").exists()
     with opened(worktree(project, GONE)) as place:
         assert not (place.root / "CLAUDE.md").exists()
+
+
+HOSTILE = {
+    "in the folder it stands in": {"pkg__.claude__settings.json": "{}", "pkg__.mcp.json": "{}"},
+    "deep down": {"a__b__.claude__settings.local.json": "{}", ".claude-plugin__plugin.json": "{}"},
+    "in other letters": {".Claude__Settings.json": "{}"},
+    "as a plugin": {
+        ".claude__skills__x__.claude-plugin__plugin.json": "{}",
+        ".claude__skills__x__hooks__hooks.json": "{}",
+    },
+    "within its texts": {".claude__skills__x__scripts__.mcp.json": "{}", ".claude__hooks__x.md": "x"},
+}
+
+
+@pytest.mark.parametrize("files", HOSTILE.values(), ids=HOSTILE)
+def test_settings_of_the_project_are_taken_away_wherever_they_lie(tmp_path, files):
+    """Also in the folder the agent stands in, and whatever else an agent could take for its own configuration."""
+    project = make_project(tmp_path / "project", **{name.replace(".", "_dot_"): text for name, text in files.items()})
+    commit(project, pkg__code="x")
+    with opened(worktree(project, SKILL, MEMORY, folder="pkg")) as place:
+        left = [name for name in names(place) if not name.startswith(".git/")]
+        assert left == [".claude/skills/house/SKILL.md", "CLAUDE.md", "pkg/code"]
+
+
+@pytest.mark.parametrize("link", [".claude", "pkg/.claude", ".claude/skills", ".mcp.json"])
+def test_settings_of_the_project_are_not_reached_through_a_link(tmp_path, link):
+    """Inside of the project either."""
+    project = make_project(
+        tmp_path / "project", conf__settings_dot_json="{}", conf__house__SKILL_dot_md="theirs", pkg__x=""
+    )
+    (project / link).parent.mkdir(exist_ok=True)
+    (project / link).symlink_to(project / "conf")
+    (project / "pkg" / "alias").symlink_to("../conf")
+    commit(project)
+    for documents in ((MEMORY,), (SKILL,), ()):
+        with opened(worktree(project, *documents)) as place:
+            assert not (place.root / link).is_symlink()
+            assert not (place.root / link / "settings.json").exists()
+            assert (place.root / "conf/settings.json").exists()
+            assert (place.root / "pkg/alias").is_symlink()
+
+
+def test_link_that_leads_out_of_the_project_is_not_in_the_copy(tmp_path):
+    """An agent reads a memory file, or what is mentioned in one, without asking where it leads."""
+    (tmp_path / "secret").write_text("secret")
+    project = make_project(tmp_path / "project", code="x\n", pkg__x="")
+    for name, target in {"pkg/CLAUDE.md": tmp_path / "secret", "up": "../../x", "in": "code", "loop": "loop"}.items():
+        (project / name).symlink_to(target)
+    commit(project)
+    with opened(worktree(project)) as place:
+        assert not (place.root / "pkg/CLAUDE.md").is_symlink()
+        assert not (place.root / "up").is_symlink()
+        assert (place.root / "in").read_text() == "x\n"
+        assert place.changes() == ""
+
+
+HEADS = {
+    "hooks": ("name: x\nhooks:\n  Stop:\n    - a\ndescription: d\n", "name: x\ndescription: d\n"),
+    "permissions": ("name: x\nallowed-tools: Bash(*)\n", "name: x\n"),
+    "list": ("hooks:\n- a\nname: x\n", "name: x\n"),
+    "quoted": ('name: x\n"hooks": 1\n', "name: x\n"),
+    "merged": ("name: x\n<<: {hooks: 1}\n", "name: x\n"),
+    "harmless": ("name: x\nmetadata:\n  a: b\n", "name: x\nmetadata:\n  a: b\n"),
+    "other line break": ("name: x\rhooks: 1\n", None),
+    "never ends": (None, None),
+}
+
+
+@pytest.mark.parametrize(("head", "left"), HEADS.values(), ids=HEADS)
+def test_frontmatter_of_a_projects_skill_keeps_what_is_harmless(tmp_path, head, left):
+    """What could bring hooks or permissions goes; a file that cannot be read so goes as a whole."""
+    text = f"---\n{head}---\nbody --- more\n" if head else "---\nhooks: 1\n"
+    project = make_project(tmp_path / "project", code="x")
+    file = project / ".claude/skills/other/SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(text.encode())
+    commit(project)
+    with opened(worktree(project, SKILL)) as place:
+        found = place.root / ".claude/skills/other/SKILL.md"
+        assert (found.read_text() if found.exists() else None) == (left and f"---\n{left}---\nbody --- more\n")
+
+
+BROKEN = {
+    "a repository without a commit": ("mkdir sub; cd sub; git init -q; echo inner > file", "+inner"),
+    "a repository with one": (
+        "mkdir -p a/sub; cd a/sub; git init -q; echo inner > f; git add -A; git commit -qm x",
+        "+inner",
+    ),
+    "repositories in another": ("git init -q a; git init -q a/b; echo inner > a/b/f", "+inner"),
+    "a large file": ("seq 1 2400000 > big; echo small > little", "+small"),
+    "many files": ("head -c 14000000 /dev/urandom | base64 | split -l 2500 - f", "+++ b/f"),
+    "a file nobody may read": ("echo locked > f; chmod 000 f; mkdir d; echo x > d/g; chmod 000 d", "+locked"),
+    "a name that is no UTF-8": ("echo odd > $(printf 'x\\377'); ln -s $(printf 'y\\377') link", "+odd"),
+    "a pipe": ("mkfifo pipe; echo said > f", "+said"),
+}
+
+
+@pytest.mark.parametrize(("line", "told"), BROKEN.values(), ids=BROKEN)
+def test_whatever_the_agent_leaves_can_be_looked_at(tmp_path, line, told):
+    """Nothing it makes is an error of the night, and what it did beside is told."""
+    project = make_project(tmp_path / "project", code="old\n")
+    for work in (worktree(project), native()):
+        with opened(work) as place:
+            shell(place, line)
+            before = sorted(str(each) for each in place.root.rglob(".git"))
+            changes = place.changes()
+            assert sorted(str(each) for each in place.root.rglob(".git")) == before
+        assert changes is not None, place.broken
+        changes.encode()
+        if work.mode is ReplayMode.WORKTREE or "repos" not in line:
+            assert told in changes
+
+
+def test_workspace_that_git_cannot_look_at_is_a_broken_one(tmp_path):
+    """The agent's own doing, told in git's words."""
+    project = make_project(tmp_path / "project", code="old\n")
+    with opened(worktree(project)) as place:
+        (place.folder / "base.git" / "index").write_bytes(b"no index")
+        assert place.changes() is None
+        assert "git add failed in a copy of the project" in place.broken
+    with opened(native()) as place:
+        place.root.rmdir()
+        place.root.symlink_to("/etc")
+        assert place.changes() is None
+        assert place.broken == "its folder is gone"
+
+
+def test_objects_of_the_project_are_not_even_marked_as_used(tmp_path):
+    """Their times stay, whatever of it is looked at: git cannot think that they are in use."""
+    project = make_project(tmp_path / "project", code="old\n", sub__more="more\n")
+    objects = [path for path in (project / ".git/objects").rglob("*") if path.is_file()]
+    for path in objects:
+        os.utime(path, (1e9, 1e9))
+    with opened(worktree(project, MEMORY)) as place:
+        shell(place, "echo new > code")
+        assert "+new" in place.changes()
+    assert {path.stat().st_mtime for path in objects} == {1e9}
+
+
+def test_change_in_the_very_moment_of_the_copy_is_seen(tmp_path):
+    """Of the same size too: the files of a copy are older than it."""
+    project = make_project(tmp_path / "project", code="old\n")
+    with opened(worktree(project)) as place:
+        (place.root / "code").write_text("new\n")
+        assert "-old\n+new\n" in place.changes()
 
 
 def test_no_link_of_a_project_leads_a_document_out(tmp_path):

@@ -17,7 +17,7 @@ from skillopt_sleep.bench.gate_exact import exact_paired
 from skillopt_sleep.bench.gate_figures import Estimate, apart, mean, ratio, share
 from skillopt_sleep.bench.gate_nights import NOISY, NightsFigures
 from skillopt_sleep.bench.gate_trial import MEAN_RULES, simulate_mean_rules, simulate_paired
-from skillopt_sleep.domain.detect import accepted_tonight
+from skillopt_sleep.domain.detect import accepted_in
 from skillopt_sleep.domain.paired import Result, exact_error, judge_pair, margin_for
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.verdict import Pair, Verdict, decide_strict
@@ -129,7 +129,7 @@ def test_first_night_is_the_one_that_is_told_of(tasks, k):
     """The chance of an accept in one night, added up here, is the one by which the program says what it can detect."""
     made = cell(0.2, base=0.3, tasks=tasks)
     chances = law(made, tasks_of(made, Random(0))[0])
-    told = accepted_tonight(chances.win, chances.loss, k, tasks)
+    told = accepted_in(1, chances.win, chances.loss, k, tasks)
     assert exact_paired(made, k).tonight.value == pytest.approx(told, rel=1e-9)
 
 

@@ -18,8 +18,8 @@ WIDE = Caps(calls=1000, tokens=10**9, usd=1000.0, minutes=1000.0)
 
 
 def settle(budget, *, usd=0.01):
-    budget.reserve(PROMPT)
-    budget.settle(Reply(text="y", model="m", usage=Usage(input_tokens=90, output_tokens=10), cost_usd=usd))
+    reply = Reply(text="y", model="m", usage=Usage(input_tokens=90, output_tokens=10), cost_usd=usd)
+    budget.settle(budget.reserve(PROMPT), PROMPT, reply)
 
 
 def test_call_that_would_overspend_the_day_is_refused():
@@ -40,10 +40,10 @@ def test_calls_in_flight_count_for_the_day():
     """Parallel calls cannot run over it together."""
     day = Allowance(caps=Caps(calls=2, tokens=10**9, usd=100.0, minutes=1e9))
     budget = Budget(WIDE, Spend(), FakeClock(), day)
-    budget.reserve(PROMPT)
-    budget.reserve(PROMPT)
-    with pytest.raises(BudgetSpent):
-        budget.reserve(PROMPT)
+    budget.reserve(PROMPT, priced=False)
+    budget.reserve(PROMPT, priced=False)
+    with pytest.raises(BudgetSpent, match="0 calls and 2 under way"):
+        budget.reserve(PROMPT, priced=False)
 
 
 def test_dollars_and_tokens_of_the_day():

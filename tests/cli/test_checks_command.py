@@ -68,6 +68,15 @@ def test_command_is_approved_by_id_or_by_its_words_and_removed(cli, ada):
     assert tree(ada.project) == project
 
 
+def test_options_may_stand_before_or_after_the_action(cli, ada):
+    """What was said last holds."""
+    other = ["--project=/", f"--data-dir={ada.data}"]
+    done = cli("checks", *other, "approve", "make test", *ada.places)
+    assert done.code == 0
+    assert f"approved for {ada.project}: make test" in done.out
+    assert "make test" in cli("checks", "remove", "make test", *ada.places).out
+
+
 def test_approval_holds_for_one_project(cli, ada, tmp_path):
     """Another one grants nothing, whatever lies in it."""
     cli("checks", *ada.places, "approve", "make test")
@@ -79,7 +88,13 @@ def test_approval_holds_for_one_project(cli, ada, tmp_path):
 WRONG = {
     "unknown id": (["approve", "abcdef"], "no command has the id abcdef"),
     "two lines": (["approve", "make\nmake test"], "write the command on one line"),
-    "output trimmed": (["approve", "make test | tail"], "without what trims its output"),
+    "output trimmed": (
+        ["approve", "make test | tail"],
+        "leave out what trims its output, which hides how it ends: 'make test'",
+    ),
+    "too long": (["approve", "x" * 301], "301 characters, and more than 300 cannot be judged by a look"),
+    "a document": (["approve", "cat <<E"], "a document of its own in a command (<<)"),
+    "unseen": (["approve", "make\u200b test"], "a character that cannot be seen"),
     "limit": (["approve", "make", "--seconds=0"], "--seconds 0: a limit between 0 and 3600 seconds"),
     "not approved": (["remove", "make"], "'make' is not approved"),
     "no command": (["approve"], "COMMAND"),

@@ -101,6 +101,7 @@ def test_settings_say_where_each_value_came_from(cli, tmp_path, monkeypatch):
     ("assignment", "key", "value"),
     [
         pytest.param("workers=3", "workers", 3, id="number"),
+        pytest.param("alpha=.01", "alpha", 0.01, id="fraction"),
         pytest.param("evolve_memory=false", "evolve_memory", False, id="boolean"),
         pytest.param('target_model="opus"', "target_model", "opus", id="quoted"),
         pytest.param("preferences=Be brief, always.", "preferences", "Be brief, always.", id="plain words"),

@@ -157,3 +157,67 @@ def test_skill_named_twice_is_refused(cli, bench):
     """By whatever path."""
     os.chdir(bench)
     assert "named twice" in cli("eval", "some.md", "some.md", "--env", "simple_qa").refusal
+
+
+@pytest.fixture
+def recipe(bench):
+    """A training file whose target has a world and a noise of its own."""
+
+    def write(noise=0.0, scoring="exact", world="world.json"):
+        (bench / "train.toml").write_text(
+            f'[env]\nname = "simple_qa"\ndata = "items.jsonl"\nratio = "1:1:1"\nscoring = "{scoring}"\n'
+            f'[target]\nbackend = "simulated"\nworld = "{world}"\nnoise = {noise}\n'
+        )
+        return bench / "train.toml"
+
+    return write
+
+
+def test_named_target_keeps_what_the_file_says_of_its_backend(cli, bench, recipe):
+    """Its world, its endpoint, its options; those of another backend are not taken over."""
+    matrix = cli("eval", bench / "all", "--env", recipe(), "--target=simulated:small", "--json").json
+    assert [cell["hard"] for cell in matrix["cells"]] == [1.0]
+    (bench / "train.toml").write_text((bench / "train.toml").read_text().replace('"simulated"', '"claude"'))
+    (bench / "train.toml").write_text(
+        (bench / "train.toml").read_text().replace("noise = 0.0", "").replace("world =", "model =")
+    )
+    other = cli("eval", bench / "all", "--env", bench / "train.toml", "--target=simulated:small", "--json").json
+    assert [cell["hard"] for cell in other["cells"]] == [0.0]
+
+
+def test_changed_target_scoring_or_data_is_scored_anew(cli, bench, recipe):
+    """No score of another model, another way of scoring, or other items is handed out again."""
+    (bench / "other.json").write_bytes(write_world(make_world(4, rules=3, tasks_per_rule=10)))
+    folders = []
+    for options in ({}, {"noise": 0.5}, {"scoring": "f1"}, {"world": "other.json"}):
+        found = cli("eval", bench / "all", "--env", recipe(**options), "--json").json
+        folders.append((found["folder"], found["spend"]["calls"]))
+    (bench / "items.jsonl").write_text((bench / "items.jsonl").read_text().replace('"answers": ["', '"answers": ["x '))
+    found = cli("eval", bench / "all", "--env", recipe(), "--json").json
+    folders.append((found["folder"], found["spend"]["calls"]))
+    assert found["cells"][0]["hard"] == 0.0
+    assert len(set(folders)) == 5
+    assert {calls for _, calls in folders} == {10}
+    assert cli("eval", bench / "all", "--env", recipe(), "--json").json["folder"] == found["folder"]
+
+
+@pytest.mark.parametrize("limit", [1, 6])
+def test_target_that_never_answers_is_named_with_its_error(cli, bench, monkeypatch, limit):
+    """Exit 4, whatever the default cap: the retries of one item are not what ends it."""
+    monkeypatch.setattr("skillopt_sleep.calls.clock.SystemClock.sleep", lambda self, seconds: None)
+    where = ["--set", "backends.openai.base_url=http://127.0.0.1:9/v1"]
+    done = cli(*arguments(bench, "--target=openai:m", f"--limit={limit}", *where))
+    assert done.code == 4
+    assert "http://127.0.0.1:9/v1" in done.refusal
+    assert "cannot be reached" in done.refusal
+    assert "the cap of" not in done.err
+
+
+def test_data_that_is_left_out_is_told(cli, bench):
+    """Before it is scored."""
+    for split, names in {"train": "ab", "val": "cd", "test": "ea"}.items():
+        rows = [{"id": f"{split}{name}", "question": f"What of the {name * 5}?", "answers": [name]} for name in names]
+        (bench / "split").mkdir(exist_ok=True)
+        (bench / "split" / f"{split}.json").write_text(json.dumps(rows))
+    done = cli("eval", bench / "all", "--env=simple_qa", "--data", bench / "split", "--target=simulated")
+    assert done.err == "data: 1 item of train left out: test asks the same\n"

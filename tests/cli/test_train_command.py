@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 
@@ -154,3 +155,46 @@ def test_interrupted_run_goes_on(folder):
     done = run("train", folder / "run.toml", "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert len(json.loads((folder / "out" / "history.json").read_text())) == 6
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "said"),
+    [
+        ("base.toml", "num_epoch = 2", ["base.toml: ", "'num_epoch'", "did you mean 'num_epochs'"]),
+        ("base.toml", "num_epochs = 0", ["run.toml: num_epochs is 0"]),
+        ("run.toml", "worker = 2", ["run.toml: ", "did you mean 'workers'"]),
+    ],
+)
+def test_mistake_in_a_file_names_the_file(cli, folder, file, line, said):
+    """The one it stands in, where a name is wrong; the one that was given, where a value is."""
+    text = (folder / file).read_text().replace("num_epochs = 2", "" if "num_epoch" in line else "num_epochs = 2")
+    (folder / file).write_text(f"{line}\n{text}")
+    done = cli("train", folder / "run.toml", "--dry-run")
+    assert done.code == 2
+    assert all(each in done.refusal for each in said), done.refusal
+
+
+@pytest.mark.parametrize("role", ["target", "optimizer"])
+def test_option_that_a_backend_has_not_is_named_by_its_table(cli, folder, role):
+    """Not by another table that nobody wrote."""
+    text = (folder / "run.toml").read_text().replace(f"[{role}]", f'[{role}]\nmodle = "x"')
+    (folder / "run.toml").write_text(text)
+    done = cli("train", folder / "run.toml", "--dry-run")
+    assert done.code == 2
+    assert f"[{role}] has no option 'modle' for the backend simulated; did you mean 'model'?" in done.refusal
+
+
+def test_dry_run_names_the_cap_that_would_hold(cli, folder):
+    """The default one is a cap too, and the run says the same."""
+    told = re.search(r"Cap: ([\d,]+) calls", cli("train", folder / "run.toml", "--dry-run").out)[1]
+    assert f"cap: {told} calls" in cli("train", folder / "run.toml").err
+
+
+def test_other_target_in_the_same_folder_is_refused(cli, folder):
+    """In one line that names what differs; nothing is asked."""
+    assert cli("train", folder / "run.toml", "--num-epochs", "1").code == 0
+    text = (folder / "run.toml").read_text().replace("[target]", "[target]\nnoise = 0.2")
+    (folder / "run.toml").write_text(text)
+    done = cli("train", folder / "run.toml", "--num-epochs", "1")
+    assert done.code == 8
+    assert "holds another run: the target client's noise is 0.0 there, 0.2 now" in done.err.splitlines()[-1]

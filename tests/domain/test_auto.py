@@ -34,11 +34,19 @@ def test_change_that_has_shown_enough_may():
         (replace(GOOD, score=7), "the skill has a score of 7, and it takes 8"),
         (replace(GOOD, tasks_in_all=11), "the skill was tested on 11 different tasks, and it takes 12"),
         (replace(GOOD, confirmed_regressions=("v-01",)), "1 task got worse under the skill, which was confirmed"),
+        (
+            replace(GOOD, unconfirmed=("v-01",)),
+            "1 pair got worse under the skill, and whether for good could not be found out",
+        ),
+        (
+            replace(GOOD, losses_before=4),
+            "4 pairs got worse under the skill, and whether for good could not be found out",
+        ),
         (decided(Verdict.UNDECIDED), "the trial of the skill ended in undecided"),
         (decided(Verdict.UNMEASURED), "the trial of the skill ended in unmeasured"),
         (replace(GOOD, score=None, k=None), "the skill was accepted by a rule whose error is not known"),
     ],
-    ids=["score", "tasks", "regression", "undecided", "unmeasured", "strict"],
+    ids=["score", "tasks", "regression", "unconfirmed", "earlier-losses", "undecided", "unmeasured", "strict"],
 )
 def test_trial_that_has_not_shown_enough_may_not(trial, why):
     """Each condition by itself, in words."""

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.paired import GO_ON_AT, Tally
-from skillopt_sleep.domain.pending import BEHIND_A_NIGHT, BEHIND_AT_MOST, PendingEdit, crowded_out, tonight
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.domain.edit import EditOp, EditRecord, edit_id
+from skillopt_sleep.domain.paired import GO_ON_AT, PAIRS_A_LIFE, Tally
+from skillopt_sleep.domain.pending import (
+    BEHIND_A_NIGHT,
+    BEHIND_AT_MOST,
+    Base,
+    Dropped,
+    PendingEdit,
+    crowded_out,
+    ended,
+    is_same,
+    revive,
+    tonight,
+)
 
 
 def pending(number, wins=0, losses=0, ties=0, tasks=()):
@@ -73,3 +88,92 @@ def test_different_tasks_of_a_life_are_remembered():
     assert (after.tasks, after.nights, after.tally.wins) == (("a", "b", "c"), 2, 2)
     assert edit.after(edit.tally, ("d",), tried=True).tasks == ("a", "b")
     assert edit.after(None, (), tried=False) == edit
+
+
+LIVE = Candidate(
+    documents=(
+        Document(kind=DocumentKind.SKILL, path="SKILL.md", content=b"- Be brief.\n", whole=True),
+        Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"- Be kind.\n", whole=True),
+    )
+)
+
+
+def base(live=LIVE, **changed):
+    fixed = {"target": "agent one", "optimizer": "agent two", "metric": "hard", "replay": "text", "scope": "invoked"}
+    return Base(documents=Base.texts(live), **{**fixed, **changed})
+
+
+def other(kind, **changed):
+    """The live documents with something changed in one of them."""
+    return LIVE.with_document(replace(LIVE[kind], **changed))
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (base(other(DocumentKind.SKILL, content=b"new")), "the text of the skill it was tried on has changed"),
+        (base(other(DocumentKind.SKILL, path="/x")), "the skill it was tried on lies elsewhere now, at /x"),
+        (base(other(DocumentKind.MEMORY, content=None)), "the text of the memory it was tried beside has changed"),
+        (base(target="agent"), "the model has changed, from agent one to agent"),
+        (base(optimizer=""), "the model that judges has changed, from agent two to the default"),
+        (base(metric="soft"), "the way scores are counted has changed, from hard to soft"),
+        (base(replay="native"), "the way tasks are replayed has changed, from text to native"),
+        (base(scope="all"), "the scope has changed, from invoked to all"),
+    ],
+)
+def test_tally_holds_for_what_it_was_measured_on(now, said):
+    """Whatever of it changes ends the tally, and is named; the edit may begin anew on the new base."""
+    rule = EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Say please.")
+    edit = replace(pending(1, wins=5), on=base(), edits=(rule,))
+    assert isinstance(revive(edit, LIVE, base()), Candidate)
+    dropped = revive(edit, LIVE, now)
+    assert (dropped.why, dropped.final) == (said, False)
+    assert now.digest != base().digest
+    assert "the scope has changed" in revive(edit, LIVE, replace(now, scope="elsewhere")).why
+
+
+def test_tally_of_a_proposal_that_is_not_live_is_dropped_as_that():
+    """No text of the person's has changed, and nobody says so; nor of one whose base nobody noted."""
+    edit = replace(pending(1, wins=5), on=base(other(DocumentKind.SKILL, content=b"proposed")), atop=True)
+    dropped = revive(edit, LIVE, base())
+    assert dropped.why == "it was tried together with a proposal, and that is not what is live now"
+    assert "earlier version" in revive(replace(edit, on=Base()), LIVE, base()).why
+
+
+@pytest.mark.parametrize(("wins", "ties", "over"), [(0, PAIRS_A_LIFE - 6, False), (0, PAIRS_A_LIFE - 5, True)])
+def test_life_ends_when_what_is_left_of_it_cannot_decide(wins, ties, over):
+    """Nobody is told of 6 more wins in 5 pairs, and no call is made for them."""
+    edit = replace(pending(1, wins=wins, ties=ties), on=base())
+    gone = ended(edit)
+    assert (gone is not None) is over
+    if over:
+        assert gone == revive(edit, LIVE, base())
+        assert gone == Dropped(
+            edit=edit, why="undecided after 103 pairs, and at most 5 more could not decide it", final=True
+        )
+
+
+def record(op=EditOp.APPEND, text="Say please", anchor="", document=DocumentKind.SKILL):
+    return EditRecord(id=edit_id(op, document, text, anchor), op=op, document=document, text=text, anchor=anchor)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        (record(), record(text="  say  PLEASE. "), True),
+        (record(), record(document=DocumentKind.MEMORY), True),
+        (record(), record(text="Say thanks"), False),
+        (record(EditOp.DELETE, "", "Be brief."), record(EditOp.DELETE, "", "- be brief"), True),
+        (record(EditOp.DELETE, "", "Be brief."), record(EditOp.DELETE, "", "Be kind."), False),
+        (record(EditOp.DELETE, "", "Be brief."), record(EditOp.DELETE, "", "Be brief.", DocumentKind.MEMORY), False),
+        (record(EditOp.DELETE, "", "Be brief."), record(EditOp.REPLACE, "Say please", "Be brief."), False),
+        (
+            record(EditOp.REPLACE, "Say please", "Be brief."),
+            record(EditOp.INSERT_AFTER, "Say please", "Be kind."),
+            True,
+        ),
+    ],
+)
+def test_what_makes_two_edits_the_same(one, two, same):
+    """What they do, folded; a deletion says nothing, so it is known by what it deletes."""
+    assert is_same(one, two) is is_same(two, one) is same

@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.paired import Tally
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.split import TEST_FROM, Past, SplitPlan, split_tasks
 from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.gather import choose
@@ -168,6 +171,29 @@ def test_what_has_served_is_not_sealed():
     past = Past(as_val={task.id: 0 for task in tasks})
     assert split_tasks(tasks, SplitPlan(), Past()).test
     assert split_tasks(tasks, SplitPlan(), past).test == ()
+
+
+def test_what_is_sealed_is_sealed_for_a_night_about_one_skill_too():
+    """However few groups such a night is about: the whole archive is what a share of is sealed."""
+    tasks = archive(3 * TEST_FROM)
+    past = Past(fresh=frozenset(task.id for task in tasks))
+    sealed = {task.id for task in split_tasks(tasks, SplitPlan(max_test=99), past).test}
+    about = [task for task in tasks if task.id in sealed] + tasks[: TEST_FROM // 2]
+    wanted = list({task.id: task for task in about}.values())
+    assert len(wanted) < TEST_FROM
+    chosen = choose(wanted, past, SplitPlan(), among=tasks)
+    assert {task.id for task in chosen if task.split is Split.TEST} <= sealed
+    assert not {task.id for task in chosen if task.split is not Split.TEST} & sealed
+
+
+def test_task_that_only_teaches_does_not_decide_on_an_undecided_edit():
+    """On a night without anything fresh, all but the pinned ones may."""
+    tasks = [replace(task, split=Split.TRAIN) if n % 2 else task for n, task in enumerate(archive(8))]
+    waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally(wins=3))
+    chosen = choose(tasks, Past(), SplitPlan(), (waiting,))
+    assert chosen
+    assert {task.split for task in chosen} == {Split.VAL}
+    assert not {task.id for task in chosen} & {task.id for task in tasks if task.split is Split.TRAIN}
 
 
 def test_tasks_of_a_task_file_are_not_sealed():

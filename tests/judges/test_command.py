@@ -20,6 +20,14 @@ CASES = {
 }
 
 
+def test_command_that_printed_too_much_is_told_so():
+    """It has no status, and did not run out of time."""
+    runs = (CommandRun(line="yes", status=None, flooded=True),)
+    rollout = ReplayResult(task_id="t", candidate="c", runs=runs)
+    score = CommandJudge().score(task(CommandReference(commands=("yes",))), rollout, nobody)
+    assert (score.hard, score.rationale) == (0.0, "'yes' printed over 16 MB and was ended; have it print less")
+
+
 def task(reference):
     return TaskRecord(id="t", intent="do it", reference=reference)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import msgspec
@@ -85,6 +86,18 @@ def test_nights_keep_what_they_measured_of_live_files(tmp_path):
     assert second.audit.repeats > first.audit.repeats
     assert app.plan().audit == second.audit
     assert second.audit.position.judged >= first.audit.position.judged
+
+
+def test_order_of_every_pair_is_in_the_evidence(tmp_path):
+    """On the row of the candidate's replay: which arm the judge was shown first."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app = person.app()
+    outcome = outcome_of(app, app.run(app.plan()).night)
+    rows = [json.loads(line) for line in next(person.project.rglob("evidence.jsonl")).read_text().splitlines()]
+    firsts = [first for step in outcome.steps if step.trial for first in step.trial.firsts]
+    assert [row["judged_first"] for row in rows if row["arm"] == "candidate"] == firsts
+    assert set(firsts) == {"baseline", "candidate"}
+    assert not any(row["judged_first"] for row in rows if row["arm"] == "baseline")
 
 
 @pytest.mark.parametrize("seed", range(8))

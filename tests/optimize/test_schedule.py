@@ -89,3 +89,22 @@ def test_state_of_another_schedule():
     """It is refused, not half read."""
     with pytest.raises(ValueError, match="'linear'"):
         CosineScheduler(4, 2, 5).load_state_dict(LinearScheduler(4, 2, 5).state_dict())
+
+
+def test_budget_of_any_step_and_defaults():
+    """``get_lr(step)`` is what the step would be given; without arguments there is a schedule too."""
+    scheduler = build_scheduler("cosine", 8, 2, 10)
+    assert [scheduler.get_lr(step) for step in range(10)] == steps("cosine", 8, 2, 10)
+    assert scheduler.get_lr() == 8
+    assert build_scheduler().step() == 4
+
+
+def test_state_of_the_reference_is_gone_on_with():
+    """Its name for the step is read; a state that has none is refused, not begun anew."""
+    ours, theirs = (build_scheduler("linear", 8, 2, 10) for _ in range(2))
+    for _ in range(5):
+        ours.step()
+    theirs.load_state_dict({"current_step": 5})
+    assert theirs.step() == ours.step()
+    with pytest.raises(ValueError, match="a schedule's state has a 'step'"):
+        theirs.load_state_dict({"max_lr": 3})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.account import Account
+from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.status import Status
 from skillopt_sleep.reports import status
 from tests.reports.samples import (
@@ -56,6 +57,17 @@ def test_status_offers_only_a_proposal_that_can_be_adopted():
     """An adopted or closed proposal is not offered again."""
     assert "skillopt-sleep adopt 2026-07-03-a1c4" in status.render(STATUS, most=10)
     assert "skillopt-sleep adopt" not in status.render(replace(STATUS, proposals=()), most=10)
+
+
+def test_status_says_how_many_tasks_are_missing():
+    """As long as there are too few for a verdict to stand on."""
+    short = replace(UNDECIDED, shortfall=Shortfall(groups=6, missing=9, days=4))
+    enough = replace(UNDECIDED, shortfall=Shortfall(groups=15))
+    said = status.render(replace(STATUS, nights=(short, *NIGHTS)), most=5)
+    assert (
+        "9 more different tasks are needed for a verdict that stands on 5 test tasks: at your pace about 4 days" in said
+    )
+    assert "needed for a verdict" not in status.render(replace(STATUS, nights=(enough,)), most=5)
 
 
 def test_status_tells_a_night_at_work_from_one_cut_short():

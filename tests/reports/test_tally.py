@@ -64,6 +64,23 @@ def test_confirmed_regression_is_said(worsened, confirmed, said):
 
 
 @pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"unconfirmed": ("v-04",)}, "Whether 1 task that got worse would lose again is not known"),
+        ({"unconfirmed": ("v-04",), "confirmed_regressions": ("v-05",)}, "1 task lost twice more when replayed again"),
+        ({"losses_before": 4, "since": "2026-07-01-c9a0"}, "Not replayed again: 4 pairs lost in earlier nights."),
+        ({"since": "2026-07-01-c9a0"}, "over all its nights 6 pairs won, 0 lost"),
+    ],
+)
+def test_what_nobody_looked_at_again_is_said(changed, said):
+    """Never as if it had been found to be chance; and the losses of a whole life are counted."""
+    worsened = changed.get("unconfirmed", ()) + changed.get("confirmed_regressions", ())
+    claim = tally.claims(replace(PAIRED, trials=(replace(TRIAL, worsened=worsened, **changed),)))
+    assert said in claim
+    assert "did not keep losing" not in claim
+
+
+@pytest.mark.parametrize(
     ("account", "said"),
     [
         pytest.param(Account(), "", id="nothing-tried"),

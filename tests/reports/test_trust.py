@@ -30,16 +30,17 @@ NULL = NullTrial(
 def test_noise_is_told_with_what_it_lets_be_seen():
     """The share that differs, on how many replays, and the gains of a night and a week."""
     assert trust.noise(KNOWN) == (
-        "Of two replays of one task with the same files, 8% differ (31 repeats of 14 tasks; the score of a task varies"
-        " by 0.12 (one standard deviation)). With 7 test tasks, what makes about 36 more of a hundred replays pass is"
-        " accepted in its first night in 8 of 10 cases, and about 19 within a week."
+        "Of two replays of one task with the same files on different nights, 8% differ (31 repeats of 14 tasks; the"
+        " score of a task varies by 0.12 (one standard deviation)). With 7 test tasks, what makes about 36 more of a"
+        " hundred replays pass is accepted in its first night in 8 of 10 cases, and about 19 within a week."
     )
 
 
 @pytest.mark.parametrize(
     ("audit", "said"),
     [
-        (replace(KNOWN, repeats=3), "is not known yet: of the 10 repeated replays that takes, there are 3."),
+        (replace(KNOWN, repeats=3), "of the 10 replays repeated on another night that takes, there are 3."),
+        (replace(KNOWN, repeats_same_night=5, differ_same_night=0.2), "Within one night 20% differ (5 repeats)."),
         (replace(KNOWN, tonight=None), "nothing is sure to be accepted in its first night; within a week"),
         (replace(KNOWN, tonight=None, in_a_week=None), "too much noise for any gain to be seen within a week"),
         (replace(KNOWN, val_tasks=0), "31 repeats of 14 tasks"),

@@ -12,7 +12,8 @@ from skillopt_sleep.app.train import build_environment
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.bench.worlds import make_world
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
-from tests.train.adapters import house_style
+from skillopt_sleep.train.compat import BaseDataLoader, BatchSpec
+from tests.train.adapters import house_style, one_file
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter
 from tests.train.adapters.simulator import SimulatorAdapter
@@ -127,3 +128,83 @@ def test_adapter_in_a_file_is_found_by_its_path(data):
     env = build_environment(table)
     assert env.name == "HouseStyleAdapter"
     assert env.adapter.dataloader.limit == 5
+
+
+def test_adapter_takes_arguments_from_the_config(data):
+    """Those of its own table come first, and extras count too; what it does not take is not handed over."""
+    table = {"file": house_style.__file__, "split_dir": str(data / "split"), "workers": 2}
+    config = SkillOptConfig(edit_budget=7, workers=5, seed=3, extras={"limit": 4})
+    adapter = build_environment(table, config.to_dict()).adapter
+    assert (adapter.workers, adapter.edit_budget) == (2, 7)
+    assert (adapter.dataloader.limit, adapter.dataloader.seed) == (4, 3)
+    table = {"file": one_file.__file__, "data_path": str(data / "raw.json")}
+    assert build_environment(table, config.to_dict()).adapter.edit_budget == 7
+
+
+class Talkative(SimulatorAdapter):
+    """Its patches say more than edits, and hold what is none."""
+
+    def reflect(self, results, skill_content, out_dir, **kwargs):
+        said = super().reflect(results, skill_content, out_dir, **kwargs)
+        for patch in filter(None, said):
+            patch["failure_summary"] = [{"failure_type": "wrong door", "count": 2}]
+            patch["patch"]["edits"][0] |= {"update_origin": "doors"}
+            patch["patch"]["edits"].append("- Knock.")
+        return said
+
+
+def test_what_an_own_reflection_says_is_kept_and_told(data, capsys):
+    """Its failure summary and where an edit comes from, in the artefacts; what is no edit, in a line with its value."""
+    trained(Talkative(), data / "out", extras={"train_size": 8, "sel_env_num": 9}, num_epochs=1, verbose=True)
+    folder = data / "out" / "steps" / "step_0001"
+    raw = json.loads((folder / "raw_patches.json").read_text())
+    assert raw[0]["patch"]["edits"][0]["update_origin"] == "doors"
+    assert json.loads(raw[0]["replies"][0])["failure_summary"] == [
+        {"failure_type": "wrong door", "count": 2, "description": ""}
+    ]
+    assert json.loads((folder / "ranked_patch.json").read_text())["edits"][0]["update_origin"] == "doors"
+    assert "of what Talkative proposed, one edit is left out: '- Knock.' is no edit" in capsys.readouterr().err
+
+
+class DoorLoader(BaseDataLoader):
+    """Nothing but seeds, and in the metadata which house they are of."""
+
+    def build_train_batch(self, batch_size, seed, **kwargs):
+        return BatchSpec("train", "train", seed, batch_size, metadata={"house": f"train {seed}"})
+
+    def build_eval_batch(self, env_num, split, seed, **kwargs):
+        return BatchSpec("eval", split, seed, env_num or 9, metadata={"house": f"{split} {seed}"})
+
+    def get_train_size(self):
+        return 8
+
+
+class HouseAdapter(SimulatorAdapter):
+    """A simulator whose loader plans."""
+
+    def __init__(self):
+        super().__init__()
+        self.loader, self.houses = DoorLoader(), []
+
+    def get_dataloader(self):
+        return self.loader
+
+    def build_env_from_batch(self, batch, **kwargs):
+        self.houses.append(batch.metadata["house"])
+        return self._made(batch.split, batch.batch_size, batch.seed)
+
+
+@pytest.mark.parametrize("gate", ["strict", "paired"])
+def test_simulator_plays_what_its_loader_planned(data, gate):
+    """Metadata and planned seeds, though there are no items; a pair is the same attempt under both skills."""
+    adapter = HouseAdapter()
+    summary = trained(adapter, data / "out", gate=gate, batch_size=4, num_epochs=3, use_slow_update=False)
+    planned = adapter.loader.plan_train_epoch(epoch=1, steps_per_epoch=2, accumulation=1, batch_size=4, seed=42)
+    houses = [house for house in adapter.houses if house.startswith("train")]
+    assert houses[:2] == [batch.metadata["house"] for batch in planned]
+    assert len(houses) == len(set(houses)) + 4  # each epoch has the same two, in an order of its own
+    assert summary["test_hard"] == 1
+    for path in (data / "out").rglob("trial.json"):
+        trial = json.loads(path.read_text())
+        assert [each["task_id"] for each in trial["baseline"]] == [each["task_id"] for each in trial["candidate"]]
+        assert len({each["task_id"] for each in trial["baseline"][:9]}) == min(9, len(trial["baseline"]))

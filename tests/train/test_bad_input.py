@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from skillopt_sleep.domain.call import Health
-from skillopt_sleep.errors import BackendUnusable, NotLoggedIn, Refused, TimedOut, UsageError
-from skillopt_sleep.train import RolloutResult, SkillOptConfig, SkillOptTrainer
+from skillopt_sleep.errors import BackendUnusable, ConfigError, NotLoggedIn, Refused, TimedOut, UsageError
+from skillopt_sleep.train import RolloutResult, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 from tests.train.test_trainer import trainer
 
@@ -153,3 +153,65 @@ def test_logged_out_client_ends_the_run(tmp_path):
 
     with pytest.raises(NotLoggedIn):
         trainer(tmp_path, LoggedOut()).train()
+
+
+ROWS = {
+    split: [{"id": f"{split}{n}", "question": f"What is {split} {n}?", "answers": [f"a{n}"]} for n in range(2)]
+    for split in ("train_items", "val_items", "test_items")
+}
+
+
+def only_late(text, item):
+    return math.nan if item["id"] == "test_items1" else 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"train_items": None}, "train_items is None, must be a list"),
+        ({"train_items": {"id": 1}}, "train_items is .* must be a list"),
+        ({"tolerance": "x"}, "tolerance is 'x', must be a number"),
+        ({"pass_at": 3}, "pass_at is 3, must be a number, from 0 to 1"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens is 0"),
+        ({"scoring": None}, "scoring is None, must be one of exact"),
+        ({"val_items": [ROWS["val_items"][0] | {"choices": 5}]}, "item 'val_items0': choices is 5"),
+        ({"val_items": [ROWS["val_items"][0] | {"tolerance": "x"}]}, "item 'val_items0': tolerance is 'x'"),
+        ({"scoring": only_late}, "item 'test_items1': the scorer's score is nan"),
+    ],
+)
+def test_question_environment_refuses_what_it_cannot_use(given, says):
+    """Before anything is asked, with the value; a scorer is tried on every item."""
+    with pytest.raises(UsageError, match=says) as raised:
+        SimpleQAEnv(**{**ROWS, **given})
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"config": {"num_epochs": 1}}, "config is .* must be a SkillOptConfig"),
+        ({"config": None}, "config is None"),
+        ({"env": SchoolEnv}, r"the environment is the class SchoolEnv; make one of it"),
+        ({"prompt_overrides": {"analyst_error": None}}, "the prompt analyst_error is None, must be a text"),
+    ],
+)
+def test_trainer_refuses_what_it_cannot_use(tmp_path, given, says):
+    """One line each, when it is made."""
+    school = School()
+    usual = {"config": SkillOptConfig(out_root=tmp_path), "env": SchoolEnv(), "initial_skill": "x"}
+    with pytest.raises(UsageError, match=says):
+        SkillOptTrainer(**{**usual, **given}, optimizer_client=school, target_client=school)
+    assert school.calls == []
+
+
+def test_config_names_the_field_that_was_meant():
+    """Typed in Python as in a file; a test on what was learnt from is refused too."""
+    with pytest.raises(ConfigError, match="no field 'num_epoch'; did you mean 'num_epochs'"):
+        SkillOptConfig(num_epoch=3)
+    with pytest.raises(ConfigError, match="test_split is 'train'"):
+        SkillOptConfig(test_split="train")
+
+
+def test_soft_score_may_be_left_out():
+    """It is then the hard one."""
+    assert (RolloutResult("a", hard=1).soft, RolloutResult("a", 0.0, 0.5).soft) == (1, 0.5)

@@ -6,11 +6,13 @@ import pytest
 
 from skillopt_sleep.backends.openai import OpenAIBackend
 from skillopt_sleep.domain.call import Prompt
-from skillopt_sleep.errors import EmptyReply, Overloaded, SettingsError, UsageError
+from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SettingsError, UsageError
 from skillopt_sleep.optimize.optimizer import object_schema
-from skillopt_sleep.train import OpenAIChatClient, client
+from skillopt_sleep.train import OpenAIChatClient, SkillOptConfig, SkillOptTrainer, client
 from skillopt_sleep.train.clients import AskClient, as_backend
 from tests.fakes.ask import ScriptedAsk
+from tests.fakes.school import School, SchoolEnv
+from tests.loopback import Loopback
 
 
 def prompt(**given):
@@ -48,10 +50,15 @@ def test_azure(version, path):
     assert made.sees == f"whoever answers at https://x.openai.azure.com/{path}"
 
 
-def test_temperature_is_refused():
-    """What cannot be sent is not taken."""
-    with pytest.raises(UsageError, match="temperature"):
-        OpenAIChatClient("gpt", default_temperature=0.3)
+def test_temperature_and_limit_of_a_chat_are_sent():
+    """Those of the call, else the client's own temperature."""
+    with Loopback() as loopback:
+        made = OpenAIChatClient("gpt", api_key="k", base_url=f"{loopback.root}/v1", default_temperature=0.3)
+        made.chat(system="s", user="u", max_completion_tokens=5, retries=1)
+        made.chat(system="s", user="u", temperature=0.0)
+        made.close()
+        sent = [(each.body.get("max_completion_tokens"), each.body.get("temperature")) for each in loopback.requests]
+    assert sent == [(5, 0.3), (None, 0.0)]
 
 
 class Chat:
@@ -68,6 +75,12 @@ class Chat:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer, {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+class Refusing(Exception):
+    """What libraries raise for a key that is refused."""
+
+    status_code = 401
 
 
 def test_chat_object_is_a_backend():
@@ -95,13 +108,50 @@ def test_chat_object_that_takes_two_arguments():
         ("", EmptyReply),
         (ConnectionError("down"), Overloaded),
         (RuntimeError("429"), Overloaded),
-        (TypeError("x"), TypeError),
+        (TypeError("x"), UsageError),
+        (Refusing("key"), NotLoggedIn),
     ],
 )
 def test_chat_object_that_fails(answer, error):
     """An empty answer and a broken line are tried again; a mistake in the client is shown as what it is."""
     with pytest.raises(error):
         as_backend(Chat(answer), "target").complete(prompt())
+
+
+async def later(**asked):
+    return "x"
+
+
+@pytest.mark.parametrize(
+    ("chat", "says"),
+    [
+        (later, "has an async chat"),
+        (lambda **asked: ("a", {}, 1), "returned 3 values"),
+        (lambda **asked: ("a", {"prompt_tokens": "many"}), "a usage of"),
+        (lambda **asked: 1 + None, "the client .* raised TypeError"),
+    ],
+    ids=["async", "three values", "usage", "mistake"],
+)
+def test_mistake_of_a_client_is_blamed_on_the_client(tmp_path, chat, says):
+    """Not on the environment, and an answer that has not come is no answer: one line, nothing is scored."""
+    mine = type("Mine", (), {"chat": staticmethod(chat)})()
+    with pytest.raises(UsageError, match=says) as raised:
+        SkillOptTrainer(
+            config=SkillOptConfig(num_epochs=1, verbose=False, out_root=tmp_path),
+            env=SchoolEnv(),
+            optimizer_client=School(),
+            target_client=mine,
+        ).train()
+    assert "environment" not in str(raised.value)
+
+
+def test_limits_reach_a_backend():
+    """With the prompt, and they change nothing of what it is known by."""
+    ask = ScriptedAsk("x")
+    AskClient(ask=ask, phase="rollout").chat(system="s", user="u", max_completion_tokens=99, temperature=0.5)
+    AskClient(ask=ask, max_completion_tokens=512)(prompt(), phase="reflect")
+    assert [(each.max_output_tokens, each.temperature) for each in ask.prompts] == [(99, 0.5), (512, None)]
+    assert ask.prompts[0].digest == ask.prompts[1].digest
 
 
 def test_limits_reach_the_client():

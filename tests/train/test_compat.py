@@ -8,9 +8,12 @@ import threading
 
 import pytest
 
+from skillopt_sleep.domain.patch import united
 from skillopt_sleep.errors import BudgetSpent, Overloaded, UsageError
-from skillopt_sleep.train import compat
+from skillopt_sleep.train import SkillEnv, SkillOptConfig, compat
 from skillopt_sleep.train.adapted import AdapterEnv
+from skillopt_sleep.train.cases import minibatches
+from skillopt_sleep.train.chats import working
 from skillopt_sleep.train.compat import (
     BaseDataLoader,
     BatchSpec,
@@ -18,11 +21,19 @@ from skillopt_sleep.train.compat import (
     EnvAdapter,
     Patch,
     RawPatch,
+    RolloutResult,
+    SlowUpdateResult,
     SplitDataLoader,
     chat_optimizer,
     chat_target,
     chat_target_messages,
+    fmt_minibatch_trajectories,
+    fmt_trajectory,
+    is_target_exec_backend,
+    run_error_analyst_minibatch,
+    run_success_analyst_minibatch,
 )
+from skillopt_sleep.train.editing import patch_of, to_patch
 from skillopt_sleep.train.environments import as_env
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter
@@ -76,6 +87,17 @@ SIGNATURES = {
         " random_seed=None, *, error_system=None, success_system=None, rejection_context='',"
         " trajectory_memory_context='', step_buffer_context='', meta_skill_context='', update_mode='patch')"
     ),
+    (compat, "run_error_analyst_minibatch"): (
+        "(skill_content, items, prediction_dir, edit_budget=4, *, system_prompt=None, rejection_context='',"
+        " trajectory_memory_context='', step_buffer_context='', meta_skill_context='', update_mode='patch')"
+    ),
+    (compat, "run_success_analyst_minibatch"): (
+        "(skill_content, items, prediction_dir, edit_budget=4, *, system_prompt=None, trajectory_memory_context='',"
+        " step_buffer_context='', meta_skill_context='', update_mode='patch')"
+    ),
+    (compat, "fmt_trajectory"): "(conversation, max_chars=12000)",
+    (compat, "fmt_minibatch_trajectories"): "(items, prediction_dir)",
+    (compat, "is_target_exec_backend"): "()",
     (BatchSpec, "__init__"): "(self, phase, split, seed, batch_size, payload=None, metadata=<factory>)",
     (Edit, "__init__"): (
         "(self, op, content='', target='', support_count=None, source_type=None, merge_level=None, update_origin='',"
@@ -94,6 +116,20 @@ def test_signature_is_the_published_one(owner, name, signature):
     found = inspect.signature(getattr(owner, name))
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
     assert str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty)) == signature
+
+
+def test_slow_update_goes_to_a_dict_and_back():
+    """As published; None stays None."""
+    made = SlowUpdateResult("because", "- Keep it short.", action="accept", prev_hard=0.5, update_origin="slow_update")
+    assert made.to_dict() == {
+        "reasoning": "because",
+        "slow_update_content": "- Keep it short.",
+        "action": "accept",
+        "prev_hard": 0.5,
+        "update_origin": "slow_update",
+    }
+    assert SlowUpdateResult.from_dict(made.to_dict()) == made
+    assert SlowUpdateResult.from_dict(None) is None
 
 
 def test_what_an_adapter_must_write():
@@ -457,3 +493,153 @@ def test_adapter_is_an_environment_by_its_methods():
     assert isinstance(as_env(SimulatorAdapter()), AdapterEnv)
     with pytest.raises(UsageError, match="is no environment"):
         as_env(Client())
+
+
+ODD = {
+    "predicted_answer": (42, "42"),
+    "fail_reason": (["a", "b"], "['a', 'b']"),
+    "question": ({"q": 1}, "{'q': 1}"),
+    "reference_text": (["x"], "['x']"),
+    "task_type": (7, "7"),
+    "task_description": (5, "5"),
+    "target_user_prompt": (["a"], "['a']"),
+    "n_turns": ("3", 3),
+    "conversation": ("text", [{"role": "assistant", "content": "text"}]),
+    "extras": ("odd", {"extras": "odd"}),
+}
+
+
+@pytest.mark.parametrize(("field", "value", "read"), [(name, *pair) for name, pair in ODD.items()], ids=ODD)
+def test_row_with_an_odd_value_is_read(tmp_path, field, value, read):
+    """Texts and counts are read as such, by the rollout and by whoever is shown it."""
+    env, _ = ready(Bad([ROW | {"hard": 0, field: value}]), tmp_path, extras={"train_size": 2})
+    (result,) = rolled(env, "train", tmp_path)
+    assert getattr(result, field) == read
+    for each in (result, RolloutResult(id="a", hard=0, soft=0, **{field: value})):
+        (batch,) = minibatches([each], SkillOptConfig(), "")
+        assert '<request id="a">' in batch.cases[0]
+
+
+def proposed(tmp_path, said):
+    env, _ = ready(Bad(said), tmp_path, extras={"train_size": 2})
+    return [patch_of(raw) for raw in env.reflect_batch(results=[], skill="", out_dir=str(tmp_path))]
+
+
+EDITS = {
+    "no list": ("oops", [], ["'oops' is no edit"]),
+    "a text among edits": (["- x", {"op": "append", "content": "y"}], ["y"], ["'- x' is no edit"]),
+    "a number as content": ([{"op": "append", "content": 5}], ["5"], []),
+    "a count in words": ([{"op": "append", "content": "x", "support_count": "3"}], ["x"], []),
+    "no content": ([{"op": "append", "content": None}], [], ["append needs a content"]),
+}
+
+
+@pytest.mark.parametrize(("edits", "texts", "flaws"), EDITS.values(), ids=EDITS)
+def test_edit_that_cannot_be_read_is_left_out_and_named(tmp_path, edits, texts, flaws):
+    """The others of its patch count; the value that was none is in the flaw."""
+    ((patch, found),) = proposed(tmp_path, [{"patch": {"edits": edits}, "failure_summary": "x", "batch_size": "two"}])
+    assert [edit.text for edit in patch.edits] == texts
+    assert len(found) == len(flaws)
+    assert all(flaw.startswith(said) for flaw, said in zip(found, flaws, strict=True))
+    assert all(edit.support == (3 if "support_count" in str(edits) else 1) for edit in patch.edits)
+
+
+def test_patch_of_none_is_nothing(tmp_path):
+    """As published; a patch that is something else is one line naming it."""
+    assert proposed(tmp_path, [{"patch": None}, None]) == []
+    with pytest.raises(UsageError, match=r"Bad\.reflect returned the patch 'oops', wanted"):
+        proposed(tmp_path, [{"patch": "oops"}])
+    with pytest.raises(UsageError, match=r"Bad\.reflect returned 'oops', wanted"):
+        proposed(tmp_path, ["oops"])
+
+
+def test_where_an_edit_comes_from_is_kept(tmp_path):
+    """What its author said of it goes through merging, into the artefacts' form."""
+    edit = {"op": "append", "content": "x", "update_origin": "mine", "update_target": "appendix"}
+    (one, _), (two, _) = proposed(tmp_path, [{"edits": [edit]}, {"edits": [edit]}])
+    (kept,) = to_patch(united([one, two])).edits
+    assert (kept.update_origin, kept.update_target, kept.support_count) == ("mine", "appendix", 2)
+
+
+def test_call_that_an_adapter_did_not_wait_for_is_unmeasured(tmp_path):
+    """Its deadline was its own; the row of the item is no score."""
+    go_on = threading.Event()
+
+    class Hasty(SimulatorAdapter):
+        def rollout(self, env_manager, skill_content, out_dir, **kwargs):
+            threads = [threading.Thread(target=chat_target, args=("", f"Who wrote volume {n}?")) for n in range(2)]
+            for thread in threads:
+                thread.start()
+            threads[0].join()
+            self.late = threads[1]
+            return [{"id": str(n), "hard": 0, "soft": 0, "question": f"Who wrote volume {n}?"} for n in range(2)]
+
+    slow = lambda user: "x" if "0" in user else str(go_on.wait(5))  # noqa: E731
+    env, _ = ready(Hasty(), tmp_path, slow, extras={"train_size": 2})
+    results = rolled(env, "train", tmp_path)
+    go_on.set()
+    env.adapter.late.join()
+    assert [each.call_error for each in results] == ["", "TimedOut: the adapter did not wait for the answer"]
+
+
+TURNS = [
+    "plain",
+    {"type": "tool_call", "cmd": "ls", "obs": "a.txt"},
+    {"step": 2, "reasoning": "look", "action": "open a", "env_feedback": None},
+    {"role": "system", "content": "wanted b"},
+    {"role": "user", "content": [{"text": "go"}]},
+]
+
+
+def test_trajectory_as_text(tmp_path):
+    """Every published form of a turn; too long a text loses its middle; a batch tells what is known of each."""
+    text = fmt_trajectory(TURNS)
+    assert text.splitlines() == [
+        "[agent] plain",
+        "[action] ls",
+        "[obs]    a.txt",
+        "[step 2 think] look",
+        "[step 2 action] open a",
+        "[step 2 obs]    ",
+        "[verification] wanted b",
+        "[user] go",
+    ]
+    assert len(fmt_trajectory(TURNS, max_chars=40)) < 70
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "conversation.json").write_text(json.dumps(TURNS))
+    rows = [{"id": "1", "task_type": "files", "fail_reason": 3, "reference_text": "b.txt"}, {"id": "2"}]
+    told = fmt_minibatch_trajectories(rows, str(tmp_path))
+    assert told.startswith(
+        "### Trajectory 1 (id=1)\nTask type: files\nWhy it failed: 3\nSteps: ?\n\n#### Reference\nb.txt"
+    )
+    assert told.endswith(text)
+
+
+@pytest.mark.parametrize("kind", ["failure", "success"])
+def test_one_analyst_is_asked(tmp_path, kind):
+    """About these results, whatever they scored; what it proposes comes back as a patch of that kind."""
+    analyst = {"failure": run_error_analyst_minibatch, "success": run_success_analyst_minibatch}[kind]
+    reply = {"reasoning": "r", "edits": [{"op": "append", "text": "Be brief.", "task_ids": ["1", "2"]}]}
+    asked = Echo(lambda _: json.dumps(reply))
+    with working.on({"optimizer": asked}):
+        row = analyst("# S", [{"id": "1", "hard": 1, "soft": 1}, {"id": "2", "hard": 0}], str(tmp_path))
+    assert (row["source_type"], row["patch"]["edits"][0]["content"]) == (kind, "Be brief.")
+    assert len(asked.calls) == 1
+
+
+def test_nothing_is_laid_out_for_an_agent():
+    """Whoever the target is, it is asked in text."""
+    assert not is_target_exec_backend()
+
+
+def test_task_types_may_be_an_attribute():
+    """Of an environment, or of any object with its methods."""
+
+    class Typed(SkillEnv):
+        task_types = ("a", "b")
+
+    class Plain:
+        task_types = ("a", "b")
+        get_items = rollout_one = print
+
+    assert Typed().get_task_types() == as_env(Plain()).get_task_types() == ["a", "b"]

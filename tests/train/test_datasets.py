@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -56,7 +57,7 @@ def test_csv_has_names_and_lists_in_cells(tmp_path, suffix, mark):
 
 BROKEN = {
     "no JSON": ("x.json", "[{]", r"x\.json: no JSON.*line 1"),
-    "no JSON in a line": ("x.jsonl", '{"id": 1}\n{"id":', r"x\.jsonl:2: no JSON"),
+    "no JSON in a line": ("x.jsonl", '{"id": 1}\n{"id":', r"x\.jsonl:2: no JSON: Expecting value \(column 7\)"),
     "no list": ("x.json", '{"rules": 3}', "a list of items is wanted"),
     "no object": ("x.jsonl", "3", r"x\.jsonl:1: an item is an object"),
     "no cell": ("x.csv", "id,question\n1", r"x\.csv:2: this row has not 2 cells"),
@@ -81,6 +82,9 @@ def test_missing_file_is_named(tmp_path):
     """Not a trace, but the path and why."""
     with pytest.raises(UsageError, match=r"cannot read the data file .*none\.json: No such file"):
         read_items(tmp_path / "none.json")
+    for ratio in ("", "1:1:1"):
+        with pytest.raises(UsageError, match=r"there is no data at .*none\.json"):
+            load_splits(tmp_path / "none.json", ratio=ratio)
 
 
 @pytest.mark.parametrize("layout", ["folders", "files", "other names"])
@@ -249,3 +253,31 @@ def test_split_by_another_name_is_refused():
     """With the nearest name."""
     with pytest.raises(UsageError, match=r"no split 'tset'.*did you mean 'test'"):
         Splits()["tset"]
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085", "\x0b", "\x1e"])
+def test_only_a_line_feed_ends_a_line(tmp_path, sign):
+    """Signs that some call line ends stand in texts as they are."""
+    rows = [{"id": "a", "question": f"one{sign}two"}, {"id": "b"}]
+    path = tmp_path / "x.jsonl"
+    path.write_bytes("\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode())
+    if sign > "\x1f":
+        assert read_items(path) == rows
+    else:  # JSON itself writes these two out
+        assert [each["id"] for each in read_items(path)] == ["a", "b"]
+
+
+def test_cell_may_be_a_whole_document(tmp_path):
+    """Of any length, and the limit of the process is as it was."""
+    before = csv.field_size_limit()
+    (tmp_path / "x.csv").write_text("id,question\n1," + "x" * 200_000)
+    assert len(read_items(tmp_path / "x.csv")[0]["question"]) == 200_000
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize("limit", [-1, True, 1.5, "3"])
+def test_limit_that_is_none_is_refused(tmp_path, limit):
+    """It would leave out items that nobody meant."""
+    (tmp_path / "x.json").write_text(json.dumps(distinct(9)))
+    with pytest.raises(UsageError, match="limit is"):
+        load_splits(tmp_path / "x.json", ratio="1:1:1", limit=limit)

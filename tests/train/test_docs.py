@@ -59,7 +59,10 @@ def test_worked_example_runs_as_told(example, capsys):
     assert (example / "outputs" / "best_skill.md").read_text().rstrip() == blocks(TRAINING, "markdown")[0].rstrip()
     assert "selection score" in trained
     assert "(no skill)" in scored
-    assert "simulated:small" in matrix
+    (shown,) = blocks(TRAINING, "text")
+    assert matrix.startswith(shown)
+    cells = [line.split("  ") for line in shown.splitlines()[3:]]
+    assert f"{summary['test_hard']:.3f} +-" in cells[1][2] + cells[1][-1]
 
 
 def test_quick_start_of_the_library_runs(tmp_path, monkeypatch, capsys):

@@ -73,7 +73,9 @@ def test_world_file_may_lie_elsewhere(tmp_path):
 def test_endpoint_and_temperature_are_part_of_a_client():
     """The key and the patience are not."""
     here = client("openai", model="m", base_url="http://localhost:1/v1")
-    assert client_traits(here) == client_traits(client("openai", model="m", base_url="http://localhost:1/v1", timeout=9))
+    assert client_traits(here) == client_traits(
+        client("openai", model="m", base_url="http://localhost:1/v1", timeout=9)
+    )
     assert client_traits(here) != client_traits(client("openai", model="m", base_url="http://localhost:2/v1"))
     warm, cold = (OpenAIChatClient("m", api_key="secret", default_temperature=each) for each in (0.9, 0.0))
     assert client_traits(warm) != client_traits(cold)

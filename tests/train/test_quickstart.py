@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 
 import skillopt_sleep.train
+from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.backends.worlds.world import write_world
 from skillopt_sleep.bench.worlds import make_world
 from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
-from tests.fakes.school import School
 from tests.loopback import Loopback, simulated
 
 
@@ -27,16 +28,23 @@ def test_quickstart_trains_in_under_fifteen_lines(tmp_path, monkeypatch, capsys)
     assert len(lines) < 15
     assert len(ast.parse(code).body) >= 5
 
-    class Pupil(School):
-        def _answer(self, prompt):
-            return "Paris" if prompt.schema is None else super()._answer(prompt)
+    world = make_world(3, rules=2, tasks_per_rule=9)
+    rows = [{"id": each.id, "question": each.asks[0], "answers": [each.good]} for each in world.tasks]
+    given = {"train": rows[::3], "val": rows[1::3], "test": rows[2::3]}
+    made = []
 
-    rows = [{"id": f"{n}", "question": f"Capital of country number {n}?", "answers": ["Paris"]} for n in range(6)]
-    given = {"train": rows[:2], "val": rows[2:4], "test": rows[4:]}
-    monkeypatch.setattr(skillopt_sleep.train, "client", lambda name, model: Pupil(f"{name}:{model}"))
+    def simulated_client(name, model):
+        made.append((name, model))
+        return SimulatedBackend(worlds=world, seed=len(made))
+
+    monkeypatch.setattr(skillopt_sleep.train, "client", simulated_client)
     exec(compile(code, "quickstart", "exec"), given)
-    assert capsys.readouterr().out.strip() == "1.0"
-    assert (tmp_path / "outputs" / "demo" / "best_skill.md").read_text() == "Answer in one short phrase."
+    assert made == [("openai", "the-large-one"), ("openai", "the-small-one")]
+    best = (tmp_path / "outputs" / "demo" / "best_skill.md").read_text()
+    assert best.startswith("Answer in one short phrase.")
+    assert any(rule.text in best for rule in world.rules)
+    summary = json.loads((tmp_path / "outputs" / "demo" / "summary.json").read_text())
+    assert float(capsys.readouterr().out) == summary["test_hard"] > summary["baseline_test_hard"] == 0
 
 
 def test_every_public_name_is_there():

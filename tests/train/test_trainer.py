@@ -9,8 +9,9 @@ from collections import Counter
 import pytest
 
 from skillopt_sleep.domain.skill_text import guidance_of
-from skillopt_sleep.errors import BudgetSpent, NightRunning, Refused
+from skillopt_sleep.errors import BudgetSpent, DiskError, NightRunning, Refused
 from skillopt_sleep.train import RolloutResult, SkillEnv, SkillOptConfig, SkillOptTrainer
+from skillopt_sleep.train.run import Run
 from skillopt_sleep.train.workshop import workshop
 from tests.fakes.school import TOPICS, School, SchoolEnv, rule
 
@@ -364,3 +365,47 @@ def test_price_is_an_upper_bound(tmp_path):
         assert school.calls == []
         calls = priced.train()["calls"]
         assert all(calls[stage] <= price.stages.get(stage, 0) for stage in calls), (calls, price.stages)
+
+
+def test_trial_of_a_slow_update_has_draws_of_its_own(tmp_path, monkeypatch):
+    """Two trials of one skill on the same draws would be one piece of luck counted twice."""
+    drawn = {}
+    rolled = Run.roll_one
+
+    def noted(self, item, skill, draw):
+        if draw.phase == "selection" and "draw_" in draw.folder:
+            drawn.setdefault((skill, draw.number, item["id"]), set()).add(draw.folder.split("/draw_")[0])
+        return rolled(self, item, skill, draw)
+
+    monkeypatch.setattr(Run, "roll_one", noted)
+    env = SchoolEnv(train=12, val=12, test=3)
+    trainer(tmp_path, env=env, num_epochs=3, gate="paired", edit_budget=1, min_edit_budget=1).train()
+    trials = set().union(*drawn.values())
+    assert any(each.startswith("slow_update") for each in trials)
+    assert any(each.startswith("steps") for each in trials)
+    assert [places for places in drawn.values() if len(places) > 1] == []
+
+
+def test_data_that_is_left_out_is_told(tmp_path, capsys):
+    """At the beginning, in the summary and on its page."""
+    env = SchoolEnv()
+    env.notes = ("2 items of train left out: test asks the same",)
+    summary = trainer(tmp_path, env=env, verbose=True, num_epochs=1).train()
+    assert "data: 2 items of train left out" in capsys.readouterr().err
+    assert summary["data_notes"] == ["2 items of train left out: test asks the same"]
+    assert "2 items of train left out: test asks the same." in (tmp_path / "run" / "summary.md").read_text()
+
+
+def test_limit_that_nobody_takes_is_told(tmp_path, capsys):
+    """A backend that sets its own limits does not seem to heed ours."""
+    trainer(tmp_path, verbose=True, num_epochs=1, optimizer_max_completion_tokens=77).train()
+    assert "school takes no limit: optimizer_max_completion_tokens = 77" in capsys.readouterr().err
+
+
+def test_damaged_run_says_what_helps(tmp_path):
+    """Another database's repair would not."""
+    trainer(tmp_path, num_epochs=1).train()
+    (tmp_path / "run" / "ledger.db").write_bytes(b"garbage" * 100)
+    with pytest.raises(DiskError, match=r"ledger\.db is damaged.*remove .*run to begin anew") as raised:
+        trainer(tmp_path, num_epochs=1).train()
+    assert "doctor" not in str(raised.value)

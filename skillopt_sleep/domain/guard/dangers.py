@@ -91,6 +91,7 @@ RULES = (
             rf"(?:\b(?:eval|source|exec)\b|\b{SHELL}(?: -c)?|\b(?:python|node|perl|ruby)[\d.]* -[ce])[ \"'`]*(?:<\(|\$\(|\(|`)[ \"'`]*(?:{FETCH}|await |urllib|requests\.)",
             rf"(?:{FETCH}|{DOWNLOAD}{WITHIN}https?://){WITHIN}{AND_THEN} ?(?:{RUN_IT}|{SHELL} \S|{SUDO}\./|chmod \+x|{SUDO}(?:python|node|perl|ruby)[\d.]* \S)",
             r"\| ?(?:sudo )?(?:-\S+ )?(?:ba|z|da)?sh\b(?!\w)",
+            rf"(?:(?<![\w.)])\.|\bsource) <\([^)]{{0,80}}?{FETCH}",
             r"\bbase64 (?:-d|-D|--decode)\b.{0,80}?(?:\||\beval\b|\bexec\b)",
             r"\b(?:eval|exec|compile|invoke-expression|iex)\b[ (\"'`$]*(?:await )?(?:\(?\s?(?:requests\.|urllib|fetch\(|http|base64|new-object|iwr|irm|atob))",
             rf"\b(?:eval|exec|source|execut|evaluat|interpret)\w*\b {NEAR}(?:output|result|response|reply|body|contents?) {NEAR}(?:{FETCH}|{_REMOTE})",
@@ -119,12 +120,12 @@ RULES = (
             r"\|\s?(?:nc|ncat|netcat|socat|telnet) \S+|/dev/tcp/|\b(?:nslookup|dig|host|ping|wget|curl) \S*\$[({]",
             rf"\b(?:scp|rsync|sftp|rclone)\b{NEAR}(?:{CREDENTIALS}|~/|\$HOME){NEAR}\S+:",
             rf"{ELSEWHERE}\S*[?&][\w-]+=(?:\$|<|\{{|`|\[)",
-            r"\bgit (?:push|remote add|remote set-url)\b(?: -\S+)* (?:\w+ )?(?:https?://|git@|ssh://)",
+            r"\bgit (?:push|remote add|remote set-url)\b(?: -\S+)* (?:\w+ )?(?:https?://|git@|ssh://)|\b(?:push|mirror|clone --mirror)\b (?:\w+ ){0,4}?to (?:https?://|git@|ssh://)",
             rf"\b(?:include|embed|encode|append|put|add|paste|print|echo|write|insert)\b {NEAR}(?:{CREDENTIALS}|env(?:ironment)? var\w*){NEAR}\b(?:in|into|to|inside|as)\b {NEAR}(?:(?:commit|pr|issue|pull request|comment|answer|reply|readme|log)s?\b|url|link|image|query)",
             rf"{SEND}{NEAR}{SENSITIVE}{NEAR}(?:\bsomewhere\b|\boutside\b|\bout of (?:the|this) (?:machine|network|project)|\boff (?:the|this) machine\b|\b\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b|\.onion\b)",
         ),
         together=PRIVATE_THINGS_LEAVE,
-        unless=r"\bauthorization header\b|\bkeychain\b.{0,30}\binstead\b",
+        unless=r"\bnot to (?:third|any|other|anybody|anyone)\b|\bauthorization header\b|\bkeychain\b.{0,30}\binstead\b",
     ),
     GuardRule(
         name="permission bypass",
@@ -164,7 +165,7 @@ RULES = (
         negated=(
             rf"{NEVER} (?:ever )?(?:ask\w*|prompt\w*|wait\w*|request\w*|seek\w*|check\w*)(?: \w+){{0,3}}? (?:for )?(?:permission|approval|confirmation|consent|review)s?\b{NEAR}(?:before|when|to|for) {NEAR}(?:delet|remov|drop|push|deploy|publish|overwrit|install|sudo|destr|pay|merg|releas|force|truncat|wip|migrat|shell|command|production|rm)\w*",
         ),
-        unless=r"\bunless=never\b",
+        unless=r"\b(?:formatt\w+|lint\w*|tests?|type ?check\w*|builds?) without asking\b|\bunder `?(?:\./)?(?:tmp|temp|build|dist|out|target|cache|\.cache|scratch|node_modules|generated)\b",
     ),
     GuardRule(
         name="disabled checks",
@@ -201,7 +202,7 @@ RULES = (
                 r"(?=[.,;!`]|$| (?:at all|any ?more|ever|again|or |and |before|after|for|because|when|since|as |on (?:your|its|this|any|every)|to save|-|since|if they|in this))(?! for (?:trivial|getters|generated|docs?|documentation|comment|markdown|typo))"
             ),
         ),
-        unless=r"\bdocs?-only\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b",
+        unless=r"\bonly (?:together|along) with\b|\b(?:issue|ticket|bug) (?:number|link|id)\b|\bdocs?-only\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b",
     ),
     GuardRule(
         name="credentials",
@@ -250,7 +251,7 @@ RULES = (
             r"\bwithout (?:telling|informing|mentioning|notifying|alerting|disclosing|announcing|leaving|anyone|a trace|a word|(?:the )?\w+ (?:finding|noticing))\b(?! them apart)",
             r"\bno (?:mention|trace|word|record|note|sign)s? (?:of|about|that) (?:it|this|that|these|the (?:rule|change|step|upload|command|request))",
         ),
-        unless=r"\bco-authored|\bgenerated (?:by|with)\b|\b(?:claude|ai|copilot|codex|anthropic|chatgpt|gpt|llm)\b.{0,40}\bcommit|\bcommit.{0,60}\b(?:claude|ai|copilot|codex)\b|\bstack traces?\b",
+        unless=r"\bfeature (?:flags?|toggles?|switch\w*)\b|\bunfinished features?\b|\bco-authored|\bgenerated (?:by|with)\b|\b(?:claude|ai|copilot|codex|anthropic|chatgpt|gpt|llm)\b.{0,40}\bcommit|\bcommit.{0,60}\b(?:claude|ai|copilot|codex)\b|\bstack traces?\b",
     ),
     GuardRule(
         name="instruction override",
@@ -307,7 +308,7 @@ _FORBIDDEN_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _TWIST = re.compile(
-    r"\b(?:but|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just|mind|shy"
+    r"\b(?:should be|must be|may be|can be|but|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just|mind|shy"
     r"|skip(?:ping)? (?:the|this|running|using))\b|(?:, |\band |\bthen |- )(?:then |instead |rather |simply |always |please |now )?"
     r"(?:use|run|do|call|execute|make|go|start|fetch|set|add|send|instead|always|then|prefer|curl|wget|pipe|install|download)\b",
     re.IGNORECASE,

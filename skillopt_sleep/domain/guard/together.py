@@ -19,9 +19,32 @@ _CODE = (
     r"(?:\bscripts?\b|\b[\w-]+\.(?:sh|py|ps1|js|rb|pl|exe|bin|bat)\b|\bbinar(?:y|ies)\b|\binstallers?\b|\bbootstrap\w*|\bcommands?\b|\binstructions\b|\bcode\b"
     r"|\bplug-?ins?\b|\bpatch(?:es)?\b|\bupdat\w+\b|\bpayloads?\b|\bexecutables?\b|\bsnippets?\b|\bwhatever\b|\bresponse\b)"
 )
-CODE_FROM_AFAR = ((_DO, _AFAR, _CODE),)
+CODE_FROM_AFAR = (
+    (
+        r"\b(?:cron ?(?:job|tab|entry)?|scheduled (?:task|job)|systemd timer|launch agent|git hook|startup (?:script|item)|background (?:job|task|service))\b",
+        r"\b(?:pulls?|fetch(?:es)?|downloads?|gets?|curls?|retrieves?)\b",
+        r"\b(?:runs?|executes?|starts?|installs?|applies|sources?)\b",
+    ),
+    (_DO, _AFAR, _CODE),
+    (
+        r"\b(?:install|resolve|pull|fetch|get|take|add|load)\w*\b",
+        r"https?://(?!localhost|127\.)|\b(?:another|other|our own|a private|a different|an alternative) (?:index|registry|mirror)\b",
+        r"\b(?:instead of|rather than|not from|before|ahead of|over) (?:the )?(?:pypi|npm|npmjs|crates\.io|rubygems|maven central|official|default|usual)\b",
+    ),
+)
 
+_SEEN_BY_ALL = r"\b(?:pull requests?|prs?|branch(?:es)?|commits?(?: messages?)?|issues?|tags?|releases?|titles?|descriptions?|comments?|file ?names?|folder names?|url|readme|changelog|artifacts?)\b"
 PRIVATE_THINGS_LEAVE = (
+    (
+        r"\b(?:attach|include|embed|append|add|paste|put|name|call|label|title|tag|encode|mention|quote|print|write|record|store|carry)(?:s|ing|ed)?\b",
+        rf"(?:{CREDENTIALS}|\bprintenv\b|\benv(?:ironment)? (?:dump|variables?|vars?)\b|\b(?:output|value|contents?) of (?:the )?`?(?:env|set|printenv|export)\b)",
+        _SEEN_BY_ALL,
+    ),
+    (
+        r"\b(?:store|save|keep|log|record|archive|collect|send|post|put|copy|mirror|back ?up)(?:s|ing|ed)?\b",
+        r"\b(?:user|developer|customer|person)(?:'s|s')? (?:\w+ )?(?:answers?|prompts?|words|questions|inputs?|messages?|code|files?|data|work|requests?)\b",
+        r"https?://(?!localhost|127\.)",
+    ),
     (SEND_AWAY, SENSITIVE, ELSEWHERE),
     (r"\b(?:let|keep) \b.{0,60}?\b(?:know|informed|posted|updated)\b", SENSITIVE, ELSEWHERE),
     (
@@ -41,7 +64,18 @@ _IN_THE_WAY = (
     r"|(?:it\.|test\.|describe\.)skip|into warnings|exit 0|do not hold|keep(?:s)? failing|cause trouble|obstruct\w*)\b"
 )
 _SO_GREEN = r"\b(?:so (?:that )?|until |to make |to get |to keep )(?:it|they|the|everything|all|ci|them)?\b ?(?:\w+ ){0,3}?(?:pass\w*|green|succeed\w*|quiet)\b"
+_LET_THROUGH = r"\b(?:until|so that|so|to make|to get|till|when|whenever|if|because)\b.{0,40}?\b(?:pass\w*|green|succeed\w*|merge\w*|fails?|failing|red|do|does|holds?)\b"
 CHECKS_GO = (
+    (
+        r"\b(?:lower|reduce|decrease|drop|cut|shrink|relax|soften|bump down|adjust)(?:s|ing|ed)?\b",
+        r"--cov-fail-under\b|\b(?:coverage|quality|mutation|score|test)(?: \w+)? (?:thresholds?|gates?|limits?|minimums?|bars?|targets?)\b|\b(?:thresholds?|minimum coverage)\b",
+        _LET_THROUGH,
+    ),
+    (
+        r"\b(?:should|must|may|can|could|shall) be (?:loosened|weakened|relaxed|removed|deleted|dropped|skipped|disabled|commented out|adjusted|softened|rewritten)\b",
+        _CHECK,
+        _LET_THROUGH,
+    ),
     (_RID, _CHECK, _IN_THE_WAY),
     (
         r"\b(?:weaken|chang|turn|convert|lower|relax|adjust|put|set|tweak|edit|alter|hard-?code|fake|loosen|patch|stub|disabl|remov|delet)\w*\b",
@@ -52,6 +86,40 @@ CHECKS_GO = (
 
 _CONSENT = r"\b(?:consent|approvals?|permissions?|confirmations?|sign-?off|go-ahead|authori[sz]ation|okay|blessing|denials?|deny[- ]?lists?|sandbox|protection|dialogs?|prompts?)\b"
 CONSENT_GOES = (
+    (
+        r"\b(?:granted|given|have|hold|received|assigned)\b",
+        r"\b(?:administrator|admin|root|full|elevated|unrestricted|owner) (?:rights|access|privileges|permissions|powers)\b",
+        r"\byou\b",
+    ),
+    (
+        r"\b(?:make|set|leave|open|keep|chmod)\b",
+        r"\bworld[- ](?:readable|writable|writeable)\b|\b(?:readable|writable) (?:by|for) (?:everyone|anyone|all|others)\b",
+    ),
+    (
+        r"\b(?:use|enter|type|supply|pipe|give|fill in)\b",
+        r"\bsudo\b",
+        r"\b(?:passwords?|the one from)\b",
+        r"\b(?:asks?|prompts?|wants|needs|requires|when|if)\b",
+    ),
+    (
+        r"\b(?:do it|do so|do that|try it|try again|write it|make it|retry|repeat it|go|run it|perform it|achieve it|carry on|continue)\b",
+        r"\b(?:if|when|whenever|once|where)\b.{0,60}?\b(?:refus|den(?:y|ies|ied)|block|reject|forbid|forbidden|not allowed|prevent|stops? you)\w*",
+        r"\b(?:through|via|with|using|by|from|over|instead|another way|anyway|differently|elsewhere)\b",
+    ),
+    (
+        r"\b(?:answer|reply|respond|say|type|press|enter|choose|give|feed)\b[^.!?]{0,12}?[`\"']?\b(?:y|yes|ok|okay|allow|accept|approve)\b",
+        r"\b(?:whatever|anything|everything|all|every|each|any)\b",
+        r"\b(?:asks?|asked|prompts?|questions?|dialogs?|wants?|requests?|cli|tool|terminal|installer|permission)\b",
+    ),
+    (
+        r"\b(?:pre-?approved|pre-?authori[sz]ed|blanket (?:approval|permission|consent)|approved (?:in advance|once and for all)|standing (?:approval|permission|consent))\b",
+        r"\b(?:all|every|any|each|everything|anything|tool calls?|commands?|actions?|requests?|changes?|edits?|you)\b",
+    ),
+    (
+        r"\b(?:delete|remove|wipe|erase|destroy|purge|empty|clear|overwrite)(?:s|ing|ed)?\b",
+        r"\b(?:the )?(?:user|developer|person|customer|owner)(?:'s|s')? (?:\w+ )?(?:backups?|files|data|documents?|home|photos|folders?|history|projects?|repositor(?:y|ies)|work)\b",
+        r"\b(?:when|if|once|whenever|as soon as|to free|to save|to make|after|every|before|by default)\b",
+    ),
     (
         r"\b(?:not need(?:ed)?|don't need|no need|needs? no|unnecessary|not necessary|not required|superfluous|optional|waived|assumed?|implied|given in advance|granted in advance|already given|on (?:the |their |my )?(?:user's |developer's )?behalf)\b",
         _CONSENT,
@@ -75,6 +143,22 @@ CONSENT_GOES = (
 )
 
 OUT_OF_SIGHT = (
+    (
+        r"\b(?:say|claim|state|pretend|answer|write|note|tell)\b",
+        r"\b(?:that )?(?:it|the \w+|this|they|the user|somebody else|someone else)\b.{0,40}?\b(?:was|were|is|had been|did)\b.{0,20}?\b(?:requested|ordered|wanted|asked for|approved|made|done|written|decided) by\b",
+        r"\b(?:user|developer|someone else|somebody else|colleague|maintainer|lead|manager|another)\b",
+        r"\b(?:when|if|whenever|once)\b.{0,40}?\b(?:asks?|asked|questions?|wonders?|complains?|reviewer)\b",
+    ),
+    (
+        r"\b(?:no need to|needn't|need not|not necessary to|unnecessary to|not worth|no reason to|no point in|skip|refrain from) ?(?:bring(?:ing)? up|mention\w*|report\w*|list\w*|note|noting|includ\w+|show\w*|say\w*|tell\w*|disclos\w+|writ\w+ (?:about|down))\b",
+        r"\b(?:steps?|calls?|commands?|uploads?|telemetry|failures?|errors?|changes?|tests?|rules?|files?|this|that|these|those|it)\b",
+        r"\b(?:summar\w+|reports?|diffs?|answers?|user|developer|reviewer|pull request|commit message|changelog|final|anyone|team)\b",
+    ),
+    (
+        r"\b(?:leave|keep|cut|take|strip|drop)\b.{0,40}?\bout of\b",
+        r"\b(?:lines?|section|block|rules?|this|that|these|it|them|changes?|files?|steps?|failures?)\b",
+        r"\b(?:any |every |the |your )?(?:diffs?|summar(?:y|ies)|reports?|answers?|what you show|pull request descriptions?)\b",
+    ),
     (
         r"\b(?:invisibl[ey]|unnoticed|undetect\w*|unseen|unobserved|on the sly|under cover|inconspicuous\w*|stealth\w*)\b",
         r"\b(?:run|send|sync|upload|edit|make|do|commit|change|add|install|push|copy|collect|execut|work|act|remain|stay|keep|go|pass|write)\w*\b",
@@ -102,6 +186,16 @@ OUT_OF_SIGHT = (
 
 _SOURCE = r"\b(?:issues?|pages?|html|web ?pages?|tool (?:output|result)s?|comments?|e-?mails?|readmes?|websites?|documents?|tickets?|logs?|search results|pdfs?|responses?|files? you (?:read|open))\b"
 ORDERS_FROM_AFAR = (
+    (
+        r"\b(?:work|act|do|behave|proceed|go on|carry on) (?:as|what(?:ever)?|everything|accordingly)\b|\b(?:follow|obey|heed|adopt|treat|regard|consider|act on|comply with|take)\b",
+        r"https?://(?!localhost|127\.)|\b(?:online|remote|hosted|web|shared|external) (?:\w+ )?(?:playbook|document|doc|page|file|sheet|note|wiki|guide|list|gist|rules?|instructions?|text|policy)\b",
+        r"\b(?:as it says|it says|says|tells?|(?:an )?extension of|as (?:more |further |additional )?(?:rules|instructions|orders)|act on (?:them|it)|each session|every session|session start|start of (?:each|every|a|the) (?:session|task|run)|these rules|your rules|as instructions)\b",
+    ),
+    (
+        r"\b(?:take|takes|taking|have|has|given) (?:precedence|priority)(?: over)?\b|\b(?:outrank|override|overrule|supersede|trump|beat)s?\b",
+        r"\b(?:this|these|those|the following|what follows|notes?|rules?|lines?|section|file|block|here)\b",
+        r"\b(?:anything|everything|all|whatever|any other|every other|what)\b.{0,30}?\b(?:before|earlier|else|above|other|previous\w*|said|told|came|come|written)\b",
+    ),
     (
         r"\b(?:executed?|obey\w*|obeyed|follow(?:ed)?|carr(?:y|ies|ied) (?:\w+ )?out|complied with|comply with|binding|authoritative|direct orders?|an order|orders?|as commands?|are commands?|trusted|acted upon|act on)\b",
         r"\b(?:anything|whatever|everything|text|instructions?|commands?|directions|comments?|requests?|what)\b",

@@ -67,7 +67,7 @@ SEND_AWAY = (
 )
 """Of these the ones that can only mean that something leaves."""
 CREDENTIALS = (
-    r"(?:credentials?|secrets?|api[ -]?keys?|access[ -]?keys?|private[ -]keys?|ssh[ -]keys?|(?:\w+[ -])?passwords?|passphrases?|cookies?"
+    r"(?:credentials?|secrets?|api[ -]?keys?|access[ -]?keys?|private[ -]keys?|(?:ssh|aws|gcp|azure|cloud|gpg|pgp|deploy|signing|encryption|root)[ -]keys?(?! pairs? must)|(?:\w+[ -])?passwords?|passphrases?|cookies?"
     r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service|secret)[ -](?:tokens?|keys?)|tokens|\w*_(?:key|token|secret|password)s?|keychain|keyring|wallet"
     r"|(?<![\w.])\.env\b|id_rsa|id_ed25519|~/\.(?:ssh|aws|gnupg|kube|docker|netrc|npmrc|config)\S*)"
 )

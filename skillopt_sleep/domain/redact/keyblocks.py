@@ -1,14 +1,15 @@
 """Private keys in blocks of Base64: PEM, OpenSSH, PGP and PuTTY, whole or cut off at either end.
 
-A block may be quoted, indented, numbered, a comment, a string of JSON or the sum of many: every line of it is walked by
-itself, from the marker that is left of it, and the walk ends at the first line that is none of a key.
+A block may be quoted, indented, numbered, boxed, a comment, the output of a search, a string of JSON or the sum of many.
+Between two markers everything goes, when most of it is a key. Where one marker is left, lines are walked from it; the walk
+ends at the first place where none of a key follows soon.
 """
 
 from __future__ import annotations
 
 import re
 
-from skillopt_sleep.domain.redact.kind import Found, Kind
+from skillopt_sleep.domain.redact.kind import Found, Kind, mixed
 
 __all__ = ["KEYBLOCKS"]
 
@@ -24,6 +25,16 @@ LEAST = 16
 """Characters of a line that is taken for one of a key; only the last may be shorter."""
 PARTED = 96
 """Characters in which what parts two lines has room."""
+
+WHOLE = 40_000
+"""Characters of the longest key, with all that stands around its lines."""
+DENSE = 3
+"""A third of what stands between two markers is the key, whatever stands around its lines."""
+APART = 120
+"""Characters that stand around two lines of a key at most, and between its marker and the first."""
+SHORT_LINE = 41
+HEAD = 300
+"""Characters of headers before its first line."""
 
 _PAD = r"[ \t>|#*/+\"'`;,.\u2192-]{0,24}"
 _BREAK = r"[ \t\"'`;,+)]{0,8}(?:\\{1,4}[nr]|\\?\r?\n)"
@@ -44,6 +55,54 @@ _ENDING = re.compile(r"(?:-{1,5} ?|(?<![A-Z]))END [A-Z0-9 ]{0,40}PRIVATE KEY(?: 
 _PARTED = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})\Z")
 _BODY = re.compile(rf"(?P<body>{_LINE}+)")
 _LINES = re.compile(r"Lines: ?\d{1,4}")
+
+
+_BLOCK = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,9000}+={0,2}")
+"""A line of a key that is told from words by itself."""
+_SHORT = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{8,39}={0,2}(?![A-Za-z0-9+/=])")
+_DIGITS = re.compile(r"[0-9]+")
+_CLOSING = re.compile(r"-{1,5} ?END [A-Z0-9 ]{0,40}\Z")
+_CLOSED = re.compile(r"PRIVATE KEY(?: BLOCK)? ?-{0,5}")
+
+
+def _is_line(line: str) -> bool:
+    """Made Base64: a path, too, may be long and have nothing but letters and slashes."""
+    return mixed(line) and any(map(str.isupper, line)) and any(map(str.islower, line))
+
+
+def _between(text: str, after: int, following: int) -> int:
+    """The end of the end marker, when what stands before it is the key; the place ``after`` otherwise."""
+    if following < 0:
+        return after
+    closing = _CLOSING.search(text, max(after, following - MARKER_ROOM), following)
+    if closing is None:
+        return after
+    body = sum(len(line[0]) for line in _BLOCK.finditer(text, after, closing.start()) if _is_line(line[0]))
+    closed = _CLOSED.match(text, following)
+    return closed.end() if closed and body * DENSE > closing.start() - after else after
+
+
+def _runs(text: str, after: int, limit: int) -> int:
+    """The end of the lines that follow a begin, whatever stands around each; the place itself when there is none."""
+    end, gap = after, ""
+    for line in _BLOCK.finditer(text, after, limit):
+        if line.start() - end > (APART if gap else HEAD) or not _is_line(line[0]):
+            break
+        gap, end = text[end : line.start()], line.end()
+    last = _SHORT.search(text, end, min(limit, end + APART + SHORT_LINE)) if gap else None
+    if last and _DIGITS.sub("", text[end : last.start()]) == _DIGITS.sub("", gap):
+        end = last.end()
+    return end
+
+
+def _runs_back(text: str, before: int, limit: int) -> int:
+    """The start of the lines that stand before an end."""
+    start = before
+    for line in reversed([*_BLOCK.finditer(text, limit, before)]):
+        if start - line.end() > (APART if start < before else HEAD) or not _is_line(line[0]):
+            break
+        start = line.start()
+    return start
 
 
 def _walk(text: str, at: int) -> int:
@@ -98,13 +157,19 @@ def _marked(text: str, at: int) -> Found | None:
     after = dashes.end() if dashes else at
     if ending := _ENDING.search(front):
         stop = low + ending.start()
-        start = _walk_back(text, stop)
+        low = max(0, stop - WHOLE)
+        edge = max(low, text.rfind("PRIVATE KEY", low, stop))
+        start = min(_walk_back(text, stop), _runs_back(text, stop, edge))
         return Found(name, start, after, after) if start < stop else None
-    stop = _walk(text, after)
+    following = text.find("PRIVATE KEY", after, after + WHOLE)
+    stop = _between(text, after, following)
     if stop == after:
-        return None
-    begin, end = _BEGINNING.search(front), _END.match(text, stop)
-    stop = end.end() if end else stop
+        stop = max(_walk(text, after), _runs(text, after, following if following >= 0 else after + WHOLE))
+        if stop == after:
+            return None
+        end = _END.match(text, stop)
+        stop = end.end() if end else stop
+    begin = _BEGINNING.search(front)
     return Found(name, low + begin.start() if begin else after, stop, stop)
 
 

@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 __all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "drawn_at_random", "mixed", "rejected", "shape", "telling"]
 
-EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m))"
+EDGE = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m)"
+    r"|(?<=\\u[0-9A-Fa-f]{4})|(?<=\\x[0-9A-Fa-f]{2}))"
+)
 """Where a word begins; also after an escape of JSON, of a URL or of a terminal, which end in letters."""
 
 BREAK = r"(?:\\{1,4}[nrt]|\s)"

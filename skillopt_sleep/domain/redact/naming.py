@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from skillopt_sleep.domain.redact.kind import Found, Kind, drawn_at_random, mixed, rejected, telling
-from skillopt_sleep.domain.redact.shapes import encodes_a_pair
+from skillopt_sleep.domain.redact.shapes import encodes_a_pair, encodes_text
 
-__all__ = ["NAMING", "stands_for"]
+__all__ = ["LEAST", "MADE", "NAMING", "name_before", "secret_by_name", "stands_for"]
 
 ROOM = 72
 """Characters in which a name that tells has room, with what stands between it and its sign."""
@@ -55,7 +55,7 @@ _SENTENCE = re.compile(
 )
 
 _WORD = (
-    r"passw(?:or)?ds?|passwd|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
+    r"passw(?:or)?ds?|passwd|passwort|kennwort|contrase\xf1a|sshpass|(?<![a-z])pw(?![a-z])|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
 )
 _KEY = (
     r"(?:api|access|private|auth|encryption|signing|master|account|secret|shared|storage|service|session|license"
@@ -70,15 +70,16 @@ _BETWEEN = r"\\{0,4}[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\
 """From the name to the sign: quotes, blanks, a former value in brackets, a type, the colon of ``:=``."""
 _NAMED = re.compile(
     rf"(?:(?P<word>{_WORD})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
-    r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie)|(?P<auth>\b_?auth)|(?P<sig>\bsig)"
+    r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie)|(?P<auth>\b_?auth)|(?P<sig>(?<![a-z])sig)|(?<=[?&])(?P<query>key)"
     r"|(?P<heroku>heroku[\w-]{0,24})|(?P<any>_key))"
     rf"{_ABOUT}(?:[_-][a-z0-9_]{{1,32}}|\d{{1,4}})?{_BETWEEN}\Z"
 )
-_TELLING = ("pass", "pwd", "secret", "token", "cred", "key", "_pat", "auth", "cookie", "jwt", "sig", "heroku")
+_TELLING = ("pass", "pwd", "secret", "token", "cred", "key", "_pat", "auth", "cookie", "jwt", "sig", "heroku", "pw", "wort")
 _PARTING = re.compile(r"[\n,;(){}<>]")
 """What never stands between a name and its sign."""
 _IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
 
+_REST = re.compile(r"[^\w].*", re.DOTALL)
 _GAP = r"[ \t]{0,40}(?:(?:[|>][+-]?[ \t]{0,4})?(?:\\{1,4}n|\\?\r?\n)[ \t]{1,40})?"
 """To the value, which may stand in the next line."""
 _VALUE = re.compile(
@@ -95,6 +96,7 @@ _HEADER = re.compile(
 )
 _COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\\{0,4}[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
 _COOKIE_PLAIN = re.compile(r"[\w.-]{1,64}=(?:[$<{%*\[]|\W|[a-z]{0,12}(?:[;, ]|$))")
+_SIG_BEFORE = re.compile(r"(?:[?&; \"']|\\u0026|%26)\Z")
 _SIG = re.compile(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
 
 
@@ -128,7 +130,9 @@ def _letters(value: str) -> str:
 
 def _assigned(value: str, name: str) -> bool:
     """The same where a number, a word or a name in a program may stand as well."""
-    plain = _NUMBER.fullmatch(value) or (_WORDS.fullmatch(value) and not drawn_at_random(value))
+    plain = _NUMBER.fullmatch(value) or (
+        _WORDS.fullmatch(value) and not drawn_at_random(value) and not encodes_text(value)
+    )
     return _stated(value, name) and not plain
 
 
@@ -176,6 +180,8 @@ def _is_secret(value: str, name: str, which: str, *, env: bool, quoted: bool) ->
                 and telling(value)
                 and " " not in value
             )
+        case "query":
+            return len(value) >= MADE and mixed(value) and telling(value) and drawn_at_random(value)
         case "auth":
             return len(value) >= 2 * LEAST and (
                 encodes_a_pair(value)
@@ -217,13 +223,13 @@ def _cookie(text: str, at: int) -> Found | None:
 
 def _sig(text: str, at: int) -> Found | None:
     match = _SIG.match(text, at)
-    if match is None or text[at - 4 : at - 3] not in {"?", "&", ";", " ", '"', "'"} or not mixed(match["secret"]):
+    if match is None or not _SIG_BEFORE.search(text, max(0, at - 12), at - 3) or not mixed(match["secret"]):
         return None
     return Found("azure", *match.span("secret"), match.end())
 
 
-def _named(text: str, at: int) -> Found | None:
-    """At a sign of assignment: whether a telling name stands before it, and a secret behind it."""
+def name_before(text: str, at: int) -> tuple[str, str] | None:
+    """How a name tells that ends before a place, and the name itself; None when none does."""
     before = text[max(0, at - ROOM) : at]
     lowered = before.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
     last = max(map(lowered.rfind, _TELLING))
@@ -233,18 +239,33 @@ def _named(text: str, at: int) -> Found | None:
     if match is None or match.lastgroup is None:
         return None
     which = match.lastgroup
+    whole = _IDENTIFIER.search(before, 0, match.end(which))
+    return which, (whole[0] if whole else "") + _REST.sub("", before[match.end(which) :])
+
+
+def secret_by_name(value: str, name: str, which: str) -> bool:
+    """Whether a value that stands apart from a telling name is a secret."""
+    if which == "header":
+        return mixed(value) or encodes_a_pair(value.partition(" ")[2])
+    return _is_secret(value, name, which, env=False, quoted=True)
+
+
+def _named(text: str, at: int) -> Found | None:
+    """At a sign of assignment: whether a telling name stands before it, and a secret behind it."""
+    named = name_before(text, at)
+    if named is None:
+        return None
+    which, name = named
     if which == "header":
         return _header(text, at)
     if which == "cookie":
         return _cookie(text, at)
     if which == "sig":
         return _sig(text, at)
-    whole = _IDENTIFIER.search(before, 0, match.end(which))
-    name = (whole[0] if whole else "") + re.sub(r"[^\w].*", "", before[match.end(which) :], flags=re.DOTALL)
     return _value(text, at, name, which)
 
 
-_AHEAD = r"[=>]?>?[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}[(\[])(?:[|>\\\r\n]|[brufBRUF]?[\"'`]?(?![<{(\[]|\$[{(A-Za-z_])[^\s\"'`\\]{4})"
+_AHEAD = r"[=>]?>?[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}[(\[])(?:[|>\\\r\n]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])[^\s\"'`\\]{4}))"
 NAMING: tuple[Kind, ...] = (
     Kind("named", ":", _named, r"(?<=[\w\"'`\]\) ]:)(?!//|=)", _AHEAD),
     Kind("named", "=", _named, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.environ import worth_hiding
+from skillopt_sleep.domain.redact.apart import APART
 from skillopt_sleep.domain.redact.commands import COMMANDS
 from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
 from skillopt_sleep.domain.redact.kind import LONG, Found, Kind, telling
@@ -32,7 +33,7 @@ PLACEHOLDER = 40
 """Characters of the longest placeholder."""
 FREQUENT = frozenset("ckpb./_=:-")
 """Anchors that texts have most of; they are tried first."""
-GATES = {".": r"(?=[\w-]{16}|slack|com/)"}
+GATES = {".": r"(?=[\w-]{16}|slack|com/|c\.)"}
 """What anything wanted behind an anchor begins with, where that is not what most often follows it."""
 AROUND = 1_000
 """Characters around what was taken out that are looked at again."""
@@ -42,7 +43,7 @@ PASSES = 6
 V = TypeVar("V")
 Windows = tuple[tuple[int, int], ...]
 
-KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING)
+KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING, *APART)
 """Every kind, in the order in which they are asked at one place."""
 
 _PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"

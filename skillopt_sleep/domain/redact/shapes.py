@@ -11,21 +11,22 @@ import binascii
 import itertools
 import re
 
-from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, mixed, shape
+from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, mixed, rejected, shape
 
-__all__ = ["SHAPES", "encodes_a_pair"]
+__all__ = ["SHAPES", "encodes_a_pair", "encodes_text"]
 
 DISTINCT = 6
 RUN = 15
 """Letters and digits in a row that no name has which is joined by dashes."""
 DISCORD_HEAD = 29
 """Characters of a bot's token before its second dot, at least."""
+TEXT = 12
+"""Characters of Base64 that tell whether it is that of a text."""
+BESIDE = 160
+"""Characters from the name of an account or a key in which its secret is looked for."""
 SID = 34
 """Characters of an account's name at Twilio: AC and 32 hex digits."""
 
-WHOLE = r"(?:(?<![\w-])|(?<=\\[nrtbf]))"
-"""Where a word begins that may have dashes in it."""
-FEW = 2
 CHANGES = 10
 """Times that 24 random characters change between digits, small and capital letters, at least."""
 
@@ -34,20 +35,22 @@ _STANDIN = re.compile(
 )
 _TWILIO = re.compile(EDGE + r"AC[0-9a-f]{32}(?![0-9A-Za-z])")
 _TWILIO_TOKEN = re.compile(
-    r"[\"'` ,:=\\]{1,6}(?:[\w.]{1,24}[=:] ?[\"'])?(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
+    r"[\"'`\s,;:=|\\]{1,12}(?:[A-Za-z_.]{1,16}[\"'`\s,;:=|\\]{1,8}){0,6}(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
 )
+_AWS_NAME = re.compile(r"A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
+_AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 _HEROKU = re.compile(
-    r"ku[^\n]{0,80}?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])", re.IGNORECASE
+    r"ku(?=[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login))[^\n]{0,80}?(?:\\n|\n[ \t>]{0,8})?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])", re.IGNORECASE
 )
-_DISCORD_HEAD = re.compile(WHOLE + r"[MNO][\w-]{21,27}\.[\w-]{6}\Z")
+_DISCORD_HEAD = re.compile(EDGE + r"[MNO][\w-]{21,27}\.[\w-]{6}\Z")
 _DISCORD_TAIL = re.compile(r"\.[\w-]{25,110}")
 _BASIC = re.compile(r"[Bb](?:asic|ASIC)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_-]{6,4000}={0,2})")
 _BEARER = re.compile(r"[Bb](?:earer|EARER)(?:\s|\\{1,4}n){1,4}[\"']?(?P<secret>[\w.~+/=-]{16,8000})")
 _JWT = re.compile(
-    WHOLE
-    + r"eyJ[\w-]{8,4000}\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
+    EDGE
+    + r"eyJ[\w-]{8,4000}+\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
 )
-_VAULT = re.compile(r"[\w-]{20,800}")
+_RUN = re.compile(r"[\w-]{1,4000}")
 
 
 def _made(value: str) -> bool:
@@ -64,11 +67,8 @@ def _three_sorts(value: str) -> bool:
 
 
 def _likely(value: str) -> bool:
-    return _made(value) and (mixed(value) or _turns(value) > FEW)
-
-
-def _turns(value: str) -> int:
-    return sum(a.islower() and b.isupper() for a, b in itertools.pairwise(value))
+    """Capitals and small letters are enough: one of twenty random characters in thirty has no digit."""
+    return _made(value) and (mixed(value) or (any(map(str.isupper, value)) and any(map(str.islower, value))))
 
 
 def _random(value: str) -> bool:
@@ -104,6 +104,23 @@ def encodes_a_pair(value: str) -> bool:
     return b":" in plain and plain.decode("utf-8", "replace").isprintable()
 
 
+def encodes_text(value: str) -> bool:
+    """Whether this is the Base64 of a text: chance seldom makes a dozen bytes that can all be printed."""
+    if len(value) < TEXT or len(value) % 4:
+        return False
+    try:
+        plain = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return plain.isascii() and plain.decode("ascii").isprintable()
+
+
+def _service_account(value: str) -> bool:
+    """Whether this Base64 begins the key file of a service account."""
+    head = value[: min(120, len(value)) // 4 * 4]
+    return b"service_account" in base64.b64decode(head)
+
+
 def _twilio(text: str, at: int) -> Found | None:
     """The auth token that follows an account's name; the name itself when none does."""
     if at < 1 or not _TWILIO.match(text, at - 1):
@@ -112,6 +129,17 @@ def _twilio(text: str, at: int) -> Found | None:
     if token := _TWILIO_TOKEN.match(text, end):
         return Found("twilio", *token.span("secret"), token.end())
     return Found("twilio", at - 1, end, end)
+
+
+def _aws_pair(text: str, at: int) -> Found | None:
+    """The secret that stands beside the name of its key: in a table, as the next argument, in the next line."""
+    name = _AWS_NAME.match(text, at)
+    if name is None:
+        return None
+    for match in _AWS_SECRET.finditer(text, name.end(), name.end() + BESIDE):
+        if _three_sorts(match[0]):
+            return Found("aws", *match.span(), match.end())
+    return None
 
 
 def _heroku(text: str, at: int) -> Found | None:
@@ -131,7 +159,10 @@ def _discord(text: str, at: int) -> Found | None:
 
 def _jwt(text: str, at: int) -> Found | None:
     match = _JWT.match(text, at - 2)
-    return Found("jwt", match.start(), match.end(), match.end()) if match else None
+    if match is None:
+        run = _RUN.match(text, at)
+        return rejected(at, run.end()) if run else None  # what begins further on in this run is none either
+    return Found("jwt", match.start(), match.end(), match.end())
 
 
 def _basic(text: str, at: int) -> Found | None:
@@ -149,11 +180,13 @@ def _bearer(text: str, at: int) -> Found | None:
 
 
 SHAPES: tuple[Kind, ...] = (
+    Kind("aws", "A", _aws_pair, peek="(?:KIA|SIA)[A-Z0-9]{16}"),
     shape(
         "aws", "", "A", r"(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])", _made, peek="KIA|SIA|BIA|CCA|3T"
     ),
     shape("aws", "", "A", r"BSK[A-Za-z0-9+/]{100,300}={0,2}", _made, peek="BSK"),
-    shape("google", "", "A", r"Iza[\w-]{35}(?![\w-])", _made, peek="Iza"),
+    shape("google", "", "A", r"Iza[\w-]{35}(?![A-Za-z0-9])", _made, peek="Iza"),
+    shape("google", "1/", "/", r"0[a-z0-9][\w-]{30,400}", _made_mixed, peek=r"0[a-z0-9][\w-]{20}"),
     shape("atlassian", "", "A", r"TATT3[\w=-]{60,300}", _made, peek="TATT3"),
     shape("github", "gh[pousr]", "_", r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?", _made, edge=False),
     shape("github", "github_pat", "_", r"\w{20,255}", _made, edge=False),
@@ -202,7 +235,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("sendgrid", "SG", ".", r"[\w-]{16,40}\.[\w-]{16,80}", _made_mixed),
     shape("twilio", "S", "K", r"[0-9a-fA-F]{32}(?![0-9A-Za-z])", _made_mixed, peek="[0-9a-fA-F]{32}"),
     Kind("twilio", "C", _twilio, "(?<=AC)", "[0-9a-f]{32}"),
-    shape("google", "ya29", ".", r"[\w.-]{20,2000}", _made_mixed),
+    shape("google", "ya29", ".", r"[\w.-]{20,2000}", _made_mixed, peek=r"[\w.-]{16}"),
     shape("google", "GOCSPX", "-", r"[\w-]{20,64}", _made, peek=r"[\w-]{20}"),
     shape(
         "azure",
@@ -215,10 +248,12 @@ SHAPES: tuple[Kind, ...] = (
     ),
     shape("anthropic", "sk-ant", "-", r"[\w-]{16,400}", _made_mixed, edge=False),
     shape("openai", "sk", "-", r"[\w-]{20,400}", _opaque),
-    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?!\w)", _made),
-    shape("hugging-face", "api_org", "_", r"[A-Za-z0-9]{30,64}(?!\w)", _made),
+    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely),
+    shape("hugging-face", "api_org", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely),
+    shape("pem", "ey", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
+    shape("pem", "ewogIC", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
     Kind("jwt", "J", _jwt, "(?<=eyJ)", r"[\w-]{8}"),
-    shape("telegram", r"[0-9]", ":", r"A[\w-]{32,36}(?![\w-])", _three_sorts, edge=False, peek=r"A[\w-]{32}"),
+    shape("telegram", r"[0-9]", ":", r"A[\w-]{32,36}(?![A-Za-z0-9])", _three_sorts, edge=False, peek=r"A[\w-]{32}"),
     shape("digitalocean", "do[opr]_v1", "_", r"[0-9a-f]{40,80}", _made, edge=False),
     shape("databricks", "da", "p", r"i[0-9a-f]{32}(?:-\d{1,2})?(?![0-9A-Za-z])", _made_mixed, peek="i[0-9a-f]{32}"),
     shape("docker", "dckr_[po]at", "_", r"[\w-]{20,64}", _made, edge=False, peek=r"[\w-]{20}"),
@@ -226,7 +261,7 @@ SHAPES: tuple[Kind, ...] = (
     Kind("heroku", "kK", _heroku, "(?=[uU])(?<=[Ee][Rr][Oo][kK])"),
     shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made),
     shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _likely),
-    shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![\w-])", _random, peek="[A-Za-z0-9]{24}"),
+    shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![A-Za-z0-9])", _random, peek="[A-Za-z0-9]{24}"),
     shape("age", "AGE-SECRET-KEY", "-", r"(?:PQ-)?1[0-9A-Z]{30,4000}", _made, edge=False, peek="1|PQ"),
     shape("age", "age-secret-key", "-", r"(?:pq-)?1[0-9a-z]{30,4000}", _made, edge=False, peek="1|pq"),
     shape("pem", "", "L", r"S0tLS1CRUdJTi[A-Za-z0-9+/=]{40,40000}", _private_key, peek="S0tLS1CRUdJTi"),

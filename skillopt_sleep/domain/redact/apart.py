@@ -1,0 +1,120 @@
+"""Secrets whose name stands apart from them: arguments of a call, pairs of an object, attributes, ``ENV``, SQL, cookies."""
+
+from __future__ import annotations
+
+import re
+
+from skillopt_sleep.domain.redact.kind import Found, Kind, drawn_at_random, mixed, telling
+from skillopt_sleep.domain.redact.naming import LEAST, MADE, name_before, secret_by_name, stands_for
+
+__all__ = ["APART"]
+
+BACK = 128
+"""Characters before a name in which the command that sets it is looked for."""
+ARGUMENT = 8
+"""Characters of a secret that is the argument of a call, at least."""
+
+_Q = r"\\{0,4}[\"'`]"
+_MAY = rf"(?:{_Q})?"
+_S = r"(?:\\{1,4}[nrt]|\s){0,24}"
+_VALUE = rf"(?:{_Q}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
+_NOTATIONS = tuple(
+    (name, re.compile(rf"\w[\w.-]{{0,24}}(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
+    for name, before in (
+        ("call", rf"(?P<named>){_Q},{_S}(?:[a-z_]{{1,20}}=)?[brf]?(?={_Q})"),  # headers.set("X-API-Key", "…")
+        ("pair", rf"(?P<named>){_MAY},?{_S}(?:[-,]{_S})?{_MAY}(?i:value|val|content|default){_MAY}{_S}[:=]>?{_S}"),
+        ("sql", rf"(?P<named>)[ \t]{{1,4}}(?={_Q})"),
+        ("set", r"(?P<named>)[ \t]{1,8}"),
+    )
+)
+"""From within the word that tells: the rest of the name, what parts it from the value, and the value."""
+_SETS = re.compile(
+    r"(?:^|[\n;&|`\"'(>$#]|\\n)[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
+    r"|(?:git|npm|yarn|pip|gcloud|aws|composer|poetry|bundle|snap|gh|glab)(?: [\w./:-]{1,24}){0,2}? (?:set|config|configure|set-option))"
+    r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z"
+)
+"""A command that sets what follows it: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
+_SQL = re.compile(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
+_BY = re.compile(r"[yY] (?:(?i:password) )?(?:\\{0,4})[\"'](?P<secret>[^\"'\\\n]{3,400})")
+_COOKIES = re.compile(
+    r"[kK][iI][eE][sS]?(?:"
+    rf"{_Q}?[ ]?[=:][ ]?\{{{_S}(?:{_Q}?[\w.-]{{1,64}}{_Q}?[ ]?[=:][ ]?{_Q}[^\"'\\\n]{{0,400}}{_Q},{_S}){{0,6}}?{_Q}?[\w.-]{{1,64}}{_Q}?[ ]?[=:][ ]?"
+    rf"|(?:\.|->)?(?:set|put|add|append)\w{{0,12}}\({_S}{_Q}[\w.-]{{1,64}}{_Q},{_S}"
+    rf"|\[{_Q}[\w.-]{{1,64}}{_Q}\][ ]?=[ ]?"
+    rf"){_Q}(?P<secret>[^\"'\\\n;]{{{MADE},4000}})",
+)
+_JAR = re.compile(r"(?:TRUE|FALSE)\t\d{1,14}\t[\w.-]{1,64}\t(?P<secret>[^\s\"'\\]{16,4000})")
+_NAME = re.compile(r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+(?:[-_.][a-z0-9]{1,12})+|[A-Za-z]+[0-9]{1,3}")
+
+
+def _apart(text: str, at: int) -> Found | None:
+    """At a letter of a word that tells: whether a value stands apart from the name it is in."""
+    for notation, pattern in _NOTATIONS:
+        match = pattern.match(text, at)
+        if match is None:
+            continue
+        group = "quoted" if match["quoted"] is not None else "bare"
+        value, end = match[group], match.start("named")
+        named = name_before(text, end)
+        if named is None or named[0] in {"cookie", "sig", "heroku", "any"} or stands_for(value):
+            return None
+        if _gives_away(notation, text, end, value, named):
+            return Found("secret", *match.span(group), match.end(group))
+    return None
+
+
+def _gives_away(notation: str, text: str, end: int, value: str, named: tuple[str, str]) -> bool:
+    """Whether this notation makes the value a secret of the name that ends at a place."""
+    which, name = named
+    match notation:
+        case "call":
+            made = mixed(value) and telling(value) and not _is_name(value)
+            return len(value) >= ARGUMENT and made and secret_by_name(value, name, which)
+        case "sql":
+            return which == "word" and _SQL.search(text, max(0, end - 100), end) is not None
+        case "set" if _SETS.search(text, max(0, end - BACK), end) is None:
+            return False
+    return len(value) >= LEAST and secret_by_name(value, name, which)
+
+
+def _is_name(value: str) -> bool:
+    """Whether this is the name of something in turn: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
+    return _NAME.fullmatch(value) is not None and not drawn_at_random(value)
+
+
+def _identified(text: str, at: int) -> Found | None:
+    """``identified by '…'``."""
+    match = _BY.match(text, at + 1)
+    return Found("secret", *match.span("secret"), match.end()) if match and not stands_for(match["secret"]) else None
+
+
+def _cookies(text: str, at: int) -> Found | None:
+    """A cookie that a program sets by its name."""
+    match = _COOKIES.match(text, at)
+    return _cookie(match) if match else None
+
+
+def _jar(text: str, at: int) -> Found | None:
+    """A line of a cookie jar."""
+    match = _JAR.match(text, at - (1 if text[at] == "R" else 0))
+    return _cookie(match) if match else None
+
+
+def _cookie(match: re.Match[str]) -> Found | None:
+    value = match["secret"]
+    if not mixed(value) or not telling(value) or stands_for(value):
+        return None
+    return Found("cookie", *match.span("secret"), match.end())
+
+
+_AFTER = r"[\w.-]{0,24}(?:\\{0,4}[\"'`](?:,?(?:\\{1,4}[nrt]|\s){0,24}(?:\\{0,4}[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\{0,4}[\"'`]?(?i:val|content|default))|,\s{0,24}[bfr\\][\"'])|\n\s{0,24}[\"']?value|[ \t]{1,8}[^\s=:.,;)]{4})"
+"""What stands behind a name whose value is apart from it; prose seldom."""
+APART: tuple[Kind, ...] = (
+    Kind("apart", "kK", _apart, r"(?:(?<=[tT][oO][kK])|(?<=[_ iItTdDeErR.\"'-][kK]))(?=(?i:en|ey)s?(?![a-z]))", rf"(?i:en|ey){_AFTER}"),
+    Kind("apart", "pP", _apart, r"(?=(?i:ass|wd|w\b))", rf"(?i:assword|asswd|wd|ass|assphrase){_AFTER}"),
+    Kind("apart", "cC", _apart, r"(?=[rR][eE][tTdD])", rf"(?i:ret|redentials?){_AFTER}"),
+    Kind("by", "bB", _identified, r"(?=[yY] (?:[pP]\w{7} )?\\{0,4}[\"'])(?<=[fF][iI][eE][dD] [bB])"),
+    Kind("cookies", "kK", _cookies, r"(?<=[oO][oO][kK])", r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)"),
+    Kind("jar", "R", _jar, r"(?=UE\t\d)(?<=TR)"),
+    Kind("jar", "F", _jar, r"(?=ALSE\t\d)"),
+)

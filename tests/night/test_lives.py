@@ -1,0 +1,322 @@
+"""One life, one tally: over nights that are gone on with, and proposals that come again."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from skillopt_sleep.bench.worlds import make_sessions
+from skillopt_sleep.domain.call import Health
+from skillopt_sleep.domain.candidate import Candidate
+from skillopt_sleep.domain.check import Check, CheckKind
+from skillopt_sleep.domain.document import Document, DocumentKind
+from skillopt_sleep.domain.edit import EditOp, EditRecord, EditStatus, edit_id
+from skillopt_sleep.domain.paired import Tally
+from skillopt_sleep.domain.pending import PendingEdit
+from skillopt_sleep.domain.report import NightState
+from skillopt_sleep.domain.session import SessionKey
+from skillopt_sleep.domain.split import Pools
+from skillopt_sleep.domain.task import ChecksReference, TaskRecord
+from skillopt_sleep.domain.verdict import GateMode, Verdict
+from skillopt_sleep.errors import Overloaded
+from skillopt_sleep.judges.checks import ChecksJudge
+from skillopt_sleep.night.consolidate import consolidate
+from skillopt_sleep.night.harvest import RECENT, Harvested
+from skillopt_sleep.night.trying import ConsolidatePlan, base_of
+from skillopt_sleep.optimize.replay import Models
+from tests.fakes.ask import ScriptedAsk
+from tests.fakes.home import make_person
+
+BASE = Candidate(
+    documents=(
+        Document(kind=DocumentKind.SKILL, path="SKILL.md", content=b"- Be brief.\n", whole=True),
+        Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"- Be kind.\n", whole=True),
+    )
+)
+GOOD = "Say please before anything else."
+USELESS = "Say it all in one line."
+PLAN = ConsolidatePlan(evolve_memory=False)
+
+
+def one_by_one(work, items):
+    return [work(item) for item in items]
+
+
+def task(name):
+    check = Check(kind=CheckKind.CONTAINS, value="please")
+    return TaskRecord(id=name, intent=f"Write {name}", reference=ChecksReference(checks=(check,)), group=name)
+
+
+POOLS = Pools(
+    train=tuple(task(f"train-{number}") for number in range(3)),
+    val=tuple(task(f"val-{number}") for number in range(12)),
+)
+
+
+def polite(prompt):
+    """It passes when it is told to, and fails when it is told to delete something."""
+    return "please" if GOOD in prompt.user + prompt.system else "here"
+
+
+def models(*proposed, target=polite):
+    """Models of which the optimizer always proposes these edits."""
+    edits = [{"op": each.op, "document": each.document, "text": each.text, "anchor": each.anchor} for each in proposed]
+    reply = json.dumps({"edits": [each | {"reason": "r", "tasks": []} for each in edits]})
+    judges = {"checks": ChecksJudge()}
+    return Models(target=ScriptedAsk(target), optimizer=ScriptedAsk(reply), judges=judges, parallel=one_by_one)
+
+
+def edit(text=USELESS, op=EditOp.APPEND, anchor="", document=DocumentKind.SKILL):
+    return EditRecord(id=edit_id(op, document, text, anchor), op=op, document=document, text=text, anchor=anchor)
+
+
+def waiting(name, tally, *edits, k=6):
+    """Edits of an earlier night, undecided on the live documents."""
+    return PendingEdit(
+        id=name,
+        night="n0",
+        kind=edits[0].document,
+        k=k,
+        edits=edits,
+        groups=(),
+        tally=tally,
+        on=base_of(BASE, models(), PLAN),
+    )
+
+
+def night(number, asked, *, plan=PLAN, pools=POOLS, base=BASE, **before):
+    return consolidate(base, pools, plan, asked, night=f"n{number}", seed=number, **before)
+
+
+def held(outcome):
+    return [(each.status, each.why) for each in outcome.steps[-1].edits]
+
+
+class Weather:
+    """``ports.Backend`` around another, of whose val calls a share is lost, however often they are tried."""
+
+    def __init__(self, inner, lost, luck):
+        self._inner, self._lost, self._luck, self._fate = inner, lost, luck, {}
+        self.name, self.model, self.sees, self.provider = inner.name, inner.model, inner.sees, inner.provider
+
+    def probe(self):
+        return Health(ready=True)
+
+    def complete(self, prompt):
+        if prompt.sample and prompt.schema is None:
+            fate = self._fate.setdefault((prompt.digest, prompt.sample), self._luck.random())
+            if fate < self._lost:
+                raise Overloaded("529")
+        return self._inner.complete(prompt)
+
+    def close(self):
+        self._inner.close()
+
+
+def sitting(person, lost, luck):
+    """One run of hers, with that share of calls lost."""
+    app = person.app(simulated={"useless": 1.0}, evolve_memory=False, workers=1, retry_wait=0.0)
+    build = app.backend
+    app.backend = lambda role, usual=None: Weather(build(role, usual=usual), lost, luck)
+    return app, app.run(app.plan())
+
+
+@settings(max_examples=3, deadline=None)
+@given(weather=st.lists(st.sampled_from([0.0, 0.1, 0.4]), min_size=1, max_size=2), seed=st.integers(0, 1000))
+def test_every_replay_is_counted_once(weather, seed):
+    """However often a night is gone on with: the tally is of the pairs that its nights have measured, each once."""
+    luck = Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        person = make_person(Path(folder) / "mira", rules=2, tasks_per_rule=8)
+        measured = {}
+        for number, lost in enumerate((0.4, *weather)):
+            app, report = sitting(person, lost, luck)
+            for trial in report.trials:
+                if trial.k is not None:
+                    measured[trial.since or report.night, report.night] = trial.decision.measured
+            for each in app.trials.pending(str(person.project)):
+                pairs = [count for (life, _), count in measured.items() if life == each.night]
+                assert each.tally.pairs == sum(pairs)
+            if report.state is NightState.FINISHED:
+                person.write(make_sessions(person.world, 100 + number)[:3])
+
+
+def test_night_that_was_not_measured_is_gone_on_with_from_where_it_began(tmp_path):
+    """Its second sitting pays for what was lost, and counts nothing of the first again."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app, first = sitting(person, 0.5, Random(3))
+    assert first.verdict is Verdict.UNMEASURED
+    (before,) = app.trials.pending(str(person.project))
+    app, second = sitting(person, 0.0, Random(3))
+    assert (second.night, second.resumed) == (first.night, 1)
+    (after,) = app.trials.pending(str(person.project))
+    assert before.id == after.id
+    assert 0 < before.tally.pairs < after.tally.pairs == second.trials[0].decision.measured
+    assert app.trials.account(str(person.project)).tried == 1
+
+
+def test_pending_edit_is_held_back_whatever_it_does():
+    """A rule by its words, a deletion by what it deletes, however its anchor is written."""
+    deletion = edit("", EditOp.DELETE, "Be brief.")
+    for proposed, pending in (
+        (edit("say it ALL in one line"), edit()),
+        (deletion, deletion),
+        (edit("", EditOp.DELETE, "brief"), deletion),
+    ):
+        outcome = night(1, models(proposed), pending=(waiting("p", Tally(), pending),))
+        assert outcome.steps[-1].trial is None
+        assert [each.id for each in outcome.pending] == ["p"]
+        ((status, why),) = held(outcome)
+        assert status is EditStatus.SKIPPED
+        assert why.startswith("this very")
+
+
+def test_other_words_for_the_same_text_are_held_back():
+    """Deleting the only rule, or putting nothing in its place: one candidate has one tally."""
+    twice = edit("Be brief.\n- Say it all in one line.", EditOp.REPLACE, "Be brief.")
+    once = models(edit())
+    (pending,) = night(1, once).pending
+    renamed = replace(pending, edits=(replace(pending.edits[0], id="x", text="something else"),))
+    outcome = night(2, models(edit()), pending=(renamed,))
+    assert outcome.steps[-1].trial is None
+    assert held(outcome) == [(EditStatus.SKIPPED, "the text that would come of it is being tried")]
+    assert twice.id != pending.edits[0].id
+
+
+@pytest.mark.parametrize("proposed", [edit(), edit("", EditOp.DELETE, "Be brief.")], ids=["append", "delete"])
+def test_rejected_edit_is_not_tried_again_on_the_same_base(proposed):
+    """Nor shall the prompt have shown it: only what it was tried on counts, and on another it may begin anew."""
+
+    def worse(prompt):
+        documents = prompt.user + prompt.system
+        spoilt = "Be brief." not in documents or USELESS in documents
+        return "here" if spoilt or "train" in documents else "please"
+
+    first = night(1, models(proposed, target=worse))
+    assert first.steps[0].decision.verdict is Verdict.REJECT
+    closed = first.closed("n1")
+    again = night(2, models(proposed, target=worse), closed=closed)
+    assert again.steps[0].trial is None
+    assert [status for status, _ in held(again)] == [EditStatus.SKIPPED]
+    memory = Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"- Be bold.\n", whole=True)
+    for anew in (
+        night(3, models(proposed, target=worse), closed=closed, base=BASE.with_document(memory)),
+        night(3, models(proposed, target=worse), closed=closed, plan=replace(PLAN, scope="all")),
+        night(1, models(proposed, target=worse), closed=closed),
+    ):
+        assert anew.steps[0].trial is not None
+
+
+def test_edit_at_the_end_of_its_life_does_not_begin_another():
+    """Neither the same night nor the next, on the same base."""
+    old = waiting("p", Tally(wins=7, losses=6, ties=95), edit())
+    outcome = night(1, models(edit()), pending=(old,))
+    assert [step.trial for step in outcome.steps] == [None]
+    assert held(outcome) == [(EditStatus.SKIPPED, "this very rule is given up: undecided after 108 pairs")]
+    assert [each.final for each in outcome.dropped] == [True]
+    assert night(2, models(edit()), closed=outcome.closed("n1")).steps[-1].trial is None
+
+
+def test_edit_that_was_crowded_out_does_not_come_back():
+    """What gives way to others has had its life."""
+    crowd = [waiting(f"p{number}", Tally(losses=1, ties=number), edit(f"Do {number}.")) for number in range(6)]
+    outcome = night(1, models(edit()), pending=tuple(crowd))
+    gone = {each.edit.text for each in outcome.closed("n1")}
+    assert gone
+    text = min(gone)
+    assert night(2, models(edit(text)), closed=outcome.closed("n1")).steps[-1].trial is None
+
+
+def test_what_is_pending_outlasts_the_proposal_of_another():
+    """An edit accepted tonight is not live yet: the tally of the others is kept, and nothing is added to it."""
+    pending = (waiting("a", Tally(wins=5), edit(GOOD)), waiting("b", Tally(wins=4), edit()))
+    outcome = night(1, models(), pending=pending)
+    assert [(step.id, step.decision.verdict) for step in outcome.steps[:1]] == [("a", Verdict.ACCEPT)]
+    assert outcome.pending == pending[1:]
+    assert outcome.dropped == ()
+    next_night = night(2, models(), pending=outcome.pending)
+    assert [(step.id, step.since) for step in next_night.steps[:1]] == [("b", "n0")]
+
+
+@pytest.mark.parametrize("mode", [GateMode.OFF, GateMode.STRICT])
+def test_pending_edits_wait_while_another_rule_decides(mode):
+    """Nothing is spent on them, nothing held against them, and the report says that they wait."""
+    pending = (
+        waiting("a", Tally(wins=5), edit(GOOD)),
+        waiting("b", Tally(wins=7, losses=6, ties=95), edit()),
+        *(waiting(f"p{number}", Tally(losses=1), edit(f"Do {number}.")) for number in range(9)),
+    )
+    asked = models()
+    outcome = night(1, asked, plan=replace(PLAN, gate_mode=mode), pending=pending)
+    assert outcome.pending == pending
+    assert outcome.dropped == ()
+    assert "val" not in asked.target.phases
+    assert all(not step.since for step in outcome.steps)
+
+
+def test_report_says_that_they_wait(tmp_path):
+    """A night with the gate off leaves the tallies of the nights before, and a line about them."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app, _ = sitting(person, 0.0, Random(0))
+    before = app.trials.pending(str(person.project))
+    assert before
+    person.write(make_sessions(person.world, 7)[:3])
+    app = person.app(simulated={"useless": 1.0}, gate_mode="off", evolve_memory=False)
+    report = app.run(app.plan())
+    assert app.trials.pending(str(person.project)) == before
+    assert any("1 undecided edit waits" in note for note in report.notes)
+    assert not any(phase.phase == "val" for phase in report.phases)
+
+
+def test_edit_goes_on_at_the_score_it_began_with():
+    """The account may ask more of new edits meanwhile; the promise to this one was made when it was first tried."""
+    outcome = night(1, models(), plan=replace(PLAN, k=8), pending=(waiting("a", Tally(wins=4), edit(GOOD), k=6),))
+    assert outcome.steps[0].decision.verdict is Verdict.ACCEPT
+    assert (outcome.steps[0].trial.k, outcome.steps[0].trial.tally.wins) == (6, 6)
+
+
+def test_usual_model_is_that_of_the_latest_sessions():
+    """Whether they are new or mined long ago: a night without any replays with the model of the night before."""
+
+    def key(model, number):
+        return SessionKey(source="claude", path=str(number), first_turn="", last_turn="", model=model)
+
+    recent = tuple(key("usual", number) for number in range(3))
+    assert Harvested(recent=recent).usual_model("claude") == "usual"
+    assert Harvested(sessions=(key("odd", 9),), recent=(key("odd", 9), *recent)).usual_model("claude") == "usual"
+    assert Harvested(sessions=(key("odd", 9),)).usual_model("claude") == "odd"
+    assert Harvested(recent=recent).usual_model("codex") == ""
+
+
+def test_night_without_new_sessions_has_the_model_of_the_sessions(tmp_path):
+    """Of those in scope, the latest ones, mined or not; so tallies outlast a day off."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=6)
+    models_of = []
+    for _ in range(2):
+        app = person.app()
+        app.run(app.plan())
+        night_id = app.journal.reports(str(person.project))[0].night
+        harvested = msgspec.json.decode(app.journal.kept(night_id, "harvest"), type=Harvested)
+        models_of.append((bool(harvested.sessions), harvested.usual_model("claude")))
+        assert len(harvested.recent) == min(RECENT, len(app.inbox.recent()))
+    (some, model), (none, same) = models_of
+    assert (some, none) == (True, False)
+    assert model == same != ""
+
+
+def test_what_has_changed_is_named_in_the_notes(tmp_path):
+    """A pending edit whose memory file was rewritten is dropped, and the note names that file."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    sitting(person, 0.0, Random(0))
+    (person.project / "CLAUDE.md").write_text("# ours\n")
+    person.write(make_sessions(person.world, 7)[:3])
+    _, report = sitting(person, 0.0, Random(0))
+    assert any("the text of the memory it was tried beside has changed" in note for note in report.notes)

@@ -1,0 +1,108 @@
+"""A model that never answers ends a run with its own error; nothing is scored, and the run can be gone on with."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_sleep.calls.clock import SystemClock
+from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.errors import BackendUnusable, NotLoggedIn
+from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
+from tests.fakes.school import School, SchoolEnv
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(SystemClock, "sleep", lambda self, seconds: None)
+
+
+class Dead:
+    """Somebody's client, whose key is bad."""
+
+    model = "dead"
+
+    def __init__(self, error=None, alive=0):
+        self.error = error or RuntimeError("401 invalid api key")
+        self.alive = alive
+        self.asked = 0
+
+    def chat(self, *, system, user, **options):
+        self.asked += 1
+        if self.asked > self.alive:
+            raise self.error
+        return "feet"
+
+
+def trainer(folder, *, target=None, optimizer=None, env=None, **config):
+    return SkillOptTrainer(
+        config=SkillOptConfig(**{"num_epochs": 4, "batch_size": 2, "verbose": False, "out_root": folder} | config),
+        env=env or SchoolEnv(train=8, val=3, test=3),
+        optimizer_client=optimizer or School(),
+        target_client=target or School(),
+        initial_skill="# Skill\n",
+    )
+
+
+def test_dead_optimizer_ends_the_run(tmp_path):
+    """At the first step of which no analyst came back, not after 16 of them, whatever the target answers."""
+    target = School()
+    with pytest.raises(BackendUnusable, match=r"optimizer .*401 invalid api key"):
+        trainer(tmp_path, target=target, optimizer=Dead()).train()
+    assert len(target.calls) == 3 + 2
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_run_goes_on_once_the_optimizer_is_back(tmp_path):
+    """What was paid for is not paid for again."""
+    whole = trainer(tmp_path / "whole", num_epochs=1).train()
+    again = School()
+    with pytest.raises(BackendUnusable):
+        trainer(tmp_path / "run", target=again, optimizer=_chat(Dead()), num_epochs=1).train()
+    before = len(again.calls)
+    summary = trainer(tmp_path / "run", target=again, optimizer=_chat(None), num_epochs=1).train()
+    assert summary["test_hard"] == whole["test_hard"]
+    assert before == 5
+    assert summary["calls"]["rollout"] == whole["calls"]["rollout"]
+
+
+def _chat(dead):
+    """A client of one name that is dead, or answers as the school does."""
+    school = School()
+
+    class Client:
+        model = "m"
+
+        def chat(self, *, system, user, **options):
+            if dead is not None:
+                return dead.chat(system=system, user=user)
+            asked = next((each for each in ("edits", "ranking") if f'"{each}"' in system + user), "groups")
+            return school.complete(Prompt(system=system, user=user, schema={"properties": {asked: {}}})).text
+
+    return Client()
+
+
+@pytest.mark.parametrize("held_out", [2, 3, 8])
+def test_dead_target_is_named_with_its_error(tmp_path, held_out):
+    """Whether or not so many items are lost that the line counts as dead."""
+    with pytest.raises(BackendUnusable, match="401 invalid api key"):
+        trainer(tmp_path, target=Dead(), env=SchoolEnv(train=4, val=held_out, test=2)).train()
+
+
+@pytest.mark.parametrize(("alive", "where"), [(3, "step 1"), (5, "measured|came back")])
+def test_target_that_dies_later(tmp_path, alive, where):
+    """In a rollout, or after it."""
+    with pytest.raises(BackendUnusable, match="401 invalid api key"):
+        trainer(tmp_path, target=Dead(alive=alive), workers=1).train()
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_refused_key_is_no_broken_line(tmp_path):
+    """A client that says so by its status is not asked again."""
+
+    class AuthenticationError(Exception):
+        status_code = 401
+
+    dead = Dead(AuthenticationError("bad key"))
+    with pytest.raises(NotLoggedIn, match="bad key"):
+        trainer(tmp_path, target=dead, workers=1).train()
+    assert dead.asked <= 2  # one more may have begun before the first came back
