@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from skillopt_sleep.domain.call import Health, Prompt, Reply
-from skillopt_sleep.ports import Backend, Parallel
+from skillopt_sleep.ports import Backend, Parallel, Priced
 
 __all__ = ["Waves"]
 
@@ -90,6 +90,10 @@ class _Counted:
     @property
     def sees(self) -> str:
         return self.inner.sees
+
+    @property
+    def priced(self) -> bool:
+        return self.inner.priced if isinstance(self.inner, Priced) else True
 
     def probe(self) -> Health:
         return self.inner.probe()

@@ -36,17 +36,17 @@ def command(context: click.Context, rules: bool, data: bool, yes: bool, data_dir
     if not done:
         click.echo("there was nothing to take away")
     click.echo("\nKept on purpose:")
-    _print(f"  {line}" for line in removal.kept())
+    _print(removal.kept(), indent="  ")
     if removal.failed:
         context.exit(removal.failed[0].exit_code)
 
 
-def _print(lines: Iterator[str]) -> int:
+def _print(lines: Iterator[str], *, indent: str = "") -> int:
     """Print each line as it comes; how many there were."""
     from skillopt_sleep.reports.plain import plain
 
     count = 0
     for line in lines:
-        click.echo(plain(line))
+        click.echo(f"{indent}{plain(line)}")
         count += 1
     return count

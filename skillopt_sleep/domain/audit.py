@@ -196,7 +196,7 @@ def chance_as_uneven(one: int, other: int) -> float:
 def _repeated(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], list[list[BaseReplay]]]:
     """Replays that differ by luck alone, in the order they were made: those within a night, and one of each night.
 
-    Only where there are two or more.
+    Only where there are two or more. Within a night only those of val: equal answers that teach are judged once.
     """
     groups: defaultdict[tuple[str, str, str, str], list[BaseReplay]] = defaultdict(list)
     for each in replays:
@@ -205,7 +205,7 @@ def _repeated(replays: Iterable[BaseReplay]) -> tuple[list[list[BaseReplay]], li
         [[*each] for _, each in itertools.groupby(sorted(group, key=_moment), key=lambda each: each.night)]
         for group in groups.values()
     ]
-    within = [night for each in nights for night in each if len(night) > 1]
+    within = [night for each in nights for night in each if len(night) > 1 and night[0].phase == "val"]
     return within, [[night[0] for night in each] for each in nights if len(each) > 1]
 
 

@@ -80,7 +80,8 @@ class RubricJudge:
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
         """Score a response by ``RubricReference.rubric``, afresh for each sample of it.
 
-        Equal answers of two samples are two calls: a verdict used twice would be one coin counted as two.
+        Equal answers of two samples are two calls: a verdict used twice would be one coin counted as two. Who is not
+        going to count them gives both the same number.
         """
         return _score(self._asked(task, rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
 

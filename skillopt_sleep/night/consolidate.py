@@ -209,7 +209,7 @@ def _evolve(
 ) -> tuple[DocumentStep, Candidate]:
     """One document through one step. ``known`` are val rollouts of ``current`` that this night has already."""
     plan = gate.plan
-    attempts = [
+    attempts = [  # a task's samples far apart: equal answers are judged by one call, and no worker waits for it
         Attempt(task=task, candidate=current, sample=sample)
         for sample in range(plan.rollouts_k)
         for task in pools.train

@@ -180,7 +180,8 @@ def _make(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
     if result.call_error or result.score is not None:
         return result
     try:
-        score = judge_of(attempt.task, models.judges).score(attempt.task, result, models.optimizer)
+        # Equal answers of several samples are judged by one call: here none of them counts in a paired verdict.
+        score = judge_of(attempt.task, models.judges).score(attempt.task, replace(result, sample=0), models.optimizer)
     except TransientBackend as error:
         return replace(result, call_error=f"{type(error).__name__}: {error}")
     return replace(result, score=score)

@@ -150,7 +150,7 @@ def remove_skill(data_dir: Path, home: Path) -> Iterator[str]:
         with contextlib.suppress(OSError):  # one that somebody else has put something into stays
             Path(each).rmdir()
     remove(data_dir / LAID)
-    if taken:
+    if taken and not folder.exists():
         yield f"took the skill {folder} away"
 
 

@@ -98,6 +98,11 @@ class OpenAIChatClient:
         return self._backend.sees
 
     @property
+    def priced(self) -> bool:
+        """It names no price."""
+        return False
+
+    @property
     def takes_limits(self) -> bool:
         """Yes; see ``OpenAIBackend``."""
         return True

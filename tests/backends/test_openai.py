@@ -153,6 +153,10 @@ FAILURES = {
     "answer spent on thinking": (answered(completion("", finish="length")), TooLong),
     "no JSON": (answered(b"<html>Welcome</html>"), BadReply),
     "JSON of something else": (answered(b'["a"]'), BadReply),
+    "no text": (answered(b'{"choices": [{"message": {"content": "\xff\xfe"}}]}'), BadReply),
+    "key refused, about a filter": (refused(401, "content_filter is off; bad key"), NotLoggedIn),
+    "filter itself out of order": (refused(503, "upstream content_filter unavailable", "content_filter"), Overloaded),
+    "bad request about a filter": (refused(400, "no such option: content_filter"), BadReply),
 }
 
 
@@ -346,7 +350,8 @@ PROBES = {
     "key refused": (refused(401), "m", (False, False, "key is refused by http://127.0.0.1")),
     "no list of models": (refused(404), "m", (True, True, "")),
     "out of order": (refused(503), "m", (True, True, "")),
-    "list that is none": (answered(b"<html>"), "m", (True, True, "")),
+    "page for people": (answered(b"<html>"), "m", (False, True, "answers with '<html>' where its list of models")),
+    "nothing at all": (answered(b" "), "m", (False, True, "answers with nothing where its list of models")),
     "model that is not there": (None, "gpt-9", (False, True, "has no model 'gpt-9'; it has m, llama:8b")),
     "no model at all": (answered(b'{"data": []}'), "m", (False, True, "it has none at all")),
     "model without its tag": (None, "llama", (True, True, "")),
@@ -371,7 +376,7 @@ def test_probe_of_an_endpoint_where_nobody_is():
     backend = OpenAIBackend(base_url="http://127.0.0.1:9/v1", model="m")
     health = backend.probe()
     assert (health.ready, health.logged_in) == (False, None)
-    assert "http://127.0.0.1:9/v1/ cannot be reached" in health.detail
+    assert "http://127.0.0.1:9/v1 cannot be reached" in health.detail
     assert "start it, or name another one by `base_url`" in health.detail
     backend.close()
 

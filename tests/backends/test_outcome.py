@@ -7,7 +7,7 @@ import pytest
 from skillopt_sleep.backends.outcome import Agent, error_for, raise_if_ended_early, reply_for, telling_line, unwrapped
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.domain.call import Prompt, Usage
-from skillopt_sleep.errors import BadReply, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut
+from skillopt_sleep.errors import BadReply, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut, TooLong
 
 AGENT = Agent(name="agent", cannot={NotLoggedIn: "run `agent login`"})
 PROMPT = Prompt(system="s" * 8, user="u" * 5)
@@ -28,6 +28,19 @@ def test_words_nobody_knows():
     """They are quoted as they are, and the call may be tried again."""
     error = error_for(AGENT, "the cat sat on the server")
     assert (type(error), str(error)) == (BadReply, "agent failed (it said: the cat sat on the server)")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Input exceeds the maximum length of 1048576 characters. input_too_large",
+        "input_too_large",
+        "Invalid 'input': string too long. string_above_max_length",
+    ],
+)
+def test_prompt_beyond_what_the_service_takes(words):
+    """It would be too long again: not tried again, and no sign of a service that is down."""
+    assert type(error_for(AGENT, words)) is TooLong
 
 
 @pytest.mark.parametrize(

@@ -267,3 +267,16 @@ def test_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DiskError, match="running children cannot be noted"), Register(str(tmp_path / "file")).open():
         pytest.fail("the body must not run")
+
+
+def test_folder_that_was_made_elsewhere_is_removed_too(tmp_path):
+    """Where the usual place had too long a name; only those of the dead one's mark."""
+    short, folder = tmp_path / "short", tmp_path / "children"
+    ours, other = short / f"{OWN_RUN_MARKER}-abc-1", short / f"{OWN_RUN_MARKER}-xyz-1"
+    for each in (ours, other, folder):
+        each.mkdir(parents=True)
+    dead = Note(pid=os.getpid(), identity="an earlier boot/1", mark="abc", temp=str(tmp_path))
+    lines = (dead, Note(kind="temp", paths=(str(short),)))
+    (folder / "abc.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in lines))
+    assert reap(folder, OWN_RUN_MARKER).folders == 1
+    assert (ours.exists(), other.exists()) == (False, True)

@@ -269,7 +269,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("line", "told"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] if "many" in name or "large" in name else [])
+        for name, case in BROKEN.items()
+    ],
+)
 def test_whatever_the_agent_leaves_can_be_looked_at(tmp_path, line, told):
     """Nothing it makes is an error of the night, and what it did beside is told."""
     project = make_project(tmp_path / "project", code="old\n")

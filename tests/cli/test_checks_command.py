@@ -87,6 +87,8 @@ def test_approval_holds_for_one_project(cli, ada, tmp_path):
 
 WRONG = {
     "unknown id": (["approve", "abcdef"], "no command has the id abcdef"),
+    "nothing": (["approve", ""], "an empty command tells nothing"),
+    "a space": (["approve", "   "], "an empty command tells nothing"),
     "two lines": (["approve", "make\nmake test"], "write the command on one line"),
     "output trimmed": (
         ["approve", "make test | tail"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,21 @@ HOOK = CLAUDE / "hooks" / "waiting.sh"
 
 AGENT = """#!/bin/sh
 echo "$@" >> "$AGENT_LOG"
+[ "$AGENT_FAILS" != "$2" ] || { echo "WARNING: cold" >&2; echo "Error: it would not" >&2; exit 1; }
+plugin="$AGENT_LOG.plugin" market="$AGENT_LOG.market"
+gone() { echo "not found: $1" >&2; exit 1; }
 case "$*" in
-    "plugin marketplace list"|"plugin list --json") cat "$AGENT_LOG.state" 2>/dev/null ;;
-    "plugin install "*|"plugin add "*) echo skillopt-sleep > "$AGENT_LOG.state" ;;
-    "plugin uninstall "*|"plugin remove "*) rm -f "$AGENT_LOG.state" ;;
+    "plugin marketplace list --json") [ ! -e "$market" ] || printf '[{"name": "skillopt-sleep", "path": "%s"}]' "$(cat "$market")" ;;
+    "plugin list --json") [ ! -e "$plugin" ] || echo '[{"id": "skillopt-sleep@skillopt-sleep"}]' ;;
+    "plugin marketplace add "*) [ ! -e "$market" ] || gone "a place for a second one"; echo "$4" > "$market" ;;
+    "plugin marketplace remove "*) [ -e "$market" ] || gone market; rm "$market" ;;
+    "plugin install "*|"plugin add "*) [ -e "$market" ] || gone market; touch "$plugin" ;;
+    "plugin uninstall "*|"plugin remove "*) [ -e "$plugin" ] || gone plugin; rm "$plugin" ;;
+    *) gone "such a command" ;;
 esac
-[ "$AGENT_FAILS" != "$2" ] || { echo "Error: it would not" >&2; exit 1; }
 exit 0
-"""
-"""An agent CLI that keeps a log of what it was asked, and knows whether the plugin is in."""
+"""  # noqa: E501  a script as it is written to disk
+"""An agent CLI that logs what it was asked, knows what it has, and refuses to take out what it has not."""
 
 
 @pytest.fixture
@@ -42,16 +49,16 @@ def agents(tmp_path, monkeypatch):
 
 
 def everything(folder):
-    """Every file below a folder, with its bytes."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Every file and folder below a folder; files with their bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_plugin_in_and_out(cli, agents, agent, tmp_path):
     """The agent's own commands do it; afterwards home and data are as they were, and a second time says so."""
     home, data = Path(os.environ["HOME"]), tmp_path / "data"
-    data.mkdir()
-    before = everything(home), everything(data)
+    (home / ".agents" / "skills").mkdir(parents=True)
+    before = everything(home)
     done = cli("plugin", "install", agent, "--data-dir", data)
     assert (done.code, done.err) == (0, "")
     install = "install" if agent == "claude" else "add"
@@ -62,13 +69,13 @@ def test_plugin_in_and_out(cli, agents, agent, tmp_path):
     market = everything(data / "market")
     assert ".claude-plugin/marketplace.json" in market
     assert ".agents/plugins/marketplace.json" in market
-    laid = everything(home).keys() - before[0].keys()
+    laid = everything(home).keys() - before.keys()
     skill = ".agents/skills/skillopt-sleep"
-    assert laid == ({f"{skill}/SKILL.md", f"{skill}/scripts/engine.sh"} if agent == "codex" else set())
+    files = {skill, f"{skill}/SKILL.md", f"{skill}/scripts", f"{skill}/scripts/engine.sh"}
+    assert laid == (files if agent == "codex" else set())
     done = cli("plugin", "uninstall", agent, "--data-dir", data)
     assert (done.code, done.err) == (0, "")
-    assert (everything(home), everything(data)) == before
-    assert not (home / ".agents").exists()
+    assert (everything(home), data.exists()) == (before, False)
     assert "nothing to take out" in cli("plugin", "uninstall", agent, "--data-dir", data).out
 
 
@@ -82,19 +89,85 @@ def test_plugin_installed_again(cli, agents, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("gone", ["plugin", "market"])
+def test_half_of_it_gone(cli, agents, agent, gone, tmp_path):
+    """By hand, or an install cut short: the other half is taken out, and it can be installed again."""
+    for again in ("uninstall", "install"):
+        assert cli("plugin", "install", agent, "--data-dir", tmp_path / "data").code == 0
+        (tmp_path / f"asked.{agent}.{gone}").unlink()
+        done = cli("plugin", again, agent, "--data-dir", tmp_path / "data")
+        assert (done.code, done.err) == (0, "")
+        assert (tmp_path / f"asked.{agent}.plugin").exists() == (again == "install")
+    assert cli("plugin", "uninstall", agent, "--data-dir", tmp_path / "data").code == 0
+    assert not list(tmp_path.glob("asked.*.*"))
+
+
+def test_agent_without_plugins(cli, agents, tmp_path, monkeypatch):
+    """An old CLI stands in nobody's way: the other agent's plugin goes, and this one has nothing."""
+    (tmp_path / "bin" / "codex").write_text("#!/bin/sh\necho unrecognized >&2\nexit 2\n")
+    assert cli("plugin", "install", "claude", "--data-dir", tmp_path / "data").code == 0
+    assert cli("plugin", "uninstall", "claude", "--data-dir", tmp_path / "data").code == 0
+    done = cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data")
+    assert (done.code, "nothing to take out" in done.out) == (0, True)
+    assert not (tmp_path / "data").exists()
+
+
+def test_agent_off_the_path_that_has_the_plugin(cli, tmp_path, monkeypatch):
+    """Is said, for its own notes name it; exit 4."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    notes = Path(os.environ["HOME"]) / ".codex" / "config.toml"
+    notes.parent.mkdir(exist_ok=True)
+    notes.write_text('[plugins."skillopt-sleep@skillopt-sleep"]\nenabled = true\n')
+    done = cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data")
+    assert (done.code, "there is no `codex` on PATH" in done.refusal) == (4, True)
+
+
+def test_folder_named_market_that_is_not_ours(cli, agents, tmp_path):
+    """Is neither emptied nor written to."""
+    other = tmp_path / "data" / "market" / "stall"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"apples")
+    done = cli("plugin", "install", "claude", "--data-dir", tmp_path / "data")
+    assert (done.code, other.read_bytes()) == (8, b"apples")
+
+
+@pytest.mark.parametrize("what", ["{", "[]", ""], ids=["cut", "other", "empty"])
+def test_skill_whose_record_is_damaged(cli, agents, what, tmp_path):
+    """Is known by its content and goes all the same; so does one that another data folder has laid."""
+    data, home = tmp_path / "data", Path(os.environ["HOME"])
+    assert cli("plugin", "install", "codex", "--data-dir", data).code == 0
+    (data / "laid.json").write_text(what)
+    done = cli("plugin", "uninstall", "codex", "--data-dir", data if what else tmp_path / "another")
+    assert (done.code, done.err) == (0, "")
+    assert not (home / ".agents" / "skills" / "skillopt-sleep").exists()
+
+
+def test_skills_behind_a_link(cli, agents, tmp_path):
+    """How one's own folders are linked is one's own business."""
+    home = Path(os.environ["HOME"])
+    (tmp_path / "dotfiles").mkdir()
+    (home / ".agents").symlink_to(tmp_path / "dotfiles")
+    assert cli("plugin", "install", "codex", "--data-dir", tmp_path / "data").code == 0
+    assert (tmp_path / "dotfiles/skills/skillopt-sleep/SKILL.md").exists()
+    assert cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data").code == 0
+    assert list((tmp_path / "dotfiles").iterdir()) == []
+
+
 def test_skill_of_that_name_that_is_not_ours(cli, agents, tmp_path):
-    """Is neither overwritten nor removed."""
+    """Is neither overwritten nor removed, and the plugin is not put in either."""
     skill = Path(os.environ["HOME"]) / ".agents" / "skills" / "skillopt-sleep" / "SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_bytes(b"mine")
     done = cli("plugin", "install", "codex", "--data-dir", tmp_path / "data")
     assert (done.code, skill.read_bytes()) == (8, b"mine")
+    assert not (tmp_path / "asked.codex").exists()
     skill.unlink()
     assert cli("plugin", "install", "codex", "--data-dir", tmp_path / "data").code == 0
     skill.write_bytes(b"mine now")
     done = cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data")
     assert (done.code, skill.read_bytes()) == (0, b"mine now")
-    assert "was changed since it was installed, and stays" in done.out
+    assert "was changed since it was installed, or is not ours, and stays" in done.out
 
 
 def test_agent_that_is_not_installed(cli, tmp_path, monkeypatch):
@@ -171,6 +244,66 @@ def test_engine_is_not_installed(tmp_path):
     assert done.stderr == (
         "skillopt-sleep is not installed: uv tool install skillopt-sleep (or: pipx install skillopt-sleep)\n"
     )
+
+
+@pytest.mark.parametrize("way", ["cwd", "pythonpath", "path"])
+def test_engine_of_the_folder_one_is_in(tmp_path, way):
+    """Is never run: a project that somebody else wrote may carry a module or a program of our name."""
+    project = tmp_path / "project"
+    (project / "skillopt_sleep").mkdir(parents=True)
+    for name in ("__init__", "__main__"):
+        (project / "skillopt_sleep" / f"{name}.py").write_text('print("theirs")\n')
+    (project / "skillopt-sleep").write_text("#!/bin/sh\necho theirs\n")
+    (project / "skillopt-sleep").chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    for name in ("python3", "python"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = f"{tmp_path / 'bin'}:/nowhere" + (":." if way == "path" else "")
+    more = {"PYTHONPATH": "."} if way == "pythonpath" else {}
+    done = sh(ENGINE, "status", cwd=project, HOME=str(tmp_path), PATH=path, **more)
+    assert (done.returncode, done.stdout) == (127, "")
+
+
+def announced(project, data, **environment):
+    """What the hook says in a folder."""
+    done = sh(HOOK, cwd=project, XDG_DATA_HOME=str(data), PATH="/usr/bin:/bin", **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "it's", "ünïcode", "日本", "dol$lar", "a-b", "*", "a\\b"])
+def test_hook_knows_its_project_by_any_name(tmp_path, name):
+    """And no other, however alike."""
+    (tmp_path / name).mkdir()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").mkdir()
+    (tmp_path / "skillopt-sleep").mkdir()
+    (tmp_path / "skillopt-sleep" / "waiting.txt").write_text(f"/elsewhere\n{tmp_path / name}\n")
+    assert "(skillopt-sleep status)" in announced(tmp_path / name, tmp_path)
+    assert announced(tmp_path / "a" / "b", tmp_path) == ""
+
+
+def test_hook_below_its_project(tmp_path):
+    """From a subfolder or by a link it says where; another repository inside is another project."""
+    project = tmp_path / "project"
+    for folder in ("sub/deeper", "other/.git"):
+        (project / folder).mkdir(parents=True)
+    (tmp_path / "skillopt-sleep").mkdir()
+    (tmp_path / "skillopt-sleep" / "waiting.txt").write_text(f"{project}\n")
+    assert "(skillopt-sleep status --project ../..)" in announced(project / "sub" / "deeper", tmp_path)
+    assert announced(project / "other", tmp_path) == ""
+    (tmp_path / "link").symlink_to(project)
+    assert "waits" in announced(tmp_path, tmp_path, CLAUDE_PROJECT_DIR=str(tmp_path / "link"))
+
+
+def test_announcement_that_cannot_be_written(cli, mira):
+    """Ends nothing: what was adopted is shown, and the reason is said."""
+    (mira.data / "waiting.txt").mkdir(parents=True)
+    assert cli(*mira.arguments("run")).code == 0
+    done = cli("adopt", *mira.places)
+    assert (done.code, "To undo it" in done.out) == (0, True)
+    assert "agents are not told" in done.err
 
 
 def test_waiting_proposal_is_announced(cli, mira, tmp_path):

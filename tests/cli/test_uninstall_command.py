@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from skillopt_sleep.stores.lock import one_night
+from tests.cli.test_plugin_command import AGENT
 from tests.fakes.program import ROOT
 
 
@@ -21,8 +25,7 @@ def home(tmp_path, monkeypatch):
     table.write_text("# mine\n0 1 * * * true\n")
     scripts = {
         "crontab": f'#!/bin/sh\n[ "$1" = -l ] && exec cat {table}\ncat "$@" > {table}\n',
-        "claude": '#!/bin/sh\nf="$HOME/../claude-state"\ncase "$*" in *"plugin install"*) echo skillopt-sleep > "$f" ;;'
-        ' *"plugin uninstall"*) rm -f "$f" ;; *list*) cat "$f" 2>/dev/null ;; esac\nexit 0\n',
+        "claude": AGENT.replace("$AGENT_LOG", str(tmp_path / "asked")),
     }
     for name, text in scripts.items():
         (bin_ / name).write_text(text)
@@ -56,8 +59,9 @@ def test_all_of_it(cli, mira, home):
     assert everything(folder, mira.project) == before
     assert table.read_bytes() == cron
     assert not mira.data.exists()
-    assert done.out.splitlines()[-2:] == [
+    assert done.out.splitlines()[-3:] == [
         "Kept on purpose:",
+        f"  claude's own settings and records, {folder}/.claude: as claude leaves them",
         "  the program itself: uv tool, pipx or pip, whichever installed it, with: uninstall skillopt-sleep",
     ]
 
@@ -97,11 +101,99 @@ def test_rule_changed_by_hand(cli, mira, home):
     assert path.exists()
 
 
-def test_nothing_there(cli, mira, home):
+def test_nothing_there(cli, mira, home, tmp_path):
     """Said, and nothing is made."""
-    done = cli("uninstall", "--data-dir", mira.data)
-    assert done.code == 0
+    before = everything(home[0], mira.folder)
+    done = cli("uninstall", "--rules", "--data", "--yes", "--data-dir", mira.data / "none" / "at" / "all")
+    assert (done.code, done.err) == (0, "")
     assert "there was nothing to take away" in done.out
+    assert "deleted" not in done.out
+    assert everything(home[0], mira.folder) == before
+
+
+def test_data_folder_of_somebody_else(cli, mira, home, tmp_path):
+    """Nothing of it goes; of one that is shared, only what is ours by its name."""
+    other = tmp_path / "photos"
+    for name in ("market/stall", "evals/mine", "children/names.txt", "daemon.log", "photo"):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text("hers")
+    before = everything(other)
+    assert cli("uninstall", "--data", "--yes", "--data-dir", other).code == 0
+    assert everything(other) == before
+    (other / "daemon.log").unlink()
+    before = everything(other)
+    run = [each for each in mira.arguments("run") if "data-dir" not in each]
+    assert cli(*run, "--data-dir", other).code == 0
+    done = cli("uninstall", "--data", "--yes", "--data-dir", other)
+    assert (done.code, everything(other)) == (0, before)
+    assert f"deleted what is ours in {other}; the rest is not ours, and stays" in done.out
+
+
+def test_project_that_is_gone(cli, mira, home):
+    """Its rules are named as beyond reach, and the data may go."""
+    report = cli(*mira.arguments("run", "--json")).json
+    assert cli("adopt", *mira.places).code == 0
+    mira.project.rename(mira.folder / "moved")
+    done = cli("uninstall", "--rules", "--data", "--yes", "--data-dir", mira.data)
+    assert done.code == 0
+    assert f"the rules of night {report['night']} cannot be reverted, for their project is gone" in done.out
+    assert not mira.data.exists()
+
+
+@pytest.mark.parametrize("why", ["night", "live", "link", "damaged"])
+def test_data_that_cannot_go(cli, mira, home, why):
+    """Is found before anything else is taken away."""
+    table = home[1]
+    assert cli("plugin", "install", "claude", "--data-dir", mira.data).code == 0
+    assert cli("schedule", "--using=cron", "--at=03:10", *mira.arguments()).code == 0
+    cli(*mira.arguments("run"))
+    if why == "live":
+        cli("adopt", *mira.places)
+    if why == "link":
+        mira.data.rename(mira.folder / "real")
+        mira.data.symlink_to(mira.folder / "real")
+    if why == "damaged":
+        for path in mira.data.glob("sleep.db-*"):
+            path.unlink()
+        (mira.data / "sleep.db").write_bytes(b"x" * 5000)
+    cron, asked = table.read_bytes(), mira.folder.parent / "asked.plugin"
+    with one_night(mira.data) if why == "night" else contextlib.nullcontext():
+        done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
+    assert done.code == {"night": 6, "damaged": 7}.get(why, 8)
+    assert (done.out, table.read_bytes(), asked.exists()) == ("", cron, True)
+    assert (mira.data / "sleep.db").exists()
+    if why == "damaged":  # schedule and plugins do not need it
+        done = cli("uninstall", "--data-dir", mira.data)
+        assert (done.code, asked.exists(), "if there are any" in done.out) == (0, False, True)
+
+
+def test_reports_behind_a_link(cli, mira, home):
+    """Stay, and are named; a project cannot have other files deleted."""
+    assert cli(*mira.arguments("run")).code == 0
+    (mira.project / ".skillopt-sleep").rename(mira.folder / "elsewhere")
+    (mira.project / ".skillopt-sleep").symlink_to(mira.folder / "elsewhere")
+    done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
+    assert (done.code, "links are not followed" in done.out) == (0, True)
+    assert (mira.folder / "elsewhere" / "nights").exists()
+
+
+def test_without_yes(cli, mira, home, monkeypatch):
+    """It asks, and without an answer nothing is taken away."""
+    assert cli(*mira.arguments("run")).code == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    done = cli("uninstall", "--data", "--data-dir", mira.data)
+    assert (done.code, done.out.startswith(f"Delete {mira.data}")) == (130, True)
+    assert (mira.data / "sleep.db").exists()
+
+
+def test_plugin_that_stays(cli, mira, home, monkeypatch):
+    """Is said and ends with the agent's code, what it runs from stays; the rest goes."""
+    assert cli("plugin", "install", "claude", "--data-dir", mira.data).code == 0
+    assert cli(*mira.arguments("run")).code == 0
+    monkeypatch.setenv("AGENT_FAILS", "uninstall")
+    done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
+    assert (done.code, "the plugin of claude could not be taken away" in done.out) == (2, True)
+    assert [path.name for path in mira.data.iterdir()] == ["market"]
 
 
 def test_manifests_are_json():

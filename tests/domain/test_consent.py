@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.domain.consent import Stranger, strangers
+from skillopt_sleep.domain.consent import Stranger, provider_at, strangers
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,27 @@ from skillopt_sleep.domain.consent import Stranger, strangers
 def test_strangers(sources, providers, agreed, expected):
     """Those whom the sessions have not gone to and the user has not agreed to; this machine is none."""
     assert [(each.source, each.provider) for each in strangers(sources, providers, agreed)] == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://api.openai.com/v1", "openai"),
+        ("https://API.Anthropic.com", "anthropic"),
+        ("https://api.openai.com.evil.example/v1", "evil-is-no-prefix"),
+        ("https://api.openai.com@evil.example/v1", "evil.example"),
+        ("http://me:secret@10.1.2.3:9/v1", "10.1.2.3"),
+        ("http://127.0.0.1:1234", ""),
+        ("http://[::1]:1234", ""),
+        ("http://localhost./v1", ""),
+        ("http://[::1", "http://[::1"),
+        ("evil.example/v1", "evil.example/v1"),
+    ],
+)
+def test_provider_at_an_address(url, expected):
+    """A provider is itself at its own host only; an address nobody can read is a stranger."""
+    expected = "api.openai.com.evil.example" if expected == "evil-is-no-prefix" else expected
+    assert provider_at(url) == expected
 
 
 def test_question():

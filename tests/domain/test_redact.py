@@ -69,7 +69,42 @@ CONTEXTS = {
     "key cut off in front": ("{}\n-----END PRIVATE KEY-----", LINES),
     "key in json": ("-----BEGIN PRIVATE KEY-----\\n{}\\n-----END PRIVATE KEY-----\\n", LINES.replace("\n", "\\n")),
 }
+RANDOM = MADE[:28]
+APART = (
+    'headers.set("X-API-Key", "@")',
+    'os.environ.setdefault("SECRET_KEY", "@")',
+    '{"name": "API_KEY", "value": "@"}',
+    '<add key="ApiKey" value="@"/>',
+    "- name: DB_PASSWORD\n  value: @",
+    "ENV API_KEY @",
+    "set -x PASSWORD @",
+    "ALTER USER ada WITH PASSWORD '@';",
+    "CREATE USER ada IDENTIFIED BY '@'",
+    'requests.get(u, cookies={"sessionid": "@"})',
+    ".example.org\tTRUE\t/\tFALSE\t1700000000\tsessionid\t@",
+    "['curl', '-u', 'ada:@']",
+    '"sshpass", "-p", "@"',
+    "echo @ | docker login --password-stdin",
+    'echo "ada:@" | chpasswd',
+    "gh auth login --with-token <<< @",
+    "keytool -list -storepass @",
+    "sqlcmd -S h -U sa -P @",
+    "smbclient -U ada%@ //h/s",
+    "xfreerdp /u:ada /p:@ /v:h",
+    'machine h\tlogin ada\tpassword\t"@"',
+    '"postgres:\\/\\/ada:@@db\\/app"',
+    "postgres%3A%2F%2Fada%3A@%40db%2Fapp",
+    "postgres://ada:pa/@@db/app",
+    "jdbc:oracle:thin:ada/@@db:1521:x",
+    "https://x.example/a?v=1\\u0026sig=@%2B@",
+)
 INNOCENT = (
+    'getenv("API_KEY", "FALLBACK_KEY2")',
+    "token: Token2, auth: authMiddleware2, credential_source: Ec2InstanceMetadata",
+    "AUTH_TOKEN_HEADER=X-Auth-Token2 CACHE_KEY=v3-linux-node20-abcdef0123456789",
+    "set-cookie: lang=en-US; Path=/; Max-Age=31536000",
+    "heroku release 123e4567-e89b-12d3-a456-426614174000 deployed",
+    "they pass `--target-token` and pass `GIT_PROMPT=0` and set token rules2",
     "fixed in 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
     "id 123e4567-e89b-12d3-a456-426614174000",
     "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -107,6 +142,38 @@ def test_a_secret_that_only_its_surroundings_give_away(context: str, secret: str
     redacted = Redactor().redact(context.format(secret))
     assert not any(line in redacted for line in re.split(r"\\n|\n", secret))
     assert "[redacted:" in redacted
+
+
+@pytest.mark.parametrize("text", APART)
+def test_a_secret_apart_from_its_name(text: str) -> None:
+    """It goes in every notation: arguments, pairs, attributes, commands and pipes, URLs with escaped signs."""
+    assert RANDOM not in Redactor().redact(text.replace("@", RANDOM, 1) if "@@" in text else text.replace("@", RANDOM))
+
+
+DECORATIONS = {
+    "of a search": lambda n, line: f"certs/id.pem:{n}:{line}",
+    "of blame": lambda n, line: f"^7f57221a (Ada 2024-01-01 10:00:00 +0000 {n}) {line}",
+    "of ends shown": lambda _, line: f"{line}$",
+    "of a box": lambda _, line: f"\u2502 {line} \u2502",
+}
+
+
+@pytest.mark.parametrize("decorate", DECORATIONS.values(), ids=DECORATIONS)
+@pytest.mark.parametrize("cut", [slice(None), slice(0, -2), slice(2, None)], ids=["whole", "no end", "no beginning"])
+def test_a_private_key_with_decorated_lines(decorate, cut) -> None:
+    """None of its lines stays, whole or cut off at either end."""
+    lines = [decorate(n, line) for n, line in enumerate(WHOLE_KEY.split("\n"))][cut]
+    assert "IBADANBgkqhkiG9w0B" not in Redactor().redact("\n".join(lines))
+
+
+@pytest.mark.parametrize("parted", ["\n", "\\\n", "\n    ", '" +\n  "', '"\n    "'])
+@pytest.mark.parametrize("key", ["ghp_" + MADE[:36], "AKIA" + "Q3EGUYZ5X2PLMN4W", "sk-ant-api03-" + MADE])
+def test_a_key_in_two_lines(key: str, parted: str) -> None:
+    """Its second half goes with the first."""
+    half = len(key) // 2
+    redacted = Redactor().redact(f'key = "{key[:half]}{parted}{key[half:]}"\nnext_line = 1')
+    assert key[half:] not in redacted
+    assert "next_line = 1" in redacted
 
 
 @pytest.mark.parametrize("text", INNOCENT, ids=[text[:20] for text in INNOCENT])

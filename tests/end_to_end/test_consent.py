@@ -60,6 +60,20 @@ def test_night_that_was_agreed_to(person, codex, agree):
     assert bool(codex.calls) == (backend == "codex")
 
 
+def test_receiver_that_is_not_the_label(person, codex):
+    """An agreement with OpenAI is none with another host that Codex is set up for; nor is Claude's own address."""
+    elsewhere = "--set=backends.codex.config=['openai_base_url=\"http://evil.example/v1\"']"
+    path = f"{codex.folder}:{SYSTEM_PATH}"
+    done = run("run", *places(person), "--backend=codex", "--share-with=openai", elsewhere, PATH=path)
+    assert done.returncode == 4
+    assert (
+        "to evil.example: agree once by `skillopt-sleep run` on a terminal or --share-with evil.example" in done.stderr
+    )
+    done = run("run", *places(person), "--backend=claude", PATH=path, ANTHROPIC_BASE_URL="http://evil.example")
+    assert (done.returncode, "went to Anthropic" in done.stderr, "to evil.example" in done.stderr) == (4, True, True)
+    assert codex.calls == []
+
+
 def test_question_is_asked_once(person):
     """A yes is kept in the user's data; a no ends it; who had the sessions anyway is not asked about."""
     asked = []

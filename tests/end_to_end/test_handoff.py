@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.cli import main
 from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.stores.ledger import NightLedger
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 
@@ -116,20 +120,82 @@ def test_names_are_this_users(tmp_path):
     assert not names[0] & names[1]
 
 
-@pytest.mark.parametrize("spoil", ["link", "long", "empty"])
+@pytest.mark.parametrize("spoil", ["link", "long", "empty", "folder"])
 def test_answer_that_is_none(mira, spoil, tmp_path):
-    """A link is not followed, a megabyte is no answer, an empty file is asked for again by name."""
+    """Is asked for again by name, with what is wrong with it; never read beyond a megabyte, and no link followed."""
     sitting(mira)
-    path = questions(mira)[0].with_name(questions(mira)[0].name.replace(".question.", ".answer."))
+    question = questions(mira)[0]
+    path = question.with_name(question.name.replace(".question.", ".answer."))
     if spoil == "link":
         (tmp_path / "secret").write_text("hers")
         path.symlink_to(tmp_path / "secret")
+    elif spoil == "folder":
+        path.mkdir()
+    elif spoil == "long":
+        with path.open("wb") as file:
+            file.truncate(3 << 30)
     else:
-        path.write_bytes(b"x" * 1_000_001 if spoil == "long" else b" \n")
+        path.write_bytes(b" \n")
     done = sitting(mira, "--set=retry_wait=0")
-    assert done.returncode in {3, 4, 8}
-    assert path.name in done.stderr or spoil == "empty"
-    assert "Traceback" not in done.stderr
+    why = {"link": "no regular file", "folder": "no regular file", "long": "longer than 1,000,000 bytes"}
+    assert (done.returncode, json.loads(done.stdout)["stopped_by"]) == (3, "handoff")
+    assert f"{path.name} ({why.get(spoil, 'empty')})" in done.stderr
+    assert question.exists()
+    assert os.path.lexists(path)
+
+
+def test_answers_that_were_not_kept(mira, monkeypatch):
+    """Stay where they are: only what the ledger has is taken away."""
+    assert sitting(mira).returncode == 3
+    files = questions(mira)
+    for path in files:
+        answered(mira, path)
+
+    def full(*_args, **_more):
+        raise DiskError("the disk is full")
+
+    monkeypatch.setattr(NightLedger, "commit", full)
+    words = [each for each in mira.arguments("run", "--json") if "backend" not in each]
+    with pytest.raises(SystemExit):
+        main([*words, "--backend=handoff", "--miner=heuristic", "--set=evolve_memory=false"])
+    assert all(path.exists() for path in files)
+    assert len(list(files[0].parent.glob("*.answer.md"))) == len(files)
+
+
+def test_questions_of_another_plan(mira):
+    """Go, so that nobody answers them in vain; an answer that was written stays, and is named."""
+    assert sitting(mira, "--set=seed=2").returncode == 3
+    old = questions(mira)
+    answered(mira, old[0])
+    done = sitting(mira, "--set=seed=5", "--set=max_train=4")
+    left = set(questions(mira)) - {old[0]}
+    assert f"{len(left)} answer" in done.stderr
+    stranger = old[0].name.replace(".question.", ".answer.")
+    if old[0].exists():
+        assert f"not used, for they answer nothing asked now: {stranger}" in done.stderr
+
+
+def test_cap_below_the_questions(mira):
+    """Waiting is no call: the questions are laid down, and exit 3 says so; a cap stops what is answered, as ever."""
+    for _ in range(2):
+        done = sitting(mira, "--max-calls=3", "--set=workers=4")
+        assert (done.returncode, json.loads(done.stdout)["spend"]["calls"]) == (3, 0)
+    files = questions(mira)
+    assert len(files) >= 3
+    for path in files:
+        answered(mira, path)
+    done = sitting(mira, "--max-calls=3", "--set=workers=1")
+    calls = json.loads(done.stdout)["spend"]["calls"]
+    assert 1 <= calls <= 3
+    assert len(list(files[0].parent.glob("*.answer.md"))) == len(files) - calls
+
+
+def test_looking_takes_no_question_away(mira):
+    """A command that only asks whether a night could run leaves the questions."""
+    sitting(mira)
+    files = questions(mira)
+    run(*[each for each in mira.arguments("doctor") if "backend" not in each], "--backend=handoff")
+    assert questions(mira) == files
 
 
 def test_never_adopted_by_itself(mira):

@@ -276,6 +276,24 @@ def test_report_says_that_they_wait(tmp_path):
     assert not any(phase.phase == "val" for phase in report.phases)
 
 
+def test_night_remembers_what_the_nights_before_turned_down(tmp_path):
+    """A rule that was rejected while pending is pending no more, and tried no more; the account has it once."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app, _ = sitting(person, 0.0, Random(0))
+    (before,) = app.trials.pending(str(person.project))
+    app.trials.conclude(str(person.project), [replace(before, tally=Tally(losses=6, wins=7, ties=95))], [])
+    for number in range(2):
+        person.write(make_sessions(person.world, 100 + number)[:3])
+        app, report = sitting(person, 0.0, Random(0))
+        lives = {each.id for each in app.trials.pending(str(person.project))}
+        assert before.id not in lives
+        tried = {name for trial in report.trials if trial.k is not None for name in trial.edits}
+        assert not tried & {each.id for each in before.edits}
+    assert [each.edit for each in app.rejected.closed(app.scope)][:1] == list(before.edits[:1])
+    assert app.plan().fingerprint == replace(app.plan(), closed=()).fingerprint
+    assert app.plan().step.answered_by == ("simulated", "simulated")
+
+
 def test_edit_goes_on_at_the_score_it_began_with():
     """The account may ask more of new edits meanwhile; the promise to this one was made when it was first tried."""
     outcome = night(1, models(), plan=replace(PLAN, k=8), pending=(waiting("a", Tally(wins=4), edit(GOOD), k=6),))

@@ -14,6 +14,7 @@ from skillopt_sleep.bench.worlds import make_world
 from skillopt_sleep.calls import clock
 from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
+from skillopt_sleep.train.pricing import price
 from tests.train.adapters.gamefiles import GameAdapter, RigidGameAdapter
 from tests.train.adapters.one_file import OneFileAdapter
 from tests.train.adapters.resuming import ResumingAdapter
@@ -83,7 +84,8 @@ def test_adapter_trains_under_both_gates(data, adapter, gate):
     summary = made.train()
     assert (summary["baseline_test_hard"], summary["test_hard"]) == (0, 1)
     assert summary["calls"]["selection"] <= made.price().stages["selection"]
-    val = [row["id"] for row in read(data, "split/val/items.json")]
+    answers = {row["id"]: row["answer"] for row in read(data, "split/val/items.json")}
+    val = list(answers)
     trials = [json.loads(path.read_text()) for path in (data / "out").rglob("trial.json")]
     assert bool(trials) is (gate == "paired")
     for trial in trials:
@@ -91,6 +93,9 @@ def test_adapter_trains_under_both_gates(data, adapter, gate):
         round_one = [each["task_id"] for each in trial["baseline"][: len(val)]]
         assert len(set(round_one)) == len(round_one)
         assert set(round_one) <= set(val)
+        passed = [each for each in trial["candidate"] if each["score"]["hard"] == 1]
+        assert passed
+        assert all(each["response"] == answers[each["task_id"]] for each in passed)
 
 
 def test_results_a_rollout_left_when_the_cap_ended_it_are_not_taken_up(data):
@@ -199,11 +204,11 @@ def test_price_holds_for_several_calls_an_item(data):
     """The most turns an adapter takes are its calls, whatever it says by ``calls_of`` comes first."""
     env = ResumingAdapter(split_dir=str(data / "split"), turns=5)
     made = trainer(data, "out", env, num_epochs=1)
-    price = made.price()
-    assert price.stages["rollout"] == 60
+    most = made.price()
+    assert most.stages["rollout"] == 60
     summary = made.train()
     for stage in ("rollout", "selection", "test"):
-        assert summary["calls"][stage] <= price.stages[stage]
+        assert summary["calls"][stage] <= most.stages[stage]
     env.calls_of = lambda item: 7
     assert made.price().stages["rollout"] == 84
 
@@ -236,3 +241,12 @@ def test_answer_to_a_second_try_is_found_again(data):
     run(again)
     asked = [each["question"] for each in read(data, "split/val/items.json")]
     assert [again.seen.get(question, 0) for question in asked] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_price_of_rounds_that_are_only_rolled_out_whole():
+    """Of a paired gate: both arms of every round it may begin, and what confirms a loss, over the whole split."""
+    config = SkillOptConfig(gate="paired", num_epochs=1, batch_size=4)
+    calls = {"train": [1] * 4, "val": [1] * 10, "test": [1]}
+    parts = price(config, calls, chars_per_item=1, skill_chars=1)
+    whole = price(config, calls, chars_per_item=1, skill_chars=1, whole_rounds=True)
+    assert (parts.stages["selection"], whole.stages["selection"]) == (10 + 2 * 36 + 4 * 10, 10 + 2 * 4 * 10 + 4 * 10)

@@ -23,7 +23,7 @@ _NOTATIONS = tuple(
     for name, before in (
         ("call", rf"(?P<named>){_Q},{_S}(?:[a-z_]{{1,20}}=)?[brf]?(?={_Q})"),  # headers.set("X-API-Key", "…")
         ("pair", rf"(?P<named>){_MAY},?{_S}(?:[-,]{_S})?{_MAY}(?i:value|val|content|default){_MAY}{_S}[:=]>?{_S}"),
-        ("sql", rf"(?P<named>)[ \t]{{1,4}}(?={_Q})"),
+        ("sql", r"(?P<named>)[ \t]{1,4}(?=\\{0,4}[\"'])"),
         ("set", r"(?P<named>)[ \t]{1,8}"),
     )
 )
@@ -56,9 +56,9 @@ def _apart(text: str, at: int) -> Found | None:
         group = "quoted" if match["quoted"] is not None else "bare"
         value, end = match[group], match.start("named")
         named = name_before(text, end)
-        if named is None or named[0] in {"cookie", "sig", "heroku", "any"} or stands_for(value):
+        if named is None or named[0] in {"cookie", "sig", "heroku", "any"}:
             return None
-        if _gives_away(notation, text, end, value, named):
+        if not stands_for(value) and _gives_away(notation, text, end, value, named):
             return Found("secret", *match.span(group), match.end(group))
     return None
 
@@ -71,7 +71,7 @@ def _gives_away(notation: str, text: str, end: int, value: str, named: tuple[str
             made = mixed(value) and telling(value) and not _is_name(value)
             return len(value) >= ARGUMENT and made and secret_by_name(value, name, which)
         case "sql":
-            return which == "word" and _SQL.search(text, max(0, end - 100), end) is not None
+            return which == "word" and name.lower() != "pass" and _SQL.search(text, max(0, end - 100), end) is not None
         case "set" if _SETS.search(text, max(0, end - BACK), end) is None:
             return False
     return len(value) >= LEAST and secret_by_name(value, name, which)
@@ -107,14 +107,28 @@ def _cookie(match: re.Match[str]) -> Found | None:
     return Found("cookie", *match.span("secret"), match.end())
 
 
-_AFTER = r"[\w.-]{0,24}(?:\\{0,4}[\"'`](?:,?(?:\\{1,4}[nrt]|\s){0,24}(?:\\{0,4}[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\{0,4}[\"'`]?(?i:val|content|default))|,\s{0,24}[bfr\\][\"'])|\n\s{0,24}[\"']?value|[ \t]{1,8}[^\s=:.,;)]{4})"
+_AFTER = r"[\w.-]{0,24}(?:\\{0,4}[\"'`](?:,?(?:\\{1,4}[nrt]|\s){0,24}(?:\\{0,4}[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\{0,4}[\"'`]?(?i:val|content|default))|,\s{0,24}[bfr\\][\"'])|\n\s{0,24}[\"']?value|[ \t]{1,8}\\{0,4}[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9])"
 """What stands behind a name whose value is apart from it; prose seldom."""
 APART: tuple[Kind, ...] = (
-    Kind("apart", "kK", _apart, r"(?:(?<=[tT][oO][kK])|(?<=[_ iItTdDeErR.\"'-][kK]))(?=(?i:en|ey)s?(?![a-z]))", rf"(?i:en|ey){_AFTER}"),
-    Kind("apart", "pP", _apart, r"(?=(?i:ass|wd|w\b))", rf"(?i:assword|asswd|wd|ass|assphrase){_AFTER}"),
+    Kind(
+        "apart",
+        "kK",
+        _apart,
+        r"(?:(?<=[tT][oO][kK])|(?<=[_ iItTdDeErR.\"'-][kK]))(?=(?i:en|ey)s?(?![a-z]))",
+        rf"(?i:en|ey){_AFTER}",
+    ),
+    Kind(
+        "apart",
+        "pP",
+        _apart,
+        r"(?=(?i:ass|wd|w\b))",
+        rf"(?i:assword|asswd|wd|ass|assphrase)(?:{_AFTER}|[ \t]{{1,4}}\\{{0,4}}[\"'][^\"'\n]{{4}})",
+    ),
     Kind("apart", "cC", _apart, r"(?=[rR][eE][tTdD])", rf"(?i:ret|redentials?){_AFTER}"),
     Kind("by", "bB", _identified, r"(?=[yY] (?:[pP]\w{7} )?\\{0,4}[\"'])(?<=[fF][iI][eE][dD] [bB])"),
-    Kind("cookies", "kK", _cookies, r"(?<=[oO][oO][kK])", r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)"),
+    Kind(
+        "cookies", "kK", _cookies, r"(?<=[oO][oO][kK])", r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)"
+    ),
     Kind("jar", "R", _jar, r"(?=UE\t\d)(?<=TR)"),
     Kind("jar", "F", _jar, r"(?=ALSE\t\d)"),
 )

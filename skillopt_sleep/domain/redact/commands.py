@@ -1,4 +1,4 @@
-"""Secrets that a command, a URL, a login file or a sentence gives away."""
+"""Secrets that a flag of a command, a login file or a sentence gives away."""
 
 from __future__ import annotations
 
@@ -9,32 +9,49 @@ from skillopt_sleep.domain.redact.naming import stands_for
 
 __all__ = ["COMMANDS"]
 
-BACK = 600
+BACK = 300
 """Characters of a command in which its name is looked for."""
 LEAST = 3
 """Characters of a password where the form leaves no doubt that one stands there."""
 
+_S = r"(?:[ \t]{1,4}|\\{0,3}[\"'],[ \t]{0,4}(?=\\{0,3}[\"']))"
+"""From one argument of a command to the next, which may be a string in a list."""
 _WORD = r"[^\s\"'`\\;|&<>]{1,800}"
 _QUOTED = r"\\{0,4}(?P<q>[\"'])(?P<quoted>[^\"'\n\\]{1,800})|(?P<bare>" + _WORD + ")"
 _USER = re.compile(
-    r"-(?:-(?:proxy-)?user|[A-Za-z]{0,6}[uU])(?:=|[ \t]{1,4}|(?:[ \t]?\\{1,4}n?\s{0,2}\n?[ \t]{0,8})|(?=[\w\"'\\]))"
+    rf"-(?:-(?:proxy-)?user|-auth|[A-Za-z]{{0,6}}[uUa])(?:=|{_S}|"
+    r"(?:[ \t]?\\{1,4}n?\s{0,2}\n?[ \t]{0,8})|(?=[\w\"'\\]))"
     r"\\{0,4}[\"']?[^\s:\"'\\/]{0,128}\\{0,4}[\"']?:\\{0,4}[\"']?"
     r"(?:(?<=[\"'])(?P<bare>[^\"'\n\\]{1,400})|(?P<open>[^\s\"'\\]{1,400}))"
 )
-_FETCHES = ("curl", "wget", "http ", "https ", "xh ")
+_FETCHES = ("curl", "wget", "http ", "https ", "xh ", "http'", 'http"')
 _FLAGS = tuple(
     (tuple(names.split()), re.compile(command.replace("NAMES", "|".join(names.split()))), re.compile(flag))
     for names, command, flag in (
-        ("sshpass", r"\bsshpass(?:[ \t]+-[vhP]\S*(?:[ \t]+[^-\s]\S*)?){0,4}[ \t]+\Z", rf"-p[ \t=]{{0,4}}(?:{_QUOTED})"),
+        (
+            "sshpass",
+            r"\bsshpass(?:[ \t]+-[vhP]\S*(?:[ \t]+[^-\s]\S*)?){0,4}[ \t\"',\\]+\Z",
+            rf"-p(?:{_S}|=)?(?:{_QUOTED})",
+        ),
         ("mysql mariadb 7z", r"\b(?:NAMES)[\w-]{0,12}[ ][^;|]*\Z", rf"-p(?:{_QUOTED})"),
         (
             "login",
             r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|]*\blogin\b",
-            rf"-p[ \t=]{{1,4}}(?:{_QUOTED})",
+            rf"-p(?:{_S}|=)(?:{_QUOTED})",
         ),
-        ("mongo", r"\bmongo\w{0,12} [^;|]*\Z", rf"-p[ \t=]{{1,4}}(?:{_QUOTED})"),
-        ("redis-cli", r"\bNAMES\b[^;|]*\Z", rf"-a[ \t=]{{1,4}}(?:{_QUOTED})"),
-        ("ldap zip", r"\b(?:ldap\w{1,12}|(?:un)?zip)\b[^;|]*\Z", rf"-[wP][ \t=]{{1,4}}(?:{_QUOTED})"),
+        ("mongo", r"\bmongo\w{0,12} [^;|]*\Z", rf"-p(?:{_S}|=)(?:{_QUOTED})"),
+        ("redis-cli", r"\bNAMES\b[^;|]*\Z", rf"-a(?:{_S}|=)(?:{_QUOTED})"),
+        ("ldap zip", r"\b(?:ldap\w{1,12}|(?:un)?zip)\b[^;|]*\Z", rf"-[wP](?:{_S}|=)(?:{_QUOTED})"),
+        ("sqlcmd bcp osql isql tsql", r"\b(?:NAMES)\b[^;|]*\Z", rf"-P(?:{_S}|=)?(?:{_QUOTED})"),
+        ("openssl", r"\bNAMES enc\b[^;|]*\Z", rf"-[kK](?:{_S})(?:{_QUOTED})"),
+        ("lftp", r"\bNAMES\b[^;|]*\Z", r"-u[ \t]{1,4}[^\s,]{1,64},(?P<bare>[^\s\"'\\;|]{3,200})"),
+        (
+            "smbclient rpcclient smbmap smbget net",
+            r"\b(?:NAMES)\b[^;|]*\Z",
+            r"-(?:U|-user)(?:[ \t]{1,4}|=)\\{0,3}[\"']?[\w.@/\\-]{1,64}%(?P<bare>[^\s\"'\\;|]{3,200})",
+        ),
+        ("htpasswd", r"\bNAMES\b[^;|]*\Z", r"-\w{0,6}b\w{0,6} \S{1,200} [\w.@-]{1,64} (?P<bare>[^\s\"'\\;|]{3,200})"),
+        ("gh", r"\bNAMES secret set\b[^;|]*\Z", rf"-(?:b|-body)(?:{_S}|=)(?:{_QUOTED})"),
         (
             "curl http xh",
             r"\b(?:NAMES)\b[^;|]*\Z",
@@ -44,16 +61,14 @@ _FLAGS = tuple(
 )
 """Commands, each with the flag that a password of theirs follows."""
 _LONG_FLAG = re.compile(
-    r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|passphrase|secret|token|api-?key|access-?key|account-?key|secret-?key|auth-?key|pat)"
-    rf"(?:-(?:string|value))?[ \t]{{1,4}}(?:\\?\n[ \t]{{0,8}})?(?:{_QUOTED})",
+    r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|passphrase|secret|token|api-?key|access-?key|account-?key|secret-?key|auth-?key|pat|(?:src|dest)?(?:store|key)pass)"
+    rf"(?:-(?:string|value))?{_S}(?:\\?\n[ \t]{{0,8}})?(?:{_QUOTED})",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
 
-_URL = re.compile(r"://[^\s/:@\"'<>`]{0,255}:(?P<secret>[^\s/\"'<>`\\]{2,400})@")
-_URL_USER = re.compile(r"://(?P<secret>[\w.~-]{20,255})@")
-
-_NETRC = re.compile(rf"password(?:{BREAK}){{1,8}}(?P<secret>[^\s\"'\\]{{3,400}})")
+_NETRC = re.compile(rf"password(?:{BREAK}){{1,8}}\\{{0,3}}[\"']?(?P<secret>[^\s\"'\\]{{3,400}})")
+_WIFI = re.compile(r"\bnmcli\b[^\n;|]*\Z")
 _NETRC_BEFORE = re.compile(
     rf"(?:\b(?:machine|login|account)(?:{BREAK}){{1,8}}[^\s\\]{{1,200}}(?:{BREAK}){{1,8}}|\bdefault(?:{BREAK}){{1,8}}){{1,3}}\Z"
 )
@@ -71,7 +86,7 @@ _KEY_BEFORE = re.compile(
     r"(?:api|access|account|secret|private|auth|encryption|signing|master|storage|shared)[ _-]\Z", re.IGNORECASE
 )
 _AWS = re.compile(
-    r"secret[_ -]?(?:access[_ -]?)?key\b[^\n]{0,40}?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
+    r"secret[_ -]?(?:access[_ -]?)?key\b[^\n]{0,40}?(?:\\n|\n[ \t>]{0,8})?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
     re.IGNORECASE,
 )
 
@@ -85,6 +100,8 @@ def _user(text: str, at: int) -> Found | None:
         return None
     group = "bare" if match["bare"] else "open"
     value = match[group]
+    if text[at + 1 : at + 3] in {"a ", "-a"} and "http" not in text[max(0, at - BACK) : at]:
+        return None
     return None if len(value) < LEAST or stands_for(value) else Found("secret", *match.span(group), match.end())
 
 
@@ -116,25 +133,14 @@ def _long_flag(text: str, at: int) -> Found | None:
     return Found("secret", *match.span(group or 0), match.end())
 
 
-def _url(text: str, at: int) -> Found | None:
-    match = _URL.match(text, at) or _URL_USER.match(text, at)
-    if match is None:
-        return None
-    value = match["secret"]
-    lone = match.re is _URL_USER
-    if stands_for(value) or (lone and not (mixed(value) and telling(value))):
-        return None
-    return Found("secret", *match.span("secret"), match.end())
-
-
 def _netrc(text: str, at: int) -> Found | None:
     match = _NETRC.match(text, at)
     if match is None or stands_for(match["secret"]):
         return None
+    if _WIFI.search(text, max(0, at - 200), at):
+        return Found("secret", *match.span("secret"), match.end())
     before = _NETRC_BEFORE.search(text[max(0, at - 300) : at])
-    if before is None or (
-        "machine" not in before[0] and "default" not in before[0] and _PLAIN.fullmatch(match["secret"])
-    ):
+    if before is None or ("machine" not in before[0] and _PLAIN.fullmatch(match["secret"])):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
@@ -161,15 +167,26 @@ def _said(text: str, at: int) -> Found | None:
 
 
 COMMANDS: tuple[Kind, ...] = (
-    Kind("url", ":", _url, r"(?=//[^\s/:@\"'<>`]{0,255}(?::[^\s/\"'<>`]{2,400})?@)"),
-    Kind("user", "-", _user, r"(?:(?<=[\s\"'`]-)|(?<=^-))", r"-(?:proxy-)?user[ =\\]|[A-Za-z]{0,6}[uU][ \t=\\\w\"']"),
-    Kind("flag", "-", _flag, r"(?:(?<=[\s\"'`]-)|(?<=^-))", r"[pawPb][^\s-]|[pawPb][ \t]|-cookie[ =]"),
+    Kind(
+        "user",
+        "-",
+        _user,
+        r"(?:(?<=[\s\"'`]-)|(?<=^-))",
+        r"-(?:proxy-)?user[ =\\]|-auth[ =\"']|[A-Za-z]{0,6}[uU][ \t=\\\w\"']|a[ \"']",
+    ),
+    Kind(
+        "flag",
+        "-",
+        _flag,
+        r"(?:(?<=[\s\"'`]-)|(?<=^-))",
+        r"[pawPbkKuU][^\s-]|[pawPbkKuU][ \t]|-cookie[ =]|-body[ =]|-user[ =]|\w{0,6}b\w{0,6} ",
+    ),
     Kind(
         "flag",
         "-",
         _long_flag,
         r"(?<=[\s\"'`]-)",
-        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|passphrase|secret|token|key|pat|value|string)[ \t]",
+        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|passphrase|secret|token|key|pat|value|string)(?:[ \t]|\\{0,3}[\"'],)",
     ),
     Kind("netrc", "p", _netrc, "(?=assword)", rf"assword{BREAK}"),
     Kind("said", "p", _said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),

@@ -7,7 +7,20 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["BREAK", "EDGE", "LONG", "Found", "Kind", "drawn_at_random", "mixed", "rejected", "shape", "telling"]
+__all__ = [
+    "BREAK",
+    "EDGE",
+    "LONG",
+    "Found",
+    "Kind",
+    "continued",
+    "drawn_at_random",
+    "goes_on",
+    "mixed",
+    "rejected",
+    "shape",
+    "telling",
+]
 
 EDGE = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m)"
@@ -30,7 +43,18 @@ CHANGES = 0.41
 DISTINCT = 5
 """Characters that a made key has more of; a stand-in repeats a few."""
 
+MOST_PARTS = 40
+LEAST_PART = 12
+"""Characters of the rest of a key whose kind does not tell its length."""
+
+_CONTINUED = re.compile(
+    r"(?:\\?\r?\n[ \t]{0,24}|\\{1,4}n[ ]{0,24}"
+    r"|\\{0,3}[\"'`][ \t]{0,8}[+.&]?[ \t]{0,4}[\\_]?\r?\n[ \t]{0,24}[+.&]?[ \t]{0,4}\\{0,3}[brf]?[\"'`])"
+    r"(?P<rest>[\w.+/=-]{4,4000})(?=[ \t]*(?:\\{0,4}[\"'`;,)]|\\{1,4}n|\\?\r?\n|\Z))"
+)
+"""What parts the halves of a key, and its rest, up to the end of a line or a string."""
 _SET = re.compile(r"\[[^\]]*\]|\\.")
+_HALF = re.compile(r"[\w-]{4,400}")
 _DIGIT = re.compile("[0-9]")
 _LETTER = re.compile("[A-Za-z]")
 _ODD = re.compile(r"[@#$%^&*~|+!].", re.DOTALL)
@@ -80,11 +104,13 @@ def shape(
     *,
     edge: bool = True,
     peek: str = LONG,
+    whole: int = 0,
 ) -> Kind:
     """A kind with a form of its own: ``before`` (characters and sets), the anchor, and the pattern ``after`` it.
 
     With ``edge``, nothing that goes on in front. The group ``secret``, if there is one, is what is taken out, and
-    ``accept`` has the last word on it.
+    ``accept`` has the last word on it. ``whole`` is the length of such a key, if all have the same: one that is
+    shorter goes on in the next line.
     """
     mark = re.escape(anchor)
     pattern = re.compile(f"{EDGE if edge else ''}{before}{mark}{after}")
@@ -97,9 +123,57 @@ def shape(
             return None
         if accept is not None and not accept(match[group]):
             return rejected(match.start(), match.end())
-        return Found(name, *match.span(group), match.end())
+        start, stop = match.span(group)
+        if stop - start < whole or not whole:
+            stop = continued(text, start, stop, whole)
+        return Found(name, start, stop, max(stop, match.end()))
 
+    def parted(text: str, at: int) -> Found | None:
+        """Where the first half is too short to be told by itself."""
+        found = find(text, at)
+        if found is not None or at < width or head.match(text, at - width) is None:
+            return found
+        half = _HALF.match(text, at + 1)
+        if half is None or half.end() - at + width >= whole:
+            return None
+        stop = continued(text, at - width, half.end(), whole)
+        return Found(name, at - width, stop, stop) if stop > half.end() and mixed(text[at + 1 : stop]) else None
+
+    head = re.compile(f"{EDGE if edge else ''}{before}{mark}")
+    if whole:
+        return Kind(name, anchor, parted, f"(?<={before}{mark})" if before else "", peek)
     return Kind(name, anchor, find, f"(?<={before}{mark})" if before else "", peek)
+
+
+def continued(text: str, start: int, end: int, whole: int = 0) -> int:
+    """The end of a key that goes on in the next line: as a string added to it, or after the break of a line.
+
+    ``whole`` is the length of its kind, when all have the same: then the rest must have just the length that is left.
+    Otherwise what follows must be drawn at random, and nothing else may stand in its line.
+    """
+    length = end - start
+    for _ in range(MOST_PARTS):
+        rest = _CONTINUED.match(text, end)
+        if rest is None or not _goes_on(rest, whole - length if whole else 0):
+            break
+        length += rest.end("rest") - rest.start("rest")
+        end = rest.end("rest")
+    return end
+
+
+def goes_on(text: str, at: int) -> bool:
+    """Whether something that may be the rest of a key follows in the next line."""
+    return _CONTINUED.match(text, at) is not None
+
+
+def _goes_on(rest: re.Match[str], left: int) -> bool:
+    value = rest["rest"]
+    if left > 0:
+        return len(value) == left
+    if left < 0 or len(value) < LEAST_PART:
+        return False
+    sorts = (str.isdigit, str.isupper, str.islower)
+    return all(any(map(sort, value)) for sort in sorts) and (len(value) < LONG_WORD or drawn_at_random(value))
 
 
 def rejected(start: int, end: int) -> Found | None:

@@ -46,6 +46,10 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 """A name in a program, or what calls for one."""
+_NUMBERED = re.compile(
+    r"(?:[a-z]{3,}|(?:[A-Z][a-z]{2,}|[a-z]{2,})[0-9]{0,2}(?:[A-Z][a-z]{2,}){1,6}|[A-Z][a-z]{2,})[0-9]"
+)
+"""Names of one word or more with a digit behind or among them."""
 _NUMBER = re.compile(r"[\d.,:_+-]*")
 _WORDS = re.compile(r"[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}\W{0,3}")
 _PATH = re.compile(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
@@ -54,16 +58,14 @@ _SENTENCE = re.compile(
     re.IGNORECASE,
 )
 
-_WORD = (
-    r"passw(?:or)?ds?|passwd|passwort|kennwort|contrase\xf1a|sshpass|(?<![a-z])pw(?![a-z])|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
-)
+_WORD = r"passw(?:or)?ds?|passwd|passwort|kennwort|contrase\xf1a|sshpass|(?<![a-z])pw(?![a-z])|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
 _KEY = (
     r"(?:api|access|private|auth|encryption|signing|master|account|secret|shared|storage|service|session|license"
     r"|webhook|client|deploy|server|app|heroku|stripe|aws|azure|openai)[ _.-]?key"
 )
 _ABOUT = (
     r"(?![_.-]?(?:name|id|ur[il]|path|file|type|count|limit|len|length|ttl|header|field|param|helper|policy|hash|size"
-    r"|expir\w*|version|label|format|prefix|class|store|manager|provider|scope|ref|arn|regex|pattern|min|max)s?\b)"
+    r"|expir\w*|version|label|format|prefix|class|store|manager|provider|scope|ref|arn|source|regex|pattern|min|max)s?\b)"
 )
 """``token_url``, ``secret_name``: what is said about a secret, not the secret."""
 _BETWEEN = r"\\{0,4}[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .]{1,24}?[ \t])?:?"
@@ -74,7 +76,22 @@ _NAMED = re.compile(
     r"|(?P<heroku>heroku[\w-]{0,24})|(?P<any>_key))"
     rf"{_ABOUT}(?:[_-][a-z0-9_]{{1,32}}|\d{{1,4}})?{_BETWEEN}\Z"
 )
-_TELLING = ("pass", "pwd", "secret", "token", "cred", "key", "_pat", "auth", "cookie", "jwt", "sig", "heroku", "pw", "wort")
+_TELLING = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "cred",
+    "key",
+    "_pat",
+    "auth",
+    "cookie",
+    "jwt",
+    "sig",
+    "heroku",
+    "pw",
+    "wort",
+)
 _PARTING = re.compile(r"[\n,;(){}<>]")
 """What never stands between a name and its sign."""
 _IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
@@ -95,7 +112,10 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\\{0,4}[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
+_ATTRIBUTES = re.compile(r";\s*(?:path|max-age|expires|domain|samesite|secure|httponly)\b", re.IGNORECASE)
 _COOKIE_PLAIN = re.compile(r"[\w.-]{1,64}=(?:[$<{%*\[]|\W|[a-z]{0,12}(?:[;, ]|$))")
+_KEPT = re.compile(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
+"""Keys that open nothing, unless they are drawn at random."""
 _SIG_BEFORE = re.compile(r"(?:[?&; \"']|\\u0026|%26)\Z")
 _SIG = re.compile(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
 
@@ -153,6 +173,8 @@ def _value(text: str, at: int, name: str, which: str) -> Found | None:
     start, stop = match.span(group or 0)
     value = text[start:stop]
     env = name.isupper() and text[at] == "=" and text[at - 1] not in " :"
+    if "HEADER" in name or value.startswith("session:{"):
+        return None
     if group == "bare" and not tagged:
         if not env:
             value = re.split(r"[,;<>()\[\]{}]", value, maxsplit=1)[0]
@@ -169,8 +191,12 @@ def _value(text: str, at: int, name: str, which: str) -> Found | None:
     return Found("secret", start, start + len(value), start + len(value))
 
 
-def _is_secret(value: str, name: str, which: str, *, env: bool, quoted: bool) -> bool:
+def _is_secret(  # noqa: PLR0911 -- one row for each sort of name
+    value: str, name: str, which: str, *, env: bool, quoted: bool
+) -> bool:
     match which:
+        case "any" | "key" if _KEPT.search(name):
+            return any(map(drawn_at_random, value.split("-")))
         case "any":
             return (
                 name.isupper()
@@ -182,6 +208,8 @@ def _is_secret(value: str, name: str, which: str, *, env: bool, quoted: bool) ->
             )
         case "query":
             return len(value) >= MADE and mixed(value) and telling(value) and drawn_at_random(value)
+        case "auth" | "key" if not env and not quoted and _is_identifier(value):
+            return False
         case "auth":
             return len(value) >= 2 * LEAST and (
                 encodes_a_pair(value)
@@ -203,6 +231,8 @@ def _header(text: str, at: int) -> Found | None:
     if match is None:
         return None
     value = match["secret"]
+    if _is_identifier(value):
+        return rejected(at, match.end())
     told = mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not _WORDS.fullmatch(value))
     if told and not stands_for(value):
         return Found("secret", *match.span("secret"), match.end())
@@ -215,7 +245,13 @@ def _cookie(text: str, at: int) -> Found | None:
         return None
     whole = match["secret"]
     value = whole.partition("=")[2]
-    plain = _COOKIE_PLAIN.fullmatch(whole) or stands_for(value) or "=[redacted:" in whole
+    first = _ATTRIBUTES.split(whole, maxsplit=1)[0]
+    plain = (
+        not mixed(first.partition("=")[2])
+        or _COOKIE_PLAIN.fullmatch(whole)
+        or stands_for(value)
+        or "=[redacted:" in whole
+    )
     if plain or not (mixed(value) or len(whole) > 2 * MADE):
         return rejected(at, match.end())
     return Found("cookie", *match.span("secret"), match.end())
@@ -241,6 +277,11 @@ def name_before(text: str, at: int) -> tuple[str, str] | None:
     which = match.lastgroup
     whole = _IDENTIFIER.search(before, 0, match.end(which))
     return which, (whole[0] if whole else "") + _REST.sub("", before[match.end(which) :])
+
+
+def _is_identifier(value: str) -> bool:
+    """A name in a program with a number behind it: ``Token2``, ``hashedPassword1``."""
+    return _NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not drawn_at_random(value)
 
 
 def secret_by_name(value: str, name: str, which: str) -> bool:

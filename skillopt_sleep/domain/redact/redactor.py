@@ -19,9 +19,11 @@ from skillopt_sleep.domain.environ import worth_hiding
 from skillopt_sleep.domain.redact.apart import APART
 from skillopt_sleep.domain.redact.commands import COMMANDS
 from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
-from skillopt_sleep.domain.redact.kind import LONG, Found, Kind, telling
+from skillopt_sleep.domain.redact.kind import LONG, Found, Kind, continued, drawn_at_random, goes_on, telling
 from skillopt_sleep.domain.redact.naming import NAMING
+from skillopt_sleep.domain.redact.pipes import PIPES
 from skillopt_sleep.domain.redact.shapes import SHAPES
+from skillopt_sleep.domain.redact.urls import URLS
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.task import TaskRecord
 
@@ -37,13 +39,15 @@ GATES = {".": r"(?=[\w-]{16}|slack|com/|c\.)"}
 """What anything wanted behind an anchor begins with, where that is not what most often follows it."""
 AROUND = 1_000
 """Characters around what was taken out that are looked at again."""
+PARTS = frozenset("\n\r\\\"'`")
+"""What a secret that goes on in the next line ends with."""
 PASSES = 6
 """Walks at most. One finds nearly all; what is around is walked again until nothing is found."""
 
 V = TypeVar("V")
 Windows = tuple[tuple[int, int], ...]
 
-KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *COMMANDS, *NAMING, *APART)
+KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *URLS, *COMMANDS, *PIPES, *NAMING, *APART)
 """Every kind, in the order in which they are asked at one place."""
 
 _PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
@@ -164,7 +168,8 @@ def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
     passed: dict[Kind, int] = {}
     for sign in itertools.chain.from_iterable(_SIGNS.finditer(text, *each) for each in windows or ((0, len(text)),)):
         if sign.start() >= end and (found := _at(text, sign.start(), end, passed)) is not None:
-            yield _known(text, found)
+            found = _known(text, found)
+            yield found
             end = found.end
 
 
@@ -196,12 +201,29 @@ def _known(text: str, found: Found) -> Found:
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
+    if text[found.stop : found.stop + 1] in PARTS and (longer := _longer(text, found)):
+        return longer
     passed: dict[Kind, int] = {}
     for sign in _SIGNS.finditer(value):
         inner = _at(value, sign.start(), 0, passed)
         if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
             return found._replace(kind=inner.kind)
     return found
+
+
+def _longer(text: str, found: Found) -> Found | None:
+    """The whole of a secret that goes on in the next line."""
+    if not goes_on(text, found.stop):
+        return None
+    for sign in _SIGNS.finditer(text, found.start, min(len(text), found.stop + AROUND)):
+        if sign.start() >= found.stop:
+            break
+        inner = _at(text, sign.start(), found.start, {})
+        if inner is not None and inner.start == found.start and inner.stop > found.stop:
+            return inner
+    value = text[found.start : found.stop]
+    stop = continued(text, found.start, found.stop) if drawn_at_random(value) else found.stop
+    return found._replace(stop=stop, end=max(stop, found.end)) if stop > found.stop else None
 
 
 def _without(text: str, found: Sequence[Found]) -> tuple[str, Windows]:

@@ -11,7 +11,7 @@ import binascii
 import itertools
 import re
 
-from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, mixed, rejected, shape
+from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, continued, mixed, rejected, shape
 
 __all__ = ["SHAPES", "encodes_a_pair", "encodes_text"]
 
@@ -40,7 +40,8 @@ _TWILIO_TOKEN = re.compile(
 _AWS_NAME = re.compile(r"A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 _HEROKU = re.compile(
-    r"ku(?=[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login))[^\n]{0,80}?(?:\\n|\n[ \t>]{0,8})?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])", re.IGNORECASE
+    r"ku(?=[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login))[^\n]{0,80}?(?:\\n|\n[ \t>]{0,8})?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])",
+    re.IGNORECASE,
 )
 _DISCORD_HEAD = re.compile(EDGE + r"[MNO][\w-]{21,27}\.[\w-]{6}\Z")
 _DISCORD_TAIL = re.compile(r"\.[\w-]{25,110}")
@@ -162,7 +163,8 @@ def _jwt(text: str, at: int) -> Found | None:
     if match is None:
         run = _RUN.match(text, at)
         return rejected(at, run.end()) if run else None  # what begins further on in this run is none either
-    return Found("jwt", match.start(), match.end(), match.end())
+    stop = continued(text, match.start(), match.end())
+    return Found("jwt", match.start(), stop, stop)
 
 
 def _basic(text: str, at: int) -> Found | None:
@@ -182,21 +184,27 @@ def _bearer(text: str, at: int) -> Found | None:
 SHAPES: tuple[Kind, ...] = (
     Kind("aws", "A", _aws_pair, peek="(?:KIA|SIA)[A-Z0-9]{16}"),
     shape(
-        "aws", "", "A", r"(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])", _made, peek="KIA|SIA|BIA|CCA|3T"
+        "aws",
+        "",
+        "A",
+        r"(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])",
+        _made,
+        peek="KIA[A-Z2-7]{3}|SIA[A-Z2-7]{3}|BIA|CCA|3T",
+        whole=20,
     ),
     shape("aws", "", "A", r"BSK[A-Za-z0-9+/]{100,300}={0,2}", _made, peek="BSK"),
-    shape("google", "", "A", r"Iza[\w-]{35}(?![A-Za-z0-9])", _made, peek="Iza"),
+    shape("google", "", "A", r"Iza[\w-]{35}(?![A-Za-z0-9])", _made, peek="Iza", whole=39),
     shape("google", "1/", "/", r"0[a-z0-9][\w-]{30,400}", _made_mixed, peek=r"0[a-z0-9][\w-]{20}"),
     shape("atlassian", "", "A", r"TATT3[\w=-]{60,300}", _made, peek="TATT3"),
-    shape("github", "gh[pousr]", "_", r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?", _made, edge=False),
-    shape("github", "github_pat", "_", r"\w{20,255}", _made, edge=False),
+    shape("github", "gh[pousr]", "_", r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?", _made, edge=False, whole=40),
+    shape("github", "github_pat", "_", r"\w{20,255}", _made, edge=False, whole=93),
     shape("gitlab", "gl[drf]t", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "gl[pci][abtm]t", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "gloas", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "gl[sf][of][ac]t", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "glagent", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "G", "R", r"1348941[\w-]{20,64}", _likely, peek="1348941"),
-    shape("npm", "npm", "_", r"[A-Za-z0-9]{30,64}", _made),
+    shape("npm", "npm", "_", r"[A-Za-z0-9]{30,64}", _made, whole=40),
     shape("pypi", "pypi", "-", r"[\w-]{40,2000}", _made_mixed, edge=False),
     shape("slack", "xox[a-z]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
     shape("slack", "xoxe.xox[bp]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
@@ -248,7 +256,7 @@ SHAPES: tuple[Kind, ...] = (
     ),
     shape("anthropic", "sk-ant", "-", r"[\w-]{16,400}", _made_mixed, edge=False),
     shape("openai", "sk", "-", r"[\w-]{20,400}", _opaque),
-    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely),
+    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely, whole=37),
     shape("hugging-face", "api_org", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely),
     shape("pem", "ey", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
     shape("pem", "ewogIC", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
@@ -262,7 +270,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made),
     shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _likely),
     shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![A-Za-z0-9])", _random, peek="[A-Za-z0-9]{24}"),
-    shape("age", "AGE-SECRET-KEY", "-", r"(?:PQ-)?1[0-9A-Z]{30,4000}", _made, edge=False, peek="1|PQ"),
+    shape("age", "AGE-SECRET-KEY", "-", r"(?:PQ-)?1[0-9A-Z]{30,4000}", _made, edge=False, peek="1|PQ", whole=74),
     shape("age", "age-secret-key", "-", r"(?:pq-)?1[0-9a-z]{30,4000}", _made, edge=False, peek="1|pq"),
     shape("pem", "", "L", r"S0tLS1CRUdJTi[A-Za-z0-9+/=]{40,40000}", _private_key, peek="S0tLS1CRUdJTi"),
     Kind("basic", "Bb", _basic, peek=r"(?:asic|ASIC)[ \t]"),
