@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from skillopt_sleep.domain.account import STRICT_ALPHA
 from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.domain.paired import threshold
@@ -23,22 +25,25 @@ def not_by_itself(report: NightReport, *, isolated: bool = True) -> str:
     ``isolated``: replays were shown to be out of reach of the user's other instructions. Every trial that was accepted
     has to do; one that was not has left nothing in the proposal.
     """
-    if not report.accepted or report.proposal is None:
-        return "nothing was accepted"
-    if any(each.status is not EditStatus.APPLIED for each in report.applied_edits):
-        return "an edit of it is held back by the guard"
-    if report.replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
-        return f"the agent does not use it by itself ({report.replay.why})"
-    if not isolated:
-        return "the replays were not isolated from the user's other instructions"
+    return next(filter(None, _reasons(report, isolated=isolated)), "")
+
+
+def _reasons(report: NightReport, *, isolated: bool) -> Iterator[str]:
+    """What speaks against it, the gravest first; "" where a condition is met."""
     trials = [each for each in report.trials if each.decision.verdict is Verdict.ACCEPT]
-    if not trials:
-        return "no trial stands behind it"
-    if why := next((why for why in map(auto_adoptable, trials) if why), ""):
-        return why
-    if report.replay.loading is not Loading.LOADED:
-        return f"nobody has seen the agent load it ({report.replay.why or 'it was not tried'})"
-    return ""
+    replay = report.replay
+    if not report.accepted or report.proposal is None:
+        yield "nothing was accepted"
+    if any(each.status is not EditStatus.APPLIED for each in report.applied_edits):
+        yield "an edit of it is held back by the guard"
+    if replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
+        yield f"the agent does not use it by itself ({replay.why})"
+    if not isolated:
+        yield "the replays were not isolated from the user's other instructions"
+    yield "" if trials else "no trial stands behind it"
+    yield from map(auto_adoptable, trials)
+    if replay.loading is not Loading.LOADED:
+        yield f"nobody has seen the agent load it ({replay.why or 'it was not tried'})"
 
 
 def auto_adoptable(trial: TrialReport) -> str:
