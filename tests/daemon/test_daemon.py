@@ -184,7 +184,7 @@ def test_no_agent_outlives_the_daemon(mira, tmp_path):
     found = schedule(mira, flags=flags)
     save_schedule(mira.data, replace(found, environment={"PATH": f"{cli.folder}:{os.environ['PATH']}"}))
     with started("daemon", f"--data-dir={mira.data}") as process:
-        wait_for(lambda: sum("-p" in call["argv"] for call in cli.calls) == 4)
+        wait_for(lambda: any("-p" in call["argv"] for call in cli.calls))  # one, until its price is known
         seconds, _ = stop(process)
     assert seconds < SECONDS
     assert not [call["pid"] for call in cli.calls if psutil.pid_exists(call["pid"])]
