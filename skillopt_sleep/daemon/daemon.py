@@ -6,6 +6,7 @@ ahead. So it is woken once a minute, and what is due is asked anew each time.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -120,13 +121,11 @@ class _Bell:
 
     def wait(self, seconds: float) -> bool:
         """Wait that long, or until it rings; whether it has rung."""
-        try:
+        with contextlib.suppress(_Rung):  # that it rang is all there is to know, and is kept
             self._waiting = True
             if not self._rung:
                 time.sleep(seconds)
             self._waiting = False
-        except _Rung:
-            pass
         rung, self._rung = self._rung, False
         return rung
 
