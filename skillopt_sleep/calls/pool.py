@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from skillopt_sleep.errors import Awaiting, BudgetSpent, FatalBackend
@@ -47,6 +47,9 @@ class Pool:
             except Awaiting as error:  # the other questions of this wave are to be laid down as well
                 awaited.append(error)
                 return None
+            except BaseException:
+                stop.set()  # here, not where it is waited for: this thread would have begun the next item by then
+                raise
             if self._progress is not None:
                 self._progress.step()
             return result
@@ -56,9 +59,6 @@ class Pool:
         executor = ThreadPoolExecutor(max_workers=min(self._workers, len(items)), thread_name_prefix="night")
         futures: list[Future[R | None]] = [executor.submit(guarded, item) for item in items]
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            if any(future.done() and future.exception() for future in futures):
-                stop.set()
             wait(futures)
         except BaseException:
             stop.set()
