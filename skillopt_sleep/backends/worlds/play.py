@@ -139,6 +139,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
         ((found, task) for task in world.tasks for ask in task.asks for found in occurrences(ask, text)),
         key=lambda each: each[0].start,
     )
+    complaints = {rule.id: _complaints(rule, text) for rule in world.rules}
     tasks: dict[tuple[str, str], Json] = {}
     for index, (ask, task) in enumerate(asked):
         session = owner(text, ask.start, "session")
@@ -146,7 +147,7 @@ def mine_sessions(world: World, text: str) -> dict[str, Json]:
         said = [
             complaint.words
             for rule in _rules(world, task)
-            for complaint in _complaints(rule, text)
+            for complaint in complaints[rule.id]
             if ask.end <= complaint.start < end and owner(text, complaint.start, "session") == session
         ]
         if said:

@@ -47,6 +47,8 @@ def statements(text: str) -> tuple[str, ...]:
 
 def occurrences(phrase: str, text: str) -> Iterator[Passage]:
     """Every place where the words of ``phrase`` stand in ``text``, whatever the case and white space."""
+    if fold(phrase) not in _folded(text):  # most phrases of a world are in no prompt, and looking is quick here
+        return
     for match in _words(phrase).finditer(text):
         yield Passage(start=match.start(), end=match.end(), words=match[0])
 
@@ -72,6 +74,11 @@ def owner(text: str, position: int, *kinds: str) -> str:
 def last_line(text: str) -> str:
     """The last line that says something: in a prompt of one request, the request or its end."""
     return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
+
+
+@functools.lru_cache(maxsize=64)
+def _folded(text: str) -> str:
+    return fold(text)
 
 
 @functools.lru_cache(maxsize=4096)
