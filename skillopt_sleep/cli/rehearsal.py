@@ -27,13 +27,10 @@ def print_rehearsal(app: App, tasks: tuple[TaskRecord, ...] | None, *, as_json: 
 
 def say_price(app: App, tasks: tuple[TaskRecord, ...] | None) -> None:
     """Say on stderr, before a night, what it is expected to take and may take at most; rehearsed in memory."""
-    from skillopt_sleep.reports.phrases import calls_between
-
     rehearsal = app.rehearse(tasks)
-    least = sum(each.least for each in rehearsal.expected)
     caps = app.caps()
     click.echo(
-        f"skillopt-sleep: {calls_between(least, rehearsal.most_calls)} expected; never more than {caps.calls:,} calls,"
+        f"skillopt-sleep: about {rehearsal.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
         f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
         err=True,
     )

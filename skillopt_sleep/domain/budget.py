@@ -30,11 +30,12 @@ class Spend(Struct, frozen=True, kw_only=True):
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """Calls of one phase, at least and at most, when every call is answered at once."""
+    """Calls of one phase, at least, as a rule, and at most, when every call is answered at once."""
 
     phase: str
     least: int
     most: int
+    usual: int = 0
 
 
 class Allowance(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from skillopt_sleep.domain.verdict import GateMode
 
 __all__ = ["Expected", "Rehearsal", "expected_calls"]
 
+USUAL_PAIRS = 12
 CONFIRMING = 2
 """Pairs by which the loss of a task under an accepted edit is looked at again."""
 
@@ -32,8 +33,13 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
 
     @property
     def most_calls(self) -> int:
-        """Calls the night would make without its cap."""
+        """Calls the night would make at most, without its cap."""
         return sum(each.most for each in self.expected)
+
+    @property
+    def usual_calls(self) -> int:
+        """Calls that such a night makes as a rule."""
+        return sum(each.usual for each in self.expected)
 
 
 def expected_calls(
@@ -51,7 +57,9 @@ def expected_calls(
 
     A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
     nothing; the most accepts the first document, so that train is rolled out anew under it, and has every paired trial
-    go on as long as a night allows and then replay what it lost twice more. ``pending`` counts the undecided edits
+    go on as long as a night allows and then replay what it lost twice more. As a rule train is rolled out once, every
+    document is proposed something, and a trial ends after a round over val, or the dozen pairs it takes on average
+    where nothing comes of it (docs/gate.md). ``pending`` counts the undecided edits
     that take their turn before it, each with a trial of its own. ``sealed``: an adopted change waits to be scored on
     the sealed tasks, in two answers each, and one judge for both. ``probed``: what was tried as text is tried once by
     the agent itself. It is about that: a verdict nobody can read is asked for again.
@@ -60,23 +68,25 @@ def expected_calls(
     worthwhile = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
     going_on = pending if pools.val and mode is GateMode.PAIRED else 0
     contrasts = 2 if samples > 1 else 1
-    phases = [Expected(phase="mine", least=mining_batches, most=mining_batches)]
+    phases = [Expected(phase="mine", least=mining_batches, most=mining_batches, usual=mining_batches)]
     if worthwhile:
         phases += [
-            Expected(phase="train", least=train, most=train * documents),
-            Expected(phase="reflect", least=0, most=contrasts * documents),
+            Expected(phase="train", least=train, most=train * documents, usual=train),
+            Expected(phase="reflect", least=0, most=contrasts * documents, usual=contrasts * documents),
         ]
     if worthwhile and mode is GateMode.STRICT:
         val = sum(_calls(task) for task in pools.val) * (documents + 1)
-        phases.append(Expected(phase="val", least=0, most=val))
+        phases.append(Expected(phase="val", least=0, most=val, usual=val))
     if trials := going_on + (documents if worthwhile and mode is GateMode.PAIRED else 0):
         dearest = max(_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
         pairs = PAIRS_A_NIGHT + CONFIRMING * min(MOST_LOSSES, len(pools.val))
-        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest))
+        usual = min(USUAL_PAIRS, len(pools.val))
+        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=trials * usual * dearest))
     if worthwhile and probed:
-        phases.append(Expected(phase="load", least=0, most=1))
+        phases.append(Expected(phase="load", least=0, most=1, usual=1))
     if sealed and pools.test:
-        phases.append(Expected(phase="test", least=0, most=sum(_calls(task) + 1 for task in pools.test)))
+        sealed_calls = sum(_calls(task) + 1 for task in pools.test)
+        phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))
     return tuple(phases)
 
 

@@ -12,7 +12,6 @@ __all__ = [
     "DOCUMENTS",
     "ERRORS",
     "PHASES",
-    "calls_between",
     "earlier",
     "errors",
     "expected",
@@ -92,8 +91,9 @@ def expected(report: NightReport) -> str:
     if not report.expected:
         return ""
     took = _made(report)
-    least, most = (sum(getattr(each, end) for each in report.expected) for end in ("least", "most"))
-    return f"about {calls_between(least, most)} were expected once the tasks were known, {number(took)} were made"
+    least, usual, most = (sum(getattr(each, end) for each in report.expected) for end in ("least", "usual", "most"))
+    said = f"about {number(usual)}" if usual else f"{number(least)} to {number(most)}"
+    return f"{said} calls were expected once the tasks were known, {number(took)} were made"
 
 
 def _made(report: NightReport) -> int:
@@ -106,11 +106,6 @@ def _made(report: NightReport) -> int:
     if counted & SCORED:
         counted.add("judge")
     return sum(each.calls - each.retries for each in report.phases if each.phase.split()[0] in counted)
-
-
-def calls_between(least: int, most: int) -> str:
-    """A number of calls that lies somewhere."""
-    return f"{number(most) if least == most else f'{number(least)} to {number(most)}'} calls"
 
 
 def whole(report: NightReport) -> Spend:

@@ -55,11 +55,8 @@ def _tasks(heading: str, tasks: Sequence[TaskRecord]) -> Iterator[str]:
 
 
 def _calls(rehearsal: Rehearsal) -> Iterator[str]:
-    least, most = sum(each.least for each in rehearsal.expected), rehearsal.most_calls
-    yield f"Model calls: {_range(least, most)}, and never more than {number(rehearsal.cap)}"
+    usual, cap = number(rehearsal.usual_calls), number(rehearsal.cap)
+    yield f"Model calls: about {usual}, and never more than {cap}"
     for each in rehearsal.expected:
-        yield f"  {_range(each.least, each.most):<10}  {each.phase:<7}  {PHASES.get(each.phase, '')}".rstrip()
-
-
-def _range(least: int, most: int) -> str:
-    return number(most) if least == most else f"{number(least)} to {number(most)}"
+        calls = f"{number(each.usual)}, at most {number(each.most)}" if each.most > each.usual else number(each.usual)
+        yield f"  {each.phase:<7}  {calls:<15}  {PHASES.get(each.phase, '')}".rstrip()

@@ -34,6 +34,15 @@ def test_most_calls_by_phase(mode, reference, most):
     assert {each.phase: each.most for each in found if each.phase != "mine"} == most
 
 
+def test_usual_night_is_one_round_of_each_document():
+    """Train once, a reflection for each of two documents, and a dozen pairs of two answers and a judge for each."""
+    found = expected_calls(
+        pools(24, 12, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
+    )
+    assert {each.phase: each.usual for each in found} == {"mine": 3, "train": 48, "reflect": 2, "val": 72}
+    assert all(each.least <= each.usual <= each.most for each in found)
+
+
 def test_night_without_val_expects_nothing():
     """Nothing could be accepted, so nothing is spent."""
     found = expected_calls(
