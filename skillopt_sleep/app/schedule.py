@@ -128,10 +128,12 @@ def outlook_of(app: App, nights: Sequence[NightReport]) -> Outlook | None:
         datetime.fromisoformat(moment) for night in nights for moment in (night.started_at, night.updated_at) if moment
     ]
     absent = missed(entry.since, now, schedule.clock, zone, active=active)
+    following = _next(schedule, entry, attempts, now)
     return replace(
         found,
         last=_local(attempts[0]) if attempts else None,
-        next=_next(schedule, entry, attempts, now).astimezone(),
+        next=following.astimezone(),
+        waits=following <= now,
         missed=tuple(due.label for due in absent),
     )
 

@@ -20,7 +20,7 @@ from skillopt_sleep.daemon.taskscheduler import NEVER_RUN, TaskScheduler
 from skillopt_sleep.daemon.waking import Installer, Waking, name_of
 from skillopt_sleep.domain.schedule import Schedule, Waker
 from skillopt_sleep.errors import DiskError, SleepError, UsageError
-from skillopt_sleep.stores.schedule import load_schedule, save_schedule
+from skillopt_sleep.stores.schedule import load_schedule, save_schedule, schedule_path
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
@@ -120,16 +120,16 @@ def remove(app: App) -> tuple[bool, tuple[str, ...]]:
 
     Raises what its scheduler raises, and then has taken nothing away.
     """
+    found, unseen = schedule_path(app.data_dir).exists(), []
     try:
         schedule = load_schedule(app.data_dir)
     except DiskError:  # it cannot be read, which is a reason to take it away
         schedule = None
-    found, unseen = schedule is not None, []
     if schedule is not None:
         own = installer(app, schedule)
         if own is not None:
             own.remove(schedule.folders)
-    else:  # somebody may have deleted it
+    else:  # it may have been deleted, with what it installed left behind
         for waker in INSTALLERS:
             try:
                 found = _installer(app, Schedule(using=waker)).remove({}) or found

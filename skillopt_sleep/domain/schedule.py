@@ -176,7 +176,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     Moments are in local time.
 
     ``scheduled`` is false when the schedule has ``others`` only. ``missed`` are labels of dues, the oldest first.
-    ``problem`` says why the next one will not be held, as far as that can be seen.
+    ``problem`` says why the next one will not be held, as far as that can be seen. ``waits``: ``next`` has come already,
+    and nothing has woken for it.
     """
 
     using: Waker
@@ -185,6 +186,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
     others: int = 0
     last: Attempt | None = None
     next: datetime | None = None
+    waits: bool = False
     missed: tuple[str, ...] = ()
     problem: str = ""
     daemon: DaemonState | None = None

@@ -63,7 +63,7 @@ def lines(outlook: Outlook) -> Iterator[str]:
         yield "  The machine was off, asleep or on battery, or nothing woke: skillopt-sleep doctor looks."
     if outlook.problem:
         yield f"NOT RUNNING: {plain(outlook.problem)}."
-    yield f"Every night at {outlook.at}, woken by {WAKERS[outlook.using]}. {_last(outlook.last)}{_next(outlook.next)}"
+    yield f"Every night at {outlook.at}, woken by {WAKERS[outlook.using]}. {_last(outlook.last)}{_next(outlook)}"
     if outlook.daemon is not None:
         yield _daemon(outlook.daemon)
 
@@ -79,8 +79,12 @@ def _last(attempt: Attempt | None) -> str:
     return f"{began}, ended {_moment(attempt.ended_at)} {ENDS.get(attempt.code, f'with exit {attempt.code}')}."
 
 
-def _next(moment: datetime | None) -> str:
-    return "" if moment is None else f" Next: {_moment(moment)}."
+def _next(outlook: Outlook) -> str:
+    if outlook.next is None:
+        return ""
+    if outlook.waits:
+        return f" One has been due since {_moment(outlook.next)}, and is held as soon as something wakes."
+    return f" Next: {_moment(outlook.next)}."
 
 
 def _daemon(state: DaemonState) -> str:

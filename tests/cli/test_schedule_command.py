@@ -341,8 +341,18 @@ def test_schedule_that_cannot_be_understood(cli, schedule, system, data):
         done = cli(*command)
         assert done.code == 7
         assert "unschedule" in done.refusal
-    assert cli("unschedule", f"--data-dir={data}").code == 0
+    done = cli("unschedule", f"--data-dir={data}")
+    assert (done.code, "taken away" in done.out) == (0, True)
     assert (kept(data), system.table) == (None, None)
+
+
+def test_damaged_schedule_of_a_daemon_is_taken_away_as_well(cli, schedule, system, data):
+    """Nothing but the file was there, and that is what is said to be gone."""
+    schedule("--using=daemon")
+    (data / "schedule.json").write_text("{")
+    assert "taken away" in cli("unschedule", f"--data-dir={data}").out
+    assert kept(data) is None
+    assert "Nothing was scheduled" in cli("unschedule", f"--data-dir={data}").out
 
 
 def test_leftovers_of_a_lost_data_folder_are_found(cli, schedule, system, data):
@@ -378,6 +388,8 @@ def test_status_shouts_when_a_night_was_missed(cli, schedule, system, data, mira
     place = (f"--project={mira.project}", f"--data-dir={data}")
     page = cli("status", *place).out
     assert re.search(r"^MISSED: \d nights? of the last week", page, re.MULTILINE)
+    assert f"One has been due since {at:%a %d %b %H:%M}" in page
+    assert "Next:" not in page
     found = cli("status", *place, "--json").json["schedule"]
     assert found["scheduled"] is True
     assert found["missed"][-1] == f"{at:%Y-%m-%dT%H:%M}"
