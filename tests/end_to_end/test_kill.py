@@ -8,6 +8,8 @@ import random
 import signal
 import sqlite3
 import subprocess
+import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -17,35 +19,10 @@ from tests.fakes.home import SEED, make_person
 from tests.fakes.package import install
 from tests.fakes.program import run, started
 
-DIES_AT_STEP = """
-import atexit, os, signal, sqlite3, sys
-
-steps = 0
-
-def step(*_):
-    global steps
-    steps += 1
-    if steps == int(os.environ["DIE_AT_STEP"]):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def connect(*arguments, _connect=sqlite3.connect, **options):
-    connection = _connect(*arguments, **options)
-    connection.set_trace_callback(step)
-    return connection
-
-def hook(event, arguments):
-    if event in {"os.mkdir", "os.rename", "os.remove"}:
-        step()
-
-sqlite3.connect = connect
-sys.addaudithook(hook)
-
-@atexit.register
-def tell():
-    with open(os.environ["STEPS"], "w") as file:
-        file.write(str(steps))
-"""
-"""A ``sitecustomize``: the process kills itself right before its n-th statement of SQL, rename, removal or folder."""
+ROOT = Path(__file__).parents[2]
+EVERY = 16
+"""One step in so many is died at in one test: together the tests of ``--slow`` die at all of them."""
+OTHERS = [number for number in range(1, EVERY + 1) if number != EVERY // 2]
 
 
 class Killing:
@@ -224,49 +201,19 @@ def test_kill_at_many_moments(tmp_path, unbroken, chance):
     check_paid_once(killing, unbroken, report, in_flight)
 
 
-def die_at(killing, step):
-    """Run a night that is killed before that step; whether it was, and how many steps it took."""
-    (killing.package / "sitecustomize.py").write_text(DIES_AT_STEP)
-    steps = killing.folder / "steps"
-    counting = {"DIE_AT_STEP": str(step), "STEPS": str(steps), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = run(*killing.arguments(), path=[killing.package], **counting)
-    (killing.package / "sitecustomize.py").unlink()
-    return done.returncode == -signal.SIGKILL, int(steps.read_text()) if steps.exists() else None
-
-
-@pytest.fixture(scope="module")
-def steps(tmp_path_factory):
-    """How many statements, renames, removals and folders a whole night takes."""
-    killed, count = die_at(Killing(tmp_path_factory.mktemp("steps"), workers=1), 0)
-    assert not killed
-    assert count > 200
-    return count
-
-
-def check_kill_at_step(folder, unbroken, step):
-    killing = Killing(folder, workers=1)
-    killed, _ = die_at(killing, step)
-    assert killed
-    cut = killing.check_diagnostics()
-    in_flight = len(killing.sent) - len(killing.kept)
-    assert in_flight in {0, 1}
-    if killing.left["states"] == ["finished"]:  # all that was left to do was to say so
-        (report,) = cut
-        assert report["state"] == "finished"
-    else:
-        report = killing.run()
-    check_paid_once(killing, unbroken, report, in_flight)
-
-
-@pytest.mark.parametrize("share", [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])
-def test_kill_between_any_two_steps_on_disk(tmp_path, unbroken, steps, share):
-    """Killed right before a statement or a rename, at one worker: the same night, the same end."""
-    check_kill_at_step(tmp_path, unbroken, max(1, round(share * steps)))
-
-
-@pytest.mark.slow
-def test_kill_before_every_step_on_disk(tmp_path, unbroken, steps):
-    """The same for one step in three of the whole night, and for each of its first and last sixty."""
-    chosen = {*range(1, 60), *range(60, steps - 60, 5), *range(steps - 60, steps + 1)}
-    for step in sorted(chosen):
-        check_kill_at_step(tmp_path / str(step), unbroken, step)
+@pytest.mark.parametrize("first", [EVERY // 2, *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)])
+def test_kill_before_any_step_on_disk(tmp_path, first):
+    """Killed right before a statement or a change of the disk, at one worker: the same night, the same end."""
+    place = ["-m", "tests.end_to_end.dying", str(tmp_path), str(first), str(EVERY)]
+    done = subprocess.run([sys.executable, *place], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    unbroken, *died = map(json.loads, done.stdout.splitlines())
+    steps, sent = unbroken.pop("steps"), unbroken.pop("sent")
+    assert (unbroken["verdict"], len(sent)) == ("accept", len(set(sent)))
+    assert [each.pop("step") for each in died] == list(range(first, steps + 1, EVERY))
+    assert len(died) > 20
+    for each in died:
+        again = each.pop("sent")
+        assert sorted(set(again)) == sorted(sent)
+        assert len(again) <= len(sent) + 1, "more than the call in flight was sent again"
+        assert each == unbroken
