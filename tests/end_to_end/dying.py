@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import sys
 import traceback
@@ -20,10 +19,11 @@ from pathlib import Path
 
 from skillopt_sleep.app import App
 from skillopt_sleep.backends.worlds.world import World
+from tests.fakes.dying import Dying
 from tests.fakes.home import Person, make_person
 from tests.fakes.witness import WitnessBackend
 
-EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate"}
+EVENTS = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate"})
 TOLD = ("state", "verdict", "why", "baseline_score", "candidate_score", "applied_edits", "rejected_edits", "tasks")
 KEPT = {
     "tasks": "SELECT id, fresh FROM tasks ORDER BY id",
@@ -32,34 +32,6 @@ KEPT = {
     "states": "SELECT state FROM nights",
     "replies": "SELECT digest, sample FROM replies ORDER BY digest, sample",
 }
-
-
-class _Dying:
-    """Kills this process right before its n-th statement of SQL or change of the disk; 0 only counts."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.steps = 0
-
-    def step(self, *_: object) -> None:
-        self.steps += 1
-        if self.steps == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def hook(self, event: str, _: object) -> None:
-        if event in EVENTS:
-            self.step()
-
-    def arm(self) -> None:
-        connect = sqlite3.connect
-
-        def traced(*arguments: object, **options: object) -> sqlite3.Connection:
-            connection = connect(*arguments, **options)  # type: ignore[arg-type,call-overload]
-            connection.set_trace_callback(self.step)
-            return connection
-
-        sqlite3.connect = traced  # type: ignore[assignment]
-        sys.addaudithook(self.hook)
 
 
 class _Witnessed(App):
@@ -134,7 +106,7 @@ def main(folder: Path, first: int, every: int) -> None:
 
     def whole() -> None:
         person = laid(template, place, world)
-        counted = _Dying(0)
+        counted = Dying(0, EVENTS)
         counted.arm()
         night(person)
         steps = counted.steps
@@ -142,7 +114,7 @@ def main(folder: Path, first: int, every: int) -> None:
         say(steps=steps, **found(person))
 
     def dying(step: int) -> None:
-        _Dying(step).arm()
+        Dying(step, EVENTS).arm()
         night(Person(place, world))
 
     def again(step: int) -> None:

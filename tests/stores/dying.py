@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -20,31 +18,10 @@ from skillopt_sleep.stores.adoption import adopt, adoptions, revert
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.staging import SCHEMA, ProposalStaging, StagedDocument, sha256
 from skillopt_sleep.stores.swaps import undo_unfinished
+from tests.fakes.dying import Dying
 from tests.stores.proposing import MEMORY, SKILL, Project, edit
 
-EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "open"}
-
-
-class _Dying:
-    """Kills this process right before its n-th statement of SQL or change of the disk."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.steps = 0
-
-    def step(self, *_: object) -> None:
-        self.steps += 1
-        if self.steps == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def hook(self, event: str, _: object) -> None:
-        if event in EVENTS:
-            self.step()
-
-    def arm(self, project: Project) -> None:
-        connection: sqlite3.Connection = project.database._connection
-        connection.set_trace_callback(self.step)
-        sys.addaudithook(self.hook)
+EVENTS = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "open"})
 
 
 def prepared(folder: Path) -> Project:
@@ -119,7 +96,9 @@ def died_at(folder: Path, what: str, number: int) -> dict[str, object] | None:
     if child == 0:
         project.database = Database(project.database.path, extra_schema=SCHEMA)
         staging = ProposalStaging(project.database, project=project.folder, clock=project.clock)
-        _Dying(number).arm(project)
+        dying = Dying(number, EVENTS)
+        dying.watch(project.database._connection)
+        dying.arm()
         adopt(staging, "n1") if what == "adopt" else revert(staging, night="n1")
         os._exit(0)
     _, status = os.waitpid(child, 0)
