@@ -41,6 +41,9 @@ def _verdict(report: DoctorReport) -> Iterator[str]:
 
 def _sessions(report: DoctorReport) -> Iterator[str]:
     scope = f"of {plain(report.project)}" if report.scope == "invoked" else "of every project"
+    if not report.sources:
+        yield f"Sessions {scope}: there is no home of an agent to look for them in."
+        return
     yield f"Sessions {scope} are looked for in:"
     for found in report.sources:
         oldest = f", the oldest of {found.oldest}" if found.oldest else ""
