@@ -223,7 +223,9 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
         return 0
     if pairs_tonight > 0 and (tally.score <= PAUSE_AT or tally.score + left < GO_ON_AT):
         return 0
-    soonest = min(k + tally.doubt - tally.score, -((DROP - tally.score) // 2), MOST_LOSSES + 1 - tally.losses)
+    short = k + tally.doubt - tally.score
+    accept = max(-(-short // 2), short - tally.doubt // 2)  # a pair lost by the other arm takes 2 off the doubt
+    soonest = min(accept, -((DROP - tally.score) // 2), MOST_LOSSES + 1 - tally.losses)
     return max(0, min(soonest, left, PAIRS_A_NIGHT - pairs_tonight, PAIRS_A_LIFE - tally.pairs))
 
 

@@ -102,10 +102,21 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         """Whether its score is below the one from which a trial goes on within a night."""
         return self.tally.score < GO_ON_AT
 
+    def seen(self, tasks: Sequence[TaskRecord]) -> frozenset[str]:
+        """The names of the groups of ``tasks`` that its own reflection has seen, whatever they have come to be called.
+
+        A group of which a task is missing here may not be known again: give all there are.
+        """
+        return frozenset((*self.groups, *(group_of(task) for task in tasks if task.id in self.groups)))
+
     def unseen(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-        """The tasks of groups that its own reflection has not seen, whatever a group has come to be called since."""
-        seen = {*self.groups, *(group_of(task) for task in tasks if task.id in self.groups)}
+        """The tasks of groups that its own reflection has not seen."""
+        seen = self.seen(tasks)
         return tuple(task for task in tasks if group_of(task) not in seen)
+
+    def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
+        """The edit, with the names that the groups it has seen go by among ``tasks`` now."""
+        return replace(self, groups=tuple(sorted(self.seen(tasks))))
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
         """The edit after another night: its tally by then, with the tasks of which a pair came back and was kept."""

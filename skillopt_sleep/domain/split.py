@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.digest import sha256
+from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import NightReport, TaskLabel, TaskOrigin
 from skillopt_sleep.domain.task import Split, TaskRecord, group_of
 from skillopt_sleep.domain.words import excerpt
@@ -24,6 +27,9 @@ TEST_FROM = 20
 QUOTED = 200
 QUOTES = 3
 """Characters, and corrections, by which a report names a task."""
+
+Group: TypeAlias = Sequence[TaskRecord]
+"""The tasks of one group."""
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
@@ -72,23 +78,30 @@ def _label(task: TaskRecord) -> TaskLabel:
 
 
 def split_tasks(
-    tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past | None = None, *, among: Sequence[TaskRecord] = ()
+    tasks: Sequence[TaskRecord],
+    plan: SplitPlan,
+    past: Past | None = None,
+    *,
+    among: Sequence[TaskRecord] = (),
+    waiting: Sequence[PendingEdit] = (),
 ) -> Pools:
     """Deal whole groups to train, val and test; a pinned task pulls its whole group along.
 
     Those decide that decided least often, so val rotates from night to night; those teach first that are fresh, or
     were corrected; ties fall by seed. Of an archive, which comes with its ``past``, a share is sealed; ``among`` is the
-    whole of it where ``tasks`` are only a part, for what is sealed is sealed whatever a night is about.
+    whole of it where ``tasks`` are only a part, for what is sealed is sealed whatever a night is about. Of the
+    undecided edits ``waiting``, in the order they go on, the first finds groups in val that it was not written from.
 
     A group with tasks pinned to different splits goes to the most sealed of them (test, then val), because a twin of
-    a val task must never teach. With a single free group there is no val: nothing can be accepted, only learnt about.
+    a val task must never teach. With a single free group there is no val, unless an undecided edit can go on with it:
+    nothing new can be accepted, only learnt about.
     """
     groups: dict[str, list[TaskRecord]] = defaultdict(list)
     for task in tasks:
         groups[group_of(task)].append(task)
     sealed = _sealed(among or tasks, past) if past is not None else frozenset()
-    dealt: dict[Split, list[list[TaskRecord]]] = {split: [] for split in Split}
-    free: list[list[TaskRecord]] = []
+    dealt: dict[Split, list[Group]] = {split: [] for split in Split}
+    free: list[Group] = []
     for name in sorted(groups):
         split = _pinned(groups[name])
         if split is None and name in sealed:
@@ -96,11 +109,9 @@ def split_tasks(
         (free if split is None else dealt[split]).append(groups[name])
     random.Random(plan.seed).shuffle(free)  # noqa: S311  a seeded deal, not a secret
     past = past or Past()
-    free.sort(key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
-    wanted = 0 if dealt[Split.VAL] or len(free) < 2 else max(1, round(len(free) * plan.val_share))  # noqa: PLR2004
-    wanted = min(wanted, plan.max_val)
-    dealt[Split.VAL] += free[:wanted]
-    teaching = sorted(free[wanted:], key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
+    seen = [edit.seen((*among, *tasks)) for edit in waiting]
+    dealt[Split.VAL], rest = _deciding(free, dealt[Split.VAL], seen, plan, past)
+    teaching = sorted(rest, key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
     dealt[Split.TRAIN] += teaching
     dealt[Split.TEST].sort(key=lambda group: all(task.id not in past.fresh for task in group))
     room = plan.max_train + (0 if free else plan.recall_k)  # where each task has its part, so have the recalled ones
@@ -114,6 +125,37 @@ def split_tasks(
     )
 
 
+def _deciding(
+    free: Iterable[Group], pinned: Sequence[Group], seen: Sequence[frozenset[str]], plan: SplitPlan, past: Past
+) -> tuple[list[Group], list[Group]]:
+    """The groups that decide, ``pinned`` ones among them, and what is left of the ``free`` ones to teach.
+
+    ``seen`` names the groups that each undecided edit was written from. On a small archive those that have decided
+    least are just the ones that taught, and wrote it: by rotation alone it would not go on. So half of the free places
+    in val, and one at least, are for groups new to the first edit that anything is new to. The ones that had their turn
+    are taken before fresh ones, which are to teach, and of these such as are new to the edits behind it as well. The
+    other half rotates on. New and old stand in turns, lest a cap cuts off all of one kind.
+    """
+    turn = sorted(free, key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
+    wanted = 0 if pinned or len(turn) < 2 else max(1, round(len(turn) * plan.val_share))  # noqa: PLR2004
+    wanted = min(wanted, plan.max_val)
+    seen = [names for names in seen if any(group_of(group[0]) not in names for group in (*pinned, *turn))]
+    if not seen:
+        return [*pinned, *turn[:wanted]], turn[wanted:]
+
+    def known(group: Group) -> list[bool]:
+        return [group_of(group[0]) in names for names in seen]
+
+    new = [group for group in (*pinned, *turn[:wanted]) if not known(group)[0]]
+    apt = [group for group in turn[wanted:] if not known(group)[0]]
+    apt.sort(key=lambda group: (any(task.id in past.fresh for task in group), known(group)))
+    added = apt[: max(0, max(1, wanted // 2) - len(new))]
+    gone = [group for group in reversed(turn[:wanted]) if known(group)[0]][: len(added)]
+    old = [group for group in (*pinned, *turn[:wanted]) if known(group)[0] and group not in gone]
+    deciding = [each for both in itertools.zip_longest([*new, *added], old) for each in both if each is not None]
+    return deciding, [group for group in turn if group not in deciding]
+
+
 def _pinned(group: Iterable[TaskRecord]) -> Split | None:
     """The most sealed of the splits that tasks of a group are pinned to, if any."""
     pins = {task.split for task in group}
@@ -121,7 +163,7 @@ def _pinned(group: Iterable[TaskRecord]) -> Split | None:
 
 
 def _recalled(
-    train: Sequence[TaskRecord], teaching: Iterable[Sequence[TaskRecord]], past: Past, plan: SplitPlan
+    train: Sequence[TaskRecord], teaching: Iterable[Group], past: Past, plan: SplitPlan
 ) -> tuple[TaskRecord, ...]:
     """Tasks that may teach, had their turn and have no place tonight, as far as they are like the fresh ones."""
     if not plan.recall_k:
@@ -143,7 +185,7 @@ def _sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
     return frozenset(name for name in names - served if int(sha256(name.encode())[:8], 16) < TEST_SHARE * 16**8)
 
 
-def _filled(groups: Iterable[Sequence[TaskRecord]], most: int) -> tuple[TaskRecord, ...]:
+def _filled(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
     """Whole groups in order, as far as they fit; only a first one too large for any night is cut."""
     pool: list[TaskRecord] = []
     for group in groups:

@@ -14,6 +14,7 @@ import msgspec
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.check import parse_check
+from skillopt_sleep.domain.commands import single_spaced
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.task import (
     ChecksReference,
@@ -121,6 +122,8 @@ def _reference(raw: Json, where: str) -> Json:
     content = REFERENCES[kind][0]
     if not fields.get(content):
         raise UsageError(f"{where}.{content}: missing")
+    if isinstance(commands := fields.get("commands"), list):  # as `checks approve` keeps them
+        fields["commands"] = [single_spaced(each) if isinstance(each, str) else each for each in commands]
     if isinstance(checks := fields.get("checks"), list):
         fields["checks"] = [_check(check, f"{where}.checks[{index}]") for index, check in enumerate(checks)]
     return fields

@@ -225,7 +225,10 @@ def _words(text: str) -> list[str]:
         if found["unspaced"]:
             words.extend(word[i : i + 2] for i in range(max(len(word) - 1, 1)))
         elif not _HEX.fullmatch(word):
+            parts = found[0].split("-")
             words.append(word)
+            if len(parts) > 1 and all(len(part) >= STEM and not part.isdecimal() for part in parts):
+                words.extend(parts)  # "front-end" is said "frontend", and "rate-limit" "rate limit"
     return words
 
 

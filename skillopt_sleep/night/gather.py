@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.pending import PendingEdit
+from skillopt_sleep.domain.pending import Dropped, PendingEdit, revive, tonight
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.relevance import relates
 from skillopt_sleep.domain.report import NightReport, StoppedBy
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.shortfall import Shortfall, shortfall
 from skillopt_sleep.domain.split import Past, SplitPlan, split_tasks
-from skillopt_sleep.domain.task import Split, TaskRecord
+from skillopt_sleep.domain.task import Split, TaskRecord, group_of
 from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.merge import grouped, merge
+from skillopt_sleep.night.merge import beside, merge
 from skillopt_sleep.night.mine_heuristic import mine_heuristic
 from skillopt_sleep.night.mine_model import mine_model
 from skillopt_sleep.night.mined import Mined
 from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
+from skillopt_sleep.night.trying import base_of
 from skillopt_sleep.optimize.replay import Models
 
 __all__ = ["Gathered", "choose", "gather"]
@@ -67,12 +68,12 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     Raises ``FatalBackend`` and ``BudgetSpent``, with every session still in the inbox; ``FatalBackend`` also when
     sessions could not be mined and there is nothing else to work on.
     """
+    scope = plan.window.scope
     if plan.mining.given is not None:
-        given = grouped(plan.mining.given)
+        given = beside(kit.archive.tasks(scope), plan.mining.given)
         return Gathered(tasks=given, shortfall=shortfall(given))
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     mined = _mine(sessions, plan.mining, models)
-    scope = plan.window.scope
     done = [
         key
         for key, session in zip(harvested.sessions, sessions, strict=True)
@@ -84,7 +85,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     about = plan.mining.target_about
     wanted = [task for task in known if not skill or relates(skill, (task.skill_hint,), task.intent, about=about)]
     split = replace(plan.split, seed=seed)
-    tasks = choose(wanted, kit.archive.past(scope), split, plan.pending, among=known)
+    tasks = choose(wanted, kit.archive.past(scope), split, _alive(plan, models), among=known)
     if mined.unmined and not tasks:
         raise BackendUnusable(
             f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
@@ -99,6 +100,13 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
         shortfall=shortfall(wanted),
         notes=(*_unmined_note(len(sessions) - len(done)), *_other_skills_note(len(known) - len(wanted), skill)),
     )
+
+
+def _alive(plan: NightPlan, models: Models) -> tuple[PendingEdit, ...]:
+    """The undecided edits that can go on tonight; where none can, all of them: a night is to say why."""
+    on = base_of(plan.baseline, models, plan.step)
+    alive = tuple(each for each in plan.pending if not isinstance(revive(each, plan.baseline, on), Dropped))
+    return alive or plan.pending
 
 
 def _mine(sessions: Sequence[Session], plan: MiningPlan, models: Models) -> Mined:
@@ -130,14 +138,26 @@ def choose(
 ) -> tuple[TaskRecord, ...]:
     """Tonight's tasks of an archive, each pinned to its part in the night. ``among``: see ``split_tasks``.
 
-    When nothing is fresh, none at all, or just what an undecided edit can go on with: nothing teaches on such a night,
-    so all that is not pinned to teach may decide.
+    When nothing is fresh, none at all, or just what the one of the ``pending`` edits that is closest to a decision can
+    go on with: nothing teaches on such a night, so all that is neither sealed nor pinned to teach may decide.
     """
-    pools = split_tasks(tasks, plan, past, among=among)
+    waiting = tonight(pending)[0]
+    pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
-        closest = max(pending, key=lambda each: each.tally.score, default=None)
-        free = [task for task in (*pools.val, *pools.train) if task.split is not Split.TRAIN]
-        going_on = closest.unseen(free) if closest else ()
-        return tuple(replace(task, split=Split.VAL) for task in going_on[: plan.max_val])
+        free = _free(tasks, plan, past, among)
+        going_on = (each.among((*among, *tasks)).unseen(free) for each in waiting)
+        decide = next(filter(None, going_on), ())
+        return tuple(replace(task, split=Split.VAL) for task in decide[: plan.max_val])
     parts = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
     return tuple(replace(task, split=split) for split, dealt in parts.items() for task in dealt)
+
+
+def _free(
+    tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past, among: Sequence[TaskRecord]
+) -> tuple[TaskRecord, ...]:
+    """All that is neither sealed nor pinned to teach, those that decided least often first."""
+    every = replace(plan, max_train=len(tasks), max_val=len(tasks), recall_k=0)
+    pools = split_tasks(tasks, every, past, among=among)
+    teach = {group_of(task) for task in pools.train if task.split is Split.TRAIN}
+    free = [task for task in (*pools.val, *pools.train) if group_of(task) not in teach]
+    return tuple(sorted(free, key=lambda task: past.as_val.get(task.id, 0)))

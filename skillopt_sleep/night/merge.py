@@ -16,7 +16,7 @@ from skillopt_sleep.domain.task import Origin, Outcome, TaskRecord
 from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
 from skillopt_sleep.domain.words import fold
 
-__all__ = ["grouped", "merge", "task_id"]
+__all__ = ["beside", "grouped", "merge", "task_id"]
 
 FEEDBACK = 8
 """Words about wrong answers that a task keeps; the first ones."""
@@ -46,6 +46,11 @@ def merge(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskR
         home = homes.setdefault(number, task.id)
         tasks[home] = _absorb(tasks[home], task) if home in tasks else task
     return tuple(task for task in grouped(tuple(tasks.values())) if before.get(task.id) != task)
+
+
+def beside(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    """The ``given`` tasks with their groups; one that asks for what a known one does is of its group."""
+    return grouped((*known, *given))[len(known) :]
 
 
 def grouped(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:

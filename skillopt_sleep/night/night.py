@@ -37,7 +37,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
             tasks = night.stage("prepare", prepare, found, plan.manner, kit.commit_of)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
             night.look("expect", expect, pools, plan)
-            past = night.stage("recollect", recollect, plan)
+            past = night.stage("recollect", recollect, plan, (*kit.archive.tasks(plan.window.scope), *tasks.tasks))
             outcome = night.stage(
                 "consolidate",
                 consolidate,

@@ -138,7 +138,7 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
     verdict, why = _verdict(outcome.steps, pools)
     trials = [step.trial for step in outcome.steps if step.trial is not None]
     accepted = [step.trial for step in outcome.steps if step.trial and step.decision.verdict is Verdict.ACCEPT]
-    shown = (accepted or trials)[-1:]
+    shown = accepted or trials[-1:]  # from what the first accepted edit was put on to what the last one made of it
     lost = [result.call_error for step in outcome.steps for result in _results(step) if result.call_error]
     lost += [step.reflection.nothing for step in outcome.steps if step.reflection.lost]
     report = replace(
@@ -157,7 +157,7 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
         call_error=next(iter(lost), report.call_error),
         trials=tuple(map(_trial_report, outcome.steps)),
     )
-    return _with_scores(report, trials[0], shown[0], (*pools.val, *pools.train)) if shown else report
+    return _with_scores(report, shown[0], shown[-1], (*pools.val, *pools.train)) if shown else report
 
 
 def _trial_report(step: DocumentStep) -> TrialReport:
@@ -203,8 +203,8 @@ def _with_scores(report: NightReport, first: Trial, shown: Trial, val: Sequence[
         report,
         baseline_score=first.decision.baseline,
         candidate_score=shown.decision.candidate,
-        holdout_baseline=_pass_rate(first.baseline),
-        holdout_candidate=_pass_rate(shown.candidate),
+        holdout_baseline=_pass_rate(first.baseline, first.candidate),
+        holdout_candidate=_pass_rate(shown.candidate, shown.baseline),
         holdout_detail=HoldoutDetail(baseline=_rows(val, first.baseline), candidate=_rows(val, shown.candidate)),
     )
 
@@ -241,9 +241,10 @@ def _results(step: DocumentStep) -> tuple[ReplayResult, ...]:
     return (*step.train, *(step.trial.baseline if step.trial else ()), *(step.trial.candidate if step.trial else ()))
 
 
-def _pass_rate(results: Sequence[ReplayResult]) -> float | None:
-    measured = [result.score.hard for result in results if result.score is not None]
-    return statistics.fmean(measured) if measured else None
+def _pass_rate(results: Sequence[ReplayResult], others: Sequence[ReplayResult]) -> float | None:
+    """Of the pairs of which both came back, as the means are."""
+    whole = [result.score.hard for result, other in zip(results, others, strict=True) if result.score and other.score]
+    return statistics.fmean(whole) if whole else None
 
 
 def _rows(tasks: Sequence[TaskRecord], results: Sequence[ReplayResult]) -> tuple[HoldoutRow, ...]:

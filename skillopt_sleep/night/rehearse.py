@@ -8,7 +8,7 @@ from skillopt_sleep.domain.shortfall import shortfall
 from skillopt_sleep.domain.split import split_tasks
 from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.harvest import harvest
-from skillopt_sleep.night.merge import grouped, merge
+from skillopt_sleep.night.merge import beside, merge
 from skillopt_sleep.night.mine_heuristic import mine_heuristic
 from skillopt_sleep.night.mine_model import batches
 from skillopt_sleep.night.plan import Kit, NightPlan
@@ -26,7 +26,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
     scope = plan.window.scope
     refused = 0
     if plan.mining.given is not None:
-        known = tasks = grouped(plan.mining.given)
+        known = tasks = beside(kit.archive.tasks(scope), plan.mining.given)
     else:
         mined = mine_heuristic(sessions)
         refused = len(mined.refused)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.domain.account import ALPHA
 from skillopt_sleep.domain.candidate import Candidate
@@ -82,7 +83,11 @@ class Gate:
     def go_on(self, pending: PendingEdit, pools: Pools, current: Candidate, proposed: Candidate) -> Trial:
         """Go on with an edit of an earlier night, on those of tonight's val tasks that had no part in writing it."""
         tasks = pending.unseen(pools.val)
-        return run_paired(tasks, current, proposed, self.models, self._paired(pending.k), before=pending.tally)
+        trial = run_paired(tasks, current, proposed, self.models, self._paired(pending.k), before=pending.tally)
+        if tasks:
+            return trial
+        why = f"it was written from all of tonight's validation tasks; {pending.needs} would decide"
+        return replace(trial, decision=replace(trial.decision, why=why))
 
     @property
     def tries_pending(self) -> bool:

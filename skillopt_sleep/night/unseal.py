@@ -55,6 +55,8 @@ def unseal(
         rows = measure_pairs([(task, 0) for task in tasks], (due.before, due.after), models, trial, phase="test")
     except (BackendError, BudgetSpent) as error:
         return Unsealed(test=replace(put_off, why=str(error)))
+    if len(rows) < len(tasks):
+        return Unsealed(test=replace(put_off, why=f"a cap came after {len(rows)} of {len(tasks)} tasks"))
     measured = [row for row in rows if row.result is not None]
     if len(measured) < MIN_MEASURED_SHARE * len(rows):
         return Unsealed(test=replace(put_off, why=f"only {len(measured)} of {len(rows)} tasks could be measured"))

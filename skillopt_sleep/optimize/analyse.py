@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, parse_edits
+from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, parse_edits
 from skillopt_sleep.domain.patch import EditPatch, Learnt, Proposal
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.replies import extract_json
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.optimize.optimizer import Optimizer
 
-__all__ = ["SCHEMA", "Analysis", "Lesson", "Minibatch", "analyse", "told"]
+__all__ = ["SCHEMA", "Analysis", "Lesson", "Minibatch", "analyse", "over_budget", "told"]
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -117,13 +117,16 @@ def analyse(
             cases=len(minibatch.cases),
         )
         nothing = "" if edits else "the optimizer proposed no edit"
-        over = tuple(
-            Refusal(subject=edit.id, words=edit.text, why=f"over the edit budget of {lesson.edit_budget}")
-            for edit in edits[lesson.edit_budget :]
-        )
+        over = over_budget(edits, lesson.edit_budget)
         return Analysis(patch=patch, raw=(answer.text,), refused=(*refused, *over), nothing=nothing)
 
     return tuple(optimizer.parallel(ask, minibatches))
+
+
+def over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[Refusal, ...]:
+    """A refusal of each edit beyond the budget; the first ones are within it."""
+    why = f"over the edit budget of {edit_budget}"
+    return tuple(Refusal(subject=edit.id, words=edit.text, why=why) for edit in edits[edit_budget:])
 
 
 def _patch(reply: Json) -> Json:

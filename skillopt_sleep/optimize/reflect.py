@@ -13,7 +13,7 @@ from skillopt_sleep.domain.patch import by_support, united
 from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.rollout import ReplayResult
 from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.optimize.analyse import Analysis, Lesson, analyse
+from skillopt_sleep.optimize.analyse import Analysis, Lesson, analyse, over_budget
 from skillopt_sleep.optimize.material import night_material
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.optimize.replay import Models
@@ -66,10 +66,7 @@ def reflect(
 
 def _joined(analyses: Sequence[Analysis], edit_budget: int) -> Reflection:
     edits = [each.edit for each in by_support(united([each.patch for each in analyses]).proposals)]
-    over = tuple(
-        Refusal(subject=edit.id, words=edit.text, why=f"over the edit budget of {edit_budget}")
-        for edit in edits[edit_budget:]
-    )
+    over = over_budget(edits, edit_budget)
     return Reflection(
         edits=tuple(edits[:edit_budget]),
         raw=tuple(text for each in analyses for text in each.raw),

@@ -6,8 +6,10 @@ before any score is seen, and every way to stop early only saves money.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -36,7 +38,7 @@ from skillopt_sleep.domain.verdict import Decision, Verdict
 from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.replay import Attempt, Models, answer, judge_of
-from skillopt_sleep.ports import PairJudge
+from skillopt_sleep.ports import PairJudge, Parallel
 
 __all__ = ["Named", "PairRow", "PairedPlan", "measure_pairs", "paired_trial", "run_paired"]
 
@@ -53,6 +55,8 @@ class Named(Protocol):
 
 
 NamedT = TypeVar("NamedT", bound=Named)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class PairedPlan(Struct, frozen=True, kw_only=True):
@@ -82,6 +86,23 @@ class PairRow(Struct, frozen=True, kw_only=True):
     candidate: ReplayResult
     first: Arm | None
     result: Result | None
+
+    @classmethod
+    def of(
+        cls,
+        baseline: ReplayResult,
+        candidate: ReplayResult,
+        *,
+        metric: GateMetric,
+        mixed_weight: float,
+        first: Arm | None = None,
+    ) -> PairRow:
+        """The pair of two replays of one task, and what it counts under the gate metric."""
+        result = None
+        if baseline.score is not None and candidate.score is not None:
+            before, after = (combine(score, metric, mixed_weight) for score in (baseline.score, candidate.score))
+            result = judge_pair(before, after, margin_for(metric))
+        return cls(task_id=baseline.task_id, baseline=baseline, candidate=candidate, first=first, result=result)
 
     @property
     def outcome(self) -> Result | Lost:
@@ -119,9 +140,14 @@ def paired_trial(
 ) -> Trial:
     """Add pairs to the tally ``before`` until it decides, or going on tonight is not worth its price.
 
-    ``measure`` attempts each (task, sample) under both arms. Pairs are replayed as many at once as could decide at the
-    earliest, so none is paid for in vain. A cap that is hit on the way ends the trial for tonight, undecided;
-    ``BudgetSpent`` is raised when not one pair could be paid for, and ``FatalBackend`` always.
+    ``measure`` attempts each (task, sample) under both arms, and answers with the first of them that it could pay for;
+    it raises ``BudgetSpent`` when that is none, and so does the trial when it has no pair at all. Else a cap ends it
+    for tonight, undecided. ``FatalBackend`` is raised always. Pairs are replayed as many at once as could decide
+    at the earliest, so none is paid for in vain.
+
+    A pair counts only after all before it in the order drawn beforehand; what happens to be done behind the first that
+    a cap does not pay for is not looked at. So which pairs count does not depend on how they came out, and a cap is one
+    more way to stop early. (Under one on tokens, money or time, the pair it strikes at may be one of long answers.)
     """
     rows: list[PairRow] = []
     tally = before
@@ -129,15 +155,15 @@ def paired_trial(
     for sample, order in _rounds(tasks, plan):
         left = order
         while size := next_pairs(tally, plan.k, pairs_tonight=len(rows), left=len(left)):
-            chunk, left = left[:size], left[size:]
             try:
-                measured = measure([(task, sample) for task in chunk])
+                measured = measure([(task, sample) for task in left[:size]])
             except BudgetSpent as spent:
                 if not rows:
                     raise
                 cut = str(spent)
                 break
             rows += measured
+            left = left[len(measured) :]
             tally = follow((row.outcome for row in measured), plan.k, tally)
         if cut or decide(tally, plan.k) is not Verdict.UNDECIDED or not go_on_tonight(tally, len(rows)):
             break
@@ -188,15 +214,39 @@ def measure_pairs(
     *,
     phase: str = "val",
 ) -> list[PairRow]:
-    """Replay each (task, sample) under baseline and candidate, one after the other in the queue, then judge them."""
+    """Replay each (task, sample) under baseline and candidate, one after the other in the queue, then judge them.
+
+    The first of them that could be paid for, in order; raises ``BudgetSpent`` when that is none.
+    """
     attempts = [
         Attempt(task=task, candidate=arm, sample=sample + apart)
         for task, sample in pairs
         for arm, apart in zip(arms, (0, plan.apart), strict=True)
     ]
-    answers = models.parallel(functools.partial(answer, models=models, phase=phase), attempts)
-    made = [(task, old, new) for (task, _), old, new in zip(pairs, answers[::2], answers[1::2], strict=True)]
-    return models.parallel(functools.partial(_judged, models=models, plan=plan), made)
+    answers, cut = _paid(functools.partial(answer, models=models, phase=phase), attempts, models.parallel)
+    answered = zip(pairs, answers[::2], answers[1::2], strict=False)  # an odd one is half a pair
+    made = [(task, old, new) for (task, _), old, new in answered]
+    rows, later = _paid(functools.partial(_judged, models=models, plan=plan), made, models.parallel)
+    if not rows and (spent := later or cut) is not None:
+        raise spent
+    return rows
+
+
+def _paid(work: Callable[[T], R], items: Sequence[T], parallel: Parallel) -> tuple[list[R], BudgetSpent | None]:
+    """What came of the first items that could be paid for, and the cap at which that ended, None when it did not."""
+    spent: list[BudgetSpent] = []
+
+    def paid(item: T) -> R | None:
+        if spent:  # nothing is begun behind the cap: what of it still fitted would not count
+            return None
+        try:
+            return work(item)
+        except BudgetSpent as error:
+            spent.append(error)
+            return None
+
+    done = itertools.takewhile(lambda each: each is not None, parallel(paid, items))
+    return [each for each in done if each is not None], spent[0] if spent else None
 
 
 def _confirmed(
@@ -204,18 +254,18 @@ def _confirmed(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which tasks that lost under an accepted edit lose twice more, and of which that could not be found out.
 
-    No part of the tally, and not at any price: a cap leaves all of them open, and a lost replay its own, unless the
-    other one has not lost.
+    No part of the tally, and not at any price: what a cap leaves out, or transport loses, leaves its task open, unless
+    the other replay has not lost.
     """
     pairs = [(task, plan.first_sample + AGAIN + number) for task in lost for number in range(2)]
-    try:
-        rows = measure(pairs)
-    except BudgetSpent:
-        return (), tuple(task.id for task in lost)
-    twice = [(one.task_id, {one.result, other.result}) for one, other in zip(rows[::2], rows[1::2], strict=True)]
+    results: list[Result | None] = [None] * len(pairs)
+    with contextlib.suppress(BudgetSpent):
+        made = [row.result for row in measure(pairs)]
+        results[: len(made)] = made
+    twice = [(task.id, set(both)) for task, *both in zip(lost, results[::2], results[1::2], strict=True)]
     return (
-        tuple(task_id for task_id, results in twice if results == {Result.LOSS}),
-        tuple(task_id for task_id, results in twice if None in results <= {None, Result.LOSS}),
+        tuple(task_id for task_id, both in twice if both == {Result.LOSS}),
+        tuple(task_id for task_id, both in twice if None in both <= {None, Result.LOSS}),
     )
 
 
@@ -228,11 +278,7 @@ def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Mode
         except TransientBackend as error:  # the judge was lost, and with it both scores
             lost = f"{type(error).__name__}: {error}"
             old, new = replace(old, call_error=lost), replace(new, call_error=lost)
-    result = None
-    if old.score is not None and new.score is not None:
-        before, after = (combine(score, plan.metric, plan.mixed_weight) for score in (old.score, new.score))
-        result = judge_pair(before, after, margin_for(plan.metric))
-    return PairRow(task_id=task.id, baseline=old, candidate=new, first=first, result=result)
+    return PairRow.of(old, new, metric=plan.metric, mixed_weight=plan.mixed_weight, first=first)
 
 
 def _scored(

@@ -23,6 +23,7 @@ from skillopt_sleep.domain.pending import (
     revive,
     tonight,
 )
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
 
 
 def pending(number, wins=0, losses=0, ties=0, tasks=()):
@@ -177,3 +178,16 @@ def record(op=EditOp.APPEND, text="Say please", anchor="", document=DocumentKind
 def test_what_makes_two_edits_the_same(one, two, same):
     """What they do, folded; a deletion says nothing, so it is known by what it deletes."""
     assert is_same(one, two) is is_same(two, one) is same
+
+
+def test_groups_are_known_again_by_their_tasks():
+    """A twin is no stranger because the task it is a twin of is not there tonight."""
+    twin, wrote, other = (
+        TaskRecord(id=name, intent=name, reference=RubricReference(rubric="r"), group=group)
+        for name, group in (("twin", "older"), ("wrote", "older"), ("other", ""))
+    )
+    edit = replace(pending(0), groups=("its old name", "wrote"))
+    assert edit.unseen((twin, wrote, other)) == (other,)
+    assert edit.unseen((twin, other)) == (twin, other)
+    assert edit.among((twin, wrote, other)).unseen((twin, other)) == (other,)
+    assert edit.among(()) == edit

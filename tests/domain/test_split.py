@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.pending import PendingEdit
+from skillopt_sleep.domain.pending import PendingEdit, tonight
 from skillopt_sleep.domain.split import TEST_FROM, Past, SplitPlan, split_tasks
 from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.merge import grouped
+from skillopt_sleep.night.trying import seen_of
 
 WORDINGS = {
     "migration": (
@@ -71,6 +72,9 @@ WORDINGS = {
 }
 
 
+BARRED = (Split.TRAIN, Split.TEST)
+
+
 def make_task(number, group="", split=None, feedback=()):
     return TaskRecord(
         id=f"t{number}",
@@ -101,14 +105,42 @@ plans = st.builds(
 )
 
 
+def pasts_of(tasks):
+    """Any history of these tasks."""
+    ids = [task.id for task in tasks] or [""]
+    return st.builds(
+        Past,
+        fresh=st.frozensets(st.sampled_from(ids)),
+        as_val=st.dictionaries(st.sampled_from(ids), st.integers(0, 5)),
+    )
+
+
+def waiting_for(tasks):
+    """Undecided edits, each written from some of these tasks, or from others."""
+    written = st.lists(st.sampled_from([*tasks, make_task("gone", "of long ago")]), max_size=30)
+    tallies = st.builds(Tally, wins=st.integers(0, 5), losses=st.integers(0, 2))
+    one = st.tuples(written, tallies)
+    return st.lists(one, max_size=4).map(
+        lambda edits: tuple(
+            PendingEdit(
+                id=f"p{number}",
+                night="n",
+                kind=DocumentKind.SKILL,
+                k=6,
+                edits=(),
+                groups=seen_of(written),
+                tally=tally,
+            )
+            for number, (written, tally) in enumerate(edits)
+        )
+    )
+
+
 @given(tasks=tasks_of_any_kind, plan=plans, data=st.data())
 def test_split_never_leaks(tasks, plan, data):
-    """Whatever is pinned, sealed or cut off by a cap: no group and no task stands in two pools, and caps hold."""
-    ids = [task.id for task in tasks]
-    fresh = data.draw(st.frozensets(st.sampled_from(ids))) if ids else frozenset()
-    as_val = data.draw(st.dictionaries(st.sampled_from(ids), st.integers(0, 5))) if ids else {}
-    past = data.draw(st.sampled_from([None, Past(fresh=fresh, as_val=as_val)]))
-    pools = split_tasks(tasks, plan, past)
+    """Whatever is pinned, sealed, cut off by a cap or waits: no group and no task is in two pools, and caps hold."""
+    past = data.draw(st.one_of(st.none(), pasts_of(tasks)))
+    pools = split_tasks(tasks, plan, past, waiting=data.draw(waiting_for(tasks)))
     parts = [{group_of(task) for task in pool} for pool in (pools.train, pools.val, pools.test)]
     assert sum(map(len, parts)) == len(set().union(*parts))
     dealt = Counter(task.id for task in (*pools.train, *pools.val, *pools.test))
@@ -122,16 +154,57 @@ def test_split_never_leaks(tasks, plan, data):
         assert task.split is not Split.VAL
 
 
-@given(tasks=tasks_of_any_kind, plan=plans)
-def test_chosen_tasks_are_dealt_as_they_were_chosen(tasks, plan):
+@given(tasks=tasks_of_any_kind, plan=plans, data=st.data())
+def test_chosen_tasks_are_dealt_as_they_were_chosen(tasks, plan, data):
     """What an archive's tasks were chosen for they are used for, and a resumed night deals the same."""
     past = Past(fresh=frozenset(task.id for task in tasks))
-    pools, chosen = split_tasks(tasks, plan, past), choose(tasks, past, plan)
+    waiting = data.draw(waiting_for(tasks))
+    pools = split_tasks(tasks, plan, past, waiting=tonight(waiting)[0])
+    chosen = choose(tasks, past, plan, waiting)
     again = split_tasks(chosen, plan)
     if chosen:
         for part in ("train", "val", "test"):
             dealt = {task.id for task in getattr(pools, part)}
             assert {task.id for task in getattr(again, part)} == dealt
+
+
+@given(tasks=tasks_of_any_kind, plan=plans, data=st.data())
+def test_undecided_edit_finds_tasks_that_it_was_not_written_from(tasks, plan, data):
+    """One pair at least the next night, where any group of the archive that may decide is new to it.
+
+    Such a group is not sealed, not pinned to teach or to test. Where all of them wrote the first edit, the one behind
+    it finds some. And what is sealed stays as sealed as without any.
+    """
+    past, waiting = data.draw(pasts_of(tasks)), data.draw(waiting_for(tasks))
+    plain = split_tasks(tasks, replace(plan, max_test=99), past)
+    assert split_tasks(tasks, replace(plan, max_test=99), past, waiting=tonight(waiting)[0]).test == plain.test
+    barred = {group_of(task) for task in (*plain.test, *tasks) if task in plain.test or task.split in BARRED}
+    may_decide = [task for task in tasks if group_of(task) not in barred]
+    first = next((edit for edit in tonight(waiting)[0] if edit.unseen(may_decide)), None)
+    chosen = choose(tasks, past, plan, waiting)
+    if first is not None:
+        assert first.unseen(split_tasks(chosen, plan).val)
+
+
+@given(groups=st.integers(6, 60), seed=st.integers(0, 10**6), most=st.integers(2, 12))
+def test_val_rotates_while_an_edit_waits(groups, seed, most):
+    """Half of the places at most are taken for it: every task that is not sealed still decides, in twice the nights."""
+    tasks, as_val, sealed = archive(groups), {}, set()
+    plan = SplitPlan(seed=seed, max_val=most)
+    first = split_tasks(tasks, plan, Past())
+    edit = PendingEdit(
+        id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=seen_of(first.train), tally=Tally()
+    )
+    rotating = len(first.val) - max(1, len(first.val) // 2)
+    for night in range(math.ceil((groups - len(first.test)) / max(1, rotating))):
+        past = Past(as_val=as_val)
+        pools = split_tasks(tasks, replace(plan, seed=seed + night), past, waiting=(edit,) if night else ())
+        assert edit.unseen(pools.val) or not night
+        sealed |= {task.id for task in pools.test}
+        as_val = {task.id: 0 for task in pools.train} | as_val
+        for task in pools.val:
+            as_val[task.id] = as_val.get(task.id, 0) + 1
+    assert {task for task, nights in as_val.items() if nights} == {task.id for task in tasks} - sealed
 
 
 @given(groups=st.integers(2, 60), seed=st.integers(0, 10**6), most=st.integers(1, 12))
@@ -194,6 +267,42 @@ def test_task_that_only_teaches_does_not_decide_on_an_undecided_edit():
     assert chosen
     assert {task.split for task in chosen} == {Split.VAL}
     assert not {task.id for task in chosen} & {task.id for task in tasks if task.split is Split.TRAIN}
+
+
+def test_twin_of_a_task_that_only_teaches_does_not_decide_either():
+    """A pinned task pulls its whole group along, on a night without anything fresh too."""
+    tasks = [replace(task, split=Split.TRAIN) if n == 0 else task for n, task in enumerate(archive(3, each=2))]
+    waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally())
+    assert {group_of(task) for task in choose(tasks, Past(), SplitPlan(), (waiting,))} == {"g1", "g2"}
+
+
+def test_night_without_anything_fresh_looks_at_the_whole_archive():
+    """What an undecided edit is new to may be all that the caps of a usual night leave out."""
+    tasks = archive(19)
+    past = Past(as_val={task.id: int(task.id > "t2") for task in tasks})
+    plan = SplitPlan(max_train=2, max_val=2)
+    new = tasks[-3:]
+    waiting = PendingEdit(
+        id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=seen_of(tasks[:-3]), tally=Tally()
+    )
+    for seed in range(5):
+        chosen = choose(tasks, past, replace(plan, seed=seed), (waiting,))
+        assert len(chosen) == 2
+        assert {task.id for task in chosen} < {task.id for task in new}
+
+
+def test_edit_behind_the_first_goes_on_when_the_first_knows_everything():
+    """A night is not wasted on one that nothing can be dealt for."""
+    tasks = archive(8)
+    first, second = (
+        PendingEdit(id=name, night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=seen_of(of), tally=tally)
+        for name, of, tally in (("a", tasks, Tally(wins=5)), ("b", tasks[2:], Tally(wins=1)))
+    )
+    chosen = choose(tasks, Past(), SplitPlan(), (first, second))
+    assert {task.id for task in chosen} == {task.id for task in tasks[:2]}
+    fresh = Past(fresh=frozenset(task.id for task in tasks))
+    for seed in range(10):
+        assert second.unseen(split_tasks(tasks, SplitPlan(seed=seed), fresh, waiting=(first, second)).val)
 
 
 def test_tasks_of_a_task_file_are_not_sealed():

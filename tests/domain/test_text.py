@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.domain.text import SAME, TWINS, group_near_duplicates, group_recurrences, similar
 from skillopt_sleep.domain.words import contains_words, excerpt, fold
+from tests.domain.wordings import WORDED
 
 INTENTS = {
     "lint": (
@@ -122,6 +123,17 @@ def test_six_wordings_each_of_ten_intents_in_any_order(seed: int) -> None:
     assert len(set(group.values())) == len(INTENTS)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_six_wordings_each_of_two_dozen_other_intents(seed: int) -> None:
+    """No two intents fall together; of all wordings two are put apart, which say it in nobody else's words."""
+    texts = [wording for wordings in WORDED.values() for wording in wordings]
+    random.Random(seed).shuffle(texts)
+    group = groups_of(texts)
+    found = [{group[wording] for wording in wordings} for wordings in WORDED.values()]
+    assert sum(map(len, found)) == len(set(group.values()))
+    assert len(set(group.values())) <= len(WORDED) + 2
+
+
 @pytest.mark.parametrize(("one", "other"), STRANGERS, ids=[f"{a[:12]}|{b[:12]}" for a, b in STRANGERS])
 def test_requests_that_share_words_but_not_their_matter(one: str, other: str) -> None:
     """They are neither twins nor in one group."""
@@ -144,6 +156,20 @@ def test_requests_that_share_words_but_not_their_matter(one: str, other: str) ->
 def test_the_same_request_in_several_languages(one: str, other: str) -> None:
     """It is known to be the same request made twice."""
     assert similar(one, other) >= SAME
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("please rate-limit the API endpoints", "add rate limiting to the public API"),
+        ("the front-end build fails", "why is the frontend build broken?"),
+        ("update package-lock.json", "regenerate the package lock"),
+        ("send the e-mail digest", "email digest: send it"),
+    ],
+)
+def test_words_with_a_hyphen(one: str, other: str) -> None:
+    """They are known by their parts and written as one, for people write them all three ways."""
+    assert similar(one, other) >= TWINS
 
 
 def test_requests_cut_to_one_pattern() -> None:

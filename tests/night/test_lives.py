@@ -23,13 +23,15 @@ from skillopt_sleep.domain.paired import Tally
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.report import NightState
 from skillopt_sleep.domain.session import SessionKey
-from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import ChecksReference, TaskRecord
+from skillopt_sleep.domain.split import Past, Pools, SplitPlan, split_tasks
+from skillopt_sleep.domain.task import ChecksReference, Split, TaskRecord
 from skillopt_sleep.domain.verdict import GateMode, Verdict
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.night.consolidate import consolidate
+from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.harvest import RECENT, Harvested
+from skillopt_sleep.night.recollect import recollect
 from skillopt_sleep.night.trying import ConsolidatePlan, base_of
 from skillopt_sleep.optimize.replay import Models
 from tests.fakes.ask import ScriptedAsk
@@ -161,6 +163,60 @@ def test_night_that_was_not_measured_is_gone_on_with_from_where_it_began(tmp_pat
     assert before.id == after.id
     assert 0 < before.tally.pairs < after.tally.pairs == second.trials[0].decision.measured
     assert app.trials.account(str(person.project)).tried == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    begun=st.integers(2, 40),
+    new=st.integers(0, 6),
+    seed=st.integers(0, 10**6),
+    most=st.integers(1, 12),
+)
+def test_undecided_edit_gets_a_pair_the_next_night(begun, new, seed, most):
+    """From whatever it was written: the tasks that decided on it first are outside test, and new to it."""
+    archive = [task(f"t{number}") for number in range(begun)]
+    plan = SplitPlan(seed=seed, max_val=most)
+    chosen = choose(archive, Past(fresh=frozenset(each.id for each in archive)), plan)
+    first = split_tasks(chosen, plan)
+    pending = night(1, models(edit()), pools=first).pending
+    assert [each.tally.pairs > 0 for each in pending] == [True]
+    as_val = {each.id: 0 for each in first.train} | {each.id: 1 for each in first.val}
+    archive += [task(f"new-{number}") for number in range(new)]
+    past = Past(fresh=frozenset(each.id for each in archive if each.id not in as_val), as_val=as_val)
+    chosen = choose(archive, past, plan, pending)
+    sealed = {each.id for each in split_tasks(archive, replace(plan, max_test=99), past).test}
+    assert pending[0].unseen([each for each in archive if each.id not in sealed])
+    (after,) = night(2, models(edit()), pools=split_tasks(chosen, plan), pending=pending).pending
+    assert after.tally.pairs > pending[0].tally.pairs
+
+
+def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
+    """Under whatever ids and groups it is given again: the words are those that the edit was written from."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app, report = sitting(person, 0.0, Random(0))
+    (before,) = app.trials.pending(str(person.project))
+    pools = msgspec.json.decode(app.journal.kept(report.night, "split"), type=Pools)
+    again = tuple(replace(each, id=f"again-{each.id}", group="", split=Split.VAL) for each in pools.train)
+    app = person.app(simulated={"useless": 1.0}, evolve_memory=False)
+    report = app.run(app.plan(again))
+    assert report.counts.val > 0
+    (trial,) = report.trials
+    assert trial.decision.pairs == 0
+    assert trial.decision.why.startswith("it was written from all of tonight's validation tasks; 6 more wins")
+    assert app.trials.pending(str(person.project)) == (before,)
+
+
+def test_undecided_edit_is_told_of_by_the_groups_as_they_are_now(tmp_path):
+    """A group that it has seen may have taken another name since: the night begins with that one."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app, _ = sitting(person, 0.0, Random(0))
+    (before,) = app.trials.pending(str(person.project))
+    wrote = [each for each in app.archive.tasks(app.scope) if each.id in before.groups]
+    app.archive.commit(app.scope, [replace(each, group="another name") for each in wrote], [])
+    assert "another name" not in before.groups
+    known = recollect(app.plan(), app.archive.tasks(app.scope)).pending
+    assert "another name" in known[0].groups
+    assert set(before.groups) <= set(known[0].groups)
 
 
 def test_pending_edit_is_held_back_whatever_it_does():

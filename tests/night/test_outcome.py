@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from skillopt_sleep.domain import pending
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
@@ -78,6 +80,44 @@ def test_trial_names_its_edits_and_counts_its_tasks():
     assert trial.edits == ("e-1", "e-2")
     assert trial.tasks == 2
     assert (trial.score, trial.ties, trial.k, trial.e) == (2, 2, 6, 2.62)
+
+
+def tried(verdict, baseline, candidate):
+    """A step whose trial came to these means, over one pair of a passed and a failed replay."""
+    decision = Decision(verdict=verdict, why="w", baseline=baseline, candidate=candidate, pairs=1, measured=1)
+    trial = Trial(
+        decision=decision, baseline=replays("a", ("v-1", baseline)), candidate=replays("b", ("v-1", candidate))
+    )
+    return DocumentStep(kind=DocumentKind.SKILL, trial=trial, decision=decision, id=f"{baseline}")
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([("undecided", 0.9, 0.8), ("accept", 0.2, 0.6), ("reject", 0.6, 0.1)], (0.2, 0.6)),
+        ([("accept", 0.2, 0.6), ("accept", 0.5, 0.7)], (0.2, 0.7)),
+        ([("undecided", 0.9, 0.8), ("reject", 0.6, 0.1)], (0.6, 0.1)),
+    ],
+    ids=["accepted-among-others", "accepted-twice", "none-accepted"],
+)
+def test_scores_of_a_night_are_those_of_what_it_proposes(steps, told):
+    """Before and after are of one change: those of trials on other tasks would make it look better or worse."""
+    outcome = Consolidated(
+        baseline=Candidate(documents=()),
+        candidate=Candidate(documents=()),
+        pools=Pools(train=(task("t-1"),), val=(task("v-1"),)),
+        gate_mode=GateMode.PAIRED,
+        steps=tuple(tried(Verdict(verdict), *means) for verdict, *means in steps),
+    )
+    report = outcome.add_to(NightReport(night="n", project="/p"))
+    assert (report.baseline_score, report.candidate_score) == told
+    assert (report.holdout_baseline, report.holdout_candidate) == told
+
+
+def test_pass_rates_are_of_whole_pairs():
+    """As the means are: a replay whose partner was lost says nothing of the difference."""
+    report = reported()
+    assert (report.holdout_baseline, report.holdout_candidate) == (0.5, 0.75)
 
 
 def test_detail_of_a_task_is_the_mean_of_its_replays():

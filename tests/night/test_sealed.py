@@ -7,16 +7,21 @@ from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.bench.worlds import make_sessions
+from skillopt_sleep.domain.check import Check, CheckKind
 from skillopt_sleep.domain.sealed import MOST_ATTEMPTS
 from skillopt_sleep.domain.split import SplitPlan, split_tasks
-from skillopt_sleep.errors import Overloaded
+from skillopt_sleep.domain.task import ChecksReference
+from skillopt_sleep.errors import BudgetSpent, Overloaded
+from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.unseal import unseal
 from skillopt_sleep.optimize.replay import Models
 from skillopt_sleep.stores.adoption import adopt, revert
-from tests.fakes.ask import nobody
+from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.home import make_person
 from tests.night.test_verdict import pools_of, recording
+
+PRESENT = Check(kind=CheckKind.CONTAINS, value="here")
 
 
 @pytest.fixture
@@ -105,6 +110,26 @@ def test_it_is_put_off_when_calls_run_short(adopted):
     assert (put_off.change, put_off.attempts) == (change, 0)
     assert app.trials.attempts(str(person.project), change) == 0
     assert app.plan().adopted == plan.adopted
+
+
+def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
+    """What a few of the tasks would say is not what all of them say."""
+    person, _ = adopted
+    app = person.app()
+    tasks = split_tasks(app.archive.tasks(app.scope), SplitPlan(), app.archive.past(app.scope)).test
+    assert len(tasks) > 1
+    tasks = [replace(task, reference=ChecksReference(checks=(PRESENT,))) for task in tasks]
+    spent = BudgetSpent("no token is left", cap="tokens")
+    asked = Models(
+        target=ScriptedAsk("here", "here", "here", spent),
+        optimizer=nobody,
+        judges={"checks": ChecksJudge()},
+        parallel=lambda work, items: [work(item) for item in items],
+    )
+    test = unseal("n", app.plan(), tasks, asked, app.trials, calls_left=99).test
+    assert test.why == f"a cap came after 1 of {len(tasks)} tasks"
+    assert (test.attempts, test.before, test.after) == (1, None, None)
+    assert app.status().sealed == ()
 
 
 def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):

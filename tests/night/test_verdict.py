@@ -20,7 +20,7 @@ from skillopt_sleep.domain.paired import Tally
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.rollout import GateMetric
 from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import ChecksReference, RubricReference, TaskRecord, group_of
+from skillopt_sleep.domain.task import ChecksReference, ExactReference, RubricReference, TaskRecord, group_of
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.judges.checks import ChecksJudge
@@ -354,6 +354,71 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
         assert "CANARY" not in text
         assert "val-" not in text
         assert "test-" not in text
+
+
+class Tainted:
+    """``ports.Backend`` around another, which marks what it answers on val."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.name, self.model, self.sees, self.provider = inner.name, inner.model, inner.sees, inner.provider
+
+    def probe(self):
+        return Health(ready=True)
+
+    def complete(self, prompt):
+        reply = self._inner.complete(prompt)
+        on_val = prompt.schema is None and prompt.sample >= 1000
+        return replace(reply, text=f"{reply.text} CANARY-val-response") if on_val else reply
+
+    def close(self):
+        self._inner.close()
+
+
+def test_nothing_of_earlier_nights_leaks_into_mining_or_reflection(tmp_path):
+    """What val and test tasks are judged by, and what was answered on val, is in no prompt of the nights to come."""
+    person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
+    asked, mined, reflected, judged, tested = [], [], [], [], 0
+    for number in range(4):
+        app = person.app(simulated={"useless": 1.0}, miner="model", seed=10 + number, max_train=12, max_val=6)
+        build = app.backend
+        app.backend = lambda role, usual=None, build=build: Tainted(build(role, usual=usual))
+        seen = recording(app)
+        report = app.run(app.plan())
+        tested += report.counts.test
+        assert report.trials
+        asked += [each.system + each.user for each in seen["target"]]
+        for prompt in seen["optimizer"]:
+            wanted = prompt.schema["properties"]
+            into = mined if "tasks" in wanted else reflected if "edits" in wanted else judged
+            into.append(prompt.system + prompt.user)
+        pools = pools_of(app, report.night)
+        secret = {task.id for task in (*pools.val, *pools.test)}
+        app.archive.commit(
+            app.scope,
+            [
+                replace(task, reference=marked(task, place))
+                for place, task in enumerate(app.archive.tasks(app.scope))
+                if task.id in secret
+            ],
+            [],
+        )
+        person.write(make_sessions(person.world, 100 + number)[:4])
+    assert tested
+    assert len(mined) >= 4
+    assert reflected
+    assert {mark for text in judged for mark in re.findall(r"CANARY-[\w-]+", text)} >= {
+        "CANARY-val-response",
+        "CANARY-rubric",
+    }
+    assert not [text for text in (*asked, *mined, *reflected) if "CANARY" in text]
+
+
+def marked(task, place):
+    """A reference of any kind that says where it comes from."""
+    check = Check(kind=CheckKind.CONTAINS, value="CANARY-contains")
+    kinds = (RubricReference(rubric=f"CANARY-rubric of {task.id}"), ChecksReference(checks=(check,)))
+    return (*kinds, ExactReference(answer="CANARY-answer"))[place % 3]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import re
+from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.paired import Result, Tally, exact_error, judge_pair
+from skillopt_sleep.domain.paired import Lost, Result, Tally, decide, exact_error, follow, judge_pair, next_pairs
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.domain.verdict import Verdict
@@ -114,10 +120,12 @@ def test_coin_flipping_judge_keeps_the_exact_error_with_few_tasks(count):
     luck = random.Random(count)
 
     def target(prompt):
-        return Text("please, here" if RULE in prompt.user else "here")
+        return Text("please, here" if RULE in prompt.system + prompt.user else "here")
 
-    accepted = sum(lived(count, 6, luck, target, TOLD).decision.verdict is Verdict.ACCEPT for _ in range(lives))
-    assert accepted / lives <= error_of(6, lives)
+    ends = [lived(count, 6, luck, target, TOLD) for _ in range(lives)]
+    assert sum(end.tally.wins + end.tally.losses for end in ends) > lives
+    accepted = sum(end.decision.verdict is Verdict.ACCEPT for end in ends)
+    assert 0 < accepted / lives <= error_of(6, lives)
 
 
 def test_candidate_that_is_the_baseline_keeps_the_exact_error():
@@ -273,3 +281,135 @@ def test_what_could_not_be_confirmed_is_said(again, confirmed, unknown):
     assert trial.confirmed_regressions == trial.worsened * confirmed
     assert trial.unconfirmed == trial.worsened * unknown
     assert trial.losses_before == 1
+
+
+class Capped(Ledgered):
+    """The same under a cap of ``calls`` for both roles together; what is refused is never sent."""
+
+    def __init__(self, role, reply, calls):
+        super().__init__(role, reply)
+        self._calls = calls
+
+    def __call__(self, prompt, *, phase):
+        if (prompt.digest, prompt.sample) not in self.paid and next(self._calls, None) is None:
+            raise BudgetSpent("the cap of calls is reached", cap="calls")
+        return super().__call__(prompt, phase=phase)
+
+
+def better(prompt):
+    """A judge that likes only what says please, wherever it stands."""
+
+    def verdict(answer):
+        return {"reason": "", "score": float("please" in answer), "pass": "please" in answer}
+
+    first, second = re.findall(r"(please, here|here)\n", prompt.user)
+    return Text(msgspec.json.encode({"first": verdict(first), "second": verdict(second)}).decode())
+
+
+def polite(prompt):
+    return Text("please, here" if RULE in prompt.system + prompt.user else "here")
+
+
+def capped(calls, workers=1):
+    """Models of a clear win that may make so many calls."""
+    left = iter(range(calls))
+    return Models(
+        target=Capped(Role.TARGET, polite, left),
+        optimizer=Capped(Role.OPTIMIZER, better, left),
+        judges={"rubric": RubricJudge()},
+        parallel=Pool(workers) if workers > 1 else lambda work, items: [work(item) for item in items],
+    )
+
+
+def made(models):
+    """Calls of both roles."""
+    return len(models.target.paid) + len(models.optimizer.paid)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize(("calls", "whole"), {7: 1, 8: 2, 9: 3, 12: 3, 15: 3, 16: 4, 17: 5}.items())
+def test_pairs_that_are_whole_when_a_cap_strikes_count(calls, whole, workers):
+    """A clear win takes six pairs, three at a time: six answers, then three judgements, of which some are paid for."""
+    models = capped(calls, workers)
+    trial = run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+    assert made(models) == calls
+    assert trial.tally == Tally(wins=whole)
+    assert (trial.decision.verdict, trial.cut) == (Verdict.UNDECIDED, "the cap of calls is reached")
+    assert trial.decision.pairs == trial.decision.measured == len(trial.improved) == whole
+    again = capped(99)
+    done = run_paired(tasks_of(12), BASE, TOLD, again, plan_of(1), before=trial.tally)
+    assert done.decision.verdict is Verdict.ACCEPT
+    assert made(again) == 3 * (6 - whole)  # only the pairs that are missing are paid for
+
+
+def test_cap_before_the_first_whole_pair_is_raised():
+    """And what was paid by then is in the ledger of the night that goes on."""
+    models = capped(6)
+    with pytest.raises(BudgetSpent):
+        run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+    models.target._calls = models.optimizer._calls = iter(range(12))
+    assert run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0)).decision.verdict is Verdict.ACCEPT
+    assert made(models) == 18
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_pair_behind_the_one_that_a_cap_stopped_does_not_count(workers):
+    """Though others may be whole: the order was drawn before, and the first that is not ends it for tonight."""
+    order = [row.task_id for row in run_paired(tasks_of(12), BASE, TOLD, capped(99), plan_of(0)).candidate]
+
+    def target(prompt):
+        if RULE in prompt.system + prompt.user and prompt.user.rstrip().endswith(f"Write {order[2][1:]}"):
+            raise BudgetSpent("too dear", cap="usd")
+        return polite(prompt)
+
+    models = replace(capped(99, workers), target=Ledgered(Role.TARGET, target))
+    trial = run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+    assert [row.task_id for row in trial.candidate] == order[:2]
+    assert (trial.tally, trial.cut) == (Tally(wins=2), "too dear")
+
+
+@given(
+    results=st.lists(st.sampled_from(list(Result)), min_size=400, max_size=400),
+    paid=st.lists(st.integers(0, 6), max_size=60),
+    tasks=st.integers(1, 12),
+)
+def test_caps_change_no_verdict_of_a_sequence_of_pairs(results, paid, tasks):
+    """Wherever they strike: what counts is always the beginning of the sequence, each pair once."""
+    left, sizes = iter(results), iter(paid)
+
+    def measure(pairs):
+        size = min(len(pairs), next(sizes, len(pairs)))
+        if not size:
+            raise BudgetSpent("enough", cap="calls")
+        return [row(task, next(left)) for task, _ in pairs[:size]]
+
+    tally = Tally()
+    for night in range(40):
+        with contextlib.suppress(BudgetSpent):
+            tally = paired_trial(tasks_of(tasks), measure, plan_of(night), before=tally).tally
+        if decide(tally, 6) is not Verdict.UNDECIDED:
+            break
+    counted = results[: tally.pairs]
+    assert tally == follow(counted, 6)
+    assert decide(tally, 6) is decide(follow(results[: len(counted)], 6), 6)
+
+
+@given(
+    tally=st.builds(
+        Tally,
+        wins=st.integers(0, 20),
+        losses=st.integers(0, 6),
+        lost_baseline=st.integers(0, 4),
+        lost_candidate=st.integers(0, 4),
+    ),
+    outcomes=st.lists(st.sampled_from([*Result, *Lost]), min_size=40, max_size=40),
+    k=st.sampled_from([6, 8]),
+)
+@example(tally=Tally(wins=5, lost_candidate=1), outcomes=[Lost.BASELINE, Result.WIN, *[Result.TIE] * 38], k=6)
+@example(tally=Tally(wins=8, lost_candidate=2), outcomes=[Lost.BASELINE] * 40, k=6)
+def test_no_pair_is_paid_for_behind_the_one_that_decides(tally, outcomes, k):
+    """Pairs go at once as many as could decide at the earliest, also where lost ones take a doubt away."""
+    size = next_pairs(tally, k, pairs_tonight=0, left=36)
+    assert decide(follow(outcomes[: max(0, size - 1)], k, tally), k) is decide(tally, k)
+    if decide(tally, k) is Verdict.UNDECIDED and tally.pairs < 108:
+        assert size
