@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillopt_sleep.domain.assignment import CheckCommand
-from skillopt_sleep.domain.commands import Recurring, command_id, recurring, why_not_plain
+from skillopt_sleep.domain.commands import Recurring, command_id, recurring, single_spaced, why_not_plain
 from skillopt_sleep.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def approve(app: App, named: str, *, seconds: float) -> CheckCommand:
 def remove(app: App, named: str) -> str:
     """Let it be run no more. Raises ``UsageError`` when it is not approved."""
     approved = [each.line for each in app.approvals.of(str(app.project))]
-    line = next((each for each in approved if named in {each, command_id(each)}), None)
+    line = next((each for each in approved if each in {named, single_spaced(named)} or command_id(each) == named), None)
     if line is None:
         known = ", ".join(command_id(each) for each in approved) or "none"
         raise UsageError(f"{named!r} is not approved for {app.project}; approved are: {known}")
@@ -89,4 +89,4 @@ def _named(named: str, lines: list[str]) -> str:
         raise UsageError("an empty command tells nothing: name one by its id, or write it out")
     if why := why_not_plain(named):
         raise UsageError(f"{named!r}: {why}")
-    return named.strip()
+    return single_spaced(named)

@@ -70,9 +70,10 @@ def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
     if not named:
         backend = backend_for(app, Role.TARGET, recipe.target)
         named = {f"{backend.name}:{backend.model}" if backend.model else backend.name: backend}
+    skills, env = _read(part.skills, bare=part.bare), build_environment(recipe.env, config.to_dict())
     return Evaluation(
-        env=build_environment(recipe.env, config.to_dict()),
-        skills=_read(part.skills, bare=part.bare),
+        env=env,
+        skills=skills,
         targets=named,
         optimizer=backend_for(app, Role.OPTIMIZER, recipe.optimizer),
         split=part.split,
@@ -83,6 +84,7 @@ def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
         caps=config.caps,
         extras=config.extras,
         progress=app.progress,
+        redactor=app.redactor if env.from_sessions else None,
     )
 
 

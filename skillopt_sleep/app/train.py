@@ -13,10 +13,11 @@ from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.registry import Kind, build, environments, find, find_environment, names
-from skillopt_sleep.settings import environment
+from skillopt_sleep.settings import environment, secrets
 
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
+    from skillopt_sleep.domain.redact import Redactor
     from skillopt_sleep.ports import Backend, Judge
     from skillopt_sleep.stores.training import TrainingFolder
     from skillopt_sleep.train.ports import SkillEnv, TrainProgress
@@ -55,6 +56,12 @@ class TrainWorkshop:
         """The names of the environments that are built in or come with other packages."""
         return environments()
 
+    def redactor(self) -> Redactor:
+        """The redactor, which knows the secrets of that environment."""
+        from skillopt_sleep.domain.redact import Redactor
+
+        return Redactor(values=secrets(self._env))
+
     def run_store(self, folder: Path) -> AbstractContextManager[TrainingFolder]:
         """The folder of a run, held by this process alone."""
         from skillopt_sleep.stores.training import training_folder
@@ -72,8 +79,11 @@ def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> 
 
     options = {key: value for key, value in table.items() if key not in {"name", "file"}}
     name, file = str(table.get("name") or ""), str(table.get("file") or "")
-    if bool(name) is bool(file):
-        raise UsageError("[env] needs either a name (simple_qa, checks, …) or a file with an environment of your own")
+    if name and file:
+        raise UsageError(f"[env] has a name, {name!r}, and a file, {file!r}: it needs one of the two")
+    if not name and not file:
+        there = f", only {', '.join(options)}" if options else ""
+        raise UsageError(f"[env] has neither a name (simple_qa, checks, …) nor a file with an environment{there}")
     if file:
         return load_environment(file, options, config=config)
     return make_environment(find_environment(name), options, f"[env] {name}", config=config)
@@ -127,6 +137,6 @@ def night_tasks(app: App, out_root: Path, folder: Path) -> None:
                 f"no night has mined tasks of {app.scope or 'your work'} yet; `skillopt-sleep run` does, and --scope"
                 " all takes those of all projects"
             )
-        data = encode_tasks(tasks)
+        data = encode_tasks(app.redactor.clean(tasks))  # a secret may have become one since the tasks were mined
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / NIGHT_TASKS, data)

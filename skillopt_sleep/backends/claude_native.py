@@ -9,7 +9,6 @@ the text of a skill as it is handed to the model.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import shlex
@@ -23,17 +22,18 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.claude_events import PRINTED, announced_wait
+from skillopt_sleep.backends.claude_events import PRINTED, announced_wait, tries_again
 from skillopt_sleep.backends.claude_work import (
     INSTRUCTIONS,
     LAYOUT,
     STARTED,
-    may_be_quiet,
+    at_work,
     read_trajectory,
     version_of,
     was_refused_a_sandbox,
     with_memory,
 )
+from skillopt_sleep.backends.patience import Patience
 from skillopt_sleep.backends.process import Children, Ended, folder_prefix
 from skillopt_sleep.backends.register import Note
 from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands
@@ -124,9 +124,8 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
                 self._tidy(session)
             if was_refused_a_sandbox(ended.stdout):
                 raise Overloaded("claude's sandbox did not start, so commands of the agent were not run")
-            done = read_trajectory(
-                ended, assignment, place.root, model=self.model, deadline=self.seconds, call_seconds=self.call_seconds
-            )
+            deadline = self.call_seconds if ended.silent else self.seconds
+            done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=deadline)
             done = with_memory(done, assignment, place, _lines(place.folder / LOADED), version_of(ended.stdout))
             changes = place.changes()
             if changes is None:
@@ -180,7 +179,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             stdin=words,
             waits=announced_wait,
-            patience=functools.partial(may_be_quiet, call_seconds=self.call_seconds),
+            patience=Patience(self.call_seconds, at_work=at_work, tries_again=tries_again),
         )
 
     def _settings(self, mode: ReplayMode, place: Workspace) -> dict[str, Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ __all__ = [
     "INSTRUCTIONS",
     "LAYOUT",
     "STARTED",
-    "may_be_quiet",
+    "at_work",
     "read_trajectory",
     "version_of",
     "was_refused_a_sandbox",
@@ -42,18 +41,13 @@ TELLS_MEMORY = (2, 1, 197)
 """The first version seen to call the second."""
 FOR_PEOPLE_ALONE = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
 """In the frontmatter of a skill: the CLI lists it, and the model is not told of it."""
-STARTING, SLACK = 15.0, 2.0
-"""Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
 NOT_CONFINED = "Sandbox is required but failed to initialize"
 """How the answer to a command begins that was not run, because there was no sandbox for it."""
 
 
-def may_be_quiet(printed: str, *, call_seconds: float) -> float:
-    """The seconds that it may go on without a word: as long as it likes while a tool runs, else as long as a call."""
-    if not printed:
-        return call_seconds + STARTING
-    running = printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
-    return math.inf if running else call_seconds + SLACK
+def at_work(printed: str) -> bool:
+    """Whether a tool of its own runs."""
+    return printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
 
 
 class _Block(Struct, frozen=True, kw_only=True):
@@ -103,12 +97,11 @@ def read_trajectory(
     *,
     model: str,
     deadline: float,
-    call_seconds: float = math.inf,
 ) -> Trajectory:
     """What the agent did, from what the CLI printed; pure. Raises what ``result_of`` raises for lost transport."""
     events = tuple(_events(ended.stdout))
     said = [event for event in events if event.type == "assistant"]
-    ending, result = _ending(ended, said, deadline, call_seconds)
+    ending, result = _ending(ended, said, deadline)
     called = [block for event in said for block in event.blocks if block.type == "tool_use"]
     text = (result.result or "") if result and ending in {Ending.DONE, Ending.REFUSED} else _last_words(said)
     if ending is Ending.DONE and not text.strip() and not called:
@@ -127,13 +120,11 @@ def read_trajectory(
     )
 
 
-def _ending(
-    ended: Ended, said: Sequence[_Event], deadline: float, call_seconds: float
-) -> tuple[Ending, ClaudeResult | None]:
+def _ending(ended: Ended, said: Sequence[_Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
     """How it ended where that was the agent's own doing; raises where it was not."""
     result = find_result(ended.stdout)
     worked = bool(said)
-    if ended.timed_out and worked and ended.quiet < may_be_quiet(ended.stdout, call_seconds=call_seconds):
+    if ended.timed_out and worked and not ended.silent:
         return Ending.OUT_OF_TIME, result
     if ended.flooded and worked:
         return Ending.OUT_OF_ROOM, result

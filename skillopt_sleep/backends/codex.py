@@ -21,7 +21,7 @@ from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.domain.call import Bounds, Health, Prompt, Reply
-from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError
+from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError, TimedOut
 
 __all__ = ["PLUGIN", "CodexBackend", "read_reply"]
 
@@ -158,8 +158,8 @@ class CodexBackend:
 
     def complete(self, prompt: Prompt) -> Reply:
         """One answer; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config.toml."""
-        seconds = prompt.within.clip(self.timeout)
-        with self._home.first_alone():
+        with self._home.first_alone() as waited:
+            seconds = _left(prompt.within, waited).clip(self.timeout)
             ended = self._run(*EXEC, seconds=seconds, prompt=prompt)
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
@@ -176,8 +176,9 @@ class CodexBackend:
 
     def run(self, assignment: Assignment) -> Trajectory:
         """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError``, and ``SettingsError`` as above."""
-        with self._home.first_alone():
-            return self._native(assignment.within).run(assignment)
+        with self._home.first_alone() as waited:
+            done = self._native(_left(assignment.within, waited)).run(assignment)
+        return msgspec.structs.replace(done, latency=done.latency + waited)
 
     def _native(self, within: Bounds) -> NativeCodex:
         env = self._home.environment(self.env)
@@ -235,6 +236,14 @@ class CodexBackend:
             schema.write_bytes(msgspec.json.encode(prompt.schema))
             yield from ("--output-schema", str(schema))
         yield "-"
+
+
+def _left(within: Bounds, waited: float) -> Bounds:
+    """What is left for a call that had to wait for another. Raises ``TimedOut`` where that is no time at all."""
+    left = within.after(waited)
+    if left.seconds is not None and left.seconds <= 0:
+        raise TimedOut("codex was not asked: the time for this call was over before the first one had ended")
+    return left
 
 
 def _read(config: Path) -> dict[str, Json]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,20 +58,22 @@ class CodexHome:
         return dict(env) | {"HOME": str(home), "CODEX_HOME": str(home / ".codex")}
 
     @contextlib.contextmanager
-    def first_alone(self) -> Iterator[None]:
-        """Hold back every other call until the first has ended.
+    def first_alone(self) -> Iterator[float]:
+        """Hold back every other call until the first has ended; the seconds that this one has waited.
 
         An expired login is renewed by the call that finds it. Eight calls that find it at once all spend the same
         one-time token, which only one of them may.
         """
+        began = time.monotonic()
         with self._gate:
+            waited = time.monotonic() - began
             if not self._first_done:
                 try:
-                    yield
+                    yield waited
                 finally:
                     self._first_done = True
                 return
-        yield
+        yield waited
 
     def close(self) -> None:
         """Remove the home. Idempotent."""

@@ -8,9 +8,7 @@ that home: every word that went to the model. It is read, and thrown away with t
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.codex_events import LOGS, announced_wait, events_in, turn_of
+from skillopt_sleep.backends.patience import Patience
 from skillopt_sleep.backends.process import Children, Ended
 from skillopt_sleep.backends.sandbox import command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Layout, Workspace, workspace
@@ -52,10 +51,6 @@ AT_WORK = (
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 
 
-STARTING, SLACK = 15.0, 2.0
-"""Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
-
-
 class NativeCodex(Struct, frozen=True, kw_only=True):
     """What a run needs of the backend. ``options`` are arguments that every call has; ``seconds`` is for the loop."""
 
@@ -87,14 +82,9 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
             turns = _TurnLimit(self.max_turns)
             ended = self._work(assignment, place, turns)
             record = self._record(ended)
+            deadline = self.call_seconds if ended.silent else self.seconds
             done = read_trajectory(
-                ended,
-                assignment,
-                record,
-                model=self.model,
-                deadline=self.seconds,
-                call_seconds=self.call_seconds,
-                out_of_turns=turns.reached,
+                ended, assignment, record, model=self.model, deadline=deadline, out_of_turns=turns.reached
             )
             changes = place.changes()
             if changes is None:
@@ -123,7 +113,7 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             stdin=assignment.user,
             waits=turns,
-            patience=functools.partial(may_be_quiet, call_seconds=self.call_seconds),
+            patience=Patience(self.call_seconds, at_work=at_work, tries_again=tries_again),
         )
 
     def _confine(self, argv: Sequence[str], workspace: Path, scratch: Path, _: Path) -> Sequence[str]:
@@ -145,12 +135,18 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
         return None
 
 
-def may_be_quiet(printed: str, *, call_seconds: float) -> float:
-    """The seconds that it may go on without a word: without end while a command runs, else as long as a call."""
-    if not printed:
-        return call_seconds + STARTING
-    last = next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
-    return math.inf if '"type":"item.started"' in last else call_seconds + SLACK
+def at_work(printed: str) -> bool:
+    """Whether a command of its own runs."""
+    return '"type":"item.started"' in _last_event(printed)
+
+
+def tries_again(printed: str) -> bool:
+    """Whether the last it said is that it does."""
+    return _last_event(printed).startswith('{"type":"error","message":"Reconnecting')
+
+
+def _last_event(printed: str) -> str:
+    return next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
 
 
 class _TurnLimit:
@@ -242,7 +238,6 @@ def read_trajectory(
     *,
     model: str,
     deadline: float,
-    call_seconds: float = math.inf,
     out_of_turns: bool = False,
 ) -> Trajectory:
     """What the agent did, from what the CLI printed and noted; pure.
@@ -254,7 +249,7 @@ def read_trajectory(
     answers = [item.text for item in done if item.type == "agent_message" and item.text]
     known = record or Record()
     worked = bool(answers or known.called or any(item.type != "error" for item in done))
-    ending, usage = _ending(ended, deadline, call_seconds, worked=worked, out_of_turns=out_of_turns)
+    ending, usage = _ending(ended, deadline, worked=worked, out_of_turns=out_of_turns)
     if ending is Ending.DONE and not answers and not known.called:
         raise EmptyReply("codex ended well and said nothing")
     return Trajectory(
@@ -274,13 +269,11 @@ def read_trajectory(
     )
 
 
-def _ending(
-    ended: Ended, deadline: float, call_seconds: float, *, worked: bool, out_of_turns: bool
-) -> tuple[Ending, Usage | None]:
+def _ending(ended: Ended, deadline: float, *, worked: bool, out_of_turns: bool) -> tuple[Ending, Usage | None]:
     """How it ended where that was the agent's own doing; raises where it was not."""
     if out_of_turns:
         return Ending.OUT_OF_TURNS, None
-    if ended.timed_out and worked and ended.quiet < may_be_quiet(ended.stdout, call_seconds=call_seconds):
+    if ended.timed_out and worked and not ended.silent:
         return Ending.OUT_OF_TIME, None
     if ended.flooded and worked:
         return Ending.OUT_OF_ROOM, None

@@ -23,6 +23,7 @@ from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,
+    BudgetSpent,
     EmptyReply,
     ModelRefused,
     NotLoggedIn,
@@ -37,7 +38,7 @@ from skillopt_sleep.errors import (
 
 __all__ = ["Agent", "error_for", "paid", "raise_if_ended_early", "reply_for", "telling_line", "unwrapped"]
 
-E = TypeVar("E", bound=BackendError)
+E = TypeVar("E", BackendError, BudgetSpent)
 
 CHARACTERS_PER_TOKEN = 4
 LONGEST_WAIT = 300.0
@@ -167,7 +168,7 @@ def raise_if_ended_early(
     if ended.waiting:
         raise error_for(agent, words or "rate limit", status=status, retry_after=ended.waiting)
     if ended.timed_out:
-        raise TimedOut(f"{agent.name} gave no answer within {deadline:g} s{_quoted(words)}")
+        raise TimedOut(f"{agent.name} gave no answer within {round(deadline, 1):g} s{_quoted(words)}")
     if ended.flooded:
         raise BadReply(f"{agent.name} was ended because it wrote without end{_quoted(words)}")
     killed_by = -ended.status if ended.status < 0 else ended.status - 128  # a shim reports a signal as 128 more

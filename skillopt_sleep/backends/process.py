@@ -53,8 +53,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     """How a child ended. ``status`` is its exit status, or minus the signal that killed it.
 
     ``timed_out`` and ``flooded`` say that we ended it, at the deadline or for writing more than ``OUTPUT_LIMIT``, and
-    ``waiting`` that it was about to wait for so many seconds. ``seconds`` is wall time, ``quiet`` how much of it had
-    passed since it last printed anything.
+    ``waiting`` that it was about to wait for so many seconds. ``silent`` says of one that was ``timed_out`` that it had
+    been quiet for longer than it may, which came before the deadline. ``seconds`` is wall time.
     """
 
     status: int = 0
@@ -64,7 +64,16 @@ class Ended(Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     flooded: bool = False
     waiting: float = 0.0
-    quiet: float = 0.0
+    silent: bool = False
+
+
+class _Cut(Struct, frozen=True, kw_only=True):
+    """Why a child was not left to end by itself; see ``Ended``."""
+
+    timed_out: bool = False
+    flooded: bool = False
+    waiting: float = 0.0
+    silent: bool = False
 
 
 class Children:
@@ -124,7 +133,7 @@ class Children:
             child = self._start(argv, given, out, err, env={**env, MARK: mark}, cwd=cwd)
             try:
                 self._register.child(child.pid)
-                timed_out, flooded, waiting = _watch(child, started + seconds, (out, err), waits, patience)
+                cut = _watch(child, started + seconds, (out, err), waits, patience)
             finally:  # also when Ctrl-C comes in between
                 _end((child,))
                 end_marked(mark)
@@ -137,10 +146,10 @@ class Children:
                 stdout=_read(out),
                 stderr=_read(err),
                 seconds=time.monotonic() - started,
-                timed_out=timed_out,
-                flooded=flooded,
-                waiting=waiting,
-                quiet=max(0.0, time.time() - os.fstat(out.fileno()).st_mtime),
+                timed_out=cut.timed_out,
+                flooded=cut.flooded,
+                waiting=cut.waiting,
+                silent=cut.silent,
             )
 
     def close(self) -> None:
@@ -213,8 +222,8 @@ def _watch(
     outputs: Collection[IO[bytes]],
     waits: Waits | None,
     patience: Waits | None,
-) -> tuple[bool, bool, float]:
-    """Wait for the end of a child: whether the deadline came first, it wrote too much, or how long it was to wait."""
+) -> _Cut:
+    """Wait for the end of a child, or for what ends our waiting."""
     seen, heard = 0, time.monotonic()
     allowed = patience("") if patience else math.inf
     while (left := deadline - time.monotonic()) > 0:
@@ -223,19 +232,19 @@ def _watch(
         except subprocess.TimeoutExpired:
             written = sum(map(_written, outputs))
             if any(_written(output) > OUTPUT_LIMIT for output in outputs):
-                return False, True, 0.0
+                return _Cut(flooded=True)
             if written == seen:
                 if time.monotonic() - heard > allowed:
-                    return True, False, 0.0
+                    return _Cut(timed_out=True, silent=True)
                 continue
             seen, heard = written, time.monotonic()
             printed = "\n".join(_peek(output) for output in outputs) if waits or patience else ""
             if waits and (waiting := waits(printed)) > PATIENCE:
-                return False, False, waiting
+                return _Cut(waiting=waiting)
             allowed = patience(printed) if patience else math.inf
         else:
-            return False, any(_written(output) > OUTPUT_LIMIT for output in outputs), 0.0
-    return True, False, 0.0
+            return _Cut(flooded=any(_written(output) > OUTPUT_LIMIT for output in outputs))
+    return _Cut(timed_out=True)
 
 
 def _end(children: Collection[subprocess.Popen[bytes]]) -> None:

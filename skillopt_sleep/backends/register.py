@@ -71,14 +71,13 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reaped(Struct, frozen=True, kw_only=True):
-    """What was put right: processes ended, folders removed; and notes of other things that were left.
+    """What was put right: processes ended, folders removed.
 
     ``damaged``: files that could not be understood or dealt with, where they are now.
     """
 
     processes: int = 0
     folders: int = 0
-    notes: tuple[Note, ...] = ()
     damaged: tuple[str, ...] = ()
 
 
@@ -174,7 +173,6 @@ def reap(folder: Path, prefix: str) -> Reaped:
     return Reaped(
         processes=sum(each.processes for each in found),
         folders=sum(each.folders for each in found),
-        notes=tuple(note for each in found for note in each.notes),
         damaged=tuple(path for each in found for path in each.damaged),
     )
 
@@ -210,7 +208,6 @@ def _reaped(path: Path, prefix: str) -> Reaped:
     return Reaped(
         processes=len(left),
         folders=folders,
-        notes=tuple(note for note in notes if note.kind),
         damaged=() if whole else (_set_aside(path),),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -51,6 +51,11 @@ class Recorded:
     clock: Clock
     redactor: Redactor | None = None
     """Takes secrets out of what is sent, answered and complained of; None where there can be none."""
+    _told: ToldKept | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Look once at what every call would have to."""
+        object.__setattr__(self, "_told", self.backend if isinstance(self.backend, ToldKept) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once."""
@@ -84,8 +89,8 @@ class Recorded:
             seconds=self.clock.monotonic() - started,
         )
         self.ledger.commit(self.role, prompt, self.model, reply, attempt)
-        if isinstance(self.backend, ToldKept):
-            self.backend.kept(sent)
+        if self._told is not None:
+            self._told.kept(sent)
         return reply
 
     def _without_secrets(self, prompt: Prompt) -> Prompt:

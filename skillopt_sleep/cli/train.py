@@ -72,6 +72,10 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
         return
     recipe = _on_nights(app, recipe, Path(recipe.config.out_root)) if from_nights else recipe
     trainer = trainer_for(app, recipe, progress=None)
+    if from_nights:
+        from skillopt_sleep.app.consent import require_agreement
+
+        require_agreement(app, trainer.backends.values())
     price = trainer.price()
     click.echo(
         f"{price.steps} steps, at most {price.calls} calls; cap: {caps_told(recipe.config, price.calls)}", err=True

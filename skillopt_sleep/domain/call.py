@@ -30,6 +30,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
         """A deadline of so many seconds, or what is left where that is less."""
         return seconds if self.seconds is None else min(seconds, self.seconds)
 
+    def after(self, waited: float) -> Bounds:
+        """What is left once so many seconds have passed."""
+        return Bounds(seconds=None if self.seconds is None else self.seconds - waited, usd=self.usd)
+
 
 class Prompt(Struct, frozen=True, kw_only=True):
     """One request. ``schema`` asks for a JSON object of that shape ("" text otherwise).

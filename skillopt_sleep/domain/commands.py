@@ -14,7 +14,16 @@ from msgspec import Struct
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.session import Command, Session
 
-__all__ = ["Recurring", "checks_of", "command_id", "plain_command", "recurring", "telling", "why_not_plain"]
+__all__ = [
+    "Recurring",
+    "checks_of",
+    "command_id",
+    "plain_command",
+    "recurring",
+    "single_spaced",
+    "telling",
+    "why_not_plain",
+]
 
 LONGEST = 300
 """Characters of a command that a person can still judge by looking at it."""
@@ -26,6 +35,10 @@ _OUTPUT = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|cat|tee)\b[^|&;]*|>\s*/dev/n
 """What only trims the output; behind a pipe the recorded status is that of the trimming."""
 _ASSIGNMENT = re.compile(r"\A(?:\w+=\S*\s+)+")
 _WORD = re.compile(r"[\w./+-]+")
+_KEPT_OR_SPACES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\]+|(?P<spaces>[ \t]+)""")
+"""What a shell takes as it is, quoted, escaped or a word, and the spaces between, however many."""
+_NESTED = re.compile(r"\$[('{]|`")
+"""Behind these, quotes within quotes are possible: where one ends, only a shell can tell."""
 
 
 def _names(*lines: str) -> frozenset[str]:
@@ -81,12 +94,28 @@ def command_id(line: str) -> str:
     return sha256(line.encode("utf-8", "replace"))[:6]
 
 
+def single_spaced(line: str) -> str:
+    """A command with one space wherever a shell sees any number of them; as it is, where that is not plain."""
+    text = line.strip()
+    if _NESTED.search(text):
+        return text
+    parts, end = [], 0
+    while end < len(text):
+        part = _KEPT_OR_SPACES.match(text, end)
+        if part is None:  # a quote that is never closed, or a space of another alphabet
+            return text
+        parts.append(" " if part["spaces"] else part[0])
+        end = part.end()
+    return "".join(parts)
+
+
 def plain_command(line: str, project: str) -> tuple[str, bool]:
     """A command as it would be run at the top of the project, and whether its recorded exit status is its own.
 
-    A change into the project, and what only trims the output, are left out. "" for what is no single short line.
+    A change into the project, what only trims the output, and spaces that say nothing are left out. "" for what is no
+    single short line.
     """
-    text = line.strip()
+    text = single_spaced(line)
     trimmed = False
     while found := _OUTPUT.search(text):
         trimmed |= "|" in found[0]
@@ -103,7 +132,7 @@ def plain_command(line: str, project: str) -> tuple[str, bool]:
 
 def why_not_plain(line: str) -> str:
     """Why a command that somebody wrote out cannot be run as it is, and what to write; "" when it can."""
-    text = line.strip()
+    text = single_spaced(line)
     if "\n" in text:
         return "write the command on one line"
     if not text.isprintable():

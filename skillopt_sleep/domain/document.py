@@ -117,6 +117,7 @@ def with_region(document: Document, text: str) -> Document:
     return Document(kind=document.kind, path=document.path, whole=document.whole, content=content)
 
 
+@functools.lru_cache(maxsize=64)  # every edit of a step looks at the same few texts
 def bullet_spans(text: str) -> tuple[Span, ...]:
     """Where the top-level list items of a region stand, each with its further lines, as Markdown has it."""
     tokens: list[Token] = []

@@ -7,27 +7,27 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.train.batches import CALLED, Batches, named, nameless
-from skillopt_sleep.train.chats import working
+from skillopt_sleep.train.chats import Sitting, working
 from skillopt_sleep.train.datasets import SPLITS
+from skillopt_sleep.train.env_adapter import EnvAdapter
 from skillopt_sleep.train.environments.checking import blamed
-from skillopt_sleep.train.losses import put_losses
+from skillopt_sleep.train.losses import lost_items, put_losses
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RawPatch, RolloutResult
-from skillopt_sleep.train.rows import Row, as_result, plain
-
-if TYPE_CHECKING:
-    from skillopt_sleep.train.compat import EnvAdapter
+from skillopt_sleep.train.rows import Row, as_result, plain, unmeasured
 
 __all__ = ["AdapterEnv", "taken_from_config"]
 
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
 """Fields of a training config that adapters take as arguments."""
+SCORES = ("hard", "soft")
+"""What of a row is a number when an adapter sees it again, whatever it was."""
 TURNS = ("max_turns", "max_steps")
 """Attributes by which adapters bound the calls of one attempt."""
 
@@ -42,6 +42,16 @@ def taken_from_config(maker: object, config: Mapping[str, Any]) -> dict[str, Any
     takes = inspect.signature(maker).parameters.values()
     known = {each.name for each in takes if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}}
     return {name: value for name, value in values.items() if name in known}
+
+
+class _Config(dict[str, Any]):
+    """A config as adapters read it: by key, and by attribute."""
+
+    def __getattr__(self, name: str) -> object:
+        """The value of that key."""
+        if name not in self:
+            raise AttributeError(f"the config has no {name!r}{did_you_mean(name, self)}")
+        return self[name]
 
 
 class AdapterEnv(SkillEnv):
@@ -74,7 +84,7 @@ class AdapterEnv(SkillEnv):
             "train_size": 0,
             "skill_update_mode": "patch",
         }
-        self._cfg = defaults | config | dict(config.get("extras") or {})
+        self._cfg = _Config(defaults | config | dict(config.get("extras") or {}))
         self._batches = Batches(self.adapter, str(self._cfg.get("out_root") or ""))
         with self._at_work("setup"):
             if self.adapter.requires_ray():
@@ -83,14 +93,20 @@ class AdapterEnv(SkillEnv):
             loader = self.adapter.get_dataloader()
             if loader is not None and self._cfg.get("out_root"):
                 loader.set_out_root(str(self._cfg["out_root"]))
-            self._items = {split: self._load(split) for split in SPLITS}
+        self._items = {}
 
     def get_items(self, split: str) -> list[Item]:
-        """The items of the adapter's loader, or as many nameless ones as a simulator is to be asked for."""
-        if not self._items:
+        """The items of the adapter's loader, or as many nameless ones as a simulator is to be asked for.
+
+        A split is looked at when it is asked for: an adapter may refuse to serve one that a run does not need.
+        """
+        if not self._clients:
             raise UsageError(f"the environment {self.name} has no items before setup(), which train() calls first")
-        if split not in self._items:
+        if split not in SPLITS:
             raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+        if split not in self._items:
+            with self._at_work("build_eval_env"):
+                self._items[split] = self._load(split)
         return self._items[split]
 
     def get_task_types(self) -> list[str]:
@@ -112,8 +128,6 @@ class AdapterEnv(SkillEnv):
 
     def takes_parts(self, split: str) -> bool:
         """Whether any part of a split can be rolled out by itself: the adapter builds from a batch's own items."""
-        from skillopt_sleep.train.compat import EnvAdapter  # noqa: PLC0415  it imports this module
-
         own = type(self.adapter).build_env_from_batch is not EnvAdapter.build_env_from_batch
         items = self._items.get(split, [])
         return own and not self._only_whole and not any(item.get("nameless") for item in items)
@@ -127,20 +141,28 @@ class AdapterEnv(SkillEnv):
     ) -> list[RolloutResult]:
         """Build the adapter's batch and roll it out, in the order of the items where results are theirs.
 
-        Calls that it lost and hid come back unmeasured.
+        Calls that it lost and hid come back unmeasured. When it broke off at one, those items alone come back whose
+        calls were lost; where they cannot be told, or nothing can be rolled out without them, its error is raised.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
-        with self._at_work("rollout"):
-            manager = self._batches.built(items, split, seed, whole=whole)
-            rows = self.adapter.rollout(manager, skill, out_dir)
-            lost = list(working.lost)
+        sitting = Sitting(self._clients)
+        try:
+            with self._at_work("rollout", sitting):
+                manager = self._batches.built(items, split, seed, whole=whole)
+                rows = self.adapter.rollout(manager, skill, out_dir)
+        except TransientBackend:
+            gone = lost_items(sitting.lost(), items) if self.takes_parts(split) else []
+            if not gone:
+                raise
+            return gone
         if not isinstance(rows, list | tuple) or not rows:
             raise UsageError(
-                f"{self.name}.rollout returned {type(rows).__name__} without results for {len(items)} items"
+                f"{self.name}.rollout returned {excerpt(repr(rows), 40)} for {len(items)} items; a list is wanted, with"
+                " a dict of id, hard and soft for each"
             )
         results = self._read(rows, items, Path(out_dir))
-        put_losses(lost, results, items)
+        put_losses(sitting.lost(), results, items)
         results = _in_order(results + _missing(items, results), items)
         if len(items) < whole and split != "train" and {each.id for each in results} != {str(i["id"]) for i in items}:
             self._only_whole = True
@@ -149,25 +171,26 @@ class AdapterEnv(SkillEnv):
     def reflect_batch(
         self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: object
     ) -> list[RawPatch] | None:
-        """The adapter's own reflection, None when it has none: then the trainer's analysts do it."""
-        from skillopt_sleep.train.compat import EnvAdapter  # noqa: PLC0415  it imports this module
+        """The adapter's own reflection, None when it has none: then the trainer's analysts do it.
 
+        Where it is one patch and no list, it is that patch; where it is None, nothing is proposed.
+        """
         adapter = self.adapter
         inherited = type(adapter).reflect is EnvAdapter.reflect
         if inherited and not (adapter.get_error_minibatch_prompt() or adapter.get_success_minibatch_prompt()):
             return None
-        rows = _rows(results)
-        with self._at_work("reflect"):
+        rows, sitting = _rows(results), Sitting(self._clients)
+        with self._at_work("reflect", sitting):
             said = adapter.reflect(
                 rows, skill, out_dir, **{key: value for key, value in given.items() if key != "edit_budget"}
             )
-            lost = list(working.lost)
-        for loss in lost:
+        for loss in sitting.lost():
             if not isinstance(loss.error, TransientBackend):
                 raise loss.error
-        if not isinstance(said, list | tuple):
+        patches: Any = [said] if said is None or isinstance(said, Mapping | RawPatch) else said
+        if not isinstance(patches, list | tuple):
             raise UsageError(f"{self.name}.reflect returned {type(said).__name__}, a list of patches is wanted")
-        return [patch for each in said for patch in [_as_patch(each, self.name)] if patch is not None]
+        return [patch for each in patches for patch in [_as_patch(each, self.name)] if patch is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
         """The adapter's rows as results; of items that were not asked for, none where all that were are there."""
@@ -175,7 +198,9 @@ class AdapterEnv(SkillEnv):
         results = []
         for row in rows:
             result = as_result(row, known, out_dir / "predictions")
-            result.given = plain(row, f"{self.name}.rollout, {result.id!r}") if isinstance(row, Mapping) else {}
+            if isinstance(row, Mapping):
+                scores = {key: getattr(result, key) for key in SCORES if not isinstance(row.get(key), int | float)}
+                result.given = plain({**row, **scores}, f"{self.name}.rollout, {result.id!r}")
             results.append(result)
         names = [each.id for each in results]
         doubles = sorted({name for name in names if names.count(name) > 1})
@@ -205,15 +230,26 @@ class AdapterEnv(SkillEnv):
         return nameless(split, size)
 
     @contextmanager
-    def _at_work(self, what: str) -> Iterator[None]:
-        """The adapter's code at work, under this run's clients; its mistakes become one line."""
-        with working.on(self._clients):
+    def _at_work(self, what: str, sitting: Sitting | None = None) -> Iterator[None]:
+        """The adapter's code at work, under this run's clients; its mistakes become one line.
+
+        What it raises after it lost a call is taken for the loss, in the adapter's own words.
+        """
+        sitting = sitting or Sitting(self._clients)
+        with working.on(sitting):
             try:
                 yield
-            except SleepError:
-                raise
+            except SleepError as error:
+                raise _gravest(sitting, error) from None
             except Exception as error:
-                raise blamed(f"{self.name}.{what}", error) from error
+                blame = blamed(f"{self.name}.{what}", error)
+                raise _gravest(sitting, blame) from error
+
+
+def _gravest(sitting: Sitting, error: SleepError) -> SleepError:
+    """What ended a piece of work: a lost call that ends the run, else any lost call, else the error that was raised."""
+    losses = [loss.error for loss in sitting.lost()]
+    return next((each for each in losses if not isinstance(each, TransientBackend)), next(iter(losses), error))
 
 
 def _as_patch(said: object, name: str) -> RawPatch | None:
@@ -258,11 +294,9 @@ def _in_order(results: Sequence[RolloutResult], items: Sequence[Item]) -> list[R
 def _missing(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[RolloutResult]:
     """An unmeasured result for each of the items that an adapter passed over, where it rolled these items out."""
     found = {each.id for each in results}
-    names = [str(item["id"]) for item in items]
-    if not found < set(names):
+    if not found < {str(item["id"]) for item in items}:
         return []
-    why = "the adapter returned no result for it"
-    return [RolloutResult(id=name, hard=0.0, soft=0.0, call_error=why) for name in names if name not in found]
+    return [unmeasured(item, "the adapter returned no result for it") for item in items if str(item["id"]) not in found]
 
 
 def _start_ray() -> None:

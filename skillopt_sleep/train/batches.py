@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from skillopt_sleep.train.env_adapter import EnvAdapter
+from skillopt_sleep.train.loaders import BatchSpec
 from skillopt_sleep.train.ports import Item
-
-if TYPE_CHECKING:
-    from skillopt_sleep.train.compat import BatchSpec, EnvAdapter
 
 __all__ = ["CALLED", "Batches", "named", "nameless"]
 
@@ -36,7 +35,7 @@ class Batches:
         if loader is None:
             return None
         batches = loader.plan_train_epoch(
-            epoch=epoch, steps_per_epoch=steps, accumulation=1, batch_size=batch_size, seed=seed
+            epoch=epoch, steps_per_epoch=steps, accumulation=1, batch_size=batch_size, seed=seed, **self._root
         )
         planned = [
             named(batch.payload) or nameless(f"train-{epoch:02d}-{number:03d}", batch.batch_size)

@@ -20,6 +20,7 @@ from skillopt_sleep.train.rows import Row, said
 
 __all__ = [
     "Loss",
+    "Sitting",
     "chat_optimizer",
     "chat_optimizer_messages",
     "chat_target",
@@ -43,20 +44,15 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A call that got no answer, and was not asked again with better luck. ``prompt`` is what was asked."""
+    """A call that got no answer, and was not asked again with better luck."""
 
     error: SleepError
     call: _Call
     at: float
 
-    @property
-    def prompt(self) -> str:
-        """All that was sent."""
-        return f"{self.call.system}\n{self.call.user}"
-
 
 @dataclass(slots=True)
-class _Sitting:
+class Sitting:
     """One piece of an adapter's work: whose clients it has, what is under way, and what it lost."""
 
     clients: dict[str, ChatClient]
@@ -101,22 +97,17 @@ class _Working:
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
-        self._sitting = _Sitting({})
+        self._sitting = Sitting({})
 
     @contextmanager
-    def on(self, clients: dict[str, ChatClient]) -> Iterator[None]:
-        """Work for this run until the context is left."""
+    def on(self, sitting: Sitting) -> Iterator[None]:
+        """Work on this until the context is left."""
         with self._turn:
-            before, self._sitting = self._sitting, _Sitting(clients)
+            before, self._sitting = self._sitting, sitting
             try:
                 yield
             finally:
                 self._sitting = before
-
-    @property
-    def lost(self) -> list[Loss]:
-        """The calls that this piece of work has no answer to."""
-        return self._sitting.lost()
 
     def client(self, role: str) -> ChatClient:
         """The client of a role. Raises ``UsageError`` outside of a run."""
@@ -137,7 +128,7 @@ class _Working:
         return text, dict(usage)
 
 
-def _client(sitting: _Sitting, role: str) -> ChatClient:
+def _client(sitting: Sitting, role: str) -> ChatClient:
     if role not in sitting.clients:
         raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
     return sitting.clients[role]

@@ -21,7 +21,15 @@ import msgspec
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
 from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SleepError, UsageError
+from skillopt_sleep.errors import (
+    EmptyReply,
+    NotLoggedIn,
+    Overloaded,
+    SleepError,
+    TooLong,
+    TransientBackend,
+    UsageError,
+)
 from skillopt_sleep.ports import Ask, Backend
 from skillopt_sleep.prompts import render
 from skillopt_sleep.train.traits import client_traits
@@ -234,7 +242,7 @@ class AskClient:
     sample: int = 0
     max_completion_tokens: int | None = None
     _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
-    _back: dict[str, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _back: dict[str, list[tuple[int, SleepError]]] = field(default_factory=dict, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
@@ -274,13 +282,23 @@ class AskClient:
         token = CALL_OPTIONS.set(options)
         try:
             reply = self.ask(prompt, phase=self.phase or stage or "judge")
-        except SleepError:
+        except SleepError as error:
             with self._lock:  # asked again, it is the same sample: so a run that is gone on with finds the answer
-                self._back.setdefault(asked, []).append(again)
+                self._back.setdefault(asked, []).append((again, error))
             raise
         finally:
             CALL_OPTIONS.reset(token)
         return reply.text, usage_of(reply)
+
+    @property
+    def lost(self) -> SleepError | None:
+        """What a ``chat`` ended with that was not asked again with better luck, what ends a run first; None for none.
+
+        A prompt that is too long is not among them: whoever asks may shorten it.
+        """
+        with self._lock:
+            errors = [error for lost in self._back.values() for _, error in lost if not isinstance(error, TooLong)]
+        return next((each for each in errors if not isinstance(each, TransientBackend)), next(iter(errors), None))
 
     def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
         """The client as ``ports.Ask``: the same limits, the prompt as it is."""
@@ -300,7 +318,7 @@ class AskClient:
         """Which time this question is asked; the number of a lost call is given out again."""
         with self._lock:
             if self._back.get(asked):
-                return self._back[asked].pop(0)
+                return self._back[asked].pop(0)[0]
             self._asked[asked] += 1
             return self._asked[asked] - 1
 

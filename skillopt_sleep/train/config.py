@@ -187,4 +187,4 @@ def _check_cap(name: str, value: object) -> None:
     whole = name in {"max_calls", "max_tokens"}
     number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if value is not None and not (number and math.isfinite(float(str(value))) and float(str(value)) > 0):
-        raise ConfigError(f"{name} is {value!r:.60}, must be a {'whole ' if whole else ''}number above 0, or None")
+        raise ConfigError(f"{name} is {value!r:.60}, must be a {'whole ' if whole else ''}number above 0, or left out")

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.domain.words import excerpt
@@ -46,12 +47,23 @@ ITEMS = ("items", "data", "examples", "tasks", "rows")
 
 
 class Splits(Struct, frozen=True, kw_only=True):
-    """The items of each split; ``notes`` say what was left out of the data, and why."""
+    """The items of each split; ``notes`` say what was left out of the data, and why.
+
+    ``absent``: by split, why there is nothing of it, which is no mistake until it is needed.
+    """
 
     train: tuple[Item, ...] = ()
     val: tuple[Item, ...] = ()
     test: tuple[Item, ...] = ()
     notes: tuple[str, ...] = ()
+    absent: dict[str, str] = {}
+
+    def needed(self, split: str) -> tuple[Item, ...]:
+        """The items of a split. Raises ``UsageError`` for one that is none, or of which there is nothing."""
+        items = self[split]
+        if split in self.absent:
+            raise UsageError(self.absent[split])
+        return items
 
     def __getitem__(self, split: str) -> tuple[Item, ...]:
         """The items of a split by name. Raises ``UsageError`` for a name that is none."""
@@ -73,16 +85,17 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
     if not path.exists():
         raise UsageError(f"there is no data at {path}: name a folder with train/, val/ and test/, or a file")
     if path.is_dir() and not ratio:
-        splits = without_straddlers(_splits({split: _items_of(path, split) for split in SPLITS}))
+        splits = _of_folder(path)
     elif not ratio:
         raise UsageError(f"{path} is one file: say how to deal it, as in ratio = '2:1:7', or name a folder")
     else:
-        items = read_items(_only_file(path))
+        path = _only_file(path)
+        items = read_items(path)
+        if not items:
+            raise UsageError(f"{path} holds no items; a split needs at least one")
         check_ids(items, str(path))
         splits = split_items(items, ratio, seed=seed)
-    cut = {split: splits[split][:limit] if limit else splits[split] for split in SPLITS}
-    check_splits(cut)
-    return _splits(cut, splits.notes)
+    return replace(splits, **{split: splits[split][:limit] for split in SPLITS}) if limit else splits
 
 
 def read_items(path: str | Path) -> list[Item]:
@@ -93,7 +106,7 @@ def read_items(path: str | Path) -> list[Item]:
     except OSError as error:
         raise UsageError(f"cannot read the data file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8, at byte {error.start}") from None
+        raise UsageError(f"{path}: not UTF-8, at byte {error.start}; save it as UTF-8") from None
     suffix = path.suffix.lower()
     if suffix == ".json":
         return _from_json(text, path)
@@ -154,7 +167,7 @@ def without_straddlers(splits: Splits) -> Splits:
     for split in SPLITS:
         if splits[split] and not kept[split]:
             raise UsageError(f"every item of {split} asks the same as one of a more sealed split; {split} needs others")
-    return _splits(kept, (*splits.notes, *notes))
+    return replace(splits, **{split: tuple(kept[split]) for split in SPLITS}, notes=(*splits.notes, *notes))
 
 
 def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
@@ -197,8 +210,9 @@ def parse_ratio(ratio: str) -> tuple[int, int, int]:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
-def _splits(items: Mapping[str, Sequence[Item]], notes: tuple[str, ...] = ()) -> Splits:
-    return Splits(train=tuple(items["train"]), val=tuple(items["val"]), test=tuple(items["test"]), notes=notes)
+def _splits(items: Mapping[str, Sequence[Item]]) -> Splits:
+    train, val, test = (tuple(items.get(split, ())) for split in SPLITS)
+    return Splits(train=train, val=val, test=test)
 
 
 def _shares(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
@@ -224,30 +238,46 @@ def _places(splits: Mapping[str, Sequence[Item]]) -> list[str]:
     return [f"{split}[{index}]" for split, items in splits.items() for index in range(len(items))]
 
 
-def _items_of(folder: Path, split: str) -> list[Item]:
-    """The items of one split of a folder: all data files of its folder, or its one file."""
+def _of_folder(folder: Path) -> Splits:
+    """The splits of a folder, those there are, less what straddles them."""
+    found = {split: _items_of(folder, split) for split in SPLITS}
+    absent = {split: why for split, why in found.items() if isinstance(why, str)}
+    if len(absent) == len(SPLITS):
+        raise UsageError(next(iter(absent.values())))
+    given = {split: items for split, items in found.items() if not isinstance(items, str)}
+    check_splits(given)
+    return without_straddlers(replace(_splits(given), absent=absent))
+
+
+def _items_of(folder: Path, split: str) -> list[Item] | str:
+    """The items of one split of a folder: all data files of its folder, or its one file; why there are none."""
     spellings = SPELLINGS[split]
     places = [folder / name for name in spellings if (folder / name).is_dir()]
     places += [folder / f"{name}{suffix}" for name in spellings for suffix in SUFFIXES]
     found = [place for place in places if place.exists()]
-    if len(found) != 1:
-        what = f"both {found[0].name} and {found[1].name}" if found else f"no {split}/ and no {split}{SUFFIXES[1]}"
-        raise UsageError(f"{folder} has {what}: it needs one of them for each of {', '.join(SPLITS)}, or a ratio")
-    if found[0].is_file():
-        return read_items(found[0])
-    files = sorted(path for path in found[0].iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    needs = f"it needs one of them for each of {', '.join(SPLITS)}, or a ratio"
+    if not found:
+        return f"{folder} has no {split}/ and no {split}{SUFFIXES[1]}: {needs}"
+    if len(found) > 1:
+        raise UsageError(f"{folder} has both {found[0].name} and {found[1].name}: {needs}")
+    files = [found[0]] if found[0].is_file() else _data_files(found[0])
     if not files:
-        raise UsageError(f"the split {split!r} is empty: {found[0]} holds no file that ends in {', '.join(SUFFIXES)}")
-    return [item for path in files for item in read_items(path)]
+        return f"the split {split!r} is empty: {found[0]} holds no file that ends in {', '.join(SUFFIXES)}"
+    items = [item for path in files for item in read_items(path)]
+    return items or f"the split {split!r} is empty: {found[0]} holds no items"
 
 
 def _only_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    files = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
+    files = _data_files(path)
     if len(files) != 1:
         raise UsageError(f"{path} holds {len(files)} data files; a ratio deals exactly one, so name it")
     return files[0]
+
+
+def _data_files(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -293,6 +323,10 @@ def _from_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
         names = [name.strip() for name in reader.fieldnames or ()]
         if len(set(names)) != len(names) or not all(names):
             raise UsageError(f"{path}:1: the first line names the columns, each once; it has {', '.join(names)!r}")
+        if len(names) == 1:
+            raise UsageError(
+                f"{path}:1: the first line names one column, {names[0]!r}; {delimiter!r} separates columns"
+            )
         for row in reader:
             if None in row or None in row.values():
                 raise UsageError(

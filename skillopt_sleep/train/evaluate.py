@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from statistics import fmean
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
@@ -28,6 +28,9 @@ from skillopt_sleep.train.ports import Item, RunStore, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
 
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.redact import Redactor
+
 __all__ = ["Cell", "Evaluation", "Matrix", "evaluate", "items_of"]
 
 PHASE = "eval"
@@ -35,7 +38,10 @@ PHASE = "eval"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What is scored: every skill (its text by name) under every target, ``rollouts_k`` attempts at each item."""
+    """What is scored: every skill (its text by name) under every target, ``rollouts_k`` attempts at each item.
+
+    ``redactor`` takes secrets out of what is sent and answered; None where there can be none.
+    """
 
     env: SkillEnv
     skills: Mapping[str, str]
@@ -49,6 +55,7 @@ class Evaluation:
     caps: Caps = field(default_factory=Caps)
     extras: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
+    redactor: Redactor | None = None
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -157,7 +164,13 @@ def _run(evaluation: Evaluation, backend: Backend, store: RunStore, clock: Syste
     """One target at work."""
     roles = {Role.OPTIMIZER: evaluation.optimizer, Role.TARGET: backend}
     asks = chain(
-        roles, store.ledger, clock, caps=evaluation.caps, workers=evaluation.workers, progress=evaluation.progress
+        roles,
+        store.ledger,
+        clock,
+        caps=evaluation.caps,
+        workers=evaluation.workers,
+        progress=evaluation.progress,
+        redactor=evaluation.redactor,
     )
     optimizer, client = AskClient(ask=asks[Role.OPTIMIZER]), AskClient(ask=asks[Role.TARGET])
     turn = TurnClient(client)

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.digest import sha256
-from skillopt_sleep.domain.paired import judge_pair, margin_for, threshold
-from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score, combine
+from skillopt_sleep.domain.paired import threshold
+from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.domain.skill_text import skill_hash
 from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
 from skillopt_sleep.errors import BudgetSpent, UsageError
@@ -161,8 +161,9 @@ def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str
         except BudgetSpent as error:
             spent.append(error)
             raise
-        rows = zip(pairs, made[::2], made[1::2], strict=True)
-        return [_pair_row(row.id, old, new, metric, config.gate_mixed_weight) for (row, _), old, new in rows]
+        rows = zip(made[::2], made[1::2], strict=True)
+        weight = config.gate_mixed_weight
+        return [PairRow.of(old, new, metric=metric, mixed_weight=weight) for old, new in rows]
 
     plan = PairedPlan(
         k=threshold(config.gate_alpha),
@@ -272,11 +273,3 @@ def _replay(row: _Row, number: int, skill: str, result: RolloutResult) -> Replay
 def _result(replay: ReplayResult) -> RolloutResult:
     score = replay.score or Score(hard=0.0, soft=0.0)
     return RolloutResult(id=replay.task_id, hard=score.hard, soft=score.soft, call_error=replay.call_error)
-
-
-def _pair_row(name: str, old: ReplayResult, new: ReplayResult, metric: GateMetric, mixed_weight: float) -> PairRow:
-    result = None
-    if old.score is not None and new.score is not None:
-        before, after = (combine(score, metric, mixed_weight) for score in (old.score, new.score))
-        result = judge_pair(before, after, margin_for(metric))
-    return PairRow(task_id=name, baseline=old, candidate=new, first=None, result=result)

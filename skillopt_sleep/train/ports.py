@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.report import PhaseTally
 from skillopt_sleep.ports import Backend, Judge, Ledger, Progress
 from skillopt_sleep.train.results import RawPatch, RolloutResult
+
+if TYPE_CHECKING:
+    from skillopt_sleep.domain.redact import Redactor
 
 __all__ = ["BatchEnv", "ChatClient", "Item", "RunStore", "SkillEnv", "TrainProgress", "Workshop"]
 
@@ -53,6 +56,8 @@ class SkillEnv:
     """
 
     name: str = "env"
+    from_sessions: bool = False
+    """Whether its items are made of somebody's sessions: then secrets are taken out of all that is sent, and said."""
 
     def get_initial_skill(self) -> str:
         """The skill training begins with when the trainer is given none."""
@@ -151,6 +156,9 @@ class Workshop(Protocol):
 
     def environments(self) -> Sequence[str]:
         """The names of the environments that other packages bring."""
+
+    def redactor(self) -> Redactor:
+        """What takes secrets out of texts, those of this environment too."""
 
     def run_store(self, folder: Path) -> AbstractContextManager[RunStore]:
         """The folder of a run, held by this process alone until the context is left."""

@@ -188,8 +188,8 @@ class SlowUpdateResult:
         return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
 
 
-AS_HARD = -1.0
-"""In place of a soft score: it is the hard one."""
+AS_HARD = float("-1")
+"""This very object in place of a soft score: it is the hard one."""
 
 
 @dataclass
@@ -221,7 +221,7 @@ class RolloutResult:
 
     def __post_init__(self) -> None:
         """Read texts and counts as such, whatever an environment put there."""
-        if isinstance(self.soft, float) and self.soft == AS_HARD:
+        if self.soft is AS_HARD:
             self.soft = self.hard
         for name in TEXTS:
             value = getattr(self, name)
@@ -248,13 +248,15 @@ class RolloutResult:
     def from_dict(cls, d: Mapping[str, Any]) -> RolloutResult:
         """Read the dict form; keys that no result has are kept in ``extras``.
 
-        Raises ``ValueError`` for a dict without ``id``, ``hard`` or ``soft``.
+        Raises ``ValueError`` for a dict without ``id`` or ``hard``, or with what ``soft`` seems to be meant by.
         """
-        for needed in ("id", "hard", "soft"):
+        for needed in ("id", "hard"):
             if d.get(needed) is None:
-                raise ValueError(
-                    f"a rollout result has no {needed!r}, only {sorted(map(str, d))}{did_you_mean(needed, map(str, d))}"
-                )
+                what = f"the {needed} None" if needed in d else f"no {needed!r}, only {sorted(map(str, d))}"
+                near = "" if needed in d else did_you_mean(needed, map(str, d))
+                raise ValueError(f"a rollout result has {what}{near}")
+        if d.get("soft") is None and (near := did_you_mean("soft", (str(key) for key in d if key != "soft"))):
+            raise ValueError(f"a rollout result has no 'soft', only {sorted(map(str, d))}{near}")
         known = {each.name for each in fields(cls)} - {"extras", "given"}
         own = {key: value for key, value in d.items() if key in known and value is not None}
         extras = d.get("extras") or {}

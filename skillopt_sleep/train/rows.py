@@ -14,7 +14,7 @@ from skillopt_sleep.train.environments.checking import checked
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult
 
-__all__ = ["Row", "as_result", "conversation_of", "plain", "said"]
+__all__ = ["Row", "as_result", "conversation_of", "plain", "said", "unmeasured"]
 
 Row: TypeAlias = dict[str, Any]
 FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
@@ -37,6 +37,11 @@ def as_result(row: object, known: Mapping[str, Item] | None, prediction_dir: Pat
         result.question = result.question or str(item.get("question") or "")
         result.task_type = result.task_type or str(item.get("task_type") or "")
     return result
+
+
+def unmeasured(item: Item, why: str) -> RolloutResult:
+    """The result of an attempt that was lost."""
+    return RolloutResult(id=str(item["id"]), hard=0.0, task_type=str(item.get("task_type") or ""), call_error=why)
 
 
 def said(message: Mapping[str, Any]) -> str:

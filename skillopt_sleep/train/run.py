@@ -13,7 +13,7 @@ import msgspec
 
 from skillopt_sleep.domain.digest import sha256
 from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.errors import DiskError, TransientBackend
+from skillopt_sleep.errors import DiskError, SleepError, TransientBackend, UsageError
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Parallel
 from skillopt_sleep.train.artefacts import Artefacts
@@ -24,6 +24,7 @@ from skillopt_sleep.train.gate import compute_score, select_gate_score
 from skillopt_sleep.train.ports import BatchEnv, Item, RunStore, SkillEnv, TrainProgress
 from skillopt_sleep.train.pricing import steps_of
 from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.rows import unmeasured
 from skillopt_sleep.train.state import Scored
 
 __all__ = ["Draw", "Run", "scored"]
@@ -103,9 +104,17 @@ class Run:
         """One attempt at one item; see ``roll``."""
         client = self.target.for_rollout(phase=draw.phase, sample=draw.number)
         try:
-            return roll_out(self.env, item, skill, client)
+            result = roll_out(self.env, item, skill, client)
         except TransientBackend as error:
             return _lost(item, error)
+        except UsageError:
+            if client.lost is None:  # else it may be what the environment made of the loss
+                raise
+        if client.lost is None:
+            return result
+        if not isinstance(client.lost, TransientBackend):
+            raise client.lost
+        return _lost(item, client.lost)
 
     def _kept(self, name: str) -> list[RolloutResult]:
         kept = msgspec.json.decode(self.store.kept(name) or b"{}")
@@ -115,6 +124,18 @@ class Run:
         return results
 
     def _batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
+        """One attempt at each item, all together; where a lost call ended that, the others are attempted without it.
+
+        What they were answered before is in the ledger, so nothing is paid again.
+        """
+        results = self._together(items, skill, draw)
+        left = _left(items, results)
+        if not left:
+            return results
+        place = {str(item["id"]): number for number, item in enumerate(items)}
+        return sorted([*results, *self._batch(left, skill, draw)], key=lambda each: place.get(each.id, len(place)))
+
+    def _together(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         folder = self._emptied(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)
         try:
@@ -168,11 +189,13 @@ def _rolls_batches(env: object) -> bool:
     return callable(getattr(env, "rollout_batch", None))
 
 
-def _lost(item: Item, error: TransientBackend) -> RolloutResult:
-    return RolloutResult(
-        id=str(item["id"]),
-        hard=0.0,
-        soft=0.0,
-        task_type=str(item.get("task_type") or ""),
-        call_error=f"{type(error).__name__}: {error}",
-    )
+def _left(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[Item]:
+    """The items of a batch that came to nothing but some lost ones: what of it may still be measured."""
+    lost = {each.id for each in results if each.call_error}
+    if len(lost) < len(results) or not lost <= {str(item["id"]) for item in items}:
+        return []
+    return [item for item in items if str(item["id"]) not in lost]
+
+
+def _lost(item: Item, error: SleepError) -> RolloutResult:
+    return unmeasured(item, f"{type(error).__name__}: {error}")

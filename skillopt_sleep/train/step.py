@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
-from skillopt_sleep.domain.patch import Learnt
+from skillopt_sleep.domain.patch import EditPatch, Learnt
 from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.errors import BackendUnusable
+from skillopt_sleep.errors import BackendUnusable, TransientBackend
 from skillopt_sleep.optimize.analyse import Analysis, Lesson, told
 from skillopt_sleep.optimize.memory import StepNote, rejected_rules, remember
 from skillopt_sleep.optimize.schedule import AutonomousScheduler, Scheduler
@@ -145,17 +145,20 @@ def _own_analyses(
     reflect = getattr(run.env, "reflect_batch", None)
     if not callable(reflect):
         return None
-    patches = reflect(
-        results=list(results),
-        skill=state.current_skill,
-        out_dir=run.folder(folder),
-        prediction_dir=run.folder(folder, "rollout", "predictions"),
-        patches_dir=run.folder(folder, "patches"),
-        random_seed=run.config.seed + step,
-        step_buffer_context=rejected_rules(lesson.rejected),
-        meta_skill_context=lesson.notes,
-        edit_budget=lesson.edit_budget,
-    )
+    try:
+        patches = reflect(
+            results=list(results),
+            skill=state.current_skill,
+            out_dir=run.folder(folder),
+            prediction_dir=run.folder(folder, "rollout", "predictions"),
+            patches_dir=run.folder(folder, "patches"),
+            random_seed=run.config.seed + step,
+            step_buffer_context=rejected_rules(lesson.rejected),
+            meta_skill_context=lesson.notes,
+            edit_budget=lesson.edit_budget,
+        )
+    except TransientBackend as error:
+        return (Analysis(patch=EditPatch(), nothing=f"{type(error).__name__}: {error}", lost=True),)
     if patches is None:
         return None
     analyses = []

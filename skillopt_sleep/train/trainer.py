@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
-from skillopt_sleep import __version__
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.call import Prompt, Reply, Role
 from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.skill_text import apply_to_skill, skill_hash
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
 from skillopt_sleep.ports import Backend
 from skillopt_sleep.train.artefacts import Artefacts
+from skillopt_sleep.train.beginning import begun, check_skill
 from skillopt_sleep.train.clients import AskClient, TurnClient, as_backend
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.datasets import check_splits, notes_of
+from skillopt_sleep.train.datasets import check_splits
+from skillopt_sleep.train.ending import ended
 from skillopt_sleep.train.environments import as_env
 from skillopt_sleep.train.epoch import end_epoch
-from skillopt_sleep.train.gating import enough, rolls_whole, score_selection
+from skillopt_sleep.train.gating import rolls_whole
 from skillopt_sleep.train.ports import ChatClient, Item, RunStore, SkillEnv, TrainProgress, Workshop
 from skillopt_sleep.train.pricing import Price, price, steps_of
-from skillopt_sleep.train.run import Draw, Run, scored
-from skillopt_sleep.train.state import RunState, check_same_run, identity
+from skillopt_sleep.train.run import Run
+from skillopt_sleep.train.state import RunState
 from skillopt_sleep.train.step import train_step
-from skillopt_sleep.train.summary import buckets, calls_by_stage, spend_of, summary_page
-from skillopt_sleep.train.traits import client_traits, env_traits
 from skillopt_sleep.train.workshop import workshop as own_workshop
 
 __all__ = ["PROMPTS", "SkillOptTrainer"]
-
-DEFAULT_LIMIT = SkillOptConfig().optimizer_max_completion_tokens
 
 PROMPTS = (
     "analyst_error",
@@ -102,7 +97,7 @@ class SkillOptTrainer:
             Role.TARGET: as_backend(target_client, "target"),
         }
         self.initial_skill = self.env.get_initial_skill() if initial_skill is None else initial_skill
-        _check_skill(self.initial_skill, config.max_skill_chars)
+        check_skill(self.initial_skill, config.max_skill_chars)
         self.prompt_overrides = dict(prompt_overrides or {})
         self.history: list[dict[str, Any]] = []
         self.current_skill = self.best_skill = self.initial_skill
@@ -135,7 +130,7 @@ class SkillOptTrainer:
             run = self._run(store, clock, pool)
             try:
                 state, history = self._trained(run)
-                return self._summary(run, state, history, started)
+                return ended(run, state, history, started=started)
             except BudgetSpent:
                 store.new_allowance()
                 raise
@@ -158,8 +153,11 @@ class SkillOptTrainer:
         for backend in self.backends.values():
             backend.close()
 
+    def _shop(self) -> Workshop:
+        return self._workshop or own_workshop()
+
     def _store(self) -> AbstractContextManager[RunStore]:
-        return (self._workshop or own_workshop()).run_store(Path(self.config.out_root))
+        return self._shop().run_store(Path(self.config.out_root))
 
     def _run(self, store: RunStore, clock: SystemClock, pool: Pool) -> Run:
         config = self.config
@@ -170,6 +168,7 @@ class SkillOptTrainer:
             caps=config.caps,
             workers=config.workers,
             progress=self._progress,
+            redactor=self._shop().redactor() if self.env.from_sessions else None,
         )
         limit = config.optimizer_max_completion_tokens
         optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=limit)
@@ -207,7 +206,7 @@ class SkillOptTrainer:
         """Begin or go on, and do all steps and epochs that are left."""
         config, train = self.config, run.items["train"]
         self._probe()
-        state = self._begun(run)
+        state = begun(run, self.initial_skill, self.backends, self.prompt_overrides)
         history = self.history = run.artefacts.history(state.last_completed_step)
         self._show(state)
         total = steps_of(config, len(train))
@@ -266,131 +265,6 @@ class SkillOptTrainer:
             run.progress.at(done, total, words)
         else:
             run.tell(words)
-
-    def _begun(self, run: Run) -> RunState:
-        """The state of the run in the folder, else a new one with the initial skill scored."""
-        wanted = identity(
-            self.config,
-            env=self.env.name,
-            items={split: items for split, items in run.items.items() if split != self.config.test_split},
-            initial_skill=self.initial_skill,
-            traits=env_traits(self.env),
-            clients={
-                str(role): (f"{backend.name}:{backend.model}", client_traits(backend))
-                for role, backend in self.backends.items()
-            },
-            wording=self.prompt_overrides,
-        )
-        kept = run.artefacts.state()
-        if kept is not None:
-            check_same_run(kept.identity, wanted, self.config.out_root)
-            if kept.current_score is not None:
-                run.tell(f"going on with {self.config.out_root} after step {kept.last_completed_step}")
-                return kept
-        skill = self.initial_skill
-        state = RunState(identity=wanted, initial_skill=skill, current_skill=skill, best_skill=skill, epoch_skill=skill)
-        for note in notes_of(self.env):
-            run.tell(f"data: {note}")
-        limit, optimizer = self.config.optimizer_max_completion_tokens, self.backends[Role.OPTIMIZER]
-        if limit != DEFAULT_LIMIT and not getattr(optimizer, "takes_limits", False):
-            run.tell(
-                f"{optimizer.name} takes no limit: optimizer_max_completion_tokens = {limit} changes nothing there"
-            )
-        run.artefacts.begin()
-        run.artefacts.commit(state, [], snapshot=True)
-        state, score = score_selection(run, state, skill, "baseline_selection_eval")
-        if not enough(score):
-            raise BackendUnusable(
-                f"only {score.measured} of {score.items} selection items could be measured under the initial skill"
-                f" ({score.lost or 'no reason given'}); nothing is scored: run again when the service is"
-                " back"
-            )
-        value = run.value(score)
-        state = replace(state, current_score=value, best_score=value)
-        run.artefacts.commit(state, [], snapshot=False)
-        run.tell(f"initial skill: selection {value:.4f} over {score.measured} items")
-        return state
-
-    def _tested(self, run: Run, state: RunState) -> dict[str, Any]:
-        """The test split under the initial skill, the best one and, if asked for, the current one."""
-        skills = {"initial": state.initial_skill, "best": state.best_skill}
-        if self.config.eval_current_on_test:
-            skills["current"] = state.current_skill
-        if not self.config.eval_test:
-            return {}
-        folders = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
-        types = list(self.env.get_task_types())
-        found: dict[str, Any] = {}
-        split, seed = self.config.test_split, self.config.seed
-        arms = [
-            (skill, Draw(phase="test", split=split, number=0, folder=folders[name], seed=seed))
-            for name, skill in skills.items()
-        ]
-        for name, results in zip(skills, run.roll_all(run.items[split], arms), strict=True):
-            score = scored(results)
-            if not score.measured:
-                raise BackendUnusable(
-                    f"none of {score.items} test items came back under the {name} skill ({score.lost}); the training is"
-                    " kept: run again when the target answers"
-                )
-            run.artefacts.results(folders[name], results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
-            table = buckets(results, types)
-            run.artefacts.json(f"{folders[name]}/buckets.json", table)
-            found[name] = (score, table)
-        return found
-
-    def _summary(
-        self, run: Run, state: RunState, history: Sequence[Mapping[str, Any]], started: float
-    ) -> dict[str, Any]:
-        tested = self._tested(run, state)
-        scores = {name: score for name, (score, _) in tested.items()}
-        actions = [str(record["action"]) for record in history]
-        accepted = sum(action.startswith("accept") or action == "greedy_applied" for action in actions)
-        skipped = sum(action.startswith("skip") for action in actions)
-        base, best, current = (scores.get(name) for name in ("initial", "best", "current"))
-        tallies = run.store.tallies()
-        first = state.scored.get(skill_hash(state.initial_skill))
-        summary: dict[str, Any] = {
-            "version": f"skillopt-sleep {__version__}",
-            "config": self.config.to_dict(),
-            "env": self.env.name,
-            "data_notes": list(notes_of(self.env)),
-            "total_steps": len(history),
-            "total_accepts": accepted,
-            "total_rejects": len(actions) - accepted - skipped,
-            "total_skips": skipped,
-            "best_step": state.best_step,
-            "baseline_selection_score": run.value(first) if first else None,
-            "best_selection_score": state.best_score,
-            "current_selection_score": state.current_score,
-            "baseline_test_hard": base.hard if base else None,
-            "baseline_test_soft": base.soft if base else None,
-            "test_hard": best.hard if best else None,
-            "test_soft": best.soft if best else None,
-            "test_delta_hard": best.hard - base.hard if base and best else None,
-            "current_test_hard": current.hard if current else None,
-            "test_by_type": {name: table for name, (_, table) in tested.items()},
-            "slow_updates": [
-                {"epoch": each["epoch"], **each["slow_update"]} for each in state.boundaries if "slow_update" in each
-            ],
-            "calls": calls_by_stage(tallies),
-            "spend": msgspec.to_builtins(spend_of(tallies)),
-            "best_skill_path": str(run.store.folder / "best_skill.md"),
-            "wall_time_s": round(time.monotonic() - started, 2),
-        }
-        run.artefacts.json("summary.json", summary)
-        run.artefacts.text("summary.md", summary_page(summary, history))
-        run.store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
-        return summary
-
-
-def _check_skill(skill: object, most: int) -> None:
-    """Raise ``UsageError``, or ``Refused`` for frontmatter that never ends, for what cannot be trained from."""
-    if not isinstance(skill, str):
-        raise UsageError(f"the initial skill is {skill!r:.60}, must be a text; read the file first")
-    if len(skill) > most:
-        raise ConfigError(f"the initial skill has {len(skill):,} characters, more than max_skill_chars, {most:,}")
-    apply_to_skill(skill, ())
 
 
 def _tell(line: str) -> None:

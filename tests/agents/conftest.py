@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -9,13 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
+from skillopt_sleep.backends.register import MARK
 from tests.agents.clis import FIRST, Cli
 from tests.loopback import Loopback, chatgpt_login
 
 ROW = "row of the table"
-HEAD = ("cli", "fault", "error", "seconds", "requests")
+HEAD = ("cli", "fault", "error", "seconds", "deadline", "requests")
+BEYOND = 2.0
+"""Seconds by which anything may exceed the deadline that was set for it."""
 
 
 @pytest.fixture
@@ -36,14 +41,29 @@ def home(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_tmp(monkeypatch):
-    """A folder of its own for what is temporary, which must be empty afterwards."""
+    """A folder of its own for what is temporary, which must be empty afterwards, and nobody's who still runs."""
     folder = tempfile.mkdtemp(prefix="agents-")
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield Path(folder)
+    running = children_in(folder)
     left = [path.name for path in Path(folder).glob("skillopt-sleep*")]
+    for process in running:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
     shutil.rmtree(folder, ignore_errors=True)
-    assert left == []
+    assert (left, running) == ([], [])
+
+
+def children_in(folder: str) -> list[psutil.Process]:
+    """What the product has started below a folder for what is temporary, and still runs."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            env = process.environ()
+            if MARK in env and env.get("TMPDIR", "").startswith(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 @dataclass(frozen=True)
@@ -85,16 +105,20 @@ def agents(loopback, home) -> Agents:
 
 @pytest.fixture
 def row(record_property):
-    """Put one row into the table that is printed at the end."""
+    """Put one row into the table that is printed at the end; what had a ``deadline`` must have kept it."""
 
-    def put(cli: object, fault: str, error: object, seconds: float, requests: int) -> None:
-        record_property(ROW, (str(cli), fault, str(error), f"{seconds:.1f}", str(requests)))
+    def put(
+        cli: object, fault: str, error: object, seconds: float, *, requests: int, deadline: float | None = None
+    ) -> None:
+        most = "" if deadline is None else f"{deadline:g}"
+        record_property(ROW, (str(cli), fault, str(error), f"{seconds:.1f}", most, str(requests)))
+        assert deadline is None or seconds <= deadline + BEYOND
 
     return put
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Each CLI and each fault: the error, seconds, requests the server saw."""
+    """Each CLI and each fault: the error, seconds, the deadline that was set for it, requests the server saw."""
     rows = sorted(
         value
         for reports in terminalreporter.stats.values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 
@@ -16,7 +15,6 @@ from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,
-    BudgetSpent,
     EmptyReply,
     ModelRefused,
     NotInstalled,
@@ -137,7 +135,7 @@ def outcome(backend, prompt=PROMPT):
     started = time.monotonic()
     try:
         reply = backend.complete(prompt)
-    except (BackendError, BudgetSpent) as error:
+    except BackendError as error:
         return error, time.monotonic() - started
     finally:
         backend.close()
@@ -160,9 +158,9 @@ def test_fault(agents, loopback, row, tmp_path, case):
     cli, fault, expected = case
     got, seconds = outcome(broken(agents, cli, fault, tmp_path))
     said = type(got).__name__ if isinstance(got, Exception) else ANSWERED
-    row(cli, fault, said, seconds, len(loopback.requests))
+    deadline = SHORT if fault in HANG else DEADLINE
+    row(cli, fault, said, seconds, deadline=deadline, requests=len(loopback.requests))
     check(got, expected)
-    assert seconds <= (SHORT if fault in HANG else DEADLINE) + 2
     assert len(loopback.requests) <= MOST.get(fault, 2)
     if fault == "429-after-60":
         assert 55 < got.retry_after < 80
@@ -178,20 +176,9 @@ def test_fault_of_a_chatgpt_account(agents, loopback, row, fault, expected):
     before = (agents.home / ".codex" / "auth.json").read_text()
     got, seconds = outcome(build(FIRST["codex"], env, agents.codex_config(refused)))
     said = type(got).__name__ if isinstance(got, Exception) else ANSWERED
-    row(FIRST["codex"], f"{fault} (ChatGPT)", said, seconds, len(loopback.requests))
+    row(FIRST["codex"], f"{fault} (ChatGPT)", said, seconds, deadline=DEADLINE, requests=len(loopback.requests))
     check(got, expected)
-    assert seconds <= DEADLINE + 2
     after = (agents.home / ".codex" / "auth.json").read_text()
     assert ("renewed-loopback" in after) == (fault == "renewed")
     assert (before == after) == (fault != "renewed")
     assert not (agents.home / ".codex" / "auth.json").is_symlink()
-
-
-def test_cap_on_money_is_kept_by_the_cli_too(agents, loopback, row):
-    """Claude Code stops at what it is told; the error knows what it cost."""
-    backend = dataclasses.replace(build(FIRST["claude"], agents.env()), max_usd=0.0001)
-    got, seconds = outcome(backend)
-    row(FIRST["claude"], "max-usd", type(got).__name__, seconds, len(loopback.requests))
-    assert isinstance(got, BudgetSpent)
-    assert got.cost_usd > 0
-    assert len(loopback.requests) == 1

@@ -26,6 +26,8 @@ from tests.loopback import Called, Said
 SKILL = b"---\nname: house\ndescription: House rules\n---\n\n- RULE: of the skill\n"
 MEMORY = b"RULE: of the memory\n"
 EVERY = pytest.mark.parametrize("cli", CLIS, ids=str)
+CALL = 4.0
+"""Seconds of one call at work that is lost."""
 SANDBOX = shutil.which("bwrap") and shutil.which("socat")
 
 
@@ -188,13 +190,12 @@ def test_refusal_is_the_agents_own(cli, built, loopback):
     [("hang", TimedOut), ("stall", TimedOut), ("529", Overloaded), ("401", NotLoggedIn)],
 )
 def test_lost_transport_is_an_error(cli, fault, error, built, *, loopback, row):
-    """Within the deadline of a call, not of the whole work."""
-    started = time.monotonic()
+    """Within the deadline of a call, not of the whole work, from when the first was made."""
     with pytest.raises(error) as raised:
-        built(cli, fault, timeout=3.0, loop_timeout=60.0).run(native(cli))
-    seconds = time.monotonic() - started
-    row(cli, f"native {fault}", type(raised.value).__name__, seconds, len(loopback.requests))
-    assert seconds < 20
+        built(cli, fault, timeout=CALL, loop_timeout=60.0).run(native(cli))
+    seconds = time.time() - loopback.requests[0].at
+    said = type(raised.value).__name__
+    row(cli, f"native {fault}", said, seconds, deadline=CALL, requests=len(loopback.requests))
 
 
 @EVERY

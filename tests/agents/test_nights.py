@@ -20,6 +20,7 @@ from skillopt_sleep.backends import workspace
 from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.report import Loading
+from skillopt_sleep.domain.task import CommandReference, TaskRecord
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.optimize import replay
 from skillopt_sleep.stores.adoption import adopt
@@ -33,6 +34,8 @@ from tests.loopback import Said
 
 CLI = pytest.mark.parametrize("cli", ["claude", "codex"])
 MODE = pytest.mark.parametrize("mode", ["text", "native"])
+UNDER_WAY = {"claude": 1, "codex": 2}
+"""Replays at once in a night of two workers: until one has told its price, none that has a price is sent beside it."""
 KEY = "key-of-the-helper"
 NO_KEYS = {"CODEX_API_KEY": "", "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}
 """The login is the home's own: a helper of Claude's settings, a ChatGPT account of Codex."""
@@ -111,14 +114,15 @@ def apart_from_starting(files, home):
     return {name: what for name, what in files.items() if not name.startswith(own)}
 
 
-def again(someone, candidate, **given):
-    """One more replay of a task of hers, with these documents."""
+def again(someone, candidate, task=None, **given):
+    """One more replay of a task of hers, the first one where none is named, with these documents."""
+    task = task or as_task(someone.person.world.tasks[0])
     app = someone.app(**given)
     plan = app.plan()
     with app.journal.open(plan.blank_report(), "once more") as night:
         app.kit(plan)
         connection = app.connect(night.ledger, NoSessions())
-        attempt = replay.Attempt(task=as_task(someone.person.world.tasks[0]), candidate=candidate)
+        attempt = replay.Attempt(task=task, candidate=candidate)
         (result,) = replay.replay([attempt], connection.models, phase="again")
         connection.close()
     return result
@@ -133,12 +137,17 @@ class NoSessions:
 
 
 @CLI
-@MODE
+@pytest.mark.parametrize("mode", list(ReplayMode))
 def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agents, tmp_path, monkeypatch):
     """The counter-proof: the same night, with the learnt rule gone from the document before the trial."""
-    mira = sleeper(cli, agents, tmp_path / "mira")
+    if mode is ReplayMode.WORKTREE:
+        needs_sandbox(cli)
+        mira = with_project(cli, agents, tmp_path / "mira")
+        checks.approve(mira.app(), CHECK, seconds=20)
+    else:
+        mira = sleeper(cli, agents, tmp_path / "mira")
     rule = mira.person.world.rules[0].text
-    if mode == "text":
+    if mode is ReplayMode.TEXT:
         whole = replay._documents
         monkeypatch.setattr(replay, "_documents", lambda candidate: whole(candidate).replace(rule, "Be kind."))
     else:
@@ -154,11 +163,19 @@ def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agent
     assert (report.accepted, report.proposal, report.trials[0].decision.wins) == (False, None, 0)
 
 
-@CLI
-def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path):
-    """The project's own check fails before and passes after; checkout, branches, stash and hooks do not move."""
+def needs_sandbox(cli):
+    """Claude's own takes two programs."""
     if cli == "claude" and not (shutil.which("bwrap") and shutil.which("socat")):
         pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
+
+
+@CLI
+def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path):
+    """The project's own check fails before and passes after; checkout, branches, stash and hooks do not move.
+
+    Adopted, the rule is live, and the next replay in a copy of the project follows it: the check passes.
+    """
+    needs_sandbox(cli)
     mira = with_project(cli, agents, tmp_path / "mira")
     project = mira.person.project
     for hook in ("post-checkout", "pre-commit", "reference-transaction"):
@@ -174,8 +191,20 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
     assert {row.hard for row in report.holdout_detail.baseline} == {0.0}
     assert {row.hard for row in report.holdout_detail.candidate} == {1.0}
     assert report.replay.loading is Loading.LOADED
-    shutil.rmtree(project / ".skillopt-sleep")
-    assert tree(project) == before
+    app = mira.app()
+    ours = str(project / ".skillopt-sleep")
+    assert {name: what for name, what in tree(project).items() if not name.startswith(ours)} == before
+
+    unlearnt, _ = app.baseline()
+    adopt(app.staging, report.night)
+    live, _ = app.baseline()
+    assert mira.person.world.rules[0].text.encode() in live[DocumentKind.SKILL].content
+    asked = mira.person.world.tasks[0].asks[0]
+    reference = CommandReference(commands=(CHECK,))
+    task = TaskRecord(id="next", intent=asked, reference=reference, commit=git(project, "rev-parse", "HEAD"))
+    for documents, passed in ((unlearnt, 0.0), (live, 1.0)):
+        replayed = again(mira, documents, task, replay=ReplayMode.WORKTREE)
+        assert (replayed.score.hard, replayed.call_error) == (passed, ""), replayed
     assert not list(tmp_path.glob("*-ran"))
 
 
@@ -196,7 +225,7 @@ def test_worktree_night_that_is_killed_leaves_nothing(cli, agents, tmp_path):
     temporary = Path(tempfile.gettempdir())
     with started(*arguments, **agents.env()) as night:
         deadline = time.monotonic() + 60
-        while len(tails(temporary)) < 2:
+        while len(tails(temporary)) < UNDER_WAY[cli]:
             assert night.poll() is None, night.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -213,6 +213,49 @@ def test_cap_on_money_that_the_cli_keeps(fake_cli):
     assert argv[argv.index("--max-budget-usd") + 1] == "2.0000"
 
 
+OVER = {
+    "subtype": "error_max_budget_usd",
+    "is_error": True,
+    "errors": ["Reached maximum budget ($2)"],
+    "usage": {"input_tokens": 50, "output_tokens": 10},
+    "modelUsage": {
+        "claude-sonnet-4-5": {"inputTokens": 90, "cacheReadInputTokens": 10, "outputTokens": 20, "costUSD": 2.5},
+        "claude-haiku-4-5": {"inputTokens": 7, "outputTokens": 1},
+    },
+}
+"""How the last line looks once the cap on money is reached: only the account by models tells what was read."""
+
+
+def said(*blocks, name="m1"):
+    """A line of what the model said."""
+    return json.dumps({"type": "assistant", "message": {"id": name, "content": list(blocks)}})
+
+
+def over(*lines, **changes):
+    """A call that ended at the cap, having printed these lines before."""
+    return Ended(status=1, stdout="\n".join((*lines, result(None, **OVER | changes))))
+
+
+def test_answer_that_took_the_call_over_the_cap_on_money():
+    """It was complete before the CLI looked, and is paid for: words, or the shape that was asked for."""
+    words = ({"type": "text", "text": "hi"}, {"type": "text", "text": "there"})
+    ended = over(said(words[0], name="m0"), said({"type": "thinking"}), *map(said, words))
+    reply = read_reply(ended, PROMPT, model="m", deadline=5.0)
+    assert (reply.text, reply.cost_usd) == ("hi\nthere", 0.25)
+    assert reply.usage == Usage(input_tokens=107, output_tokens=21, cached_tokens=10)
+    shaped = said({"type": "tool_use", "name": "StructuredOutput", "input": {"score": 0.5}})
+    asked = Prompt(system="", user="judge", schema=SCHEMA)
+    assert json.loads(read_reply(over(shaped, stop_reason=None), asked, model="m", deadline=5.0).text) == {"score": 0.5}
+
+
+@pytest.mark.parametrize("stop", ["tool_use", "max_tokens", None])
+def test_work_cut_short_at_the_cap_on_money_is_no_answer(stop):
+    """The model was to go on; what it read and wrote is on the account."""
+    with pytest.raises(BudgetSpent) as caught:
+        read_reply(over(said({"type": "text", "text": "I begin"}), stop_reason=stop), PROMPT, model="m", deadline=5.0)
+    assert (caught.value.input_tokens, caught.value.output_tokens, caught.value.cost_usd) == (107, 21, 0.25)
+
+
 def test_refusal_is_an_answer():
     """The model spoke: a refusal is scored, not lost."""
     ended = Ended(status=1, stdout=result("Unable to respond: Usage Policy", is_error=True, stop_reason="refusal"))

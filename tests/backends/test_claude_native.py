@@ -58,9 +58,7 @@ def handed(folder, body="- one\n- two\n"):
 
 def read(*events, status=0, **ended):
     stdout = "".join(json.dumps(each) + "\n" for each in events)
-    return read_trajectory(
-        Ended(status=status, stdout=stdout, **ended), WORK, ROOT, model="m", deadline=9, call_seconds=60
-    )
+    return read_trajectory(Ended(status=status, stdout=stdout, **ended), WORK, ROOT, model="m", deadline=9)
 
 
 def test_work_that_was_done():
@@ -118,7 +116,7 @@ ENDINGS = {
     "refused": (RESULT | {"stop_reason": "refusal", "is_error": True}, {"status": 1}, Ending.REFUSED),
     "out of turns": (RESULT | {"subtype": "error_max_turns", "is_error": True}, {"status": 1}, Ending.OUT_OF_TURNS),
     "out of room": (RESULT | {"result": "Prompt is too long", "is_error": True}, {"status": 1}, Ending.OUT_OF_ROOM),
-    "out of time": (None, {"timed_out": True, "quiet": 3.0, "status": -9}, Ending.OUT_OF_TIME),
+    "out of time": (None, {"timed_out": True, "status": -9}, Ending.OUT_OF_TIME),
     "endless words": (None, {"flooded": True, "status": -9}, Ending.OUT_OF_ROOM),
 }
 
@@ -135,7 +133,7 @@ def test_ending_that_was_the_agents_own_doing(result, ended, ending):
 
 LOST = {
     "hung before a word": ([INIT], {"timed_out": True, "status": -9}, TimedOut),
-    "hung in the middle": ([INIT, says(text("x"))], {"timed_out": True, "quiet": 100.0, "status": -9}, TimedOut),
+    "hung in the middle": ([INIT, says(text("x"))], {"timed_out": True, "silent": True, "status": -9}, TimedOut),
     "logged out": (
         [RESULT | {"is_error": True, "result": "Not logged in · Please run /login"}],
         {"status": 1},

@@ -411,6 +411,24 @@ def test_first_call_runs_alone(codex, fake_cli, monkeypatch):
     assert max(most) > 1
 
 
+def test_wait_for_the_first_call_is_part_of_what_a_call_may_take(fake_cli):
+    """Else a night in which the first one hangs would end a deadline later than its cap on minutes allows."""
+    fake_cli.behave(hang=True)
+    backend = CodexBackend(env=fake_cli.env, timeout=30.0)
+    both = [PROMPT, msgspec.structs.replace(PROMPT, user="second")]
+    bounds = [Bounds(seconds=1.5), Bounds(seconds=1.0)]
+    asked = [msgspec.structs.replace(prompt, within=within) for prompt, within in zip(both, bounds, strict=True)]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(backend.complete, asked[0])
+        while not fake_cli.calls:
+            time.sleep(0.01)
+        second = pool.submit(backend.complete, asked[1])
+        assert "no answer within 1.5 s" in str(first.exception())
+        assert "the time for this call was over" in str(second.exception())
+    assert len(fake_cli.calls) == 1
+    backend.close()
+
+
 def test_hang(fake_cli):
     """The deadline holds, though the CLI ignores the polite signal."""
     fake_cli.behave(hang=True)

@@ -58,7 +58,6 @@ def read(*events, noted=None, status=0, out_of_turns=False, **ended):
         noted,
         model="m",
         deadline=9,
-        call_seconds=60,
         out_of_turns=out_of_turns,
     )
 
@@ -95,7 +94,7 @@ def test_ending_that_was_the_agents_own_doing():
     begun = item("agent_message", text="I begin")
     noted = record(LISTED, SENT)
     assert read(begun, noted=noted, out_of_turns=True, status=-9).ending is Ending.OUT_OF_TURNS
-    late = read(begun, noted=noted, timed_out=True, quiet=1.0, status=-9)
+    late = read(begun, noted=noted, timed_out=True, status=-9)
     assert (late.ending, late.usage.input_tokens) == (Ending.OUT_OF_TIME, 200)
     assert read(begun, noted=noted, flooded=True, status=-9).ending is Ending.OUT_OF_ROOM
     full = failed("Codex ran out of room in the model's context window.")
@@ -106,7 +105,7 @@ LOST = {
     "hung before a word": ([], {"timed_out": True, "status": -9}, TimedOut),
     "hung in the middle": (
         [item("agent_message", text="x")],
-        {"timed_out": True, "quiet": 99.0, "status": -9},
+        {"timed_out": True, "silent": True, "status": -9},
         TimedOut,
     ),
     "logged out": ([failed("unexpected status 401 Unauthorized")], {"status": 1}, NotLoggedIn),

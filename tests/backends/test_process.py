@@ -90,6 +90,15 @@ def test_child_and_grandchildren_that_hang(children, tmp_path):
     assert not alive(family(tmp_path))
 
 
+def test_child_that_is_silent_for_longer_than_it_may(children, tmp_path):
+    """It is ended before its deadline, and told from one that was at work when that came."""
+    code = "import time; print('begun', flush=True); time.sleep(60)"
+    quiet = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=30, patience=lambda _: 0.1)
+    assert (quiet.timed_out, quiet.silent, quiet.stdout.strip()) == (True, True, "begun")
+    late = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=0.5, patience=lambda _: 20.0)
+    assert (late.timed_out, late.silent) == (True, False)
+
+
 def test_output_before_the_deadline_is_kept(children, tmp_path):
     """What a child said before it hung tells why it did."""
     ended = run(children, "import time; print('reconnecting', flush=True); time.sleep(60)", tmp_path, seconds=0.5)

@@ -136,7 +136,7 @@ WRONG = {
     "environment file": (["--no-skill", "--env", "my_env.py"], ["no environment file", "my_env.py"]),
     "option": (["--no-skill", "--env", "simple_qa", "--option", "scorin=f1"], ["no option 'scorin'", "'scoring'"]),
     "option's form": (["--no-skill", "--env", "simple_qa", "--option", "f1"], ["--option f1", "KEY=VALUE"]),
-    "empty split": (["--no-skill", "--env", "simple_qa"], ["the split 'test' is empty"]),
+    "no data": (["--no-skill", "--env", "simple_qa"], ["simple_qa has no data: name a file"]),
     "target": (["--no-skill", "--env", "simple_qa", "--target", ":x"], ["--target ':x'", "backend:model"]),
     "backend": (["--no-skill", "--env", "simple_qa", "--target", "clade"], ["no backend 'clade'", "'claude'"]),
     "target twice": (["--no-skill", "--env", "simple_qa", *["--target=simulated"] * 2], ["--target is named twice"]),

@@ -94,7 +94,7 @@ def test_without_a_cap_the_price_is_one(cli, folder):
     [
         (("num_epochs = 2", "num_epoch = 2"), "did you mean 'num_epochs'"),
         (('name = "simple_qa"', 'name = "simpel_qa"'), "did you mean 'simple_qa'"),
-        (('name = "simple_qa"', ""), "needs either a name"),
+        (('name = "simple_qa"', ""), "has neither a name"),
         (('ratio = "2:1:1"', 'ratoi = "2:1:1"'), "did you mean 'ratio'"),
         (('data = "items.jsonl"', 'data = "nope.jsonl"'), "nope.jsonl"),
         (("batch_size = 6", "batch_size = 0"), "batch_size is 0"),
@@ -198,3 +198,16 @@ def test_other_target_in_the_same_folder_is_refused(cli, folder):
     done = cli("train", folder / "run.toml", "--num-epochs", "1")
     assert done.code == 8
     assert "holds another run: the target client's noise is 0.0 there, 0.2 now" in done.err.splitlines()[-1]
+
+
+def test_from_nights_sends_nobody_sessions_without_being_asked(tmp_path):
+    """A provider that has not had them before: refused with how to agree, before anything is asked."""
+    assert run("demo", "--folder", tmp_path / "demo").returncode == 0
+    place = ["--project", tmp_path / "demo" / "project", "--data-dir", tmp_path / "demo" / "data"]
+    backend = ["--target-backend", "openai", "--target-model", "m", "--optimizer-backend", "simulated"]
+    where = ["--set", "backends.openai.base_url=https://models.example/v1", "--out-root", tmp_path / "out"]
+    done = run("train", "--from-nights", *place, *backend, *where)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "sessions went to" in done.stderr
+    assert "models.example" in done.stderr
+    assert "share_with" in done.stderr

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from tests.loopback.asked import Asked, Called
 
 SCRIPTED = re.compile(r"\[\[call (\w+) (?=\{)")
+TOKENS = (100, 20)
+"""What an answer is said to have taken where nothing else is said."""
 RULE = re.compile(r"RULE:\s*([^\n\"\\]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """An answer: words, tool calls, or both. ``stop`` is end, refusal or length."""
+    """An answer: words, tool calls, or both. ``stop`` is end, refusal or length; ``took``: tokens read and written."""
 
     text: str = ""
     calls: tuple[Called, ...] = ()
     stop: str = "end"
+    took: tuple[int, int] = TOKENS
 
 
 Mind = Callable[[Asked], Said]

@@ -12,8 +12,8 @@ from tests.loopback.minds import Said
 Event = tuple[str, dict[str, object]]
 """Name and data of one event; a stream may be cut before any of them."""
 
-TOKENS_IN, TOKENS_OUT, CACHED = 100, 20, 10
-"""What every answer is said to have taken."""
+CACHED = 10
+"""Of the tokens read, those that every answer is said to have found in a cache."""
 
 
 def _id(kind: str) -> str:
@@ -40,10 +40,10 @@ def message(asked: Asked, said: Said) -> dict[str, object]:
         "stop_reason": "tool_use" if wanted or said.calls else stop,
         "stop_sequence": None,
         "usage": {
-            "input_tokens": TOKENS_IN - CACHED,
+            "input_tokens": said.took[0] - CACHED,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": CACHED,
-            "output_tokens": TOKENS_OUT,
+            "output_tokens": said.took[1],
         },
     }
 
@@ -66,7 +66,7 @@ def message_events(asked: Asked, said: Said) -> Iterator[Event]:
         yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
         yield "content_block_stop", {"type": "content_block_stop", "index": index}
     ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield "message_delta", {"type": "message_delta", "delta": ending, "usage": {"output_tokens": TOKENS_OUT}}
+    yield "message_delta", {"type": "message_delta", "delta": ending, "usage": {"output_tokens": said.took[1]}}
     yield "message_stop", {"type": "message_stop"}
 
 
@@ -105,11 +105,11 @@ def response(asked: Asked, said: Said) -> dict[str, object]:
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": items,
         "usage": {
-            "input_tokens": TOKENS_IN,
+            "input_tokens": said.took[0],
             "input_tokens_details": {"cached_tokens": CACHED},
-            "output_tokens": TOKENS_OUT,
+            "output_tokens": said.took[1],
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": TOKENS_IN + TOKENS_OUT,
+            "total_tokens": sum(said.took),
         },
     }
 
@@ -166,9 +166,9 @@ def completion(asked: Asked, said: Said) -> dict[str, object]:
         "model": asked.model,
         "choices": [{"index": 0, "message": answer, "finish_reason": finish}],
         "usage": {
-            "prompt_tokens": TOKENS_IN,
-            "completion_tokens": TOKENS_OUT,
-            "total_tokens": TOKENS_IN + TOKENS_OUT,
+            "prompt_tokens": said.took[0],
+            "completion_tokens": said.took[1],
+            "total_tokens": sum(said.took),
             "prompt_tokens_details": {"cached_tokens": CACHED},
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from skillopt_sleep.app.train import build_environment
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.bench.worlds import make_world
+from skillopt_sleep.errors import BackendUnusable, TimedOut
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
-from skillopt_sleep.train.compat import BaseDataLoader, BatchSpec
+from skillopt_sleep.train.compat import BaseDataLoader, BatchSpec, chat_optimizer
 from tests.train.adapters import house_style, one_file
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter
+from tests.train.adapters.shop import ShopAdapter
 from tests.train.adapters.simulator import SimulatorAdapter
 
 WORLD = make_world(3, rules=3, tasks_per_rule=10)
@@ -208,3 +211,97 @@ def test_simulator_plays_what_its_loader_planned(data, gate):
         trial = json.loads(path.read_text())
         assert [each["task_id"] for each in trial["baseline"]] == [each["task_id"] for each in trial["candidate"]]
         assert len({each["task_id"] for each in trial["baseline"][:9]}) == min(9, len(trial["baseline"]))
+
+
+class Model:
+    """Both roles of the shop. The target does as the skill says; what ``lose`` stands in, it never answers."""
+
+    model = "m"
+
+    def __init__(self, lose=None, answers=()):
+        self.lose, self.answers, self.answered = lose, dict(answers), []
+
+    def chat(self, *, system, user, stage, **options):
+        if stage != "rollout":
+            return json.dumps({"edits": [{"op": "append", "content": "Look the part up first."}]})
+        if self.lose and self.lose in user:
+            raise TimedOut("too slow today")
+        self.answered.append((system, user))
+        if user in self.answers:
+            return self.answers[user]
+        part = re.search(r"one (\w+), please", user)[1]
+        return f"LOOKUP {part}" if "Look the part up" in system and "shelf" not in user else "DONE"
+
+
+def shopping(out, model, adapter=None, **fields):
+    sizes = {"num_epochs": 1, "batch_size": 4, "verbose": False, "workers": 1}
+    return SkillOptTrainer(
+        config=SkillOptConfig(**(sizes | fields), out_root=str(out)),
+        env=adapter or ShopAdapter(),
+        optimizer_client=model,
+        target_client=model,
+        initial_skill="# Shop\n",
+    ).train()
+
+
+def results(out, folder):
+    return json.loads((out / folder / "results.json").read_text())
+
+
+@pytest.mark.parametrize("gate", ["strict", "paired"])
+def test_adapter_with_turns_and_a_state_of_its_own_trains(tmp_path, gate):
+    """No file, one manager for the whole run, artefacts in the folder it is given: from nothing right to everything."""
+    adapter = ShopAdapter()
+    summary = shopping(tmp_path, Model(), adapter, gate=gate)
+    assert (summary["baseline_test_hard"], summary["test_hard"], summary["baseline_test_soft"]) == (0, 1, 0.5)
+    assert all(Path(folder).is_relative_to(tmp_path) for folder in adapter.folders)
+    rows = results(tmp_path, "test_eval_best")
+    assert [(each["n_turns"], each["reference_text"]) for each in rows[:1]] == [(2, "LOOKUP bell, then DONE")]
+
+
+@pytest.fixture
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr("skillopt_sleep.calls.clock.SystemClock.sleep", lambda self, seconds: None)
+
+
+class Wrapping(ShopAdapter):
+    """Says in its own words what a call raised."""
+
+    def serve(self, *given):
+        try:
+            return super().serve(*given)
+        except Exception as error:
+            raise RuntimeError("the agent did not answer") from error
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("gate", ["strict", "paired"])
+@pytest.mark.parametrize("adapter", [ShopAdapter, Wrapping])
+def test_call_whose_loss_an_adapter_raises_costs_its_item_alone(tmp_path, gate, adapter):
+    """The rest of the batch is measured without it, and nothing of that is asked twice; the loss is no score of 0."""
+    model = Model(lose="Order 2 of val")
+    summary = shopping(tmp_path, model, adapter(), gate=gate)
+    rows = results(tmp_path, "baseline_selection_eval")
+    lost = "TimedOut: too slow today"
+    assert [(each["id"], each.get("call_error")) for each in rows] == [
+        (f"val_{number}", lost if number == 2 else None) for number in range(8)
+    ]
+    assert (summary["test_hard"], summary["best_selection_score"]) == (1, 1)
+    if gate == "strict":  # a paired trial asks the same again and again
+        assert len(model.answered) == len(set(model.answered))
+
+
+@pytest.mark.usefixtures("_no_waiting")
+def test_reflection_that_lost_its_call_ends_the_run_to_be_gone_on_with(tmp_path):
+    """Of an adapter's own analysts as of ours: nothing is learnt from silence, and what was rolled out is kept."""
+
+    class Reflecting(ShopAdapter):
+        def reflect(self, results, skill_content, out_dir, **kwargs):
+            chat_optimizer("", "Why did order 2 of val fail?", stage="rollout")
+            return [{"edits": [{"op": "append", "content": "Look the part up first."}]}]
+
+    with pytest.raises(BackendUnusable, match=r"no analyst's call came back .*TimedOut: too slow today.*; nothing is"):
+        shopping(tmp_path, Model(lose="Why did"), Reflecting())
+    again = Model(answers={"Why did order 2 of val fail?": "It was not looked up."})
+    assert shopping(tmp_path, again, Reflecting())["test_hard"] == 1
+    assert again.answered[0] == ("", "Why did order 2 of val fail?")

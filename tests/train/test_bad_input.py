@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from pathlib import Path
 
 import pytest
 
 from skillopt_sleep.domain.call import Health
-from skillopt_sleep.errors import BackendUnusable, ConfigError, NotLoggedIn, Refused, TimedOut, UsageError
+from skillopt_sleep.errors import (
+    BackendUnusable,
+    BudgetSpent,
+    ConfigError,
+    NotLoggedIn,
+    Refused,
+    TimedOut,
+    TooLong,
+    UsageError,
+)
 from skillopt_sleep.train import RolloutResult, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 from tests.train.test_trainer import trainer
@@ -113,13 +124,57 @@ def _no_waiting(monkeypatch):
 
 def test_lost_call_is_no_score_of_zero(tmp_path):
     """A lost attempt is unmeasured: the means are of the others, and the record counts it."""
-    import json
-
     trainer(tmp_path, Lossy(["number t3", "number x1"]), num_epochs=1, workers=1).train()
     history = json.loads((tmp_path / "run" / "history.json").read_text())
     assert sum(record["rollout_lost"] for record in history) == 1
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["test_hard"], summary["test_by_type"]["best"]["overall"]["total"]) == (1.0, 5)
+
+
+class Catching(SchoolEnv):
+    """Catches what a call raises: makes a failed attempt of it, or says it in its own words."""
+
+    def __init__(self, *, wrapping):
+        super().__init__()
+        self.wrapping = wrapping
+
+    def rollout_one(self, *, item, skill, target_client):
+        try:
+            return super().rollout_one(item=item, skill=skill, target_client=target_client)
+        except Exception as error:
+            if self.wrapping:
+                raise RuntimeError("no answer") from error
+            return RolloutResult(id=item["id"], hard=0.0, fail_reason="no answer")
+
+
+@pytest.mark.parametrize("wrapping", [True, False], ids=["wrapped", "hidden"])
+def test_lost_call_is_no_score_whatever_the_environment_makes_of_it(tmp_path, wrapping):
+    """Unmeasured, as if it had let the error pass; a spent cap ends the run all the same."""
+    lossy = Lossy(["number v1"])
+    summary = trainer(tmp_path, lossy, Catching(wrapping=wrapping), num_epochs=1, workers=1).train()
+    rows = json.loads((tmp_path / "run" / "baseline_selection_eval" / "results.json").read_text())
+    assert [each.get("call_error") for each in rows][:3] == [None, "TimedOut: too slow", None]
+    assert summary["best_selection_score"] == 1
+    with pytest.raises(BudgetSpent):
+        trainer(tmp_path / "capped", env=Catching(wrapping=wrapping), workers=1, max_calls=3).train()
+
+
+def test_question_that_was_shortened_after_a_loss_is_measured(tmp_path):
+    """A prompt that is too long may be asked again in fewer words; the answer to those counts."""
+
+    class Long(School):
+        def _answer(self, prompt):
+            if "at length" in prompt.user:
+                raise TooLong("too long")
+            return super()._answer(prompt)
+
+    class Shortening(SchoolEnv):
+        def rollout_one(self, *, item, skill, target_client):
+            with contextlib.suppress(TooLong):
+                target_client.chat(system=skill, user=f"A {item['topic']} question, at length")
+            return super().rollout_one(item=item, skill=skill, target_client=target_client)
+
+    assert trainer(tmp_path, Long(), Shortening()).train()["test_hard"] == 1.0
 
 
 def test_selection_that_cannot_be_measured(tmp_path):

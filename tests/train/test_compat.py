@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import threading
+from fractions import Fraction
 
 import pytest
 
@@ -13,7 +14,7 @@ from skillopt_sleep.errors import BudgetSpent, Overloaded, UsageError
 from skillopt_sleep.train import SkillEnv, SkillOptConfig, compat
 from skillopt_sleep.train.adapted import AdapterEnv
 from skillopt_sleep.train.cases import minibatches
-from skillopt_sleep.train.chats import working
+from skillopt_sleep.train.chats import Sitting, working
 from skillopt_sleep.train.compat import (
     BaseDataLoader,
     BatchSpec,
@@ -259,8 +260,24 @@ def test_simulator_adapter_has_as_many_attempts_as_it_is_asked_for(tmp_path):
 
 def test_simulator_without_a_size_is_refused(tmp_path):
     """The config has to say how many attempts an epoch has."""
+    env, _ = ready(SimulatorAdapter(), tmp_path)
     with pytest.raises(UsageError, match="train_size"):
-        ready(SimulatorAdapter(), tmp_path)
+        env.get_items("train")
+
+
+def test_split_that_a_run_does_not_need_is_not_asked_for(tmp_path):
+    """An adapter may refuse to serve its test split to whoever trains."""
+
+    class Sealed(SimulatorAdapter):
+        def build_eval_env(self, env_num, split, seed, **kwargs):
+            if split == "valid_unseen":
+                raise PermissionError("the test split is sealed")
+            return super().build_eval_env(env_num, split, seed, **kwargs)
+
+    env, _ = ready(Sealed(), tmp_path, extras={"train_size": 2})
+    assert [len(env.get_items(split)) for split in ("train", "val")] == [2, 9]
+    with pytest.raises(UsageError, match=r"Sealed\.build_eval_env raised PermissionError: the test split is sealed"):
+        env.get_items("test")
 
 
 class Bad(SimulatorAdapter):
@@ -279,10 +296,13 @@ class Bad(SimulatorAdapter):
 
 ROW = {"id": "a", "hard": 1, "soft": 1}
 MISTAKES = {
-    "nothing": (None, "Bad.rollout returned NoneType without results"),
-    "no rows": ([], "without results for 2 items"),
-    "no id": ([{"hard": 1, "soft": 1}], "no 'id'"),
-    "no soft": ([{"id": "a", "hard": 1}], "no 'soft'"),
+    "nothing": (None, "Bad.rollout returned None for 2 items; a list is wanted, with a dict of id, hard and soft"),
+    "no rows": ([], r"Bad.rollout returned \[\] for 2 items"),
+    "no id": ([{"hard": 1, "soft": 1}], "a rollout result has no 'id', only"),
+    "no hard": ([{"id": "a", "soft": 1}], "a rollout result has no 'hard', only"),
+    "hard is None": ([{"id": "a", "hard": None, "soft": 1}], "a rollout result has the hard None$"),
+    "soft misspelt": ([{"id": "a", "hard": 1, "sotf": 1}], "no 'soft', only .*did you mean 'sotf'"),
+    "soft below": ([ROW | {"soft": -1.0}], "the rollout 'a': soft is -1.0"),
     "NaN": ([ROW | {"soft": float("nan")}], "the rollout 'a': soft is nan"),
     "twice": ([ROW, ROW], "returned the id 'a' twice"),
     "raises": (lambda: 1 / 0, "Bad.rollout raised ZeroDivisionError: division by zero"),
@@ -297,12 +317,51 @@ def test_mistake_of_an_adapter_is_one_line(tmp_path, rows, says):
         rolled(env, "train", tmp_path)
 
 
-@pytest.mark.parametrize("said", [None, 3, [3]])
+def test_soft_score_that_is_left_out_is_the_hard_one(tmp_path):
+    """Nobody is trained on a 0 that was never given."""
+    env, _ = ready(
+        Bad([{"id": "a", "hard": True}, {"id": "b", "hard": 0, "soft": None}]), tmp_path, extras={"train_size": 2}
+    )
+    assert [(each.hard, each.soft) for each in rolled(env, "train", tmp_path)] == [(1, 1), (0, 0)]
+
+
+def test_scores_are_numbers_when_an_adapter_sees_them_again(tmp_path):
+    """As text, left out, or of another library: its own reflection can count on them, also after a kill."""
+    shown = []
+
+    class Looking(Bad):
+        def reflect(self, results, skill_content, out_dir, **kwargs):
+            shown.extend(results)
+
+    rows = [{"id": "a", "hard": "0", "extra": "0"}, {"id": "b", "hard": Fraction(1), "soft": 0.5}]
+    env, _ = ready(Looking(rows), tmp_path, extras={"train_size": 2})
+    env.reflect_batch(results=rolled(env, "train", tmp_path), skill="", out_dir=str(tmp_path))
+    assert shown == [{"id": "a", "hard": 0.0, "soft": 0.0, "extra": "0"}, {"id": "b", "hard": 1.0, "soft": 0.5}]
+
+
+@pytest.mark.parametrize("said", [3, "x", [3]])
 def test_reflection_that_is_none_is_refused(tmp_path, said):
-    """A list of patches or None; else one line."""
+    """A list of patches, one patch, or None; else one line."""
     env, _ = ready(Bad(said), tmp_path, extras={"train_size": 2})
     with pytest.raises(UsageError, match=r"Bad\.reflect returned"):
         env.reflect_batch(results=[], skill="", out_dir=str(tmp_path))
+
+
+def test_part_that_comes_back_as_other_items_is_asked_for_no_more(folder, tmp_path):
+    """An adapter that rolls out what it likes, whatever part it is handed: its splits are rolled out whole."""
+
+    class Wilful(HouseStyleAdapter):
+        def build_env_from_batch(self, batch, **kwargs):
+            return self.dataloader.val_items
+
+    env, _ = ready(Wilful(split_dir=str(folder)), tmp_path)
+    items = env.get_items("val")
+    given = {"skill": "", "split": "val", "seed": 1, "out_dir": str(tmp_path / "part")}
+    assert [each.id for each in env.rollout_batch(items=items[:2], **given)] == ["6", "7"]
+    assert env.takes_parts("val")
+    env.adapter.dataloader.val_items.pop(0)
+    env.rollout_batch(items=items[:2], **given)
+    assert not env.takes_parts("val")
 
 
 class Swallowing(SimulatorAdapter):
@@ -343,6 +402,22 @@ def test_spent_budget_ends_the_run_whatever_an_adapter_catches(tmp_path):
         rolled(env, "train", tmp_path)
 
 
+def test_spent_budget_ends_the_run_in_whatever_words_an_adapter_says_it(tmp_path):
+    """Raised as something else, it is still the cap that was reached."""
+
+    class Wrapping(SimulatorAdapter):
+        def rollout(self, env_manager, skill_content, out_dir, **kwargs):
+            try:
+                chat_target("", "Question 0?")
+            except BudgetSpent as error:
+                raise RuntimeError("no answer") from error
+
+    spent = lambda _: BudgetSpent("the cap is reached", cap="calls")  # noqa: E731
+    env, _ = ready(Wrapping(), tmp_path, spent, extras={"train_size": 3})
+    with pytest.raises(BudgetSpent):
+        rolled(env, "train", tmp_path)
+
+
 def test_item_an_adapter_passed_over_is_unmeasured(folder, tmp_path):
     """An attempt that is missing from its results is none of 0."""
 
@@ -363,6 +438,20 @@ def test_config_reaches_the_adapter_under_its_names(tmp_path):
     ready(adapter, tmp_path, workers=3, extras={"train_size": 2, "colour": "red"})
     assert adapter._cfg["out_root"] == str(tmp_path)
     assert (adapter._cfg["analyst_workers"], adapter._cfg["colour"], adapter._cfg["target_model"]) == (3, "red", "echo")
+
+
+def test_config_is_read_by_key_and_by_attribute(tmp_path):
+    """Whichever an adapter does; a name that is none is told with the nearest."""
+
+    class Reading(SimulatorAdapter):
+        def setup(self, cfg):
+            self.read = cfg["workers"], cfg.get("colour"), cfg.workers, getattr(cfg, "colour", "none"), cfg.sead
+
+    with pytest.raises(UsageError, match=r"Reading\.setup raised AttributeError: the config has no 'sead'.*'seed'"):
+        ready(Reading(), tmp_path, workers=3)
+    adapter = Reading()
+    ready(adapter, tmp_path, workers=3, sead=1)
+    assert adapter.read == (3, None, 3, "none", 1)
 
 
 def test_prompt_may_be_added_to():
@@ -544,9 +633,17 @@ def test_edit_that_cannot_be_read_is_left_out_and_named(tmp_path, edits, texts, 
     assert all(edit.support == (3 if "support_count" in str(edits) else 1) for edit in patch.edits)
 
 
+@pytest.mark.parametrize("given", [dict, RawPatch.from_dict], ids=["dict", "RawPatch"])
+def test_one_patch_need_not_stand_in_a_list(tmp_path, given):
+    """Which an adapter that looks at its results as a whole has."""
+    patch = given({"patch": {"edits": [{"op": "append", "content": "x"}]}, "source_type": "failure"})
+    ((found, _),) = proposed(tmp_path, patch)
+    assert [edit.text for edit in found.edits] == ["x"]
+
+
 def test_patch_of_none_is_nothing(tmp_path):
     """As published; a patch that is something else is one line naming it."""
-    assert proposed(tmp_path, [{"patch": None}, None]) == []
+    assert proposed(tmp_path, [{"patch": None}, None]) == proposed(tmp_path, None) == []
     with pytest.raises(UsageError, match=r"Bad\.reflect returned the patch 'oops', wanted"):
         proposed(tmp_path, [{"patch": "oops"}])
     with pytest.raises(UsageError, match=r"Bad\.reflect returned 'oops', wanted"):
@@ -621,7 +718,7 @@ def test_one_analyst_is_asked(tmp_path, kind):
     analyst = {"failure": run_error_analyst_minibatch, "success": run_success_analyst_minibatch}[kind]
     reply = {"reasoning": "r", "edits": [{"op": "append", "text": "Be brief.", "task_ids": ["1", "2"]}]}
     asked = Echo(lambda _: json.dumps(reply))
-    with working.on({"optimizer": asked}):
+    with working.on(Sitting({"optimizer": asked})):
         row = analyst("# S", [{"id": "1", "hard": 1, "soft": 1}, {"id": "2", "hard": 0}], str(tmp_path))
     assert (row["source_type"], row["patch"]["edits"][0]["content"]) == (kind, "Be brief.")
     assert len(asked.calls) == 1

@@ -64,7 +64,8 @@ BROKEN = {
     "cell too many": ("x.csv", "id,question\n1,a,b", r"x\.csv:2: this row has not 2 cells"),
     "column twice": ("x.csv", "id,id\n1,2", "names the columns, each once"),
     "kind": ("x.xlsx", "", r"data files end in \.json, .*not '\.xlsx'"),
-    "not UTF-8": ("x.csv", b"id\n\xff", "not UTF-8, at byte 3"),
+    "one column": ("x.csv", "id;question\n1;a", "names one column, 'id;question'; ',' separates"),
+    "not UTF-8": ("x.csv", b"id\n\xff", "not UTF-8, at byte 3; save it as UTF-8"),
 }
 
 
@@ -106,11 +107,39 @@ def test_folder_is_read_by_split(tmp_path, layout):
     assert splits.notes == ()
 
 
-def test_folder_without_a_split_is_refused(tmp_path):
-    """The message names the split and what would do."""
-    (tmp_path / "train.json").write_text("[]")
-    with pytest.raises(UsageError, match=r"no val/ and no val\.jsonl.*or a ratio"):
+@pytest.mark.parametrize(
+    ("test", "says"),
+    [
+        (None, r"has no test/ and no test\.jsonl: it needs .*or a ratio"),
+        ("", r"the split 'test' is empty: .*test\.jsonl holds no items"),
+        ({}, r"the split 'test' is empty: .*test holds no file that ends in \.json"),
+    ],
+    ids=["no file", "no items", "no file in its folder"],
+)
+def test_split_that_is_absent_is_missed_where_it_is_needed(tmp_path, test, says):
+    """Nobody who does not test needs one; who asks for it is told what is there and what would do."""
+    items = [item(word, answer=word) for word in WORDS[:4]]
+    for split, rows in zip(("train", "val"), (items[:2], items[2:]), strict=True):
+        (tmp_path / f"{split}.json").write_text(json.dumps(rows))
+    if test is not None:
+        (tmp_path / "test.jsonl").write_text("") if test == "" else (tmp_path / "test").mkdir()
+    splits = load_splits(tmp_path)
+    assert [len(splits.needed(split)) for split in ("train", "val")] == [2, 2]
+    with pytest.raises(UsageError, match=says):
+        splits.needed("test")
+
+
+def test_folder_without_any_split_is_refused(tmp_path):
+    """The message names what would do."""
+    with pytest.raises(UsageError, match=r"no train/ and no train\.jsonl: it needs one of them for each of train, val"):
         load_splits(tmp_path)
+
+
+def test_file_without_items_is_named(tmp_path):
+    """Not the ratio, which is not at fault."""
+    (tmp_path / "x.jsonl").write_text("")
+    with pytest.raises(UsageError, match=r"x\.jsonl holds no items"):
+        load_splits(tmp_path / "x.jsonl", ratio="2:1:1")
 
 
 def test_folder_with_a_split_twice_is_refused(tmp_path):
@@ -239,6 +268,28 @@ def test_bad_items_are_refused_by_name(splits, says):
     """One line that names the split, the place and the id."""
     with pytest.raises(UsageError, match=says):
         check_splits(splits)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ({"val": [{}]}, r"val\[0\] has no id"),
+        ({"test": [{"id": None}]}, r"test\[0\] has no id"),
+        ({"train": [{"id": " "}]}, r"train\[0\] has the id ' '"),
+        ({"val": [{"id": "a"}, {"id": "a"}]}, r"'a' occurs twice: val\[0\] and val\[1\]"),
+        ({"train": [{"id": 1}], "val": [{"id": "1"}]}, r"'1' occurs twice: train\[0\] and val\[0\]"),
+    ],
+    ids=["missing", "None", "blank", "doubled", "doubled-across"],
+)
+def test_ids_of_a_folder_are_checked_before_anything_is_left_out(tmp_path, rows, says):
+    """Whatever the items ask: that one without an id asks the same as another is not what is wrong with it."""
+    for split in ("train", "val", "test"):
+        found = [
+            {"question": "What is asked everywhere?", "answers": "x", **row} for row in rows.get(split, [{"id": split}])
+        ]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, found)))
+    with pytest.raises(UsageError, match=says):
+        load_splits(tmp_path)
 
 
 def test_items_of_a_dealt_file_are_checked_before_they_are_dealt(tmp_path):

@@ -119,7 +119,8 @@ BAD_ITEMS = {
     "no id": ({"question": "?", "answers": ["x"]}, r"train\[0\] has no id"),
     "no question": ({"id": "a", "answers": ["x"]}, "item 'a' asks nothing"),
     "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "asks nothing.*did you mean 'qestion'"),
-    "no answers": ({"id": "a", "question": "?"}, "item 'a': it has no answer to compare with"),
+    "no answers": ({"id": "a", "question": "?"}, "item 'a' has no answer to compare with: it needs 'answers'$"),
+    "nearly answers": ({"id": "a", "question": "?", "awnsers": "x"}, "it needs 'answers'; did you mean 'awnsers'"),
     "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*no regular expr"),
     "bad scoring": ({"id": "a", "question": "?", "answers": "x", "scoring": "exat"}, "item 'a': scoring 'exat'.*exact"),
     "too many choices": (
@@ -165,6 +166,15 @@ def test_lists_are_taken_as_they_are():
     assert env.get_task_types() == ["geo"]
     with pytest.raises(UsageError, match="no split 'vall'"):
         env.get_items("vall")
+
+
+@pytest.mark.parametrize(
+    ("env", "says"), [(SimpleQAEnv, "a file and a ratio, or a folder"), (ChecksEnv, "a task file")]
+)
+def test_environment_without_data_says_what_it_takes(env, says):
+    """Before a run finds its split empty."""
+    with pytest.raises(UsageError, match=f"{env.name} has no data: name {says}"):
+        env()
 
 
 def test_data_is_read_and_dealt(tmp_path):
@@ -231,7 +241,7 @@ def test_task_file_keeps_pins_and_deals_the_rest(tmp_path):
     ("result", "says"),
     [
         (3, "a RolloutResult is wanted"),
-        ({"id": "a", "hard": 1}, "no 'soft'"),
+        ({"id": "a", "soft": 1}, "no 'hard'"),
         ({"id": "a", "hard": math.nan, "soft": 1}, "item 'a': hard is nan"),
         ({"id": "a", "hard": 1, "soft": 1.01}, "item 'a': soft is 1.01"),
         ({"id": "a", "hard": "yes", "soft": 1}, "item 'a': hard is 'yes', no number"),
@@ -272,6 +282,17 @@ def test_own_environment_is_rolled_out_and_blamed():
         roll_out(env, ITEM, "", Client(""))
     with pytest.raises(Overloaded):
         roll_out(env, ITEM, "", Client(Overloaded("busy")))
+
+
+def test_result_under_another_id_is_refused():
+    """All of a batch would be taken for attempts at one item."""
+
+    class Same(Mine):
+        def rollout_one(self, *, item, skill, target_client):
+            return RolloutResult(id="x", hard=1.0)
+
+    with pytest.raises(UsageError, match=r"item 'a': its result has the id 'x'; it must be that of the item"):
+        roll_out(Same(), ITEM, "", Client())
 
 
 def test_object_with_the_methods_is_an_environment():
@@ -367,12 +388,15 @@ def test_environment_of_a_package_is_known_by_its_name(tmp_path, monkeypatch):
     try:
         assert "pond" in registry.environments()
         assert len(build_environment({"name": "pond", "size": 2}).get_items("val")) == 2
-        assert isinstance(build_environment({"name": "checks"}), ChecksEnv)
+        with pytest.raises(UsageError, match="checks has no data: name a task file"):
+            build_environment({"name": "checks"})
         for table, says in [
             ({"name": "lost"}, "environment 'lost' .*cannot be loaded"),
             ({"name": "pont"}, "there is no environment 'pont', only checks, lost, pond, simple_qa.*mean 'pond'"),
             ({"name": "pond", "sise": 2}, r"\[env\] pond has no option 'sise'"),
-            ({}, "either a name .* or a file"),
+            ({}, r"\[env\] has neither a name .* nor a file with an environment$"),
+            ({"nam": "pond", "size": 2}, r"has neither a name .*, only nam, size$"),
+            ({"name": "pond", "file": "x.py"}, r"has a name, 'pond', and a file, 'x.py': it needs one of the two"),
         ]:
             with pytest.raises(UsageError, match=says):
                 build_environment(table)

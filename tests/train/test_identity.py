@@ -87,7 +87,7 @@ def test_options_of_an_environment_are_part_of_it():
     rows = [{"train_items": ROWS[:1], "pass_at": each} for each in (0.5, 0.6)]
     one, other = (env_traits(make_environment(SimpleQAEnv, row, "[env]")) for row in rows)
     assert one != other
-    assert "data" not in env_traits(make_environment(SimpleQAEnv, {"data": ""}, "[env]"))
+    assert "data" not in env_traits(make_environment(SimpleQAEnv, rows[0] | {"data": ""}, "[env]"))
 
 
 def test_function_is_what_it_does():

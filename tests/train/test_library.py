@@ -217,10 +217,11 @@ def test_raw_patch_in_the_published_forms():
 
 
 def test_rollout_result_keeps_what_it_does_not_know():
-    """Keys of the environment come back as they were; a result without scores is none."""
+    """Keys of the environment come back as they were; a result without a hard score is none."""
     told = {"id": 7, "hard": 1, "soft": 1.0, "n_turns": 2, "custom": 42}
     result = RolloutResult.from_dict(told)
     assert (result.id, result.extras) == ("7", {"custom": 42})
     assert RolloutResult.from_dict(result.to_dict()) == result
-    with pytest.raises(ValueError, match="'soft'"):
-        RolloutResult.from_dict({"id": "1", "hard": 1})
+    assert RolloutResult.from_dict({"id": "1", "hard": 1}).soft == 1
+    with pytest.raises(ValueError, match="'hard'"):
+        RolloutResult.from_dict({"id": "1", "soft": 1})

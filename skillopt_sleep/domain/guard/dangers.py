@@ -343,8 +343,12 @@ def _sentences(text: str) -> list[str]:
 
 def _all_in(row: tuple[str, ...], rule: GuardRule, sentence: str) -> bool:
     """Whether a sentence has all of it, each in a place of its own, and what is done is not forbidden."""
-    places = [[each.span() for each in _pattern((pattern,)).finditer(sentence)] for pattern in row]
-    if not all(places) or any(places[0] == other for other in places[1:]):
+    places: list[list[tuple[int, int]]] = []
+    for pattern in row:
+        places.append([each.span() for each in _pattern((pattern,)).finditer(sentence)])
+        if not places[-1]:
+            return False
+    if any(places[0] == other for other in places[1:]):
         return False
     return any(
         not _harmless(rule, sentence, done, own_negation=False) for done in _pattern((row[0],)).finditer(sentence)

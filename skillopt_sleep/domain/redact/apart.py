@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.domain.redact.kind import Found, Kind, drawn_at_random, mixed, telling
-from skillopt_sleep.domain.redact.naming import LEAST, MADE, name_before, secret_by_name, stands_for
+from skillopt_sleep.domain.redact.kind import QUOTE, Found, Kind, drawn_at_random, irregular, mixed, telling
+from skillopt_sleep.domain.redact.naming import LEAST, MADE, is_identifier, name_before, secret_by_name, stands_for
 
 __all__ = ["APART"]
 
@@ -14,36 +14,46 @@ BACK = 128
 ARGUMENT = 8
 """Characters of a secret that is the argument of a call, at least."""
 
-_Q = r"\\{0,4}[\"'`]"
-_MAY = rf"(?:{_Q})?"
-_S = r"(?:\\{1,4}[nrt]|\s){0,24}"
-_VALUE = rf"(?:{_Q}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
+_MAY = rf"(?:{QUOTE})?"
+_S = r"\s{0,24}"
+_BLOCK = r"\{\s{1,24}(?:\w{1,24}\s{0,24}=[^\n{}]{0,200}\n\s{0,24}){0,6}?"
+"""The beginning of a block with the default of a variable in it."""
+_VALUE = rf"(?:{QUOTE}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
 _NOTATIONS = tuple(
     (name, re.compile(rf"\w[\w.-]{{0,24}}(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
     for name, before in (
-        ("call", rf"(?P<named>){_Q},{_S}(?:[a-z_]{{1,20}}=)?[brf]?(?={_Q})"),  # headers.set("X-API-Key", "…")
-        ("pair", rf"(?P<named>){_MAY},?{_S}(?:[-,]{_S})?{_MAY}(?i:value|val|content|default){_MAY}{_S}[:=]>?{_S}"),
-        ("sql", r"(?P<named>)[ \t]{1,4}(?=\\{0,4}[\"'])"),
+        ("call", rf"(?P<named>){QUOTE},{_S}(?:[a-z_]{{1,20}}=)?[brf]?(?={QUOTE})"),  # headers.set("X-API-Key", "…")
+        (
+            "pair",
+            rf"(?P<named>){_MAY},?{_S}(?:[-,]{_S}|{_BLOCK})?{_MAY}(?i:value|val|content|default){_MAY}{_S}[:=]>?{_S}",
+        ),
+        ("table", r"(?P<named>)[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]{0,40}[`*_\"']{0,3}"),
+        ("sql", r"(?P<named>)[ \t]{1,4}(?=\\?[\"'])"),
         ("set", r"(?P<named>)[ \t]{1,8}"),
     )
 )
 """From within the word that tells: the rest of the name, what parts it from the value, and the value."""
 _SETS = re.compile(
-    r"(?:^|[\n;&|`\"'(>$#]|\\n)[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
+    r"(?:^|[\n;&|`\"'(>$#])[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
     r"|(?:git|npm|yarn|pip|gcloud|aws|composer|poetry|bundle|snap|gh|glab)(?: [\w./:-]{1,24}){0,2}? (?:set|config|configure|set-option))"
     r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z"
 )
 """A command that sets what follows it: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
 _SQL = re.compile(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
-_BY = re.compile(r"[yY] (?:(?i:password) )?(?:\\{0,4})[\"'](?P<secret>[^\"'\\\n]{3,400})")
+_BY = re.compile(r"[yY] (?:(?i:password) )?\\?[\"'](?P<secret>[^\"'\\\n]{3,400})")
 _COOKIES = re.compile(
     r"[kK][iI][eE][sS]?(?:"
-    rf"{_Q}?[ ]?[=:][ ]?\{{{_S}(?:{_Q}?[\w.-]{{1,64}}{_Q}?[ ]?[=:][ ]?{_Q}[^\"'\\\n]{{0,400}}{_Q},{_S}){{0,6}}?{_Q}?[\w.-]{{1,64}}{_Q}?[ ]?[=:][ ]?"
-    rf"|(?:\.|->)?(?:set|put|add|append)\w{{0,12}}\({_S}{_Q}[\w.-]{{1,64}}{_Q},{_S}"
-    rf"|\[{_Q}[\w.-]{{1,64}}{_Q}\][ ]?=[ ]?"
-    rf"){_Q}(?P<secret>[^\"'\\\n;]{{{MADE},4000}})",
+    rf"{QUOTE}?[ ]?[=:][ ]?\{{{_S}(?:{QUOTE}?[\w.-]{{1,64}}{QUOTE}?[ ]?[=:][ ]?{QUOTE}[^\"'\\\n]{{0,400}}{QUOTE},{_S}){{0,6}}?{QUOTE}?[\w.-]{{1,64}}{QUOTE}?[ ]?[=:][ ]?"
+    rf"|(?:\.|->)?(?:set|put|add|append)\w{{0,12}}\({_S}{QUOTE}[\w.-]{{1,64}}{QUOTE},{_S}"
+    rf"|\[{QUOTE}[\w.-]{{1,64}}{QUOTE}\][ ]?=[ ]?"
+    rf"){QUOTE}(?P<secret>[^\"'\\\n;]{{{MADE},4000}})",
 )
 _JAR = re.compile(r"(?:TRUE|FALSE)\t\d{1,14}\t[\w.-]{1,64}\t(?P<secret>[^\s\"'\\]{16,4000})")
+_PAIR = re.compile(
+    rf"\(\s{{0,24}}(?:(?:\w{{1,24}}\s?=\s?)?(?P<user>{QUOTE}[^\"'\n\\]{{1,80}}{QUOTE}|[\w.]{{1,40}}),\s{{0,24}})?"
+    rf"(?:\w{{1,24}}\s?=\s?)?{QUOTE}(?P<secret>[^\"'\s\\]{{6,400}}){QUOTE}"
+)
+"""The arguments of what takes a user and a password."""
 _NAME = re.compile(r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+(?:[-_.][a-z0-9]{1,12})+|[A-Za-z]+[0-9]{1,3}")
 
 
@@ -68,8 +78,11 @@ def _gives_away(notation: str, text: str, end: int, value: str, named: tuple[str
     which, name = named
     match notation:
         case "call":
-            made = mixed(value) and telling(value) and not _is_name(value)
+            made = (mixed(value) or irregular(value)) and telling(value) and not _is_name(value) and " " not in value
             return len(value) >= ARGUMENT and made and secret_by_name(value, name, which)
+        case "table":
+            value = value.rstrip("`*_ ")
+            return len(value) >= ARGUMENT and telling(value) and not is_identifier(value) and " " not in value
         case "sql":
             return which == "word" and name.lower() != "pass" and _SQL.search(text, max(0, end - 100), end) is not None
         case "set" if _SETS.search(text, max(0, end - BACK), end) is None:
@@ -107,7 +120,23 @@ def _cookie(match: re.Match[str]) -> Found | None:
     return Found("cookie", *match.span("secret"), match.end())
 
 
-_AFTER = r"[\w.-]{0,24}(?:\\{0,4}[\"'`](?:,?(?:\\{1,4}[nrt]|\s){0,24}(?:\\{0,4}[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\{0,4}[\"'`]?(?i:val|content|default))|,\s{0,24}[bfr\\][\"'])|\n\s{0,24}[\"']?value|[ \t]{1,8}\\{0,4}[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9])"
+def _credentials(text: str, at: int) -> Found | None:
+    """``BasicAuth("user", "password")``, ``auth=("user", "password")``, ``KeyCredential("key")``."""
+    match = _PAIR.match(text, at)
+    if match is None:
+        return None
+    value = match["secret"]
+    alone = match["user"] is None and not ((len(value) >= MADE) and text.endswith("Credential", 0, at))
+    if alone or stands_for(value) or not telling(value) or is_identifier(value):
+        return None
+    return Found("secret", *match.span("secret"), match.end())
+
+
+_AFTER = (
+    r"[\w.-]{0,24}(?:\\?[\"'`](?:,?\s{0,24}(?:\\?[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\?[\"'`]?(?i:val|content|default)|\{\s)"
+    r"|,\s{0,24}[bfr\\][\"'])|\n\s{0,24}[\"']?value|[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]"
+    r"|[ \t]{1,8}\\?[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9])"
+)
 """What stands behind a name whose value is apart from it; prose seldom."""
 APART: tuple[Kind, ...] = (
     Kind(
@@ -122,12 +151,19 @@ APART: tuple[Kind, ...] = (
         "pP",
         _apart,
         r"(?=(?i:ass|wd|w\b))",
-        rf"(?i:assword|asswd|wd|ass|assphrase)(?:{_AFTER}|[ \t]{{1,4}}\\{{0,4}}[\"'][^\"'\n]{{4}})",
+        rf"(?i:assword|asswd|wd|ass|assphrase)(?:{_AFTER}|[ \t]{{1,4}}\\?[\"'][^\"'\n]{{4}})",
     ),
     Kind("apart", "cC", _apart, r"(?=[rR][eE][tTdD])", rf"(?i:ret|redentials?){_AFTER}"),
-    Kind("by", "bB", _identified, r"(?=[yY] (?:[pP]\w{7} )?\\{0,4}[\"'])(?<=[fF][iI][eE][dD] [bB])"),
+    Kind("by", "bB", _identified, r"(?=[yY] (?:[pP]\w{7} )?\\?[\"'])(?<=[fF][iI][eE][dD] [bB])"),
     Kind(
         "cookies", "kK", _cookies, r"(?<=[oO][oO][kK])", r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)"
+    ),
+    Kind(
+        "credentials",
+        "(",
+        _credentials,
+        r"(?:(?<=redential\()|(?<=redentials\()|(?<=[aA]uth\()|(?<=auth=\()|(?<=auth:.\()|(?<=uthenticate\()|(?<=[lL]ogin\())",
+        r"\s{0,24}[\w.\\\"'`]",
     ),
     Kind("jar", "R", _jar, r"(?=UE\t\d)(?<=TR)"),
     Kind("jar", "F", _jar, r"(?=ALSE\t\d)"),

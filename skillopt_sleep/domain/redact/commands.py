@@ -1,198 +1,165 @@
-"""Secrets that a flag of a command, a login file or a sentence gives away."""
+"""Secrets that are arguments of a command: each command with the flag that its password follows.
+
+What is looked for is the name of a command, and its flags from there on. The other way round, every ``-p`` of a text would
+have to be asked where it comes from.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
-from skillopt_sleep.domain.redact.kind import BREAK, Found, Kind, mixed, telling
-from skillopt_sleep.domain.redact.naming import stands_for
+from skillopt_sleep.domain.redact.kind import LINE, Found, Kind, irregular, mixed, telling
+from skillopt_sleep.domain.redact.naming import is_identifier, stands_for
 
 __all__ = ["COMMANDS"]
 
-BACK = 300
-"""Characters of a command in which its name is looked for."""
+REACH = 600
+"""Characters from the name of a command in which its flags are looked for."""
+BACK = 100
 LEAST = 3
 """Characters of a password where the form leaves no doubt that one stands there."""
+FLAGGED = 6
+"""The same where only the name of the flag says so."""
 
-_S = r"(?:[ \t]{1,4}|\\{0,3}[\"'],[ \t]{0,4}(?=\\{0,3}[\"']))"
-"""From one argument of a command to the next, which may be a string in a list."""
-_WORD = r"[^\s\"'`\\;|&<>]{1,800}"
-_QUOTED = r"\\{0,4}(?P<q>[\"'])(?P<quoted>[^\"'\n\\]{1,800})|(?P<bare>" + _WORD + ")"
-_USER = re.compile(
-    rf"-(?:-(?:proxy-)?user|-auth|[A-Za-z]{{0,6}}[uUa])(?:=|{_S}|"
-    r"(?:[ \t]?\\{1,4}n?\s{0,2}\n?[ \t]{0,8})|(?=[\w\"'\\]))"
-    r"\\{0,4}[\"']?[^\s:\"'\\/]{0,128}\\{0,4}[\"']?:\\{0,4}[\"']?"
-    r"(?:(?<=[\"'])(?P<bare>[^\"'\n\\]{1,400})|(?P<open>[^\s\"'\\]{1,400}))"
+_S = rf"(?:[ \t]{{1,4}}|{LINE}|\\?[\"'],\s{{0,24}}(?=\\?[\"']))"
+"""From one argument of a command to the next, which may be a string in a list, or in the next line."""
+_VALUE = r"(?:\\?(?P<q>[\"'])(?P<quoted>(?:(?!(?P=q))[^\n\\]){1,800})|(?P<bare>[^\s\"'`\\;|&<>]{1,800}))"
+_UP_TO_IT = r"\\?[\"']?[^\s:\"'\\/]{0,128}\\?[\"']?:\\?[\"']?"
+"""The name of a user, and the colon."""
+_IT = r"(?:(?<=[\"'])(?P<quoted>[^\"'\n\\]{1,400})|(?P<bare>[^\s\"'\\]{1,400}))"
+_ON = r"(?:(?<=[\\,\[])|(?<=[\\,\[]\r))\n"
+_LINE = re.compile(rf"[^\n]*(?:{_ON}[^\n]*){{0,12}}")
+_COMMAND = re.compile(rf"[^\n;|]*(?:{_ON}[^\n;|]*){{0,12}}")
+"""What belongs to a command: all of its line, and of the next ones where it goes on in them."""
+
+
+class Command(NamedTuple):
+    """Commands whose passwords follow the same flag. A star in a ``name`` stands before the letter that texts have least of.
+
+    ``before`` is what must precede the name, ``stretch`` how far the command goes. With ``port``, what may be the number
+    of a port is taken for one.
+    """
+
+    names: str
+    flag: str
+    before: str = ""
+    stretch: re.Pattern[str] = _COMMAND
+    port: bool = False
+
+
+_TABLE = (
+    Command("*curl", rf"-(?:-(?:proxy-)?user|[A-Za-z]{{0,6}}[uU])(?:=|{_S}|){_UP_TO_IT}{_IT}", stretch=_LINE),
+    Command("htt*p htt*ps *xh", rf"-(?:-auth|a)(?:=|{_S}){_UP_TO_IT}{_IT}"),
+    Command("*curl htt*p htt*ps *xh", r"-(?:b|-cookie)[ \t=]{1,4}\\?[\"']?[\w.-]{1,64}=(?P<bare>[^\s\"'\\]{4,4000})"),
+    Command("mys*ql mys*qldump mys*qladmin mys*qlimport mariad*b", rf"-p{_VALUE}", port=True),
+    Command("7*z 7*za", rf"-p{_VALUE}"),
+    Command(
+        "mon*go mon*gosh mon*godump mon*gorestore mon*goexport mon*goimport t*wine c*qlsh", rf"-p(?:{_S}|=){_VALUE}"
+    ),
+    Command(
+        "lo*gin",
+        rf"-p(?:{_S}|=){_VALUE}",
+        before=r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|\n]*\Z",
+    ),
+    Command("redis*-cli", rf"-a(?:{_S}|=){_VALUE}"),
+    Command(
+        "lda*psearch lda*pmodify lda*padd lda*pdelete lda*pwhoami lda*ppasswd *zip un*zip", rf"-[wP](?:{_S}|=){_VALUE}"
+    ),
+    Command("s*qlcmd *bcp os*ql is*ql ts*ql mos*quitto_pub mos*quitto_sub", rf"-P(?:{_S}|=)?{_VALUE}"),
+    Command("o*penssl", rf"-[kK]{_S}{_VALUE}"),
+    Command("lft*p", r"-u[ \t]{1,4}[^\s,]{1,64},(?P<bare>[^\s\"'\\;|]{3,200})"),
+    Command("ht*passwd", r"-\w{0,6}b\w{0,6} \S{1,200} [\w.@-]{1,64} (?P<bare>[^\s\"'\\;|]{3,200})"),
+    Command("*gh", rf"-(?:b|-body)(?:{_S}|=){_VALUE}", before=r"", stretch=re.compile(r"gh secret set[^\n;|]*")),
 )
-_FETCHES = ("curl", "wget", "http ", "https ", "xh ", "http'", 'http"')
-_FLAGS = tuple(
-    (tuple(names.split()), re.compile(command.replace("NAMES", "|".join(names.split()))), re.compile(flag))
-    for names, command, flag in (
-        (
-            "sshpass",
-            r"\bsshpass(?:[ \t]+-[vhP]\S*(?:[ \t]+[^-\s]\S*)?){0,4}[ \t\"',\\]+\Z",
-            rf"-p(?:{_S}|=)?(?:{_QUOTED})",
-        ),
-        ("mysql mariadb 7z", r"\b(?:NAMES)[\w-]{0,12}[ ][^;|]*\Z", rf"-p(?:{_QUOTED})"),
-        (
-            "login",
-            r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|]*\blogin\b",
-            rf"-p(?:{_S}|=)(?:{_QUOTED})",
-        ),
-        ("mongo", r"\bmongo\w{0,12} [^;|]*\Z", rf"-p(?:{_S}|=)(?:{_QUOTED})"),
-        ("redis-cli", r"\bNAMES\b[^;|]*\Z", rf"-a(?:{_S}|=)(?:{_QUOTED})"),
-        ("ldap zip", r"\b(?:ldap\w{1,12}|(?:un)?zip)\b[^;|]*\Z", rf"-[wP](?:{_S}|=)(?:{_QUOTED})"),
-        ("sqlcmd bcp osql isql tsql", r"\b(?:NAMES)\b[^;|]*\Z", rf"-P(?:{_S}|=)?(?:{_QUOTED})"),
-        ("openssl", r"\bNAMES enc\b[^;|]*\Z", rf"-[kK](?:{_S})(?:{_QUOTED})"),
-        ("lftp", r"\bNAMES\b[^;|]*\Z", r"-u[ \t]{1,4}[^\s,]{1,64},(?P<bare>[^\s\"'\\;|]{3,200})"),
-        (
-            "smbclient rpcclient smbmap smbget net",
-            r"\b(?:NAMES)\b[^;|]*\Z",
-            r"-(?:U|-user)(?:[ \t]{1,4}|=)\\{0,3}[\"']?[\w.@/\\-]{1,64}%(?P<bare>[^\s\"'\\;|]{3,200})",
-        ),
-        ("htpasswd", r"\bNAMES\b[^;|]*\Z", r"-\w{0,6}b\w{0,6} \S{1,200} [\w.@-]{1,64} (?P<bare>[^\s\"'\\;|]{3,200})"),
-        ("gh", r"\bNAMES secret set\b[^;|]*\Z", rf"-(?:b|-body)(?:{_S}|=)(?:{_QUOTED})"),
-        (
-            "curl http xh",
-            r"\b(?:NAMES)\b[^;|]*\Z",
-            r"-(?:b|-cookie)[ \t=]{1,4}\\{0,4}[\"']?[\w.-]{1,64}=(?P<bare>[^\s\"'\\]{4,4000})",
-        ),
-    )
-)
-"""Commands, each with the flag that a password of theirs follows."""
+_SSHPASS = re.compile(rf"pass(?:{_S}-[vhP]\S*(?:{_S}(?![-\"'])\S+)?){{0,4}}{_S}\\?[\"']?-p(?:{_S}|=)?{_VALUE}")
 _LONG_FLAG = re.compile(
-    r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|passphrase|secret|token|api-?key|access-?key|account-?key|secret-?key|auth-?key|pat|(?:src|dest)?(?:store|key)pass)"
-    rf"(?:-(?:string|value))?{_S}(?:\\?\n[ \t]{{0,8}})?(?:{_QUOTED})",
+    r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|pw|passphrase|secret|token|(?:api|access|account|secret|auth)-?key|pat"
+    rf"|(?:src|dest)?(?:store|key)pass)(?:-(?:string|value))?{_S}{_VALUE}",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
-
-_NETRC = re.compile(rf"password(?:{BREAK}){{1,8}}\\{{0,3}}[\"']?(?P<secret>[^\s\"'\\]{{3,400}})")
-_WIFI = re.compile(r"\bnmcli\b[^\n;|]*\Z")
-_NETRC_BEFORE = re.compile(
-    rf"(?:\b(?:machine|login|account)(?:{BREAK}){{1,8}}[^\s\\]{{1,200}}(?:{BREAK}){{1,8}}|\bdefault(?:{BREAK}){{1,8}}){{1,3}}\Z"
-)
-
-_SAYS = (
-    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,24}?)?(?: (?:is|was|will be|to|ist|lautet|est|es)(?: now)?:?|:)[ ]{1,2}"
-)
-_SAID = re.compile(
-    r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
-    rf"{_SAYS}"
-    r"\W{0,3}?(?P<secret>[^\s\\\"'`,;<>()\[\]{}\u201c\u201d]{6,400})",
-    re.IGNORECASE,
-)
-_KEY_BEFORE = re.compile(
-    r"(?:api|access|account|secret|private|auth|encryption|signing|master|storage|shared)[ _-]\Z", re.IGNORECASE
-)
-_AWS = re.compile(
-    r"secret[_ -]?(?:access[_ -]?)?key\b[^\n]{0,40}?(?:\\n|\n[ \t>]{0,8})?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-    re.IGNORECASE,
-)
+_SHARED = re.compile(r"U(?:[ \t]{1,4}|=)\\?[\"']?[\w.@/\\-]{1,64}%(?P<bare>[^\s\"'\\;|]{3,200})")
+_BESIDE_USER = re.compile(rf"(?:u|U|-user(?:name)?)[ =]\S{{1,64}} -(?:p|P|w|pw)[ =]{_VALUE}")
+_PORT = re.compile(r"[0-9]{2,5}")
 
 
-def _user(text: str, at: int) -> Found | None:
-    """``curl -u user:password``."""
-    if not any(text.rfind(name, max(0, at - BACK), at) >= 0 for name in _FETCHES):
-        return None
-    match = _USER.match(text, at)
+def _value(match: re.Match[str]) -> tuple[int, int]:
+    return match.span("quoted" if "quoted" in match.re.groupindex and match["quoted"] else "bare")
+
+
+def _found(text: str, match: re.Match[str] | None) -> Found | None:
     if match is None:
         return None
-    group = "bare" if match["bare"] else "open"
-    value = match[group]
-    if text[at + 1 : at + 3] in {"a ", "-a"} and "http" not in text[max(0, at - BACK) : at]:
+    start, stop = _value(match)
+    if stop - start < LEAST or stands_for(text[start:stop]):
         return None
-    return None if len(value) < LEAST or stands_for(value) else Found("secret", *match.span(group), match.end())
+    return Found("secret", start, stop, match.end())
 
 
-def _flag(text: str, at: int) -> Found | None:
-    """``sshpass -p password``, and what other commands have for it."""
-    low = max(0, at - BACK)
-    before = text[max(low, text.rfind("\n", low, at) + 1) : at]
-    for names, command, flag in _FLAGS:
-        if not any(name in before for name in names):
-            continue
-        match = flag.match(text, at)
-        if match is None or not command.search(before):
-            continue
-        group = match.lastgroup if match.lastgroup != "q" else "quoted"
-        value = match[group or 0]
-        if len(value) >= LEAST and not stands_for(value):
-            return Found("secret", *match.span(group or 0), match.end())
-    return None
+def _kinds(command: Command) -> list[Kind]:
+    """A kind for each name of a command."""
+    flag = re.compile(rf"-(?<=[\s\"'`]-)(?:{command.flag.removeprefix('-')})")
+    before = re.compile(command.before) if command.before else None
+
+    def find(text: str, at: int) -> Found | None:
+        stretch = command.stretch.match(text, at, at + REACH)
+        stop = stretch.end() if stretch else at
+        for match in flag.finditer(text, at, stop):
+            found = _found(text, match)
+            if found and command.port and _PORT.fullmatch(text, found.start, found.stop):
+                continue
+            if found and (before is None or before.search(text, max(0, at - BACK), at)):
+                return found
+        return Found("", at, at, min(stop, at + REACH // 2))  # a name that comes later in this line reaches further
+
+    return [_named(name, find) for name in command.names.split()]
+
+
+def _named(name: str, find: Callable[[str, int], Found | None]) -> Kind:
+    """A kind that is asked where the name of a command stands."""
+    front, _, back = name.partition("*")
+    return Kind("flag", back[0], find, rf"(?<=(?<!\w)(?<!\w-){front}{back[0]})", rf"{back[1:]}[ \t\"'\\]")
+
+
+def _sshpass(text: str, at: int) -> Found | None:
+    """``sshpass -p password``."""
+    return _found(text, _SSHPASS.match(text, at))
 
 
 def _long_flag(text: str, at: int) -> Found | None:
+    """``--password value``, of any command."""
     match = _LONG_FLAG.match(text, at)
-    if match is None:
-        return None
-    group = match.lastgroup if match.lastgroup != "q" else "quoted"
-    value = match[group or 0]
-    if len(value) < LEAST + 3 or stands_for(value) or _PLAIN.fullmatch(value):
-        return None
-    return Found("secret", *match.span(group or 0), match.end())
+    found = _found(text, match)
+    value = text[found.start : found.stop] if found else ""
+    return None if len(value) < FLAGGED or _PLAIN.fullmatch(value) else found
 
 
-def _netrc(text: str, at: int) -> Found | None:
-    match = _NETRC.match(text, at)
-    if match is None or stands_for(match["secret"]):
-        return None
-    if _WIFI.search(text, max(0, at - 200), at):
-        return Found("secret", *match.span("secret"), match.end())
-    before = _NETRC_BEFORE.search(text[max(0, at - 300) : at])
-    if before is None or ("machine" not in before[0] and _PLAIN.fullmatch(match["secret"])):
-        return None
-    return Found("secret", *match.span("secret"), match.end())
+def _shared(text: str, at: int) -> Found | None:
+    """``smbclient -U user%password``."""
+    return _found(text, _SHARED.match(text, at + 1))
 
 
-def _said(text: str, at: int) -> Found | None:
-    """``the password is …``; ``at`` is inside the word, whose start is looked for."""
-    start = at
-    while start > 0 and at - start < 3 and text[start - 1].isalpha():  # noqa: PLR2004
-        start -= 1
-    if aws := _AWS.match(text, start):
-        value = aws["secret"]
-        if mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value)):
-            return Found("aws", *aws.span("secret"), aws.end())
-    match = _SAID.match(text, start)
-    if match is None:
-        return None
-    value = match["secret"].rstrip(".,;:!?)*")
-    word = text[start : start + 3].lower()
-    if word == "key" and not (_KEY_BEFORE.search(text, max(0, start - 14), start) and len(value) > 15):  # noqa: PLR2004
-        return None
-    if len(value) < (6 if word == "pas" else 8) or stands_for(value) or not telling(value):
-        return None
-    return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
+def _beside_user(text: str, at: int) -> Found | None:
+    """``-u user -p password``, of any command."""
+    found = _found(text, _BESIDE_USER.match(text, at + 1))
+    value = text[found.start : found.stop] if found else ""
+    made = (mixed(value) or irregular(value)) and telling(value) and not is_identifier(value)
+    return found if len(value) >= FLAGGED and made and not set("/:") & set(value) else None
 
 
+_FLAG = r"(?<=[\s\"'`]-)"
 COMMANDS: tuple[Kind, ...] = (
-    Kind(
-        "user",
-        "-",
-        _user,
-        r"(?:(?<=[\s\"'`]-)|(?<=^-))",
-        r"-(?:proxy-)?user[ =\\]|-auth[ =\"']|[A-Za-z]{0,6}[uU][ \t=\\\w\"']|a[ \"']",
-    ),
-    Kind(
-        "flag",
-        "-",
-        _flag,
-        r"(?:(?<=[\s\"'`]-)|(?<=^-))",
-        r"[pawPbkKuU][^\s-]|[pawPbkKuU][ \t]|-cookie[ =]|-body[ =]|-user[ =]|\w{0,6}b\w{0,6} ",
-    ),
+    *(kind for command in _TABLE for kind in _kinds(command)),
+    Kind("flag", "p", _sshpass, "(?<=sshp)", r"ass[ \t\"'\\]"),
+    Kind("flag", "-", _shared, _FLAG, r"U[ \t=]{1,4}\\?[\"']?[\w.@/\\-]{1,64}%"),
+    Kind("flag", "-", _beside_user, _FLAG, r"(?:u|U|-user(?:name)?)[ =]\S{1,64} -(?:p|P|w|pw)[ =]"),
     Kind(
         "flag",
         "-",
         _long_flag,
-        r"(?<=[\s\"'`]-)",
-        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|passphrase|secret|token|key|pat|value|string)(?:[ \t]|\\{0,3}[\"'],)",
-    ),
-    Kind("netrc", "p", _netrc, "(?=assword)", rf"assword{BREAK}"),
-    Kind("said", "p", _said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
-    Kind("said", "P", _said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
-    Kind("said", "kK", _said, r"(?=[eE][nNyY][sS]?[ :])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
-    Kind(
-        "said", "cC", _said, r"(?=[rR][eE][tT])(?<=[eE][cC])", r"(?i:ret)(?:[_ -]?(?:access[_ -]?)?key\b|" + _SAYS + ")"
+        _FLAG,
+        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|pw|passphrase|secret|token|key|pat|value|string)(?:\s|\\?[\"'],)",
     ),
 )

@@ -37,8 +37,8 @@ HEAD = 300
 """Characters of headers before its first line."""
 
 _PAD = r"[ \t>|#*/+\"'`;,.\u2192-]{0,24}"
-_BREAK = r"[ \t\"'`;,+)]{0,8}(?:\\{1,4}[nr]|\\?\r?\n)"
-_BETWEEN = rf"(?:{_BREAK}{_PAD}(?:\d{{1,6}}[ \t:|\u2192]{{1,4}})?){{1,6}}{_PAD}"
+_BREAK = r"[ \t\"'`;,+)\\]{0,8}\r?\n"
+_BETWEEN = rf"(?:{_BREAK}{_PAD}(?:(?:[\w./-]{{1,80}}[:-])?\d{{1,6}}[ \t:|\u2192-]{{1,4}})?){{1,6}}{_PAD}"
 """From one line to the next: what ends it, and what may stand in front of the next one."""
 _LINE = r"[A-Za-z0-9+/=]"
 _AHEAD = re.compile(
@@ -57,6 +57,7 @@ _BODY = re.compile(rf"(?P<body>{_LINE}+)")
 _LINES = re.compile(r"Lines: ?\d{1,4}")
 
 
+_HEADLESS = re.compile(r"[A-Za-z0-9+/]{40}")
 _BLOCK = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,9000}+={0,2}")
 """A line of a key that is told from words by itself."""
 _SHORT = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{8,39}={0,2}(?![A-Za-z0-9+/=])")
@@ -137,14 +138,12 @@ def _walk_back(text: str, at: int) -> int:
 def _last_line(text: str, end: int) -> re.Match[str] | None:
     """The line of Base64 that ends at a place, or before what parts it from there."""
     stop = end
-    if end and (text[end - 1] not in BASE64 or text[max(0, end - 2) : end] in {"\\n", "\\r"}):
+    if end and text[end - 1] not in BASE64:
         parted = _PARTED.search(text, max(0, end - PARTED), end)
         stop = parted.start() if parted else end
     start = stop
     while start > max(0, stop - LONGEST_LINE) and text[start - 1] in BASE64:
         start -= 1
-    if start and text[start - 1] == "\\" and text[start : start + 1] in "nrt":
-        start += 1  # the letter of an escape is none of the key
     return _BODY.match(text, start, stop)
 
 
@@ -183,9 +182,23 @@ def _putty(text: str, at: int) -> Found | None:
     return Found("pem", start, stop, at) if start < stop else None
 
 
+def _headless(text: str, at: int) -> Found | None:
+    """A key without its first marker: what it begins with tells it from a certificate and a public key."""
+    stop = _walk(text, at) if _HEADLESS.match(text, at) else at
+    return Found("pem", at, stop, stop) if stop > at else None
+
+
 KEYBLOCKS: tuple[Kind, ...] = (
     Kind("pem", "-", _marked, "(?<=PRIVATE KEY-)", "--"),
     Kind("pem", "-", _marked, "(?<=PRIVATE KEY -)", "--"),
     Kind("pem", "-", _marked, "(?<=PRIVATE KEY BLOCK-)", "--"),
+    Kind(
+        "pem",
+        "M",
+        _headless,
+        r"(?<![A-Za-z0-9+/]M)",
+        "II[A-Za-z0-9+/]{3}IBA(?:DAN|AKC)|H[cQ]CAQEEI|I[GH][A-Za-z0-9+/]AgEAM[BD][MA]G|C4CAQAwBQYDK2V",
+    ),
+    Kind("pem", "b", _headless, "(?<![A-Za-z0-9+/]b)", "3BlbnNzaC1rZXktdj"),
     Kind("pem", "-", _putty, "(?<=Private-)", r"Lines: ?\d|MAC|Hash"),
 )

@@ -8,28 +8,32 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 __all__ = [
-    "BREAK",
     "EDGE",
+    "LINE",
     "LONG",
+    "NEWLINE",
+    "QUOTE",
     "Found",
     "Kind",
     "continued",
     "drawn_at_random",
     "goes_on",
+    "irregular",
     "mixed",
     "rejected",
     "shape",
     "telling",
 ]
 
-EDGE = (
-    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[0-9]{2}m)"
-    r"|(?<=\\u[0-9A-Fa-f]{4})|(?<=\\x[0-9A-Fa-f]{2}))"
-)
-"""Where a word begins; also after an escape of JSON, of a URL or of a terminal, which end in letters."""
+EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2}))"
+"""Where a word begins; also after the escape of a letter or digit, and after a sign that a URL escapes."""
 
-BREAK = r"(?:\\{1,4}[nrt]|\s)"
-"""White space, also escaped in JSON."""
+QUOTE = r"\\?[\"'`]"
+"""Of a string, or of one inside a string."""
+
+NEWLINE = r"\\?\r?\n(?:[ \t]{0,24}(?:[+>#*|]|//|-(?=[ \t]{2})|(?:[\w./-]{1,80}[:-])?[0-9]{1,6}[:|\t\u2192-]))?"
+"""The end of a line, and the mark in front of the next one: of a diff, a comment, a quotation, a listing."""
+LINE = NEWLINE + r"[ \t]{0,40}"
 
 LONG = r"(?!---)[\w-]{16}"
 """What stands behind the anchor of most keys, and behind few other dashes and underscores."""
@@ -37,6 +41,12 @@ LONG = r"(?!---)[\w-]{16}"
 REMEMBERED = 120
 """Characters from which on it is remembered that something is no secret."""
 
+SHORTEST_WORD = 3.2
+"""Letters and digits that each word has in names of programs, on average: 2 of 100 random words have more, 1 of 100 names
+has fewer.
+"""
+SOME_WORDS = 10
+"""Letters and digits from which on that can be told."""
 LONG_WORD = 20
 CHANGES = 0.41
 """Changes of the sort of characters that random words have more of; long names have a third."""
@@ -47,18 +57,20 @@ MOST_PARTS = 40
 LEAST_PART = 12
 """Characters of the rest of a key whose kind does not tell its length."""
 
+_JOINED = rf"(?:[ \t]{{0,8}}[+.&]?[ \t]{{0,4}}_?{LINE}[+.&]?|[ \t]{{0,8}}[+.&])[ \t]{{0,4}}"
 _CONTINUED = re.compile(
-    r"(?:\\?\r?\n[ \t]{0,24}|\\{1,4}n[ ]{0,24}"
-    r"|\\{0,3}[\"'`][ \t]{0,8}[+.&]?[ \t]{0,4}[\\_]?\r?\n[ \t]{0,24}[+.&]?[ \t]{0,4}\\{0,3}[brf]?[\"'`])"
-    r"(?P<rest>[\w.+/=-]{4,4000})(?=[ \t]*(?:\\{0,4}[\"'`;,)]|\\{1,4}n|\\?\r?\n|\Z))"
+    rf"(?:{LINE}|{QUOTE}{_JOINED}[brf]?{QUOTE})(?P<rest>[\w.+/=-]{{4,4000}})"
+    r"(?P<ends>[ \t]*(?:\\?[\"'`;,)]|\\?\r?\n|\Z))?"
 )
 """What parts the halves of a key, and its rest, up to the end of a line or a string."""
+_OF_A_WORD = re.compile(r"[\w-]")
 _SET = re.compile(r"\[[^\]]*\]|\\.")
 _HALF = re.compile(r"[\w-]{4,400}")
 _DIGIT = re.compile("[0-9]")
 _LETTER = re.compile("[A-Za-z]")
 _ODD = re.compile(r"[@#$%^&*~|+!].", re.DOTALL)
 _PARTS = re.compile(r"[A-Za-z0-9]+")
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _COMMON = re.compile(
     r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|oauth|vt|ec|id|no|step|test|part)"
     r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,3}(?:st|nd|rd|th|bits?|chars?|bytes?|[kmg]b)|\d+x\d+|0x[0-9a-f]{1,8}",
@@ -154,10 +166,11 @@ def continued(text: str, start: int, end: int, whole: int = 0) -> int:
     length = end - start
     for _ in range(MOST_PARTS):
         rest = _CONTINUED.match(text, end)
-        if rest is None or not _goes_on(rest, whole - length if whole else 0):
+        taken = _taken(rest, whole - length if whole else 0) if rest else 0
+        if rest is None or not taken:
             break
-        length += rest.end("rest") - rest.start("rest")
-        end = rest.end("rest")
+        length += taken
+        end = rest.start("rest") + taken
     return end
 
 
@@ -166,14 +179,16 @@ def goes_on(text: str, at: int) -> bool:
     return _CONTINUED.match(text, at) is not None
 
 
-def _goes_on(rest: re.Match[str], left: int) -> bool:
+def _taken(rest: re.Match[str], left: int) -> int:
+    """How much of what follows belongs to the key, of which so many characters are left (0: nobody knows)."""
     value = rest["rest"]
     if left > 0:
-        return len(value) == left
-    if left < 0 or len(value) < LEAST_PART:
-        return False
+        return left if len(value) >= left and not _OF_A_WORD.match(value, left) else 0
+    if left < 0 or rest["ends"] is None or len(value) < LEAST_PART:
+        return 0
     sorts = (str.isdigit, str.isupper, str.islower)
-    return all(any(map(sort, value)) for sort in sorts) and (len(value) < LONG_WORD or drawn_at_random(value))
+    random = all(any(map(sort, value)) for sort in sorts) and (len(value) < LONG_WORD or drawn_at_random(value))
+    return len(value) if random else 0
 
 
 def rejected(start: int, end: int) -> Found | None:
@@ -188,7 +203,7 @@ def mixed(value: str) -> bool:
 
 def telling(value: str) -> bool:
     """Whether a value is made rather than written: a part of it mixes letters and digits, or it has odd signs."""
-    if _ODD.search(value) and len(set(value)) > DISTINCT:
+    if (_ODD.search(value) and len(set(value)) > DISTINCT) or irregular(value):
         return True
     return not _AMOUNT.fullmatch(value) and any(
         _both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
@@ -199,6 +214,13 @@ def drawn_at_random(value: str) -> bool:
     """Whether small letters, capitals and digits change as often as chance has it, and in no name."""
     sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
     return len(value) >= LONG_WORD and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(value)
+
+
+def irregular(value: str) -> bool:
+    """Whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
+    words = _WORDS.findall(value)
+    length = sum(map(len, words))
+    return length >= SOME_WORDS and length < SHORTEST_WORD * len(words)
 
 
 def _both(part: str) -> bool:

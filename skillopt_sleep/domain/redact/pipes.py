@@ -13,19 +13,19 @@ LEAST = 3
 BACK = 200
 """Characters of a command in which its beginning is looked for."""
 
-_S = r"(?:[ \t]{1,4}|\\{0,3}[\"'],[ \t]{0,4}\\{0,3}[\"'])"
+_S = r"(?:[ \t]{1,4}|\\?[\"'],[ \t]{0,4}\\?[\"'])"
 _ASKS = re.compile(
     r"\|[&]?[ ]{0,2}[^\n|]{0,120}?(?:--password-stdin|--passphrase-fd|sudo (?:-\w+ ){0,3}-\w*S|su\b|chpasswd|passwd\b|--stdin|--with-token"
     r"|vault login|cryptsetup|gh auth|kinit|-passin stdin|--password\b|-K\b)"
 )
 _ECHOED = re.compile(
-    r"(?:echo|printf|print|Write-Output)(?: -{1,2}\w{1,8}){0,3} (?:\\{0,3}[\"']?%s(?:\\{1,2}n)?\\{0,3}[\"']? )?"
-    r"\\{0,3}(?:[\"'](?P<quoted>[^\"'\\\n|]{3,400})(?:\\{1,2}n)?\\{0,3}[\"']|(?P<bare>[^\s\"'\\|;&()]{3,400})) ?\Z"
+    r"(?:echo|printf|print|Write-Output)(?: -{1,2}\w{1,8}){0,3} (?:\\?[\"']?%s\n?\\?[\"']? )?"
+    r"\\?(?:[\"'](?P<quoted>[^\"'\\\n|]{3,400})\n?\\?[\"']|(?P<bare>[^\s\"'\\|;&()]{3,400})) ?\Z"
 )
 _PAIR = re.compile(r"[\w.@-]{1,64}:(?P<secret>.{3,400})\Z")
-_HERE = re.compile(r"<<<[ ]?\\{0,3}[\"']?(?P<secret>[^\s\"'\\;|&<>()]{3,400})")
+_HERE = re.compile(r"<<<[ ]?\\?[\"']?(?P<secret>[^\s\"'\\;|&<>()]{3,400})")
 _READS = re.compile(r"--with-token|--password|-stdin|pwprompt|passw|login|sudo|token|secret|cryptsetup|kinit")
-_SUB = re.compile(r"\((?:echo|printf)(?: -\w{1,3})? \\{0,3}[\"']?(?P<secret>[^\s\"'\\()]{3,400})")
+_SUB = re.compile(r"\((?:echo|printf)(?: -\w{1,3})? \\?[\"']?(?P<secret>[^\s\"'\\()]{3,400})")
 _SUB_BEFORE = re.compile(r"(?:pass|key|secret|token)[\w-]{0,16}[= ]<\Z")
 _AFTER_LOGIN = re.compile(rf"vault{_S}login{_S}(?:(?:-[\w-]+(?:=\S+)?|token=){_S}?)?(?P<secret>[\w.-]{{6,400}})")
 _FREE = re.compile(r":(?P<secret>[^\s\"'\\:]{3,200})")

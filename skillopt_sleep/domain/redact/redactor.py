@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import itertools
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TypeVar, cast
 from urllib.parse import quote
 
@@ -18,11 +17,14 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.environ import worth_hiding
 from skillopt_sleep.domain.redact.apart import APART
 from skillopt_sleep.domain.redact.commands import COMMANDS
+from skillopt_sleep.domain.redact.escapes import Reading, read
 from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
-from skillopt_sleep.domain.redact.kind import LONG, Found, Kind, continued, drawn_at_random, goes_on, telling
+from skillopt_sleep.domain.redact.kind import Found, Kind, continued, drawn_at_random, goes_on, telling
 from skillopt_sleep.domain.redact.naming import NAMING
 from skillopt_sleep.domain.redact.pipes import PIPES
+from skillopt_sleep.domain.redact.said import SAID
 from skillopt_sleep.domain.redact.shapes import SHAPES
+from skillopt_sleep.domain.redact.signs import PLACEHOLDER, Signs
 from skillopt_sleep.domain.redact.urls import URLS
 from skillopt_sleep.domain.session import Session
 from skillopt_sleep.domain.task import TaskRecord
@@ -31,12 +33,8 @@ __all__ = ["KINDS", "Redactor", "redact_session", "redact_task"]
 
 REMEMBERED = 10
 """Characters of a secret from which on it is hidden in the rest of a session too, wherever it stands alone."""
-PLACEHOLDER = 40
-"""Characters of the longest placeholder."""
-FREQUENT = frozenset("ckpb./_=:-")
-"""Anchors that texts have most of; they are tried first."""
-GATES = {".": r"(?=[\w-]{16}|slack|com/|c\.)"}
-"""What anything wanted behind an anchor begins with, where that is not what most often follows it."""
+FORM = 64
+"""Characters in which the sign of a form stands, from its beginning."""
 AROUND = 1_000
 """Characters around what was taken out that are looked at again."""
 PARTS = frozenset("\n\r\\\"'`")
@@ -47,41 +45,16 @@ PASSES = 6
 V = TypeVar("V")
 Windows = tuple[tuple[int, int], ...]
 
-KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *URLS, *COMMANDS, *PIPES, *NAMING, *APART)
+KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *URLS, *COMMANDS, *SAID, *PIPES, *NAMING, *APART)
 """Every kind, in the order in which they are asked at one place."""
 
-_PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
-_STANDING = re.compile(_PLACEHOLDER)
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
-_GLUE = re.compile(r"\\+[nr]|[^A-Za-z0-9\\]+|\\+")
+_GLUE = re.compile(r"[^A-Za-z0-9]+")
 """What is none of a key: its markers, and what parts its lines."""
 
 
-def _signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
-    """One pattern for all signs: an anchor, then what must hold at it, the cheapest first."""
-    wanted: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for kind in kinds:
-        for anchor in kind.anchors:
-            wanted[anchor][kind.peek if kind.peek == LONG else ""].append(
-                kind.sign if kind.peek == LONG else kind.sign + (f"(?={kind.peek})" if kind.peek else "")
-            )
-    branches = []
-    for anchor in sorted(wanted, key=lambda each: (each not in FREQUENT, each)):
-        peeks = wanted[anchor]
-        conditions = []
-        for peek, signs in peeks.items():
-            behind = "" if "" in signs else f"(?:{'|'.join(dict.fromkeys(signs))})"
-            conditions.append((f"(?={peek})" if peek else "") + behind)
-        branches.append(f"{re.escape(anchor)}{GATES.get(anchor, '')}(?:{'|'.join(conditions)})")
-    return re.compile("|".join(branches))
-
-
-_SIGNS = _signs(KINDS)
-_BY_ANCHOR: Mapping[str, tuple[tuple[re.Pattern[str], Kind], ...]] = {
-    anchor: tuple((_signs([kind._replace(anchors=anchor)]), kind) for kind in KINDS if anchor in kind.anchors)
-    for anchor in sorted({anchor for kind in KINDS for anchor in kind.anchors})
-}
-"""The kinds that may stand at an anchor, each with its own sign."""
+_SIGNS = Signs(KINDS)
+_FORMS = Signs(SHAPES)
 
 
 class Redactor:
@@ -100,11 +73,13 @@ class Redactor:
 
     def suspects(self, text: str) -> bool:
         """Whether anything in the text is a secret."""
-        return any(value in text for value in self._literals) or next(_find(text), None) is not None
+        return any(value in text for value in self._literals) or next(_find(read(text).text), None) is not None
 
     def found(self, text: str, around: int = 0) -> list[tuple[str, str]]:
         """Each secret of a text as it stands there, with the ``around`` characters before it: for measurements."""
-        return [(text[max(0, each.start - around) : each.start], text[each.start : each.stop]) for each in _find(text)]
+        reading = read(text)
+        places = [reading.original(each.start, each.stop) for each in _find(reading.text)]
+        return [(text[max(0, start - around) : start], text[start:stop]) for start, stop in places]
 
     def changes(self, texts: Sequence[str]) -> dict[str, str]:
         """Those of many texts that hold secrets, and what they are without them.
@@ -115,7 +90,8 @@ class Redactor:
             return {}
         secrets: list[str] = []
         redacted = {text: self._redact(text, secrets) for text in texts}
-        known = _any_of({each for each in secrets if len(each) >= REMEMBERED and telling(each) and "\n" not in each})
+        told = [each for each in secrets if len(each) >= REMEMBERED and telling(each) and "\n" not in each]
+        known = _any_of(form for each in told for form in _forms(each))
         if known:
             redacted = {text: known.sub(_hide_secret, done) for text, done in redacted.items()}
         return {text: done for text, done in redacted.items() if done != text}
@@ -142,14 +118,21 @@ class Redactor:
     def _redact(self, text: str, secrets: list[str]) -> str:
         if self._literals and self._literal and any(value in text for value in self._literals):
             text = self._literal.sub(self._hide_literal, text)
-        windows: Windows = ((0, len(text)),)
+        readings = [read(text)]
+        taken: list[tuple[int, int, str]] = []
+        windows: Windows | None = None
         for _ in range(PASSES):
-            found = [*_find(text, windows)]
+            reads = readings[-1].text
+            found = [*_find(reads, windows)]
             if not found:
                 break
-            secrets += (text[each.start : each.stop] for each in found if each.kind == "secret")
-            text, windows = _without(text, found)
-        return text
+            secrets += (reads[each.start : each.stop] for each in found if each.kind == "secret")
+            marks = [placeholder(each.kind, reads[each.start : each.stop]) for each in found]
+            places = [(each.start, each.stop) for each in found]
+            taken += ((*_back(readings, place), mark) for place, mark in zip(places, marks, strict=True))
+            readings.append(readings[-1].without(places, marks))
+            windows = _around(readings[-1])
+        return _with_marks(text, taken)
 
     def _hide_literal(self, match: re.Match[str]) -> str:
         secret = match["secret"]
@@ -165,35 +148,12 @@ def placeholder(kind: str, secret: str) -> str:
 def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
     """Every secret whose sign stands in one of the windows (None: anywhere), in order, none over another."""
     end = 0
-    passed: dict[Kind, int] = {}
-    for sign in itertools.chain.from_iterable(_SIGNS.finditer(text, *each) for each in windows or ((0, len(text)),)):
-        if sign.start() >= end and (found := _at(text, sign.start(), end, passed)) is not None:
+    passed: dict[int, int] = {}
+    for at in chain.from_iterable(_SIGNS.places(text, *each) for each in windows or ((0, len(text)),)):
+        if at >= end and (found := _SIGNS.secret(text, at, end, passed)) is not None:
             found = _known(text, found)
             yield found
             end = found.end
-
-
-def _at(text: str, at: int, least: int, passed: dict[Kind, int]) -> Found | None:
-    """The secret whose sign stands at a place, unless it begins before ``least``.
-
-    ``passed`` says up to where a kind was looked for in vain.
-    """
-    for sign, kind in _BY_ANCHOR[text[at]]:
-        if passed.get(kind, 0) > at or not sign.match(text, at):
-            continue
-        found = kind.find(text, at)
-        if found is None:
-            continue
-        if not found.kind:
-            passed[kind] = found.end
-        elif found.start >= least and not _inside_placeholder(text, at):
-            return found
-    return None
-
-
-def _inside_placeholder(text: str, at: int) -> bool:
-    start = text.rfind("[redacted:", max(0, at - PLACEHOLDER), at + 1)
-    return start >= 0 and _STANDING.match(text, start) is not None and text.find("]", start) >= at
 
 
 def _known(text: str, found: Found) -> Found:
@@ -203,10 +163,9 @@ def _known(text: str, found: Found) -> Found:
     value = text[found.start : found.stop]
     if text[found.stop : found.stop + 1] in PARTS and (longer := _longer(text, found)):
         return longer
-    passed: dict[Kind, int] = {}
-    for sign in _SIGNS.finditer(value):
-        inner = _at(value, sign.start(), 0, passed)
-        if inner is not None and inner.kind != "secret" and (inner.start, inner.stop) == (0, len(value)):
+    for at in _FORMS.places(value, 0, FORM):
+        inner = _FORMS.secret(value, at, 0, {})
+        if inner is not None and (inner.start, inner.stop) == (0, len(value)):
             return found._replace(kind=inner.kind)
     return found
 
@@ -215,10 +174,8 @@ def _longer(text: str, found: Found) -> Found | None:
     """The whole of a secret that goes on in the next line."""
     if not goes_on(text, found.stop):
         return None
-    for sign in _SIGNS.finditer(text, found.start, min(len(text), found.stop + AROUND)):
-        if sign.start() >= found.stop:
-            break
-        inner = _at(text, sign.start(), found.start, {})
+    for at in _FORMS.places(text, found.start, found.start + FORM):
+        inner = _FORMS.secret(text, at, found.start, {})
         if inner is not None and inner.start == found.start and inner.stop > found.stop:
             return inner
     value = text[found.start : found.stop]
@@ -226,22 +183,34 @@ def _longer(text: str, found: Found) -> Found | None:
     return found._replace(stop=stop, end=max(stop, found.end)) if stop > found.stop else None
 
 
-def _without(text: str, found: Sequence[Found]) -> tuple[str, Windows]:
-    """The text with placeholders, and where something new may have come about: around each of them."""
-    pieces: list[str] = []
+def _back(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
+    """A place of the last reading in the text that the first one was made of."""
+    for reading in reversed(readings):
+        place = reading.original(*place)
+    return place
+
+
+def _around(reading: Reading) -> Windows:
+    """Where something new may have come about: around each mark."""
     windows: list[tuple[int, int]] = []
-    end = length = 0
-    for each in found:
-        mark = placeholder(each.kind, text[each.start : each.stop])
-        pieces += (text[end : each.start], mark)
-        length += each.start - end + len(mark)
-        start = max(0, length - len(mark) - AROUND)
-        if windows and start <= windows[-1][1]:
-            windows[-1] = (windows[-1][0], length + AROUND)
+    for start, stop in zip(reading.reads[1:-1:2], reading.reads[2::2], strict=True):
+        opening = max(0, start - AROUND)
+        if windows and opening <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], stop + AROUND)
         else:
-            windows.append((start, length + AROUND))
-        end = each.stop
-    return "".join((*pieces, text[end:])), tuple(windows)
+            windows.append((opening, stop + AROUND))
+    return tuple(windows)
+
+
+def _with_marks(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
+    """The text with the marks of what was taken out; one that was found around another stands for both."""
+    pieces: list[str] = []
+    end = 0
+    for start, stop, mark in sorted(taken, key=lambda each: (each[0], -each[1])):
+        if start >= end:
+            pieces += (text[end:start], mark)
+            end = stop
+    return "".join((*pieces, text[end:]))
 
 
 def _forms(value: str) -> set[str]:
@@ -259,7 +228,7 @@ def _any_of(literals: Iterable[str]) -> re.Pattern[str] | None:
     ordered = sorted(literals, key=lambda each: (-len(each), each))
     if not ordered:
         return None
-    return re.compile(f"{_PLACEHOLDER}|(?P<secret>{'|'.join(map(re.escape, ordered))})")
+    return re.compile(f"{PLACEHOLDER}|(?P<secret>{'|'.join(map(re.escape, ordered))})")
 
 
 def _hide_secret(match: re.Match[str]) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import itertools
 import re
 
-from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, continued, mixed, rejected, shape
+from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, continued, irregular, mixed, rejected, shape
 
 __all__ = ["SHAPES", "encodes_a_pair", "encodes_text"]
 
@@ -27,9 +26,6 @@ BESIDE = 160
 SID = 34
 """Characters of an account's name at Twilio: AC and 32 hex digits."""
 
-CHANGES = 10
-"""Times that 24 random characters change between digits, small and capital letters, at least."""
-
 _STANDIN = re.compile(
     r"(?<![A-Za-z0-9])(?i:your|example|placeholder|redacted|dummy|insert|replace)|x{4}|X{4}|\.{3}|(?i:key|token)[-_]?(?i:here)"
 )
@@ -40,18 +36,19 @@ _TWILIO_TOKEN = re.compile(
 _AWS_NAME = re.compile(r"A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 _HEROKU = re.compile(
-    r"ku(?=[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login))[^\n]{0,80}?(?:\\n|\n[ \t>]{0,8})?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])",
+    r"ku(?=[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login))[^\n]{0,80}?(?:\n[ \t>]{0,8})?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])",
     re.IGNORECASE,
 )
 _DISCORD_HEAD = re.compile(EDGE + r"[MNO][\w-]{21,27}\.[\w-]{6}\Z")
 _DISCORD_TAIL = re.compile(r"\.[\w-]{25,110}")
 _BASIC = re.compile(r"[Bb](?:asic|ASIC)[ \t]{1,4}(?P<secret>[A-Za-z0-9+/_-]{6,4000}={0,2})")
-_BEARER = re.compile(r"[Bb](?:earer|EARER)(?:\s|\\{1,4}n){1,4}[\"']?(?P<secret>[\w.~+/=-]{16,8000})")
+_BEARER = re.compile(r"[Bb](?:earer|EARER)\s{1,4}[\"']?(?P<secret>[\w.~+/=-]{16,8000})")
 _JWT = re.compile(
     EDGE
     + r"eyJ[\w-]{8,4000}+\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
 )
 _RUN = re.compile(r"[\w-]{1,4000}")
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 def _made(value: str) -> bool:
@@ -73,9 +70,8 @@ def _likely(value: str) -> bool:
 
 
 def _random(value: str) -> bool:
-    """Drawn from letters and digits alike: a name in a program changes its sort of letters once or twice a word."""
-    sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
-    return _made(value) and (sorts.count("0") > 1 or sum(a != b for a, b in itertools.pairwise(sorts)) >= CHANGES)
+    """Drawn from letters and digits alike, unlike the name of something in a program."""
+    return _made(value) and (irregular(value) or len(_NUMBERS.findall(value)) > 1)
 
 
 def _opaque(value: str) -> bool:
@@ -274,7 +270,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("age", "age-secret-key", "-", r"(?:pq-)?1[0-9a-z]{30,4000}", _made, edge=False, peek="1|pq"),
     shape("pem", "", "L", r"S0tLS1CRUdJTi[A-Za-z0-9+/=]{40,40000}", _private_key, peek="S0tLS1CRUdJTi"),
     Kind("basic", "Bb", _basic, peek=r"(?:asic|ASIC)[ \t]"),
-    Kind("bearer", "Bb", _bearer, peek=r"(?:earer|EARER)[\s\\]"),
+    Kind("bearer", "Bb", _bearer, peek=r"(?:earer|EARER)\s"),
     *(  # providers beyond the list, whose keys are as easily told
         shape("key", before, "_", r"[\w-]{20,400}", _made_mixed)
         for before in (

@@ -9,14 +9,13 @@ from skillopt_sleep.domain.redact.naming import stands_for
 
 __all__ = ["URLS"]
 
-_SLASHES = r"(?:\\{0,3}/){2}"
 _USER = r"[^\s/:@\"'<>`\\]{0,255}"
-_URL = re.compile(rf":?{_SLASHES}{_USER}:(?P<secret>[^\s/\"'<>`\\]{{2,400}})@")
+_URL = re.compile(rf"://{_USER}:(?P<secret>[^\s/\"'<>`\\]{{2,400}})@")
 _SLASHED = re.compile(
-    rf":?{_SLASHES}[^\s/:@\"'<>`\\.]{{0,64}}:(?![0-9]{{1,5}}/)(?P<secret>[^\s/\"'<>`\\?#]{{1,100}}/[^\s\"'<>`\\?#]{{1,200}})@(?=[\w\[])"
+    r"://[^\s/:@\"'<>`\\.]{0,64}:(?![0-9]{1,5}/)(?P<secret>[^\s/\"'<>`\\?#]{1,100}/[^\s\"'<>`\\?#]{1,200})@(?=[\w\[])"
 )
 """With a slash in the password: nobody's port, and no host before it."""
-_ALONE = re.compile(rf":?{_SLASHES}(?P<secret>[\w.~-]{{20,255}})@")
+_ALONE = re.compile(r"://(?P<secret>[\w.~-]{20,255})@")
 _ORACLE = re.compile(r"(?:://|:)[\w$#.-]{1,64}/(?P<secret>[^\s\"'<>`\\]{2,128})@(?=[\w/\[(])")
 _ENCODED = re.compile(
     r"%(?:25)?3[Aa](?:%(?:25)?2[Ff]){2}[^\s%:\"'<>\\]{0,255}(?:%(?:25)?3[Aa]|:)"
@@ -25,7 +24,7 @@ _ENCODED = re.compile(
 
 
 def _url(text: str, at: int) -> Found | None:
-    """From the colon of the scheme on, or the first slash."""
+    """From the colon of the scheme on."""
     match = _URL.match(text, at) or _SLASHED.match(text, at) or _ALONE.match(text, at)
     if match is None:
         return None
@@ -60,7 +59,6 @@ URLS: tuple[Kind, ...] = (
         r"(?:(?<=thin:)|(?<=oci:)|(?<=oci8:)|(?<=oracle:)(?=//))",
         r"(?://)?[\w$#.-]{1,64}/[^/\s]",
     ),
-    Kind("url", ":", _url, rf"(?=(?:\\{{0,3}}/){{2}}{_HOLDS})"),
-    Kind("url", "/", _url, rf"(?<=[uU]003[aA]/)(?=/{_HOLDS})"),
+    Kind("url", ":", _url, rf"(?=//{_HOLDS})"),
     Kind("url", "%", _encoded, r"(?=(?:25)?3[Aa]%(?:25)?2[Ff]%)"),
 )

@@ -21,7 +21,10 @@ def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -
         raise
     except Exception as error:
         raise blamed(f"the environment {env.name!r}", error, item) from error
-    return checked(result, item)
+    result = checked(result, item)
+    if result.id != str(item["id"]):
+        raise UsageError(f"item {str(item['id'])!r}: its result has the id {result.id!r}; it must be that of the item")
+    return result
 
 
 def checked(result: object, item: Item | None = None) -> RolloutResult:

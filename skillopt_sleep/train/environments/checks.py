@@ -34,6 +34,7 @@ class ChecksEnv(SkillEnv):
     """
 
     name = "checks"
+    from_sessions = True
 
     def __init__(
         self,
@@ -51,6 +52,8 @@ class ChecksEnv(SkillEnv):
         given = dict(zip(SPLITS, map(tuple, (train_tasks, val_tasks, test_tasks)), strict=True))
         if data and any(given.values()):
             raise UsageError("give tasks, or data to read them from, not both")
+        if not data and not any(given.values()):
+            raise UsageError("checks has no data: name a task file, as `skillopt-sleep harvest --tasks-out` writes it")
         self._splits = _dealt(_read(Path(data)), ratio, split_seed) if data else given
         self._tasks = {task.id: task for tasks in self._splits.values() for task in tasks}
         self._show_checks = show_checks

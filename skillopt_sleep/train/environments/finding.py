@@ -103,6 +103,7 @@ class _Borrowed(SkillEnv):
         self._env = env
         self.name = str(getattr(env, "name", type(env).__name__))
         self.task_types = getattr(env, "task_types", None)
+        self.from_sessions = bool(getattr(env, "from_sessions", False))
         for method in (
             "get_initial_skill",
             "get_task_types",

@@ -69,6 +69,8 @@ class SimpleQAEnv(SkillEnv):
         )
         if data and any(given[split] for split in SPLITS):
             raise UsageError("give items, or data to read them from, not both")
+        if not data and not any(given[split] for split in SPLITS):
+            raise UsageError("simple_qa has no data: name a file and a ratio, or a folder with train/, val/ and test/")
         self._splits = load_splits(data, ratio=ratio, seed=split_seed, limit=limit) if data else given
         self.notes = self._splits.notes if data else _told(given)
         self._scoring = scoring if callable(scoring) else _scoring(scoring, "scoring")
@@ -92,8 +94,8 @@ class SimpleQAEnv(SkillEnv):
         }
 
     def get_items(self, split: str) -> list[Item]:
-        """The items of a split."""
-        return list(self._splits[split])
+        """The items of a split. Raises ``UsageError`` where the data have none of it."""
+        return list(self._splits.needed(split))
 
     def get_task_types(self) -> list[str]:
         """Every ``task_type`` of the items, in order of appearance."""
@@ -165,7 +167,11 @@ class SimpleQAEnv(SkillEnv):
         check_ids(self._all(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))])
         for item in self._all():
             if not question_of(item).strip():
-                raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{_nearest_question(item)}")
+                near = did_you_mean("question", item)
+                raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{near}")
+            if not callable(self._scoring) and not answers_of(item):
+                near = did_you_mean("answers", item)
+                raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
             choices = item.get("choices") or item.get("options") or ()
             if not isinstance(choices, list | tuple | Mapping):
                 raise UsageError(f"item {item['id']!r}: choices is {choices!r:.40}, must be a list or an object")
@@ -234,10 +240,6 @@ def _told(given: Splits) -> tuple[str, ...]:
             yield str(error)
 
     return tuple(notes())
-
-
-def _nearest_question(item: Item) -> str:
-    return did_you_mean("question", item)
 
 
 PLUGIN = SimpleQAEnv

@@ -1,0 +1,78 @@
+"""How long a CLI at work may be quiet: a call's deadline, without end while its own tool runs, once and not twice."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from skillopt_sleep.backends import claude_events, claude_work, codex_native
+from skillopt_sleep.backends.patience import SLACK, STARTING, Patience
+
+CALL = 100.0
+
+
+def line(**event):
+    return json.dumps(event, separators=(",", ":")) + "\n"
+
+
+def says(kind):
+    return line(type="assistant" if kind == "tool_use" else "user", message={"content": [{"type": kind}]})
+
+
+CLAUDE = {
+    "begun": line(type="system", subtype="init"),
+    "running": says("tool_use"),
+    "ended": says("tool_result"),
+    "again": line(type="system", subtype="api_retry", retry_delay_ms=500, error_status=None),
+}
+CODEX = {
+    "begun": "a warning\n" + line(type="turn.started"),
+    "running": line(type="item.started", item={"type": "command_execution"}),
+    "ended": line(type="item.completed", item={"type": "command_execution"}),
+    "again": line(type="error", message="Reconnecting... 1/1 (idle timeout waiting for SSE)"),
+}
+
+
+class Watched:
+    """A run, told second by second."""
+
+    def __init__(self, said, at_work, tries_again):
+        self.now, self.printed, self.said = 0.0, "", said
+        self.patience = Patience(CALL, at_work=at_work, tries_again=tries_again, now=lambda: self.now)
+
+    def __call__(self, word="", *, after=0.0):
+        """What it may be quiet for, once it has printed this so many seconds later."""
+        self.now += after
+        self.printed += self.said.get(word, "")
+        return self.patience(self.printed)
+
+
+@pytest.fixture(params=["claude", "codex"])
+def run(request):
+    if request.param == "claude":
+        return Watched(CLAUDE, claude_work.at_work, claude_events.tries_again)
+    return Watched(CODEX, codex_native.at_work, codex_native.tries_again)
+
+
+def test_call_has_its_deadline_and_a_tool_as_long_as_it_likes(run):
+    """Until the first word there is time to start besides."""
+    assert run() == CALL + STARTING
+    assert run("begun", after=3) == CALL + SLACK
+    assert run("running", after=50) == math.inf
+    assert run("ended", after=5000) == CALL + SLACK
+
+
+def test_second_try_after_a_whole_deadline_is_none(run):
+    """The call had all of its time: it is lost, and the run with it; one that failed at once is tried again."""
+    run()
+    run("begun", after=3)
+    assert run("again", after=1) == CALL + SLACK
+    assert run("again", after=CALL) == 0.0
+
+
+def test_slow_start_is_no_call(run):
+    """What is heard first was not waited for: neither the CLI nor the service has been silent."""
+    run()
+    assert run("again", after=2 * CALL) == CALL + SLACK
