@@ -35,8 +35,7 @@ NOTES = {
     "claude": ("settings.json", "plugins/installed_plugins.json", "plugins/known_marketplaces.json"),
     "codex": ("config.toml",),
 }
-"""Where a CLI notes, in its own folder, which plugins and marketplaces it has; only read, and only when it cannot be
-asked."""
+"""Where a CLI notes, in its own folder, which plugins and marketplaces it has; only read."""
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -45,6 +44,9 @@ class Held(Struct, frozen=True, kw_only=True):
     plugin: bool = False
     market: bool = False
     source: str = ""
+
+    def __bool__(self) -> bool:
+        return self.plugin or self.market
 
 
 def install_plugin(app: App, agent: str) -> Iterator[str]:
@@ -76,12 +78,18 @@ def uninstall_plugin(app: App, agent: str) -> Iterator[str]:
     """
     if agent == "codex":
         yield from remove_skill(app.data_dir, _home(app))
-    held = _held(app, agent)
+    held, noted = _held(app, agent), _noted(app, agent)
     _take_out(app, agent, held)
-    if held.plugin or held.market:
-        cache = agent_home(app, agent) / "plugins" / "cache" / MARKET
-        shutil.rmtree(cache, ignore_errors=True)  # a copy of ours that the CLI sweeps later, if we cannot now
+    cache = agent_home(app, agent) / "plugins" / "cache" / MARKET
+    kept = cache.is_dir() and not cache.is_symlink()
+    shutil.rmtree(cache, ignore_errors=True)  # a copy of ours that the CLI sweeps later, if we cannot now
+    if held or noted:
         yield f"took the plugin {PLUGIN} out of {agent}"
+    elif kept:
+        yield f"deleted {cache}, which {agent} had kept of the plugin"
+    if _noted(app, agent):
+        notes = " or ".join(NOTES[agent])
+        yield f"{agent} itself knows of no such plugin, but {notes} in {cache.parents[2]} names it: delete that by hand"
     market = app.data_dir / "market"
     if held.source and Path(held.source).exists() and Path(held.source) != market:
         yield f"{agent} had it from {held.source}, which stays"
@@ -103,15 +111,22 @@ def _needs_market(app: App, agent: str) -> bool:
         held = _held(app, agent)
     except SleepError:
         return True
-    return held.plugin or held.market
+    return bool(held)
 
 
 def _take_out(app: App, agent: str, held: Held) -> None:
-    """Each of the two by itself: one may be gone already, by hand or because an install was cut short."""
-    if held.plugin:
-        _ask(app, agent, UNINSTALL[agent])
-    if held.market:
-        _ask(app, agent, FORGET)
+    """Each of the two by itself: one may be gone already, by hand or because an install was cut short.
+
+    What the agent does not own to, but has in its notes, it may take out all the same.
+    """
+    noted = _noted(app, agent)
+    steps = ((held.plugin, noted.plugin, UNINSTALL[agent]), (held.market, noted.market, FORGET))
+    for there, named, words in steps:
+        if there:
+            _ask(app, agent, words)
+        elif named:
+            with contextlib.suppress(UsageError):
+                _ask(app, agent, words)
 
 
 def _held(app: App, agent: str) -> Held:
@@ -122,7 +137,7 @@ def _held(app: App, agent: str) -> Held:
     """
     noted = _noted(app, agent)
     if _program(app, agent) is None:
-        if noted.plugin or noted.market:
+        if noted:
             raise NotInstalled(
                 f"there is no `{agent}` on PATH, and its folder {agent_home(app, agent)} names the plugin; put it on"
                 " PATH, then run this again"

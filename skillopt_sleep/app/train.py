@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.trainer import SkillOptTrainer
 
-__all__ = ["NIGHT_TASKS", "TrainWorkshop", "backend_for", "build_environment", "night_tasks", "trainer_for"]
+__all__ = ["NIGHT_TASKS", "TrainWorkshop", "backend_for", "build_environment", "night_material", "trainer_for"]
 
 Table = Mapping[str, Json]
 
 NIGHT_TASKS = "tasks.json"
-"""The tasks of a run on one's own nights, as they were when it began."""
+NIGHT_SKILL = "initial_skill.md"
+"""The tasks of a run on one's own nights, and the live skill, as they were when it began."""
 
 
 class TrainWorkshop:
@@ -121,15 +122,17 @@ def trainer_for(app: App, recipe: Recipe, *, progress: TrainProgress | None) -> 
     )
 
 
-def night_tasks(app: App, out_root: Path, folder: Path) -> None:
-    """Put the user's own tasks into a folder, as a task file: those the run in ``out_root`` began with, else all.
+def night_material(app: App, out_root: Path, folder: Path) -> str:
+    """Put the user's own tasks and their live skill into a folder, as files; the text of the skill.
 
-    Raises ``UsageError`` when there are none.
+    They are those that the run in ``out_root`` began with, else all tasks and what is live now: nights go on meanwhile.
+    Raises ``UsageError`` when there are no tasks.
     """
+    from skillopt_sleep.domain.document import DocumentKind, region
     from skillopt_sleep.domain.taskfile import encode_tasks
     from skillopt_sleep.stores.files import read_regular, write_atomic
 
-    data = read_regular(out_root / NIGHT_TASKS)
+    data, skill = (read_regular(out_root / name) for name in (NIGHT_TASKS, NIGHT_SKILL))
     if data is None:
         tasks = app.archive.tasks(app.scope)
         if not tasks:
@@ -138,5 +141,10 @@ def night_tasks(app: App, out_root: Path, folder: Path) -> None:
                 " all takes those of all projects"
             )
         data = encode_tasks(app.redactor.clean(tasks))  # a secret may have become one since the tasks were mined
+    if skill is None:
+        live = app.baseline()[0][DocumentKind.SKILL]
+        skill = region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / NIGHT_TASKS, data)
+    write_atomic(folder / NIGHT_SKILL, skill)
+    return skill.decode("utf-8", "surrogatepass")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["CAPS", "caps_told", "default_cap"]
+__all__ = ["CAPS", "GO_ON", "caps_told", "default_cap"]
 
 CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
+GO_ON = "; the same command goes on, and nothing is paid twice"
+"""What to do after an interruption."""
 ROOM = 1.25
 """The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
 RETRIES = 16

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from skillopt_sleep.cli.caps import CAPS, caps_told, default_cap
+from skillopt_sleep.cli.caps import CAPS, GO_ON, caps_told, default_cap
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import UsageError
@@ -79,7 +79,7 @@ def command(
     recipe = _recipe(env, options, given)
     app = make_app(flags)
     part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
-    with watched(app), open_evaluation(app, recipe, part) as evaluation:
+    with watched(app, GO_ON), open_evaluation(app, recipe, part) as evaluation:
         sizes, items = _price(evaluation)
         for note in notes_of(evaluation.env):
             click.echo(f"data: {note}", err=True)
@@ -145,12 +145,15 @@ def _price(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
 def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
     import msgspec
 
+    from skillopt_sleep.reports.phrases import number
+
     if as_json:
         click.echo(msgspec.json.encode(sizes).decode())
         return
     click.echo(
-        f"{sizes['items']} items of {split} x {sizes['skills']} skills x {sizes['targets']} targets x"
-        f" {sizes['rollouts_k']} attempts: at most {sizes['calls']:,} calls, judges counted, retries not."
+        f"{number(sizes['items'], 'item')} of {split} x {number(sizes['skills'], 'skill')} x"
+        f" {number(sizes['targets'], 'target')} x {number(sizes['rollouts_k'], 'attempt')}: at most"
+        f" {number(sizes['calls'], 'call')}, judges counted, retries not."
     )
     click.echo(f"Cap: {caps_told(recipe.config, sizes['calls'])}. Nothing was asked, nothing written.")
 
@@ -158,12 +161,14 @@ def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: 
 def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     import msgspec
 
+    from skillopt_sleep.reports.phrases import number
+
     if as_json:
         told = msgspec.to_builtins(matrix) | {"folder": str(folder)}
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
         return
     attempts = f", {matrix.rollouts_k} attempts each" if matrix.rollouts_k > 1 else ""
-    click.echo(f"{matrix.env}, {matrix.split}: {matrix.items} items{attempts}\n")
+    click.echo(f"{matrix.env}, {matrix.split}: {number(matrix.items, 'item')}{attempts}\n")
     width = max(len(name) for name in (*matrix.skills, "skill"))
     columns = [max(len(target), 30) for target in matrix.targets]
     heads = [f"{target:<{wide}}" for target, wide in zip(matrix.targets, columns, strict=True)]
@@ -175,7 +180,7 @@ def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     spend = matrix.spend
     price = f", {spend.usd:.2f} USD" if spend.usd else ""
     click.echo(f"\nhard score +- its standard error, (soft), items won - lost against {matrix.skills[0]}")
-    click.echo(f"{spend.calls} calls{price}; replies are kept in {folder}")
+    click.echo(f"{number(spend.calls, 'call')}{price}; replies are kept in {folder}")
 
 
 def _cell(cell: Cell, *, first: bool) -> str:

@@ -45,9 +45,12 @@ class _Bar:
 
 
 @contextmanager
-def watched(app: App) -> Iterator[None]:
-    """Show the progress of an app's night on stderr, and turn the signals that end a program into an orderly end."""
-    with _stoppable():
+def watched(app: App, hint: str = "") -> Iterator[None]:
+    """Show the progress of an app's night on stderr, and turn the signals that end a program into an orderly end.
+
+    ``hint`` is put after what is said then.
+    """
+    with _stoppable(hint):
         if not sys.stderr.isatty():
             yield
             return
@@ -67,7 +70,7 @@ def watched(app: App) -> Iterator[None]:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _stoppable(hint: str) -> Iterator[None]:
     """Raise ``Interrupted`` for the first signal; from then on to the end of the program, a second, none is heard."""
     numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
@@ -76,7 +79,7 @@ def _stoppable() -> Iterator[None]:
         for number in before:
             signal.signal(number, _deaf)
         before.clear()
-        raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)
+        raise Interrupted(f"stopped by {signal.Signals(signum).name}{hint}", signum=signum)
 
     for number in before:
         signal.signal(number, stop)

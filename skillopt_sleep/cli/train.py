@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from skillopt_sleep.cli.caps import CAPS, caps_told, default_cap
+from skillopt_sleep.cli.caps import CAPS, GO_ON, caps_told, default_cap
 from skillopt_sleep.cli.options import as_json, make_app, place_options
 from skillopt_sleep.domain import Json
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.ports import Progress
     from skillopt_sleep.train.pricing import Price
     from skillopt_sleep.train.recipe import Recipe
+    from skillopt_sleep.train.trainer import SkillOptTrainer
 
 __all__ = ["command"]
 
@@ -58,6 +59,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     from skillopt_sleep.app.train import trainer_for
+    from skillopt_sleep.reports.phrases import number
     from skillopt_sleep.train.datasets import notes_of
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
@@ -68,7 +70,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _on_nights(app, recipe, Path(scratch)) if from_nights else recipe
             trainer = trainer_for(app, recipe, progress=None)
-            _print_price(trainer.price(), recipe, notes_of(trainer.env), as_json=as_json)
+            _print_price(trainer.price(), recipe, _asked(trainer), notes_of(trainer.env), as_json=as_json)
         return
     recipe = _on_nights(app, recipe, Path(recipe.config.out_root)) if from_nights else recipe
     trainer = trainer_for(app, recipe, progress=None)
@@ -77,15 +79,16 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
 
         require_agreement(app, trainer.backends.values())
     price = trainer.price()
-    click.echo(
-        f"{price.steps} steps, at most {price.calls} calls; cap: {caps_told(recipe.config, price.calls)}", err=True
-    )
+    for role, name in _asked(trainer).items():
+        click.echo(f"{role}: {name}", err=True)
+    steps, calls = number(price.steps, "step"), number(price.calls, "call")
+    click.echo(f"{steps}, at most {calls}; cap: {caps_told(recipe.config, price.calls)}", err=True)
     for note in notes_of(trainer.env):
         click.echo(f"data: {note}", err=True)
     recipe.config.max_calls = recipe.config.max_calls or default_cap(recipe.config, price.calls)
     from skillopt_sleep.cli.progress import watched
 
-    with watched(app):
+    with watched(app, GO_ON):
         trainer = trainer_for(app, recipe, progress=_Watch(app.progress))
         try:
             summary = trainer.train()
@@ -110,16 +113,12 @@ def _on_nights(app: App, recipe: Recipe, folder: Path) -> Recipe:
     """The recipe with the user's own tasks, put into ``folder``, and the skill they have as the initial one."""
     from msgspec.structs import replace
 
-    from skillopt_sleep.app.train import NIGHT_TASKS, night_tasks
-    from skillopt_sleep.domain.document import DocumentKind, region
+    from skillopt_sleep.app.train import NIGHT_TASKS, night_material
 
-    night_tasks(app, Path(recipe.config.out_root), folder)
-    skill = recipe.skill
-    if skill is None:
-        live = app.baseline()[0][DocumentKind.SKILL]
-        skill = region(live).lstrip("\n") if live else ""
+    live = night_material(app, Path(recipe.config.out_root), folder)
     env = {key: value for key, value in recipe.env.items() if key not in {"name", "file", "data"}}
-    return replace(recipe, env={**env, "name": "checks", "data": str(folder / NIGHT_TASKS)}, skill=skill)
+    env |= {"name": "checks", "data": str(folder / NIGHT_TASKS)}
+    return replace(recipe, env=env, skill=live if recipe.skill is None else recipe.skill)
 
 
 class _Watch:
@@ -167,23 +166,39 @@ def _time(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _print_price(price: Price, recipe: Recipe, notes: Sequence[str], *, as_json: bool) -> None:
+def _asked(trainer: SkillOptTrainer) -> dict[str, str]:
+    """Who is asked, by role."""
+    return {
+        str(role): f"{backend.name}:{backend.model}" if backend.model else backend.name
+        for role, backend in trainer.backends.items()
+    }
+
+
+def _print_price(
+    price: Price, recipe: Recipe, asked: Mapping[str, str], notes: Sequence[str], *, as_json: bool
+) -> None:
     import msgspec
+
+    from skillopt_sleep.reports.phrases import number
 
     if as_json:
         told = msgspec.to_builtins(price) | {
             "calls": price.calls,
             "out_root": recipe.config.out_root,
+            "asked": dict(asked),
             "data_notes": list(notes),
         }
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
         return
     config = recipe.config
-    click.echo(f"{config.num_epochs} epochs, {price.steps} steps; nothing was asked and nothing written.")
-    click.echo(f"At most, no retries counted ({config.out_root}):")
+    size = f"{number(config.num_epochs, 'epoch')}, {number(price.steps, 'step')}"
+    click.echo(f"{size} into {config.out_root}; nothing was asked and nothing written.")
+    for role, name in asked.items():
+        click.echo(f"  {role:<12} {name}")
+    click.echo("Calls at most, retries not counted:")
     for stage, calls in price.stages.items():
-        click.echo(f"  {stage:<12} {calls:>7,} calls")
-    click.echo(f"  {'together':<12} {price.calls:>7,} calls, about {price.tokens:,} tokens")
+        click.echo(f"  {stage:<12} {calls:>7,}")
+    click.echo(f"  {'together':<12} {price.calls:>7,}, about {price.tokens:,} tokens")
     for note in notes:
         click.echo(f"Of the data: {note}.")
     click.echo(

@@ -16,10 +16,10 @@ from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.run import Draw, Run
 from skillopt_sleep.train.state import RunState
 
-__all__ = ["end_epoch"]
+__all__ = ["FIRST", "end_epoch"]
 
 FIRST = 2
-"""The first epoch with one before it to compare with."""
+"""The first epoch with one before it to compare with: at its end there is something to do."""
 DRAWS = 2_000_000
 TRIALS = 500_000_000
 """Numbers of draws from here on are those of the trials of slow updates, so many for each epoch's."""

@@ -20,13 +20,13 @@ from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Backend, Progress
 from skillopt_sleep.train.artefacts import Artefacts
 from skillopt_sleep.train.cases import by_item
-from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.gating import enough
 from skillopt_sleep.train.ports import Item, RunStore, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
+from skillopt_sleep.train.talking import AskClient, TurnClient
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.redact import Redactor

@@ -92,7 +92,8 @@ class BatchEnv(Protocol):
     ) -> list[RolloutResult]:
         """One attempt at every item. ``out_dir`` is a folder of its own; the same batch has the same ``seed``.
 
-        Ids of the results are unique, and need not be those of the items.
+        Ids of the results are unique, and need not be those of the items. Nothing but lost results, and not for every
+        item, says that those ended the batch: the others are asked for again.
         """
 
     def reflect_batch(

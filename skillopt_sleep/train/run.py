@@ -17,7 +17,6 @@ from skillopt_sleep.errors import DiskError, SleepError, TransientBackend, Usage
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.ports import Parallel
 from skillopt_sleep.train.artefacts import Artefacts
-from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments.checking import checked, roll_out
 from skillopt_sleep.train.gate import compute_score, select_gate_score
@@ -26,6 +25,7 @@ from skillopt_sleep.train.pricing import steps_of
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.rows import unmeasured
 from skillopt_sleep.train.state import Scored
+from skillopt_sleep.train.talking import AskClient, TurnClient
 
 __all__ = ["Draw", "Run", "scored"]
 

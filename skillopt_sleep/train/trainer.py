@@ -23,18 +23,19 @@ from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
 from skillopt_sleep.ports import Backend
 from skillopt_sleep.train.artefacts import Artefacts
 from skillopt_sleep.train.beginning import begun, check_skill
-from skillopt_sleep.train.clients import AskClient, TurnClient, as_backend
+from skillopt_sleep.train.clients import as_backend
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.ending import ended
 from skillopt_sleep.train.environments import as_env
-from skillopt_sleep.train.epoch import end_epoch
+from skillopt_sleep.train.epoch import FIRST, end_epoch
 from skillopt_sleep.train.gating import rolls_whole
 from skillopt_sleep.train.ports import ChatClient, Item, RunStore, SkillEnv, TrainProgress, Workshop
 from skillopt_sleep.train.pricing import Price, price, steps_of
 from skillopt_sleep.train.run import Run
 from skillopt_sleep.train.state import RunState
 from skillopt_sleep.train.step import train_step
+from skillopt_sleep.train.talking import AskClient, TurnClient
 from skillopt_sleep.train.workshop import workshop as own_workshop
 
 __all__ = ["PROMPTS", "SkillOptTrainer"]
@@ -246,7 +247,8 @@ class SkillOptTrainer:
             history.append(record)
             run.artefacts.commit(state, history, snapshot=True)
             self._show(state)
-        self._at(run, state, epoch, total)
+        if epoch >= FIRST:
+            self._at(run, state, epoch, total)
         state = end_epoch(run, state, epoch=epoch, last=epoch == config.num_epochs)
         run.artefacts.commit(state, history, snapshot=False)
         self._show(state)

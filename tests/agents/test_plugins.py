@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,3 +150,40 @@ def test_in_and_out_by_our_command(agent, env, project, home):
     assert "skillopt-sleep" not in call([command, "plugin", "list", "--json"], env, project)
     left = {path.relative_to(home) for path in home.rglob("*")} - before
     assert not [path for path in left if "skillopt-sleep" in str(path) and "share" not in path.parts], left
+
+
+TAKE = {"claude": "uninstall", "codex": "remove"}
+TOOK, DELETED = "took the plugin skillopt-sleep@skillopt-sleep out of", "which {} had kept of the plugin"
+BY_HAND = {
+    "the plugin": ({"plugin"}, TOOK, TOOK),
+    "the marketplace": ({"market"}, DELETED, TOOK),  # Codex goes on naming the plugin in its notes
+    "both": ({"plugin", "market"}, DELETED, DELETED),
+    "the folder of the marketplace": ({"data"}, TOOK, TOOK),
+    "plugin and folder": ({"plugin", "data"}, TOOK, TOOK),
+    "the CLI's copy": ({"cache"}, TOOK, TOOK),
+}
+"""What somebody has taken away before, and what our command then says that it did, with Claude Code and with Codex."""
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("case", BY_HAND.values(), ids=BY_HAND)
+def test_out_again_when_somebody_has_begun(agent, case, env, home, project):
+    """By the CLI itself or by deleting: it ends well, says what it did, and leaves nothing of ours."""
+    gone, *says = case
+    command, ours = FIRST[agent].command, [sys.executable, "-m", "skillopt_sleep", "plugin"]
+    own, data = home / f".{agent}", home / ".local" / "share" / "skillopt-sleep"
+    call([*ours, "install", agent], env, ROOT)
+    if "plugin" in gone:
+        call([command, "plugin", TAKE[agent], PLUGIN], env, project)
+    if "market" in gone:
+        call([command, "plugin", "marketplace", "remove", "skillopt-sleep"], env, project)
+    if "data" in gone:
+        shutil.rmtree(data)
+    if "cache" in gone:
+        shutil.rmtree(own / "plugins" / "cache")
+    assert says[agent == "codex"].format(agent) in call([*ours, "uninstall", agent], env, ROOT)
+    engine = home / ".local" / "bin" / "skillopt-sleep"
+    assert [path for path in home.rglob("*") if "skillopt-sleep" in path.name] == [engine]
+    notes = [own / name for name in ("settings.json", "config.toml")]
+    assert not [path for path in notes if path.exists() and "skillopt" in path.read_text()]
+    assert "nothing to take out" in call([*ours, "uninstall", agent], env, ROOT)

@@ -68,6 +68,19 @@ def test_command_is_approved_by_id_or_by_its_words_and_removed(cli, ada):
     assert tree(ada.project) == project
 
 
+def test_command_is_one_however_it_is_spaced(cli, ada, tmp_path):
+    """Approved, listed, asked for by a task file and removed under its plain form."""
+    done = cli("checks", *ada.places, "approve", "make   test")
+    assert f"approved for {ada.project}: make test (at most" in done.out
+    told = cli("checks", *ada.places, "--json").json
+    assert [each["line"] for each in told["approved"]] == ["make test"]
+    assert "make test" not in [each["line"] for each in told["offered"]]
+    path = task_file(tmp_path, {"kind": "command", "commands": ["make  test", "npm  test"]})
+    refused = cli("run", *ada.places, f"--tasks={path}", "--backend=claude", "--replay=worktree").refusal
+    assert "task t0 would run 'npm test', which is not approved" in refused
+    assert cli("checks", *ada.places, "remove", " make  test").code == 0
+
+
 def test_options_may_stand_before_or_after_the_action(cli, ada):
     """What was said last holds."""
     other = ["--project=/", f"--data-dir={ada.data}"]

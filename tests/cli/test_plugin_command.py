@@ -103,6 +103,31 @@ def test_half_of_it_gone(cli, agents, agent, gone, tmp_path):
     assert not list(tmp_path.glob("asked.*.*"))
 
 
+def test_notes_of_what_the_agent_does_not_own_to(cli, agents, tmp_path):
+    """It is asked to take it out all the same; what it will not is said, and where it stands."""
+    notes = Path(os.environ["HOME"]) / ".codex" / "config.toml"
+    notes.parent.mkdir(exist_ok=True)
+    notes.write_text('[plugins."skillopt-sleep@skillopt-sleep"]\nenabled = true\n')
+    done = cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data")
+    assert (done.code, "plugin remove skillopt-sleep@skillopt-sleep" in agents("codex")) == (0, True)
+    assert f"config.toml in {notes.parent} names it: delete that by hand" in done.out
+    assert cli("plugin", "install", "codex", "--data-dir", tmp_path / "data").code == 0
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_copy_that_the_agent_has_kept(cli, agents, agent, tmp_path):
+    """Of a plugin that was taken out by hand; it is deleted, and said to be. A link is not followed."""
+    cache = Path(os.environ["HOME"]) / f".{agent}" / "plugins" / "cache" / "skillopt-sleep"
+    (cache / "skillopt-sleep" / "0.1.0").mkdir(parents=True)
+    done = cli("plugin", "uninstall", agent, "--data-dir", tmp_path / "data")
+    assert (done.code, f"deleted {cache}, which {agent} had kept" in done.out) == (0, True)
+    assert not cache.exists()
+    (tmp_path / "own").mkdir()
+    cache.symlink_to(tmp_path / "own")
+    assert "nothing to take out" in cli("plugin", "uninstall", agent, "--data-dir", tmp_path / "data").out
+    assert (tmp_path / "own").exists()
+
+
 def test_agent_without_plugins(cli, agents, tmp_path, monkeypatch):
     """An old CLI stands in nobody's way: the other agent's plugin goes, and this one has nothing."""
     (tmp_path / "bin" / "codex").write_text("#!/bin/sh\necho unrecognized >&2\nexit 2\n")

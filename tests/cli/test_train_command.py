@@ -55,21 +55,30 @@ def test_trains_and_shows_the_curve(cli, folder):
     assert any(rule.text in best for rule in WORLD.rules)
     for words in ("selection score  ▁", "step   1  epoch 1", "test    initial 0.000", "rollout", str(folder / "out")):
         assert words in done.out
+    assert done.err.startswith("optimizer: simulated:simulated\ntarget: simulated:simulated\n")
     assert "epoch 1/2, 0/" in done.err
+    assert "epoch 1/2, 3/" not in done.err  # where the first epoch ends, nothing is left to do
+    assert "epoch 2/2, 3/" in done.err
     assert "selection score" in (folder / "out" / "summary.md").read_text()
     again = cli("train", folder / "run.toml", "--json")
     assert json.loads(again.out) == json.loads((folder / "out" / "summary.json").read_text())
 
 
+def dry(folder):
+    return "train", folder / "run.toml", "--dry-run"
+
+
 def test_dry_run_prices_and_writes_nothing(cli, folder):
     """Calls by stage, without a call and without a folder."""
-    done = cli("train", folder / "run.toml", "--dry-run", "--max-usd", "3")
+    done = cli(*dry(folder), "--max-usd", "3")
     assert done.code == 0, done.err
-    for words in ("rollout", "aggregate", "slow update", "together", "Cap: 3 USD"):
+    for words in ("optimizer ", "target ", "rollout", "aggregate", "slow update", "together", "Cap: 3 USD"):
         assert words in done.out
     assert not (folder / "out").exists()
-    told = json.loads(cli("train", folder / "run.toml", "--dry-run", "--json").out)
+    assert re.search(r"^1 epoch, 3 steps into .*out; nothing was asked", cli(*dry(folder), "--num-epochs", "1").out)
+    told = json.loads(cli(*dry(folder), "--json").out)
     assert told["calls"] == sum(told["stages"].values())
+    assert told["asked"] == {"optimizer": "simulated:simulated", "target": "simulated:simulated"}
 
 
 def test_cap_holds_and_the_run_goes_on(cli, folder):
@@ -83,8 +92,10 @@ def test_cap_holds_and_the_run_goes_on(cli, folder):
 def test_without_a_cap_the_price_is_one(cli, folder):
     """Who names no cap gets the price, with room for retries, as one."""
     err = cli("train", folder / "run.toml").err
-    steps, _, rest = err.partition(" steps, at most ")
-    price, cap = int(rest.split()[0]), int(err.partition("cap: ")[2].split()[0].replace(",", ""))
+    steps, price, cap = re.search(
+        r"^([\d,]+) steps, at most ([\d,]+) calls; cap: ([\d,]+) calls$", err, re.MULTILINE
+    ).groups()
+    price, cap = (int(each.replace(",", "")) for each in (price, cap))
     assert price < cap < 1.3 * price
     assert steps == "6"
 
@@ -152,6 +163,7 @@ def test_interrupted_run_goes_on(folder):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
+    assert "stopped by SIGINT; the same command goes on" in err
     done = run("train", folder / "run.toml", "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert len(json.loads((folder / "out" / "history.json").read_text())) == 6
@@ -211,3 +223,40 @@ def test_from_nights_sends_nobody_sessions_without_being_asked(tmp_path):
     assert "sessions went to" in done.stderr
     assert "models.example" in done.stderr
     assert "share_with" in done.stderr
+
+
+def test_killed_training_on_nights_ends_as_it_would_have(tmp_path):
+    """By ``kill -9``, and a proposal is adopted meanwhile: the tasks and the skill stay those the run began with."""
+    demo = tmp_path / "demo"
+    assert run("demo", "--folder", demo).returncode == 0
+    place = ["--project", demo / "project", "--data-dir", demo / "data"]
+    roles = ["--target-backend", "simulated", "--optimizer-backend", "simulated", "--num-epochs", "2"]
+
+    def train(out, latency):
+        return [
+            "train",
+            "--from-nights",
+            *place,
+            *roles,
+            "--out-root",
+            out,
+            "--set",
+            f"backends.simulated.latency={latency}",
+        ]
+
+    assert run(*train(tmp_path / "whole", 0)).returncode == 0
+    out = tmp_path / "killed"
+    with started(*train(out, 0.05)) as process:
+        deadline = time.monotonic() + 60
+        while not (out / "steps" / "step_0001").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert run("adopt", *place).returncode == 0
+    done = run(*train(out, 0))
+    assert done.returncode == 0, done.stderr
+    for name in ("history.json", "best_skill.md", "current_skill.md"):
+        assert (out / name).read_text() == (tmp_path / "whole" / name).read_text()
+    summaries = [json.loads((folder / "summary.json").read_text()) for folder in (tmp_path / "whole", out)]
+    assert 0 <= summaries[1]["spend"]["calls"] - summaries[0]["spend"]["calls"] <= 8

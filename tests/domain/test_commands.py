@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.domain.commands import checks_of, command_id, plain_command, recurring, telling
+from skillopt_sleep.domain.commands import (
+    checks_of,
+    command_id,
+    plain_command,
+    recurring,
+    single_spaced,
+    telling,
+    why_not_plain,
+)
 from skillopt_sleep.domain.session import Command
 from tests.fakes.sessions import session, turn
 
@@ -18,6 +26,7 @@ PLAIN = {
     "errors in the output": ("make test 2>&1", "make test", True),
     "output cut": ("make test 2>&1 | tail -20", "make test", False),
     "output thrown away": ("make test > /dev/null", "make test", True),
+    "spaces that say nothing": ("  make   test  -j 2  2>&1", "make test -j 2", True),
     "two lines": ("make\nmake test", "", False),
     "here document": ("python - <<E", "", False),
     "control characters": ("make \x1b[2J", "", False),
@@ -29,6 +38,32 @@ PLAIN = {
 def test_plain_command(line, plain, own):
     """What only says where, or trims the output, is left out; behind a pipe the exit status is not the command's."""
     assert plain_command(line, HOME) == (plain, own)
+
+
+SPACED = {
+    "make  test": "make test",
+    " make\ttest ": "make test",
+    "CI=1   make test  &&  npm  test": "CI=1 make test && npm test",
+    "grep -q 'a  b'  x": "grep -q 'a  b' x",
+    'grep -q "a  \\"  b"  x': 'grep -q "a  \\"  b" x',
+    "grep -q a\\  \\ b  x": "grep -q a\\  \\ b x",
+    "pytest -k 'it''s  a'  x": "pytest -k 'it''s  a' x",
+    "grep -q it\\'s  x": "grep -q it\\'s x",
+    "grep -q 'not  closed": "grep -q 'not  closed",
+    'test "$(cat "a  b")"  = x': 'test "$(cat "a  b")"  = x',
+    "grep -q $'a\\'  b'  x": "grep -q $'a\\'  b'  x",
+    "test `cat 'a  b'`  = x": "test `cat 'a  b'`  = x",
+    "pytest -k a\u00a0\u00a0b": "pytest -k a\u00a0\u00a0b",
+}
+"""As a shell splits it: what is quoted, escaped or nested stays."""
+
+
+@pytest.mark.parametrize(("line", "spaced"), SPACED.items())
+def test_spaces_are_one_where_a_shell_sees_any_number(line, spaced):
+    """So one command is one check, however it was typed; it means what it did."""
+    assert single_spaced(line) == spaced
+    assert single_spaced(spaced) == spaced
+    assert why_not_plain("make  test") == ""
 
 
 @pytest.mark.parametrize(
@@ -99,6 +134,12 @@ def test_command_that_was_seen_both_ways_is_offered_first():
         for number, name in enumerate("ab")
     ]
     assert [each.line for each in recurring(sessions, HOME)] == ["./verify", "npm test"]
+
+
+def test_command_typed_in_two_ways_is_one():
+    """Its runs are counted together."""
+    (found,) = recurring([ran("a", ("make  test", 1), ("make test", 0)), ran("b", (" make test", 0))], HOME)
+    assert (found.line, found.runs, found.sessions) == ("make test", 3, 2)
 
 
 def test_checks_of_some_work():

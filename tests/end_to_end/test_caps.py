@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from tests.end_to_end.test_backend_failures import DIALECTS, Nights
 from tests.fakes.program import run
 
 DEADLINE = 3.0
+LOADED = 10.0
+"""Seconds that the program itself may need on a busy machine, to start and to end."""
 
 
 class Capped(Nights):
@@ -61,3 +65,21 @@ def test_cap_on_minutes(tmp_path):
     nights.heal()
     done, after, _ = nights.run()
     assert (done.returncode, after["night"]) == (0, found["night"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIALECTS)
+def test_cap_of_one_minute(tmp_path, name):
+    """Every other call hangs: the night ends within the minute and one deadline, with a diagnosis; it then goes on."""
+    nights, deadline = Capped(tmp_path, name), 5.0
+    nights.heal(hang_every=2)
+    done, found, seconds = nights.run("--max-minutes=1", "--workers=1", timeout=deadline)
+    assert (done.returncode, found["stopped_by"], found["verdict"]) == (5, "budget", "unmeasured"), found["why"]
+    assert "--max-minutes" in found["why"]
+    assert 60.0 <= seconds < 60.0 + deadline + LOADED
+    before = nights.calls
+    nights.heal()
+    done, after, _ = nights.run()
+    assert (done.returncode, after["verdict"], after["night"]) == (0, "accept", found["night"])
+    assert nights.calls > before
+    nights.check_account()

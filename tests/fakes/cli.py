@@ -22,10 +22,13 @@ call = dict(argv=argv, stdin=sys.stdin.read(), env=dict(os.environ), cwd=os.getc
             settings=[argv[i + 1] for i, each in enumerate(argv) if each == "-c"],
             instructions=[open(json.loads(each.partition("=")[2])).read() for each in argv
                           if each.startswith("model_instructions_file=")])
+told = next((other for words, other in told.get("at", {{}}).items() if words in call["stdin"]), told)
 with open(here + "/calls.jsonl", "a+") as file:
     file.write(json.dumps(call) + "\\n")
     file.seek(0)
     number = sum(json.loads(line)["argv"][:1] == argv[:1] for line in file)
+if "hang_every" in told and number % told["hang_every"] == 0:
+    told = dict(hang=True)
 if "world" in told and number <= told.get("until", number):
     sys.path[:0] = {path!r}
     from tests.fakes import agent
@@ -33,6 +36,8 @@ if "world" in told and number <= told.get("until", number):
 sys.stdout.write(told.get("stdout", ""))
 sys.stderr.write(told.get("stderr", ""))
 sys.stdout.flush()
+if told.get("leaves"):
+    subprocess.Popen([sys.executable, "-SE", "-c", "import time; time.sleep(60)"], start_new_session=True)
 if told.get("kill"):
     os.kill(os.getpid(), told["kill"])
 if told.get("hang"):
@@ -59,6 +64,8 @@ class FakeCli:
     def behave(self, *, on: str = "*", **told: object) -> None:
         """From now on, when the first arguments are ``on``: print ``stdout``, ``stderr``, end with ``status``, ...
 
+        ``hang_every``: of so many calls of its kind the last one hangs, time and again.
+        ``at`` has the same for calls whose prompt holds certain words; ``leaves``: something is left running, detached.
         ``world`` is the path of a world file: the answer is the simulated agent's, in the words of this CLI; with
         ``until``, only up to that call of its kind, and all else holds for the later ones.
         """

@@ -333,6 +333,15 @@ class One(SkillEnv):
 """
 
 
+HALF = """
+from skillopt_sleep.train.compat import EnvAdapter
+
+
+class Half(EnvAdapter):
+    build_train_env = build_eval_env = rollout = print
+"""
+
+
 @pytest.fixture
 def file(tmp_path):
     """One environment in one file, with a module beside it."""
@@ -363,6 +372,7 @@ def test_one_file_is_an_environment(file):
             r"defines 2 environments \(One, Two\); name one as mine",
         ),
         ("mine.py", {}, "x = 1", r"defines 0 environments \(none\)"),
+        ("mine.py", {}, HALF, "mine.py cannot be made: TypeError: .* abstract class Half .*get_task_types"),
         ("mine.py", {}, "1 / 0", "mine.py cannot be loaded: ZeroDivisionError"),
         ("mine.py", {"size": 0}, FILE.replace("self.size,", "1 // size; self.size,"), "cannot be made: ZeroDivision"),
     ],

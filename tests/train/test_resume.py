@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -19,12 +20,18 @@ from tests.train.test_trainer import trainer
 ROOT = Path(__file__).parents[2]
 CONFIG = {"num_epochs": 3, "batch_size": 3, "minibatch_size": 2, "edit_budget": 2, "slow_update_samples": 3}
 TOPICS = ("alpha", "beta", "gamma")
+WAYS = {
+    "strict": {},
+    "paired": {"gate": "paired", "lr_scheduler": "autonomous", "min_edit_budget": 1, "edit_budget": 4},
+    "off": {"gate": "off", "slow_update_gate": "force", "rollouts_k": 2, "eval_current_on_test": True},
+}
+"""Each with what else there is to lose track of: draws, budgets asked for, attempts by contrast."""
 
 
-def train(folder, school):
+def train(folder, school, way="strict"):
     """A run with accepted and rejected steps, slow updates and notes."""
     env = SchoolEnv(train=6, val=3, test=3, topics=TOPICS)
-    return trainer(folder, school, env, workers=2, **CONFIG).train()
+    return trainer(folder, school, env, workers=2, **CONFIG | WAYS[way]).train()
 
 
 def result(folder):
@@ -36,33 +43,60 @@ def result(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The run nobody disturbs."""
-    folder = tmp_path_factory.mktemp("whole")
-    school = School(bad=("gamma",))
-    train(folder, school)
-    return result(folder), len(school.calls)
+def wholes(tmp_path_factory):
+    """The runs nobody disturbs, by their way: what came of each, and its calls."""
+
+    @functools.cache
+    def whole(way):
+        folder = tmp_path_factory.mktemp(way)
+        school = School(bad=("gamma",))
+        train(folder, school, way)
+        return result(folder), len(school.calls)
+
+    return whole
 
 
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
-def test_killed_at_any_call(tmp_path, whole, every):
+@pytest.mark.parametrize("way", WAYS)
+def test_way_has_something_to_lose(wholes, way):
+    """Steps that changed the skill, and an epoch's end that was worked off: else the tests below would prove little."""
+    files, _ = wholes(way)
+    actions = [record["action"] for record in json.loads(files["history.json"])]
+    assert {"strict": "reject", "paired": "undecided", "off": "greedy_applied"}[way] in actions
+    assert len(set(actions)) > 1 or way == "off"
+    assert "slow update after epoch 2" in files["summary.md"]
+    budgets = {record["edit_budget"] for record in json.loads(files["history.json"])}
+    assert (3 in budgets) is (way == "paired")  # what the optimizer asked for, between 1 and 4
+
+
+SAMPLED = {"strict": 13, "paired": 29, "off": 29}
+"""Every which call is tried without ``slow``."""
+
+
+@pytest.mark.parametrize(
+    ("way", "every"),
+    [*SAMPLED.items(), *(pytest.param(way, 1, marks=pytest.mark.slow) for way in WAYS)],
+)
+def test_killed_at_any_call(tmp_path, wholes, way, every):
     """Wherever it dies, it goes on to the same end; the calls of both lives are those of one."""
-    expected, calls = whole
+    expected, calls = wholes(way)
     for stop in range(0, calls, every):
         folder = tmp_path / str(stop)
         dying = School(bad=("gamma",), stop_after=stop)
         with pytest.raises(Killed):
-            train(folder, dying)
+            train(folder, dying, way)
         school = School(bad=("gamma",))
-        train(folder, school)
+        train(folder, school, way)
         assert result(folder) == expected, f"killed at call {stop}"
         assert len(dying.calls) + len(school.calls) == calls, f"killed at call {stop}"
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(2, marks=pytest.mark.slow)])
-def test_killed_between_any_two_writes(tmp_path, whole, monkeypatch, every):
+@pytest.mark.parametrize(
+    ("way", "every"),
+    [("strict", 17), ("paired", 61), *(pytest.param(way, 2, marks=pytest.mark.slow) for way in WAYS)],
+)
+def test_killed_between_any_two_writes(tmp_path, wholes, monkeypatch, way, every):
     """The files of a step may be there or not: what counts as done is done, and the rest is done again, for nothing."""
-    expected, calls = whole
+    expected, calls = wholes(way)
     writes = []
     for name in ("json", "text"):
         write = getattr(Artefacts, name)
@@ -75,16 +109,16 @@ def test_killed_between_any_two_writes(tmp_path, whole, monkeypatch, every):
 
         monkeypatch.setattr(Artefacts, name, dying)
     stop = -1
-    train(tmp_path / "count", School(bad=("gamma",)))
+    train(tmp_path / "count", School(bad=("gamma",)), way)
     total = len(writes)
     for stop in range(0, total, every):
         writes.clear()
         folder = tmp_path / str(stop)
         dying_school, school = School(bad=("gamma",)), School(bad=("gamma",))
         with pytest.raises(Killed):
-            train(folder, dying_school)
+            train(folder, dying_school, way)
         writes.extend(["never again"] * (total + 1))
-        train(folder, school)
+        train(folder, school, way)
         assert result(folder) == expected, f"killed at write {stop}"
         assert len(dying_school.calls) + len(school.calls) == calls, f"killed at write {stop}"
 
@@ -101,9 +135,9 @@ train(Path({folder!r}), School(bad=("gamma",), latency=0.01, on_call=lambda numb
 
 
 @pytest.mark.parametrize("stop", [17, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (2, 30, 44))])
-def test_real_kill(tmp_path, whole, stop):
+def test_real_kill(tmp_path, wholes, stop):
     """``kill -9`` of a real process; at most what was in flight, two calls, is asked again."""
-    expected, calls = whole
+    expected, calls = wholes("strict")
     log = tmp_path / "log"
     log.touch()
     program = PROGRAM.format(root=str(ROOT), log=str(log), folder=str(tmp_path))

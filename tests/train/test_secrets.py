@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from skillopt_sleep.app.eval import Part, evaluation_for
-from skillopt_sleep.app.train import TrainWorkshop, night_tasks
+from skillopt_sleep.app.train import TrainWorkshop, night_material
 from skillopt_sleep.cli.options import make_app
 from skillopt_sleep.domain.call import Health, Reply
+from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.task import ExactReference, TaskRecord
 from skillopt_sleep.domain.taskfile import encode_tasks
 from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
@@ -126,8 +127,9 @@ def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name)
 def test_tasks_of_ones_nights_are_written_without_what_is_a_secret_by_now(tmp_path):
     """They were mined before the environment had it."""
     archive = SimpleNamespace(tasks=lambda _scope: tuple(tasks("train")))
-    app = SimpleNamespace(scope="", redactor=WORKSHOP.redactor(), archive=archive)
-    night_tasks(app, tmp_path / "out", tmp_path / "out")
+    live = ({DocumentKind.SKILL: None}, ())
+    app = SimpleNamespace(scope="", redactor=WORKSHOP.redactor(), archive=archive, baseline=lambda: live)
+    night_material(app, tmp_path / "out", tmp_path / "out")
     written = (tmp_path / "out" / "tasks.json").read_text()
     assert "cobalt" in written
     assert OWN not in written

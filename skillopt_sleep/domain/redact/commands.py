@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from skillopt_sleep.domain.redact.kind import LINE, Found, Kind, irregular, mixed, telling
-from skillopt_sleep.domain.redact.naming import is_identifier, stands_for
+from skillopt_sleep.domain.redact.values import is_identifier, stands_for
 
 __all__ = ["COMMANDS"]
 
@@ -30,14 +30,17 @@ _UP_TO_IT = r"\\?[\"']?[^\s:\"'\\/]{0,128}\\?[\"']?:\\?[\"']?"
 """The name of a user, and the colon."""
 _IT = r"(?:(?<=[\"'])(?P<quoted>[^\"'\n\\]{1,400})|(?P<bare>[^\s\"'\\]{1,400}))"
 _ON = r"(?:(?<=[\\,\[])|(?<=[\\,\[]\r))\n"
+_F = r"-(?<=[\s\"'`]-)"
+"""The dash of a flag."""
 _LINE = re.compile(rf"[^\n]*(?:{_ON}[^\n]*){{0,12}}")
 _COMMAND = re.compile(rf"[^\n;|]*(?:{_ON}[^\n;|]*){{0,12}}")
 """What belongs to a command: all of its line, and of the next ones where it goes on in them."""
 
 
 class Command(NamedTuple):
-    """Commands whose passwords follow the same flag. A star in a ``name`` stands before the letter that texts have least of.
+    """Commands whose passwords follow the same flag.
 
+    A name in ``names`` is given by the letters before a star, the letter of it that texts have least of, and a pattern.
     ``before`` is what must precede the name, ``stretch`` how far the command goes. With ``port``, what may be the number
     of a port is taken for one.
     """
@@ -50,28 +53,37 @@ class Command(NamedTuple):
 
 
 _TABLE = (
-    Command("*curl", rf"-(?:-(?:proxy-)?user|[A-Za-z]{{0,6}}[uU])(?:=|{_S}|){_UP_TO_IT}{_IT}", stretch=_LINE),
-    Command("htt*p htt*ps *xh", rf"-(?:-auth|a)(?:=|{_S}){_UP_TO_IT}{_IT}"),
-    Command("*curl htt*p htt*ps *xh", r"-(?:b|-cookie)[ \t=]{1,4}\\?[\"']?[\w.-]{1,64}=(?P<bare>[^\s\"'\\]{4,4000})"),
-    Command("mys*ql mys*qldump mys*qladmin mys*qlimport mariad*b", rf"-p{_VALUE}", port=True),
-    Command("7*z 7*za", rf"-p{_VALUE}"),
+    Command("*curl", rf"{_F}(?:-(?:proxy-)?user|[A-Za-z]{{0,6}}[uU])(?:=|{_S}|){_UP_TO_IT}{_IT}", stretch=_LINE),
+    Command("htt*ps? *xh", rf"{_F}(?:-auth|a)(?:=|{_S}){_UP_TO_IT}{_IT}"),
     Command(
-        "mon*go mon*gosh mon*godump mon*gorestore mon*goexport mon*goimport t*wine c*qlsh", rf"-p(?:{_S}|=){_VALUE}"
+        "*curl htt*p htt*ps *xh",
+        rf"{_F}(?:b|-cookie)[ \t=]{{1,4}}\\?[\"']?[\w.-]{{1,64}}=(?P<bare>[^\s\"'\\]{{4,4000}})",
     ),
+    Command("mys*ql[a-z]* mariad*b[a-z-]*", rf"{_F}p{_VALUE}", port=True),
+    Command("7*za?", rf"{_F}p{_VALUE}"),
+    Command("mon*go[a-z]* t*wine c*qlsh", rf"{_F}p(?:{_S}|=){_VALUE}"),
     Command(
         "lo*gin",
-        rf"-p(?:{_S}|=){_VALUE}",
+        rf"{_F}p(?:{_S}|=){_VALUE}",
         before=r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|\n]*\Z",
     ),
-    Command("redis*-cli", rf"-a(?:{_S}|=){_VALUE}"),
+    Command("redis*-cli", rf"{_F}a(?:{_S}|=){_VALUE}"),
     Command(
-        "lda*psearch lda*pmodify lda*padd lda*pdelete lda*pwhoami lda*ppasswd *zip un*zip", rf"-[wP](?:{_S}|=){_VALUE}"
+        "lda*psearch lda*pmodify lda*padd lda*pdelete lda*pwhoami lda*ppasswd *zip un*zip",
+        rf"{_F}[wP](?:{_S}|=){_VALUE}",
     ),
-    Command("s*qlcmd *bcp os*ql is*ql ts*ql mos*quitto_pub mos*quitto_sub", rf"-P(?:{_S}|=)?{_VALUE}"),
-    Command("o*penssl", rf"-[kK]{_S}{_VALUE}"),
-    Command("lft*p", r"-u[ \t]{1,4}[^\s,]{1,64},(?P<bare>[^\s\"'\\;|]{3,200})"),
-    Command("ht*passwd", r"-\w{0,6}b\w{0,6} \S{1,200} [\w.@-]{1,64} (?P<bare>[^\s\"'\\;|]{3,200})"),
-    Command("*gh", rf"-(?:b|-body)(?:{_S}|=){_VALUE}", before=r"", stretch=re.compile(r"gh secret set[^\n;|]*")),
+    Command("s*qlcmd *bcp os*ql is*ql ts*ql mos*quitto_[a-z]+", rf"{_F}P(?:{_S}|=)?{_VALUE}"),
+    Command("o*penssl", rf"{_F}[kK]{_S}{_VALUE}"),
+    Command("lft*p", rf"{_F}u[ \t]{{1,4}}[^\s,]{{1,64}},(?P<bare>[^\s\"'\\;|]{{3,200}})"),
+    Command("ht*passwd", rf"{_F}\w{{0,6}}b\w{{0,6}} \S{{1,200}} [\w.@-]{{1,64}} (?P<bare>[^\s\"'\\;|]{{3,200}})"),
+    Command("*gh", rf"{_F}(?:b|-body)(?:{_S}|=){_VALUE}", stretch=re.compile(r"gh secret set[^\n;|]*")),
+    Command("s*qlplus im*pdp ex*pdp", r"[ ][\w$#.]{1,64}/(?P<bare>[^\s\"'\\@/]{3,100})(?=@)"),
+    Command("ansi*ble-vault", rf"encrypt_string[ ]{_VALUE}"),
+    Command("freerd*p xfreerd*p wlfreerd*p rdeskto*p msts*c", r"/p:(?P<bare>[^\s\"'\\]{3,200})"),
+    Command(
+        "psexe*c wmiexe*c smbexe*c secretsdum*p mss*qlclient impac*ket-[a-zA-Z]+",
+        r":(?P<bare>[^\s\"'\\/:@]{3,200})@[\w.-]{1,100}(?![\w.-])",
+    ),
 )
 _SSHPASS = re.compile(rf"pass(?:{_S}-[vhP]\S*(?:{_S}(?![-\"'])\S+)?){{0,4}}{_S}\\?[\"']?-p(?:{_S}|=)?{_VALUE}")
 _LONG_FLAG = re.compile(
@@ -100,7 +112,7 @@ def _found(text: str, match: re.Match[str] | None) -> Found | None:
 
 def _kinds(command: Command) -> list[Kind]:
     """A kind for each name of a command."""
-    flag = re.compile(rf"-(?<=[\s\"'`]-)(?:{command.flag.removeprefix('-')})")
+    flag = re.compile(command.flag)
     before = re.compile(command.before) if command.before else None
 
     def find(text: str, at: int) -> Found | None:
@@ -120,7 +132,7 @@ def _kinds(command: Command) -> list[Kind]:
 def _named(name: str, find: Callable[[str, int], Found | None]) -> Kind:
     """A kind that is asked where the name of a command stands."""
     front, _, back = name.partition("*")
-    return Kind("flag", back[0], find, rf"(?<=(?<!\w)(?<!\w-){front}{back[0]})", rf"{back[1:]}[ \t\"'\\]")
+    return Kind("flag", back[0], find, rf"(?<=(?<!\w)(?<!\w-){front}{back[0]})", rf"{back[1:]}(?:\.py)?[ \t\"'\\]")
 
 
 def _sshpass(text: str, at: int) -> Found | None:
@@ -160,6 +172,6 @@ COMMANDS: tuple[Kind, ...] = (
         "-",
         _long_flag,
         _FLAG,
-        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|pw|passphrase|secret|token|key|pat|value|string)(?:\s|\\?[\"'],)",
+        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|pw|passphrase|secret|token|key|pat|value|string)(?:\s+(?!-)|\\?[\"'],)",
     ),
 )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 __all__ = ["Reading", "read"]
 
-_ENTITY = r"&(?:quot|apos|amp|lt|gt|nbsp|#[0-9]{2,3}|#[xX][0-9a-fA-F]{2});"
+_ENTITY = r"&(?:[lr][sd]quo|quot|apos|amp|lt|gt|nbsp|#[0-9]{2,3}|#[xX][0-9a-fA-F]{2});"
 _COLOUR = r"\[[0-9;?]{0,16}[A-Za-z]"
 _ESCAPE = re.compile(
     rf"([\\&<\x1b](?:(?<=&){_ENTITY[1:]}|(?<=<)br[ ]?/?>|(?<=\x1b){_COLOUR}"
@@ -26,6 +26,7 @@ _ESCAPE = re.compile(
 )
 MOST_ASCII = 126
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+_SPELLED = str.maketrans("\xa0\u2018\u2019\u201c\u201d", " ''\"\"")
 _ENDS = "\n\r\t "
 _QUOTES = "\"'`"
 
@@ -80,7 +81,7 @@ def read(text: str) -> Reading:
 def _reads(escape: str) -> str:
     rest = escape.lstrip("\\")
     if rest.startswith("&"):
-        return _plain(ord(html.unescape(rest).replace("\xa0", " ")), escape)
+        return _plain(ord(html.unescape(rest).translate(_SPELLED)), escape)
     if rest.startswith("<"):
         return "\n"
     if "[" in rest:

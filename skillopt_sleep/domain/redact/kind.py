@@ -13,6 +13,7 @@ __all__ = [
     "LONG",
     "NEWLINE",
     "QUOTE",
+    "RUN",
     "Found",
     "Kind",
     "continued",
@@ -38,15 +39,16 @@ LINE = NEWLINE + r"[ \t]{0,40}"
 LONG = r"(?!---)[\w-]{16}"
 """What stands behind the anchor of most keys, and behind few other dashes and underscores."""
 
+RUN = "[A-Za-z0-9]{16}"
+"""The same of keys that are nothing but letters and digits."""
+
 REMEMBERED = 120
 """Characters from which on it is remembered that something is no secret."""
 
-SHORTEST_WORD = 3.2
-"""Letters and digits that each word has in names of programs, on average: 2 of 100 random words have more, 1 of 100 names
-has fewer.
+SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
+"""Letters and digits from which on it can be told by its words, and what each has at least on average, whether something
+is a name in a program: 1 of 200 names has less, 1 to 5 of 100 random strings have more.
 """
-SOME_WORDS = 10
-"""Letters and digits from which on that can be told."""
 LONG_WORD = 20
 CHANGES = 0.41
 """Changes of the sort of characters that random words have more of; long names have a third."""
@@ -72,7 +74,7 @@ _ODD = re.compile(r"[@#$%^&*~|+!].", re.DOTALL)
 _PARTS = re.compile(r"[A-Za-z0-9]+")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _COMMON = re.compile(
-    r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|oauth|vt|ec|id|no|step|test|part)"
+    r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|o?auth|vt|ec|id|no|step|test|part)"
     r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,3}(?:st|nd|rd|th|bits?|chars?|bytes?|[kmg]b)|\d+x\d+|0x[0-9a-f]{1,8}",
     re.IGNORECASE,
 )
@@ -220,7 +222,7 @@ def irregular(value: str) -> bool:
     """Whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
     words = _WORDS.findall(value)
     length = sum(map(len, words))
-    return length >= SOME_WORDS and length < SHORTEST_WORD * len(words)
+    return any(length >= least and length < each * len(words) for least, each in SHORTEST_WORDS)
 
 
 def _both(part: str) -> bool:

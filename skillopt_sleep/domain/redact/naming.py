@@ -5,58 +5,31 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from skillopt_sleep.domain.redact.kind import NEWLINE, Found, Kind, drawn_at_random, irregular, mixed, rejected, telling
-from skillopt_sleep.domain.redact.shapes import encodes_a_pair, encodes_text
+from skillopt_sleep.domain.redact.kind import NEWLINE, Found, Kind, drawn_at_random, irregular, mixed, rejected
+from skillopt_sleep.domain.redact.shapes import encodes_a_pair
+from skillopt_sleep.domain.redact.values import (
+    LEAST,
+    MADE,
+    are_words,
+    is_identifier,
+    is_secret,
+    is_sentence,
+    is_variable,
+    stands_for,
+)
 
-__all__ = ["LEAST", "MADE", "NAMING", "is_identifier", "name_before", "secret_by_name", "stands_for"]
+__all__ = ["NAMING", "name_before"]
 
 ROOM = 72
 """Characters in which a name that tells has room, with what stands between it and its sign."""
 NAME = 20
 """Characters of the longest name before the last word in it that tells."""
-LEAST = 6
-"""Characters of a secret that only a name gives away."""
 SHORT = 4
 """Characters of a password in an .env, where nothing but values stand."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
 """What follows a string that has ended, and seldom begins one."""
 LINE_BEFORE = 400
 """Characters of a line before, to see whether it sets something too."""
-PHRASE = 80
-"""Characters of the longest password of several words."""
-MADE = 16
-"""Characters of a value that is a made key, whatever it is called by."""
-
-_STANDS_FOR = re.compile(
-    r"""\[redacted: | \\?u003c | \$(?:[{(]|[A-Za-z_]\w*\W{0,4}$|\d\b) | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%(?!\w)|[({]|[sd]\b)
-    | \*{3} | [*&][a-z_]{1,40}$ | \[[A-Za-z _.-]{0,60}\]?$    # $TOKEN, <token>, {{token}}, %s, ****, [token]
-    | [\w-]{0,20}(?:\.{3}|\u2026) | \w{1,20}://         # what is left out; a URL, or a reference to a vault
-    | (?:your|my|the|an?|some|any|example|dummy|fake|sample|test|new|old|insert|enter|replace|not|real)[-_ ]
-        (?:[\w-]{1,20}[-_ ]){0,4}(?:key|token|secret|passw\w{0,10}|here|value|string)s?\b
-    | (?:your|example|placeholder|change[-_]?me|change[-_]?it|replace[-_]?me|redacted)
-    | (?:[\w-]{0,20}x{3,99}|-{2,99}|true|false|null|none|nil|undefined|string|str|bytes|number|integer|boolean|object|required
-        |optional|nullable|pass|pwd|pw|passw\w{0,10}|passphrase|secrets?|tokens?|bearer|basic|credentials?|hidden|masked|private
-        |public|unset|empty|missing|invalid|expired|default|hashed|encrypted|sensitive|confirmed|plaintext|text|value
-        |enabled|disabled|inherit|always|never|write|read|github|include|same-origin|omit|username|login)\W{0,9}$
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-"""How a value begins that only stands for a secret."""
-_REFERENCE = re.compile(
-    r"[a-z_$][\w$]{0,64}(?:\??\.[a-z_$][\w$]{0,64}){0,8}\??[(\[]"  # get_token(…), os.environ[…]
-    r"|[a-z_$]+(?:\??\.[a-z_$][\w$]{0,64}){1,8}\W{0,3}$"  # settings.secret
-    r"|(?:process\.env|os\.environ|import\.meta|System\.|env\.|config\.|self\.|this\.|secrets\.|var\.|data\.|local\.)",
-    re.IGNORECASE,
-)
-"""A name in a program, or what calls for one."""
-_NUMBERED = re.compile(
-    r"(?:[a-z]{3,}|(?:[A-Z][a-z]{2,}|[a-z]{2,})[0-9]{0,2}(?:[A-Z][a-z]{2,}){1,6}|[A-Z][a-z]{2,})[0-9]"
-)
-"""Names of one word or more with a digit behind or among them."""
-_NUMBER = re.compile(r"[\d.,:_+-]*")
-_WORDS = re.compile(r"[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}\W{0,3}")
-_PATH = re.compile(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
-_VARIABLE = re.compile(r"[a-z]+(?:[A-Z][a-z]+)*(?:Password|Passphrase|Passwd|Secret|Token|Key)[0-9]{1,2}\b")
 _MORE_WORDS = re.compile(r"(?: [A-Za-z]{1,24}[0-9!.?]{0,4}){1,9}(?=[ \t]*(?:\r?\n|\Z))")
 _EXPORT = re.compile(r"[ \t+>#-]*(?:export |set )?")
 _SETTING = re.compile(r"[ \t]*\r?\n[ \t+>#-]*(?:export )?[A-Z_][A-Z0-9_]*=")
@@ -68,27 +41,22 @@ _RUNS = re.compile(
     r"|createdb|mysql\w*|mongo\w*|redis-cli|curl|wget|ssh|scp|rsync|restic|borg|twine|echo|cat|read)\b"
 )
 """Commands that a variable is often set for."""
-_SENTENCE = re.compile(
-    r"\b(?:the|your|you|is|are|must|be|to|for|and|or|not|with|please|enter|a|an|of|in|at|least|contain|again|forgot)\b",
-    re.IGNORECASE,
-)
-
-_WORD = r"(?<!hashed)(?<!hashed[_-])(?<!encrypted)(?<!encrypted[_-])passw(?:or)?ds?|passwd|passwort|kennwort|contrase\xf1a|sshpass|(?<![a-z])pw(?![a-z])|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy)pass"
+_WORD = r"(?<!hashed)(?<!hashed[_-])(?<!encrypted)(?<!encrypted[_-])passw(?:or)?ds?|passwd|passwort|kennwort|contrase\xf1a|sshpass|(?<![a-z])pw(?![a-z])|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy|require)pass|(?<![a-z])psk(?![a-z])"
 _KEY = (
     r"(?:api|access|private|auth|encryption|signing|master|account|secret|shared|storage|service|session|license"
-    r"|webhook|client|deploy|server|app|hmac|unseal|recovery|heroku|stripe|aws|azure|openai)[ _.-]?key"
+    r"|webhook|client|deploy|server|app|hmac|unseal|recovery|subscription|heroku|stripe|aws|azure|openai)[ _.-]?key"
 )
 _ABOUT = (
-    r"(?![_.-]?(?:name|id|ur[il]|path|file|type|count|limit|len|length|ttl|header|field|param|helper|policy|hash|size"
-    r"|expir\w*|version|label|format|prefix|class|store|manager|provider|scope|ref|arn|source|regex|pattern|min|max)s?\b)"
+    r"(?!(?:[_.-][a-z]{1,16})?[_.-]?(?:name|id|ur[il]|path|file|type|count|limit|len|length|ttl|header|field|param|helper|policy|hash|size"
+    r"|expir\w*|version|label|format|prefix|class|store|manager|provider|scope|ref|arn|source|regex|pattern|min|max|encryption)s?\b)"
 )
 """``token_url``, ``secret_name``: what is said about a secret, not the secret."""
-_BETWEEN = r"[*_]{0,2}\\?[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .&']{1,24}?[ \t])?:?"
+_BETWEEN = r"[*_]{0,2}(?:[ ]\([^()\n]{1,24}\))?\\?[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .&']{1,24}?[ \t])?:?"
 """From the name to the sign: quotes, blanks, a former value in brackets, a type, the colon of ``:=``."""
 _NAMED = re.compile(
     rf"(?:(?P<word>{_WORD})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
-    r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie)|(?P<auth>\b_?auth)|(?P<sig>(?<![a-z])sig)|(?<=[?&])(?P<query>key)"
-    r"|(?P<heroku>heroku[\w-]{0,24})|(?P<any>(?<!public)(?<!publishable)_key))"
+    r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie(?![_-]?(?:secret|key|pass|token)))|(?P<auth>\b_?auth)|(?P<sig>(?<![a-z])sig)|(?<=[?&])(?P<query>key)"
+    r"|(?P<uuid>secret[_-]?id)|(?P<heroku>heroku[\w-]{0,24})|(?P<any>(?<!public)(?<!publishable)_key))"
     rf"{_ABOUT}(?:[_-][a-z0-9_]{{1,32}}|[ ]?\d{{1,4}})?{_BETWEEN}\Z"
 )
 _TELLING = (
@@ -106,17 +74,19 @@ _TELLING = (
     "heroku",
     "pw",
     "wort",
+    "psk",
 )
-_PARTING = re.compile(r"[\n,;(){}<>]")
+_PARTING = re.compile(r"[\n,;{}<>]")
 """What never stands between a name and its sign."""
 _IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
 
+_SIGN_IN_CODE = re.compile(r"[,;<>()\[\]{}]")
 _REST = re.compile(r"[^\w].*", re.DOTALL)
-_GAP = rf"[*_]{{0,2}}[ \t]{{0,40}}(?:(?:[|>][+-]?[ \t]{{0,4}})?{NEWLINE}[ \t]{{1,40}})?(?:![\w-]{{1,20}}[ ])?"
+_GAP = rf"[*_]{{0,2}}[ \t]{{0,40}}(?:(?:[|>][+-]?[ \t]{{0,4}})?{NEWLINE}[ \t]{{1,40}})?(?:!{{1,2}}[\w-]{{1,20}}[ ]|\[\s{{0,24}}(?=[\\\"']))?"
 """To the value, which may stand in the next line, behind the sign of bold type or a tag of YAML."""
 _VALUE = re.compile(
     rf"[=:]>?{_GAP}(?:"
-    r"(?:(?P<call>[A-Za-z_][\w.]{0,40}\()?[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+))"
+    r"(?:(?P<call>(?:\[\])?[A-Za-z_][\w.]{0,40}\()?[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+))"
     r"|\\[\"'`](?P<escaped>[^\"'`\\\n]{4,8000}+)"
     r"|(?P<bare>[^\s\"'`\\]{4,400}+[A-Za-z0-9+/_-]{0,12000}+={0,2}))"
 )
@@ -126,99 +96,57 @@ _HEADER = re.compile(
     r"(?P<secret>[^\s\"'`\\,;<>(){}]{8,400}+[\w.~+/=-]{0,8000}+)",
     re.IGNORECASE,
 )
-_COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\\?[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
+_COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\[?\\?[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
 _ATTRIBUTES = re.compile(r";\s*(?:path|max-age|expires|domain|samesite|secure|httponly)\b", re.IGNORECASE)
 _COOKIE_PLAIN = re.compile(r"[\w.-]{1,64}=(?:[$<{%*\[]|\W|[a-z]{0,12}(?:[;, ]|$))")
-_KEPT = re.compile(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
-"""Keys that open nothing, unless they are drawn at random."""
 _SIG_BEFORE = re.compile(r"(?:[?&; \"']|\\u0026|%26)\Z")
 _SIG = re.compile(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
-
-
-def stands_for(value: str) -> bool:
-    """Whether a value only stands for a secret: a variable, a placeholder, a word of a schema."""
-    return _STANDS_FOR.match(value) is not None
-
-
-def _is_path(value: str) -> bool:
-    """A path; Base64 may begin with a slash too."""
-    if _PATH.match(value) is None:
-        return False
-    random = len(value) >= 2 * MADE and mixed(value) and "." not in value and any(map(str.isupper, value))
-    return not random
-
-
-def _stated(value: str, name: str) -> bool:
-    """Whether the value is the secret itself, where the form says that one stands here: a line of an .env."""
-    return not (
-        stands_for(value)
-        or _is_path(value)
-        or (_REFERENCE.match(value) and not drawn_at_random(value))
-        or (len(value) <= ROOM and _letters(value) == _letters(name))
-        or (_NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
-    )
-
-
-def _letters(value: str) -> str:
-    return "".join(c for c in value.lower() if c.isalnum())
-
-
-def _assigned(value: str, name: str) -> bool:
-    """The same where a number, a word or a name in a program may stand as well."""
-    plain = _NUMBER.fullmatch(value) or (
-        _WORDS.fullmatch(value) and not (drawn_at_random(value) or irregular(value)) and not encodes_text(value)
-    )
-    return _stated(value, name) and not plain
-
-
-def _word(value: str, name: str) -> bool:
-    """A password between quotes that is a word, or a phrase of some."""
-    words = value.split(" ")
-    if len(words) > 3:  # noqa: PLR2004
-        return all(word.isalpha() and word.islower() for word in words) and not _SENTENCE.search(value)
-    return value.isascii() and value.isalpha() and value.islower() and len(value) > LEAST and _stated(value, name)
 
 
 def _value(text: str, at: int, name: str, which: str) -> Found | None:
     tagged = text[at] == ">"
     match = (_TAGGED if tagged else _VALUE).match(text, at)
-    if match is None:
+    if match is None or match.lastgroup is None or "HEADER" in name:
         return None
-    group = next(each for each in ("quoted", "escaped", "bare") if match.groupdict().get(each) is not None)
-    start, stop = match.span(group)
+    quoted = match.lastgroup != "bare"
+    start, stop = match.span(match.lastgroup)
     value = text[start:stop]
     env = name.isupper() and text[at] == "=" and text[at - 1] not in " :"
-    if _is_none(match, value, name, env=env, telling_name=which == "word"):
+    if not quoted and not tagged:
+        value = _unquoted(text, start, value, env=env)
+    if quoted and _no_string(match, value, env=env):
         return None
-    if group == "bare" and not tagged:
-        if not env:
-            value = re.split(r"[,;<>()\[\]{}]", value, maxsplit=1)[0]
-            if text[start + len(value) : start + len(value) + 1] in {"(", "["} and value:
-                return None
-        value = value.rstrip(",;") if env else value.rstrip(",;.")
-    if (group in {"quoted", "escaped"} and value[:1] in AFTER_A_QUOTE and not drawn_at_random(value)) or (
-        name == "PASS" and text[at] == ":"
-    ):  # "password=" + it; a test that passed
-        return None
-    least = SHORT if env and which == "word" else LEAST
-    if len(value) < least or not _is_secret(value, name, which, env=env, quoted=group != "bare"):
+    told = which == "word"
+    if env and told and not quoted:
+        value = text[start : _phrase(text, at - len(name), start + len(value))]
+    if (
+        not value
+        or (name == "PASS" and text[at] == ":")
+        or (not (env or quoted) and is_variable(value, of_password=told))
+    ):
+        return None  # PASS: a test that passed
+    if len(value) < (SHORT if env and told else LEAST) or not is_secret(value, name, which, env=env, quoted=quoted):
         return rejected(at, stop)
     end = start + len(value)
-    if env and which == "word" and group == "bare":
-        end = _phrase(text, at - len(name), end)
     return Found("secret", start, end, end)
 
 
-def _is_none(match: re.Match[str], value: str, name: str, *, env: bool, telling_name: bool) -> bool:
-    """Whether it is clear at once that this is no secret, whatever it looks like."""
-    groups = match.groupdict()
-    if groups.get("call") and not (len(value) >= MADE and irregular(value)):
-        return True  # what a function is asked for
-    if env and groups.get("q") == "`" and " " in value:
-        return True  # what a command prints
-    if telling_name and not env and groups.get("bare") and _VARIABLE.match(value):
-        return True
-    return "HEADER" in name or value.startswith("session:{")
+def _unquoted(text: str, start: int, value: str, *, env: bool) -> str:
+    """What of a value without quotes is the value; nothing when it is a call."""
+    if env:
+        return value.rstrip(",;")
+    value = _SIGN_IN_CODE.split(value, maxsplit=1)[0]
+    if value.startswith(":"):
+        return ""
+    called = text[start + len(value) : start + len(value) + 1] in {"(", "["}
+    return "" if called else value.rstrip(",;.")
+
+
+def _no_string(match: re.Match[str], value: str, *, env: bool) -> bool:
+    """Whether this is the end of a string, what a command prints, or what a function is asked for."""
+    ended = value[:1] in AFTER_A_QUOTE and not drawn_at_random(value)  # "password=" + it
+    printed = env and " " in value and match["q"] == "`"
+    return ended or printed or (match["call"] is not None and not (len(value) >= MADE and irregular(value)))
 
 
 def _phrase(text: str, start: int, end: int) -> int:
@@ -228,51 +156,11 @@ def _phrase(text: str, start: int, end: int) -> int:
     """
     line = text.rfind("\n", 0, start) + 1
     words = _MORE_WORDS.match(text, end)
-    if (
-        words is None
-        or _EXPORT.fullmatch(text, line, start) is None
-        or _RUNS.match(text, end)
-        or _SENTENCE.search(words[0])
-    ):
+    if words is None or _EXPORT.fullmatch(text, line, start) is None or _RUNS.match(text, end) or is_sentence(words[0]):
         return end
     beside = _SETTING.match(text, words.end()) or _SETTING_BEFORE.search(text, max(0, line - LINE_BEFORE), line)
     plain = text[text.rfind("=", 0, end) + 1 : end].isalpha()
     return words.end() if beside or plain else end
-
-
-def _is_secret(  # noqa: PLR0911 -- one row for each sort of name
-    value: str, name: str, which: str, *, env: bool, quoted: bool
-) -> bool:
-    match which:
-        case "any" | "key" if _KEPT.search(name):
-            return any(map(drawn_at_random, value.split("-")))
-        case "any":
-            return (
-                name.isupper()
-                and len(value) >= MADE
-                and mixed(value)
-                and _assigned(value, name)
-                and telling(value)
-                and " " not in value
-            )
-        case "query":
-            return len(value) >= MADE and mixed(value) and telling(value) and drawn_at_random(value)
-        case "auth" | "key" if not env and not quoted and is_identifier(value):
-            return False
-        case "auth":
-            return len(value) >= 2 * LEAST and (
-                encodes_a_pair(value)
-                or (mixed(value) and _assigned(value, name) and telling(value) and " " not in value)
-            )
-        case "heroku":
-            return len(value) >= MADE and mixed(value) and _assigned(value, name)
-    if env:
-        return _stated(value, name)
-    if " " in value and quoted:
-        return which == "word" and (
-            (telling(value) and not _SENTENCE.search(value) and len(value) < PHRASE) or _word(value, name)
-        )
-    return _assigned(value, name) or (quoted and which == "word" and _word(value, name))
 
 
 def _header(text: str, at: int) -> Found | None:
@@ -282,7 +170,7 @@ def _header(text: str, at: int) -> Found | None:
     value = match["secret"]
     if is_identifier(value):
         return rejected(at, match.end())
-    told = mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not _WORDS.fullmatch(value))
+    told = mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not are_words(value))
     if told and not stands_for(value):
         return Found("secret", *match.span("secret"), match.end())
     return rejected(at, match.end())
@@ -308,8 +196,10 @@ def _cookie(text: str, at: int) -> Found | None:
 
 def _sig(text: str, at: int) -> Found | None:
     match = _SIG.match(text, at)
-    if match is None or not _SIG_BEFORE.search(text, max(0, at - 12), at - 3) or not mixed(match["secret"]):
+    if match is None:
         return None
+    if not _SIG_BEFORE.search(text, max(0, at - 12), at - 3) or not mixed(match["secret"]):
+        return rejected(at, match.end())
     return Found("azure", *match.span("secret"), match.end())
 
 
@@ -332,18 +222,6 @@ def _name_at_end(before: str) -> tuple[str, str] | None:
     return which, (whole[0] if whole else "") + _REST.sub("", before[match.end(which) :])
 
 
-def is_identifier(value: str) -> bool:
-    """A name in a program with a number behind it: ``Token2``, ``hashedPassword1``."""
-    return _NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not drawn_at_random(value)
-
-
-def secret_by_name(value: str, name: str, which: str) -> bool:
-    """Whether a value that stands apart from a telling name is a secret."""
-    if which == "header":
-        return mixed(value) or encodes_a_pair(value.partition(" ")[2])
-    return _is_secret(value, name, which, env=False, quoted=True)
-
-
 def _named(text: str, at: int) -> Found | None:
     """At a sign of assignment: whether a telling name stands before it, and a secret behind it."""
     named = name_before(text, at)
@@ -361,11 +239,11 @@ def _named(text: str, at: int) -> Found | None:
 
 _AHEAD = (
     r"[=>]?>?[*_]{0,2}[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}(?:\[|\((?![brf]?[\"'][^\"'\n]{16})))(?:[|>\\\r\n]"
-    r"|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])[^\s\"'`\\]{4}))"
+    r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])[^\s\"'`\\]{4}))"
 )
 """What stands behind a sign of assignment when a value is assigned: no call, variable or placeholder."""
 NAMING: tuple[Kind, ...] = (
-    Kind("named", ":", _named, r"(?<=[\w\"'`*\]\) ]:)(?!//|=)", _AHEAD),
+    Kind("named", ":", _named, r"(?<=[\w\"'`*\]\) ]:)(?!//|[=:])", _AHEAD),
     Kind("named", "=", _named, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),
     Kind("named", ">", _named, r"(?<=[\w\"']>)", r"[^<>\s]{4,400}</"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from skillopt_sleep.domain.redact.kind import Found, Kind, mixed, telling
-from skillopt_sleep.domain.redact.naming import stands_for
+from skillopt_sleep.domain.redact.values import stands_for
 
 __all__ = ["PIPES"]
 
@@ -28,12 +28,6 @@ _READS = re.compile(r"--with-token|--password|-stdin|pwprompt|passw|login|sudo|t
 _SUB = re.compile(r"\((?:echo|printf)(?: -\w{1,3})? \\?[\"']?(?P<secret>[^\s\"'\\()]{3,400})")
 _SUB_BEFORE = re.compile(r"(?:pass|key|secret|token)[\w-]{0,16}[= ]<\Z")
 _AFTER_LOGIN = re.compile(rf"vault{_S}login{_S}(?:(?:-[\w-]+(?:=\S+)?|token=){_S}?)?(?P<secret>[\w.-]{{6,400}})")
-_FREE = re.compile(r":(?P<secret>[^\s\"'\\:]{3,200})")
-_RDP = re.compile(r"(?:freerdp|rdesktop|mstsc|net use)[^\n|;]*\Z")
-_HOST = re.compile(r":(?P<secret>[^\s\"'\\/:@]{3,200})@[\w.-]{1,100}(?![\w.-])")
-_HOST_BEFORE = re.compile(
-    r"(?:impacket-\w+|(?:psexec|wmiexec|smbexec|secretsdump|mssqlclient)(?:\.py)?)[^\n|;]*[ ]\S*\Z"
-)
 _WINDOWS = re.compile(r"/[uU][sS][eE][rR]:[\w.\\@-]{1,64} (?P<secret>[^\s/\"'\\][^\s\"'\\]{2,100})")
 _WINDOWS_LATER = re.compile(r"net use[^\n|;]*\Z")
 
@@ -73,15 +67,6 @@ def _vault(text: str, at: int) -> Found | None:
     return _told(match) if match and mixed(match["secret"]) and telling(match["secret"]) else None
 
 
-def _remote(text: str, at: int) -> Found | None:
-    """``xfreerdp /p:password``, ``psexec.py domain/user:password@host``."""
-    low = max(0, at - BACK)
-    if text[at - 2 : at] == "/p":
-        return _told(_FREE.match(text, at)) if _RDP.search(text, low, at) else None
-    match = _HOST.match(text, at)
-    return _told(match) if match and _HOST_BEFORE.search(text, low, at) else None
-
-
 def _net_use(text: str, at: int) -> Found | None:
     r"""``net use z: \\\\host\\share /user:name password``."""
     match = _WINDOWS.match(text, at)
@@ -99,6 +84,5 @@ PIPES: tuple[Kind, ...] = (
     Kind("here", "<", _here, r"(?=<<[ \"'\w\\])"),
     Kind("substituted", "(", _substituted, r"(?<=<\()", r"(?:echo|printf)[ ]"),
     Kind("vault", "v", _vault, "(?=ault)", rf"ault{_S}login"),
-    Kind("remote", ":", _remote, r"(?:(?<=/p:)|(?<=/[\w.-]{3}:)(?=[^\s/@:]{3,200}@[\w.-]))"),
     Kind("net use", "/", _net_use, r"(?=[uU][sS][eE][rR]:[\w.\\@-]{1,64} )"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from skillopt_sleep.domain.redact.kind import NEWLINE, Found, Kind, irregular, mixed, telling
-from skillopt_sleep.domain.redact.naming import is_identifier, stands_for
+from skillopt_sleep.domain.redact.values import is_identifier, stands_for
 
 __all__ = ["SAID"]
 
@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]
 _HOST = re.compile(r"[\w-]*(?:[.:\d]|localhost)[\w.:-]*")
 
 _PGPASS = re.compile(
-    r":(?:[0-9]{4,5}|\*):(?![0-9]+:)[^\s:/]{1,64}:[^\s:/]{1,64}:(?P<secret>[^\s:\"'\\]{4,200})(?=[\"'\s]|\Z)"
+    r":(?:[0-9]{4,5}|\*):[A-Za-z*][^\s:/]{0,63}:[A-Za-z*][^\s:/]{0,63}:(?P<secret>[^\s:\"'\\]{4,200})(?=[\"'\s]|\Z)"
 )
 _HOST_BEFORE = re.compile(r"(?:^|[\s>+\"'])[\w.*-]{1,100}\Z")
 _SECRET = "kind: Secret"  # noqa: S105 -- what the manifest of one says
@@ -35,12 +35,14 @@ _SAYS = (
     r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,24}?)?(?: (?:is|was|will be|to|ist|lautet|est|es)(?: now)?:?|:)"
     r"(?:[ ]{1,2}|[ ]?\r?\n(?=[\w!#$%^&*+.-]{10,200}[ ]?(?:\r?\n|\Z)))"
 )
+_SAYS = rf"(?:{_SAYS}|[ ](?=[A-Za-z]{{0,24}}[0-9][\w!#$%^&*+-]{{8}}))"
 """To what is said, in the same sentence, or by itself in the next line."""
 _SAID = re.compile(
     r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
     rf"{_SAYS}[^\w\n]{{0,3}}?(?P<secret>[^\s\\\"'`,;<>()\[\]{{}}\u201c\u201d]{{6,400}})",
     re.IGNORECASE,
 )
+_TOLD = re.compile(r":[ ]|(?:is|was|be|to|ist|lautet|est|es|now):?[ ]")
 _KEY_BEFORE = re.compile(
     r"(?:api|access|account|secret|private|auth|encryption|signing|master|storage|shared|unseal|recovery)[ _-]\Z",
     re.IGNORECASE,
@@ -57,7 +59,10 @@ def _netrc(text: str, at: int) -> Found | None:
     if match is None or stands_for(match["secret"]):
         return None
     found = Found("secret", *match.span("secret"), match.end())
-    before = _MARKED.sub("\n", "\n" + text[max(0, at - BACK) : at])
+    before = text[max(0, at - BACK) : at]
+    if not any(word in before for word in ("login", "machine", "default", "nmcli", "account")):
+        return None
+    before = _MARKED.sub("\n", "\n" + before)
     if _WIFI.search(before):
         return found
     words = before.split()[-4:]
@@ -106,7 +111,7 @@ def _said(text: str, at: int) -> Found | None:
     start = at
     while start > 0 and at - start < 3 and text[start - 1].isalpha():  # noqa: PLR2004
         start -= 1
-    if aws := _AWS.match(text, start):
+    if text[start] in "sS" and (aws := _AWS.match(text, start)):
         value = aws["secret"]
         if mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value)):
             return Found("aws", *aws.span("secret"), aws.end())
@@ -119,14 +124,20 @@ def _said(text: str, at: int) -> Found | None:
         return None
     if len(value) < (LEAST_PASSWORD if word == "pas" else LEAST) or stands_for(value) or not telling(value):
         return None
-    if "\n" in text[start : match.start("secret")] and not irregular(value):
+    if not _TOLD.search(text, start, match.start("secret")) and not irregular(value):
         return None
     return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
 
 
 SAID: tuple[Kind, ...] = (
     Kind("manifest", ":", _manifest, r"(?<=[\w]:)", r"[ ][A-Za-z0-9+/]{8,12000}={0,2}(?:[ \r]?\n|\Z)"),
-    Kind("pgpass", ":", _pgpass, r"(?<=[\w*]:)", r"(?:[0-9]{4,5}|\*):[^\s:/]{1,64}:[^\s:/]{1,64}:[^\s:]{4}"),
+    Kind(
+        "pgpass",
+        ":",
+        _pgpass,
+        r"(?<=[\w*]:)",
+        r"(?:[0-9]{4,5}|\*):[A-Za-z*][^\s:/]{0,63}:[A-Za-z*][^\s:/]{0,63}:[^\s:]{4}",
+    ),
     Kind("netrc", "p", _netrc, "(?=assword)", r"assword\s"),
     Kind("said", "p", _said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
     Kind("said", "P", _said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),

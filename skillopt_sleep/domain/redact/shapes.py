@@ -10,12 +10,12 @@ import base64
 import binascii
 import re
 
-from skillopt_sleep.domain.redact.kind import EDGE, LONG, Found, Kind, continued, irregular, mixed, rejected, shape
+from skillopt_sleep.domain.redact.kind import EDGE, LONG, RUN, Found, Kind, continued, irregular, mixed, rejected, shape
 
 __all__ = ["SHAPES", "encodes_a_pair", "encodes_text"]
 
 DISTINCT = 6
-RUN = 15
+JOINED = 15
 """Letters and digits in a row that no name has which is joined by dashes."""
 DISCORD_HEAD = 29
 """Characters of a bot's token before its second dot, at least."""
@@ -35,9 +35,9 @@ _TWILIO_TOKEN = re.compile(
 )
 _AWS_NAME = re.compile(r"A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
-_HEROKU = re.compile(
-    r"ku(?=[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login))[^\n]{0,80}?(?:\n[ \t>]{0,8})?(?<![0-9a-f-])(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})(?![0-9a-f-])",
-    re.IGNORECASE,
+_HEROKU = re.compile(r"(?<![0-9a-fA-F-])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9a-fA-F-])")
+_KEY_OF_HEROKU = re.compile(
+    r"[^\n]{0,60}(?:key|token|auth|api|secret|pass|cred|login)[^\n]{0,80}\n?[ \t>]{0,8}", re.IGNORECASE
 )
 _DISCORD_HEAD = re.compile(EDGE + r"[MNO][\w-]{21,27}\.[\w-]{6}\Z")
 _DISCORD_TAIL = re.compile(r"\.[\w-]{25,110}")
@@ -69,15 +69,16 @@ def _likely(value: str) -> bool:
     return _made(value) and (mixed(value) or (any(map(str.isupper, value)) and any(map(str.islower, value))))
 
 
-def _random(value: str) -> bool:
-    """Drawn from letters and digits alike, unlike the name of something in a program."""
+def _random(key: str) -> bool:
+    """Drawn from letters and digits alike behind its prefix, unlike the name of something in a program."""
+    value = key.partition(".")[2]
     return _made(value) and (irregular(value) or len(_NUMBERS.findall(value)) > 1)
 
 
 def _opaque(value: str) -> bool:
     """Capitals, small letters and digits, or a long run of letters and digits: unlike names joined by dashes."""
     return _three_sorts(value) or (
-        _made_mixed(value) and any(len(run) > RUN and mixed(run) for run in re.split(r"[-_]", value))
+        _made_mixed(value) and any(len(run) > JOINED and mixed(run) for run in re.split(r"[-_]", value))
     )
 
 
@@ -98,7 +99,10 @@ def encodes_a_pair(value: str) -> bool:
         )
     except (binascii.Error, ValueError):
         return False
-    return b":" in plain and plain.decode("utf-8", "replace").isprintable()
+    try:
+        return b":" in plain and plain.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def encodes_text(value: str) -> bool:
@@ -140,8 +144,13 @@ def _aws_pair(text: str, at: int) -> Found | None:
 
 
 def _heroku(text: str, at: int) -> Found | None:
-    match = _HEROKU.match(text, at)
-    return Found("heroku", *match.span("secret"), match.end()) if match else None
+    """A UUID near the name, when it is said to be a key."""
+    match = _HEROKU.search(text, at, at + BESIDE)
+    if match is None:
+        return Found("", at, at, at + BESIDE // 2)
+    if _KEY_OF_HEROKU.fullmatch(text, at, match.start()) is None:
+        return None
+    return Found("heroku", *match.span(), match.end())
 
 
 def _discord(text: str, at: int) -> Found | None:
@@ -192,7 +201,16 @@ SHAPES: tuple[Kind, ...] = (
     shape("google", "", "A", r"Iza[\w-]{35}(?![A-Za-z0-9])", _made, peek="Iza", whole=39),
     shape("google", "1/", "/", r"0[a-z0-9][\w-]{30,400}", _made_mixed, peek=r"0[a-z0-9][\w-]{20}"),
     shape("atlassian", "", "A", r"TATT3[\w=-]{60,300}", _made, peek="TATT3"),
-    shape("github", "gh[pousr]", "_", r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?", _made, edge=False, whole=40),
+    shape(
+        "github",
+        "gh[pousr]",
+        "_",
+        r"[A-Za-z0-9]{20,255}(?:_[A-Za-z0-9]{10,255})?",
+        _made,
+        edge=False,
+        peek=RUN,
+        whole=40,
+    ),
     shape("github", "github_pat", "_", r"\w{20,255}", _made, edge=False, whole=93),
     shape("gitlab", "gl[drf]t", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "gl[pci][abtm]t", "-", r"[\w.-]{18,320}", _likely),
@@ -200,7 +218,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("gitlab", "gl[sf][of][ac]t", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "glagent", "-", r"[\w.-]{18,320}", _likely),
     shape("gitlab", "G", "R", r"1348941[\w-]{20,64}", _likely, peek="1348941"),
-    shape("npm", "npm", "_", r"[A-Za-z0-9]{30,64}", _made, whole=40),
+    shape("npm", "npm", "_", r"[A-Za-z0-9]{30,64}", _made, peek=RUN, whole=40),
     shape("pypi", "pypi", "-", r"[\w-]{40,2000}", _made_mixed, edge=False),
     shape("slack", "xox[a-z]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
     shape("slack", "xoxe.xox[bp]", "-", r"[A-Za-z0-9-]{10,400}", _made_mixed, edge=False, peek=r"[A-Za-z0-9]"),
@@ -233,8 +251,8 @@ SHAPES: tuple[Kind, ...] = (
     ),
     shape("discord", "mfa", ".", r"[\w-]{60,100}", _made_mixed),
     Kind("discord", ".", _discord, r"(?<=\.[\w-]{6}\.)", LONG),
-    shape("stripe", "[rsp]k_live", "_", r"[A-Za-z0-9]{10,255}", _made),
-    shape("stripe", "[rsp]k_test", "_", r"[A-Za-z0-9]{10,255}", _made),
+    shape("stripe", "[rsp]k_live", "_", r"[A-Za-z0-9]{10,255}", _made, peek=RUN),
+    shape("stripe", "[rsp]k_test", "_", r"[A-Za-z0-9]{10,255}", _made, peek=RUN),
     shape("stripe", "whsec", "_", r"[A-Za-z0-9+/=]{16,255}", _made, peek="[A-Za-z0-9+/=]{16}"),
     shape("sendgrid", "SG", ".", r"[\w-]{16,40}\.[\w-]{16,80}", _made_mixed),
     shape("twilio", "S", "K", r"[0-9a-fA-F]{32}(?![0-9A-Za-z])", _made_mixed, peek="[0-9a-fA-F]{32}"),
@@ -252,18 +270,18 @@ SHAPES: tuple[Kind, ...] = (
     ),
     shape("anthropic", "sk-ant", "-", r"[\w-]{16,400}", _made_mixed, edge=False),
     shape("openai", "sk", "-", r"[\w-]{20,400}", _opaque),
-    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely, whole=37),
-    shape("hugging-face", "api_org", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely),
+    shape("hugging-face", "hf", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely, peek=RUN, whole=37),
+    shape("hugging-face", "api_org", "_", r"[A-Za-z0-9]{30,64}(?![A-Za-z0-9])", _likely, peek=RUN),
     shape("pem", "ey", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
     shape("pem", "ewogIC", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
     Kind("jwt", "J", _jwt, "(?<=eyJ)", r"[\w-]{8}"),
     shape("telegram", r"[0-9]", ":", r"A[\w-]{32,36}(?![A-Za-z0-9])", _three_sorts, edge=False, peek=r"A[\w-]{32}"),
-    shape("digitalocean", "do[opr]_v1", "_", r"[0-9a-f]{40,80}", _made, edge=False),
+    shape("digitalocean", "do[opr]_v1", "_", r"[0-9a-f]{40,80}", _made, edge=False, peek=RUN),
     shape("databricks", "da", "p", r"i[0-9a-f]{32}(?:-\d{1,2})?(?![0-9A-Za-z])", _made_mixed, peek="i[0-9a-f]{32}"),
     shape("docker", "dckr_[po]at", "_", r"[\w-]{20,64}", _made, edge=False, peek=r"[\w-]{20}"),
     shape("heroku", "HRKU", "-", r"[\w-]{30,80}", _made_mixed),
     Kind("heroku", "kK", _heroku, "(?=[uU])(?<=[Ee][Rr][Oo][kK])"),
-    shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made),
+    shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made, peek=RUN),
     shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _likely),
     shape("vault", "[sbr]", ".", r"[A-Za-z0-9]{24}(?![A-Za-z0-9])", _random, peek="[A-Za-z0-9]{24}"),
     shape("age", "AGE-SECRET-KEY", "-", r"(?:PQ-)?1[0-9A-Z]{30,4000}", _made, edge=False, peek="1|PQ", whole=74),
@@ -271,6 +289,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("pem", "", "L", r"S0tLS1CRUdJTi[A-Za-z0-9+/=]{40,40000}", _private_key, peek="S0tLS1CRUdJTi"),
     Kind("basic", "Bb", _basic, peek=r"(?:asic|ASIC)[ \t]"),
     Kind("bearer", "Bb", _bearer, peek=r"(?:earer|EARER)\s"),
+    shape("key", "r8", "_", r"[A-Za-z0-9]{37}(?![\w-])", _made_mixed, peek=RUN),
     *(  # providers beyond the list, whose keys are as easily told
         shape("key", before, "_", r"[\w-]{20,400}", _made_mixed)
         for before in (
@@ -284,7 +303,6 @@ SHAPES: tuple[Kind, ...] = (
             "rubygems",
             "pscale_tkn",
             "nvapi",
-            "r8",
             "tskey",
         )
     ),

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
-from skillopt_sleep.domain.redact.kind import LONG, Found, Kind
+from skillopt_sleep.domain.redact.kind import LONG, RUN, Found, Kind
 
 __all__ = ["PLACEHOLDER", "Signs"]
 
@@ -62,8 +62,8 @@ def _any(kinds: Iterable[Kind]) -> re.Pattern[str]:
     wanted: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for kind in kinds:
         for anchor in kind.anchors:
-            long = LONG if kind.peek == LONG else ""
-            wanted[anchor][long].append(kind.sign if long else kind.sign + _ahead(kind.peek))
+            shared = kind.peek if kind.peek in {LONG, RUN} else ""
+            wanted[anchor][shared].append(kind.sign if shared else kind.sign + _ahead(kind.peek))
     branches = []
     for anchor in sorted(wanted, key=lambda each: (each not in FREQUENT, each)):
         conditions = [

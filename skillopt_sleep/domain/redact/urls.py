@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from skillopt_sleep.domain.redact.kind import Found, Kind, mixed, telling
-from skillopt_sleep.domain.redact.naming import stands_for
+from skillopt_sleep.domain.redact.values import stands_for
 
 __all__ = ["URLS"]
 
@@ -50,7 +50,7 @@ def _plainly(match: re.Match[str] | None) -> Found | None:
     return Found("secret", *match.span("secret"), match.end())
 
 
-_HOLDS = r"[^\s/:@\"'<>`\\]{0,255}(?::[^\s\"'<>`\\]{2,400})?@"
+_HOLDS = r"[^\s/:@\"'<>`\\]{0,255}+(?::[^\s/\"'<>`\\@][^\s\"'<>`\\@]{0,400}+|:@[^\s\"'<>`\\@]{1,400}+)?@"
 URLS: tuple[Kind, ...] = (
     Kind(
         "oracle",

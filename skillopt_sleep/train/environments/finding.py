@@ -147,11 +147,12 @@ def _chosen(module: ModuleType, name: str, path: Path) -> object:
         return getattr(module, name)
     if hasattr(module, "ENVIRONMENT"):
         return module.ENVIRONMENT
-    own = [
+    there = [
         each
         for each in vars(module).values()
         if inspect.isclass(each) and each.__module__ == module.__name__ and _is_environment(each)
     ]
+    own = [each for each in there if not inspect.isabstract(each)] or there
     if len(own) != 1:
         found = ", ".join(each.__name__ for each in own) or "none"
         raise UsageError(f"{path} defines {len(own)} environments ({found}); name one as {path.name}:Class")
@@ -161,4 +162,4 @@ def _chosen(module: ModuleType, name: str, path: Path) -> object:
 def _is_environment(each: type) -> bool:
     shaped = all(callable(getattr(each, name, None)) for name in NEEDED)
     adapter = hasattr(each, "rollout") and hasattr(each, "build_train_env")
-    return (shaped or adapter) and not inspect.isabstract(each)
+    return shaped or adapter
