@@ -21,6 +21,8 @@ from tests.agents.working import at_work
 from tests.loopback import Called, Said
 
 MOST, MINUTES, TIMEOUT = 20, 0.2, 6.0
+LOADED = 10.0
+"""Seconds that the program itself may need on a busy machine, before the first call and after the last."""
 DEAR, PRICE = (1_010, 40_000), 0.603003
 """Tokens of an answer, and what Claude Code says it costs."""
 CLAUDES = pytest.mark.parametrize("cli", [cli for cli in CLIS if cli.name == "claude"], ids=str)
@@ -79,9 +81,9 @@ def test_cap_on_minutes(cli, agents, loopback, row, tmp_path):
     started = time.monotonic()
     report = mira.night(max_minutes=MINUTES, backends={cli: {"timeout": TIMEOUT, **options}})
     seconds = time.monotonic() - started
-    seen = len(loopback.requests)
-    row(cli, f"--max-minutes {MINUTES}", report.stopped_by, seconds, deadline=MINUTES * 60 + TIMEOUT, requests=seen)
-    assert seen
+    row(cli, f"--max-minutes {MINUTES}", report.stopped_by, seconds, requests=len(loopback.requests))
+    assert loopback.requests
+    assert seconds < MINUTES * 60 + TIMEOUT + LOADED
     assert (report.stopped_by, diagnosis(report)["stopped_by"]) == ("budget", "budget"), report.why
     assert "--max-minutes" in report.why
     mira.serve()

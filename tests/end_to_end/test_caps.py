@@ -61,7 +61,7 @@ def test_cap_on_minutes(tmp_path):
     nights.fail("hang")
     done, found, seconds = nights.run("--max-minutes=0.02", timeout=DEADLINE)
     assert (done.returncode, found["stopped_by"]) == (5, "budget")
-    assert seconds < 0.02 * 60 + DEADLINE + 4  # of which the program itself needs some
+    assert seconds < 0.02 * 60 + DEADLINE + LOADED
     nights.heal()
     done, after, _ = nights.run()
     assert (done.returncode, after["night"]) == (0, found["night"])
