@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -80,6 +80,16 @@ def find_environment(name: str) -> object:
     return _loaded(_entry_points(ENVIRONMENTS)[name], "environment")
 
 
+def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[str]:
+    """Every option of the adapter of that name. Raises ``SettingsError`` when one of ``options`` is none of them."""
+    fields = frozenset(field.name for field in dataclasses.fields(find(kind, name)) if field.init)
+    for key in options:
+        if key not in fields:
+            known = f"{', '.join(sorted(fields))}{did_you_mean(key, fields)}"
+            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {known}")
+    return fields
+
+
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
     """Make the adapter of that name from its table of options.
 
@@ -87,11 +97,7 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
     for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
     """
     adapter = find(kind, name)
-    fields = {field.name for field in dataclasses.fields(adapter) if field.init}
-    for key in options:
-        if key not in fields:
-            known = f"{', '.join(sorted(fields))}{did_you_mean(key, fields)}"
-            raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {known}")
+    fields = require_options(kind, name, options)
     values = {key: value for key, value in given.items() if key in fields} | dict(options)
     try:
         return msgspec.convert(values, adapter, strict=False)

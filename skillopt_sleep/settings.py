@@ -147,7 +147,11 @@ def _typed(key: str, value: object, where: str) -> object:
     if key not in _TYPES:
         hint = did_you_mean(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")
-    canonical = OLD_SPELLINGS.get(key, {}).get(str(value).lower(), value)
+    canonical = value
+    if (written := str(value).strip().lower()) in (old := OLD_SPELLINGS.get(key, {})):
+        canonical = old[written]
+    elif written in _choices(_TYPES[key]):
+        canonical = written
     try:
         return msgspec.convert(canonical, _TYPES[key], strict=False)
     except msgspec.ValidationError as error:

@@ -83,6 +83,9 @@ def test_named_file_takes_the_place_of_the_usual_one(env, tmp_path):
         ("greedy", GateMode.OFF),
         ("GREEDY", GateMode.OFF),
         ("strict", GateMode.STRICT),
+        ("STRICT", GateMode.STRICT),
+        ("Paired", GateMode.PAIRED),
+        (" OFF ", GateMode.OFF),
     ],
 )
 def test_old_spelling_of_the_gate_mode_is_understood(env, given, meant):

@@ -114,7 +114,12 @@ def _documents(app: App, night: str, held: Collection[AppliedEdit]) -> list[Stag
     data = app.journal.kept(night, "consolidate")
     if data is None:
         raise Refused(f"what night {night} was made of is not kept any more, so it cannot be adopted by hand")
-    outcome = msgspec.json.decode(data, type=Consolidated)
+    try:
+        outcome = msgspec.json.decode(data, type=Consolidated)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(
+            f"what night {night} was made of is damaged ({error}), so it cannot be adopted by hand"
+        ) from error
     kinds = dict.fromkeys(each.edit.document for each in held)
     return [
         _document(

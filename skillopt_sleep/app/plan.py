@@ -12,7 +12,7 @@ from skillopt_sleep.app.adapters import NOT_ISOLATED, SIMULATED
 from skillopt_sleep.app.replaying import manner_of
 from skillopt_sleep.app.sealed import adopted_change
 from skillopt_sleep.app.watch import watched
-from skillopt_sleep.domain.account import score_needed
+from skillopt_sleep.domain.account import Account, score_needed
 from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.document import DocumentKind, description
@@ -82,6 +82,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
             k=score_needed(account, settings.alpha, by_itself=settings.auto_adopt),
             answered_by=(target[0], optimizer[0]),
         ),
+        asked=score_needed(Account(), settings.alpha, by_itself=settings.auto_adopt),
         manner=manner_of(app, tasks or ()),
         caps=app.caps(),
         rejected=app.rejected.recall(app.scope),

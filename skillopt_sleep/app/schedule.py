@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from skillopt_sleep.app.unwritten import of_environment
 from skillopt_sleep.calls.zone import system_zone
 from skillopt_sleep.domain.schedule import (
     Attempt,
@@ -56,7 +57,7 @@ def environment_of(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, .
     Of PATH the absolute folders, since a night runs in none that one could stand in.
     """
     given = {name: value for name, value in env.items() if name in GIVEN or name.startswith(OWN)}
-    secret = {name for name, value in given.items() if "@" in value and "://" in value}
+    secret = set(of_environment(env, GIVEN, OWN))
     secret |= {name for name in env if name.startswith(KEYS) and any(word in name for word in KEY_WORDS)}
     given = {name: value for name, value in sorted(given.items()) if name not in secret}
     if "PATH" in given:
@@ -127,7 +128,8 @@ def outlook_of(app: App, nights: Sequence[NightReport]) -> Outlook | None:
     active = [each.started_at for each in attempts] + [
         datetime.fromisoformat(moment) for night in nights for moment in (night.started_at, night.updated_at) if moment
     ]
-    absent = missed(entry.since, now, schedule.clock, zone, active=active)
+    jitter = timedelta(minutes=schedule.jitter)
+    absent = missed(entry.since, now, schedule.clock, zone, active=active, jitter=jitter)
     following = _next(schedule, entry, attempts, now)
     return replace(
         found,

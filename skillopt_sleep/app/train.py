@@ -144,7 +144,21 @@ def night_material(app: App, out_root: Path, folder: Path) -> str:
     if skill is None:
         live = app.baseline()[0][DocumentKind.SKILL]
         skill = region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
-    folder.mkdir(parents=True, exist_ok=True)
+    _own_folder(folder)
     write_atomic(folder / NIGHT_TASKS, data)
     write_atomic(folder / NIGHT_SKILL, skill)
     return skill.decode("utf-8", "surrogatepass")
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder of such a run, for its user alone and out of git: the user's sessions are in it.
+
+    One that holds something else already keeps its mode, and is not put out of git.
+    """
+    from skillopt_sleep.stores.files import write_atomic
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (folder / NIGHT_TASKS).exists() or not any(folder.iterdir()):
+        folder.chmod(0o700)
+        if not (folder / ".gitignore").exists():
+            write_atomic(folder / ".gitignore", b"*\n")

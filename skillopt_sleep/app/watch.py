@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from skillopt_sleep.app.adopt import live_adoptions
 from skillopt_sleep.domain.watch import LiveRule, Watched, watch
+from skillopt_sleep.stores.adoption import lived_before
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +23,14 @@ def watched(app: App) -> tuple[Watched, ...]:
     if not live:
         return ()
     reports = {report.night: report for report in app.journal.reports(str(app.project))}
+    lived = lived_before(app.database, str(app.project))
     rules = [
         LiveRule(
             edit=edit,
             night=adoption.night,
             path=adoption.path,
             adopted_at=adoption.adopted_at,
+            lived=lived.get((adoption.path, edit.text or edit.anchor), ()),
             words=_words(edit.task_ids, reports, adoption.night),
         )
         for adoption in reversed(live)

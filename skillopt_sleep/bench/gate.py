@@ -35,7 +35,7 @@ from skillopt_sleep.bench.gate_table import (
     summary_table,
 )
 from skillopt_sleep.bench.gate_trial import simulate_mean_rules, simulate_paired
-from skillopt_sleep.domain.paired import threshold
+from skillopt_sleep.domain.verdict import threshold
 
 __all__ = ["THRESHOLDS", "main", "measure"]
 

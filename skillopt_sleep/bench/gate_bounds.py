@@ -11,7 +11,7 @@ from skillopt_sleep.bench.gate_agreement import DEVIATIONS, Agreement, by_chance
 from skillopt_sleep.bench.gate_cells import GRADE, USUAL_SIZE, Cell, Judge, describe
 from skillopt_sleep.bench.gate_figures import Estimate, Figures, apart
 from skillopt_sleep.bench.gate_nights import AS_RUN, NOISY, ONCE, NightsFigures
-from skillopt_sleep.domain.paired import exact_error
+from skillopt_sleep.domain.verdict import exact_error
 
 __all__ = ["Bound", "CellResult", "agreement_bounds", "cell_bounds", "nights_bounds"]
 

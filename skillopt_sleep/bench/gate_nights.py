@@ -21,17 +21,15 @@ from skillopt_sleep.domain.paired import (
     PAIRS_A_NIGHT,
     Tally,
     decide,
-    exact_error,
     expected_false,
     go_on_tonight,
     judge_pair,
     margin_for,
     next_pairs,
     stricter,
-    threshold,
 )
 from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.domain.verdict import Verdict, exact_error, threshold
 
 __all__ = ["AS_RUN", "GATES", "NOISY", "ONCE", "Gate", "NightsFigures", "nights"]
 

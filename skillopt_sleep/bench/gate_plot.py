@@ -10,7 +10,7 @@ from msgspec import Struct
 from skillopt_sleep.bench.gate_bounds import CellResult
 from skillopt_sleep.bench.gate_cells import USUAL_SIZE, Cell, Judge, Spread
 from skillopt_sleep.bench.gate_nights import AS_RUN, NOISY, NightsFigures
-from skillopt_sleep.domain.paired import exact_error
+from skillopt_sleep.domain.verdict import exact_error
 
 __all__ = ["drawing"]
 

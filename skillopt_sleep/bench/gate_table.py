@@ -11,7 +11,7 @@ from skillopt_sleep.bench.gate_bounds import Bound, CellResult
 from skillopt_sleep.bench.gate_cells import Cell, describe, edit_of
 from skillopt_sleep.bench.gate_figures import Estimate, Figures
 from skillopt_sleep.bench.gate_nights import NightsFigures
-from skillopt_sleep.domain.paired import exact_error
+from skillopt_sleep.domain.verdict import exact_error
 
 __all__ = ["agreement_table", "bounds_table", "cells_table", "errors_table", "nights_table", "summary_table"]
 

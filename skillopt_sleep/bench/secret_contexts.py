@@ -57,13 +57,19 @@ ANYWHERE: Mapping[str, tuple[Wrap, ...]] = {
                 "[default]\nx = @\n",
                 "echo @ | base64",
                 "https://example.org/cb?x=@&y=1",
+                "| name | `@` | x |",
+                "\x1b[32m@\x1b[0m",
+                "<td>&quot;@&quot;</td>",
+                '+const c = "@";',
+                "   12\t  c: '@',",
             ),
         )
     ),
     "json": (
         in_json("a", "value", "id2", "data"),
         in_json_twice("a", "value", "data"),
-        lambda s, _: json.dumps(f"first\n{s}\nlast"),
+        *(lambda s, _, e=e: f'"{e}{s}{e}"' for e in (r"\n", r"\\n", r"\\\\t", r"\u000a", r"\\u0022", r"\x0a", r"\/")),
+        lambda s, _: json.dumps(json.dumps(json.dumps({"a": f"first\n{s}\nlast"}))),
     ),
 }
 """Settings for what a form tells: nothing around it does."""
@@ -128,6 +134,18 @@ PASSWORD_LINES: Contexts = (
             "mysql -u root -p'@' shop",
             "redis-cli -a '@' ping",
             "tool --password '@' --force",
+            "define('DB_PASSWORD', '@');",
+            'variable "db_password" {\n  type    = string\n  default = "@"\n}',
+            "- name: DB_PASSWORD\n  value: @",
+            'let secret: &str = "@";',
+            "const key = process.env.API_SECRET || '@';",
+            "requirepass @",
+            "twine upload -u ~ -p '@' dist/*",
+            "requests.get(url, auth=('~', '@'))",
+            "| DB_PASSWORD | `@` |",
+            "<param><name>password</name><value>@</value></param>",
+            "* **Password**: `@`",
+            "    password: !!str '@'",
         ),
         "json": (
             in_json("password", "db_password", "clientSecret", "api_key"),
@@ -138,6 +156,8 @@ PASSWORD_LINES: Contexts = (
             "DB_HOST=db\nDB_PASSWORD=@\nDB_PORT=5432",
             '"password":\n      "@"',
             "token: >-\n    @\nother: 1",
+            "+password:\n+    '@'",
+            "     1\tpassword: >-\n     2\t  @\n     3\tother: 1",
         ),
     },
 )
@@ -180,6 +200,8 @@ CONTEXTUAL: Mapping[str, Contexts] = {
                 'CONN="DefaultEndpointsProtocol=https;AccountName=~;AccountKey=@"',
                 "AZURE_STORAGE_KEY=@",
                 "az storage blob list --account-name ~ --account-key @",
+                "new StorageSharedKeyCredential('~', '@')",
+                "Authorization: SharedKey ~:@",
                 'conn = "Endpoint=sb://~.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=@"',
             ),
             "json": (
@@ -255,6 +277,7 @@ CONTEXTUAL: Mapping[str, Contexts] = {
             "code": filled_in(
                 "Cookie: sessionid=@; theme=dark",
                 "Set-Cookie: sid=@; Path=/; HttpOnly; Secure",
+                "'set-cookie': ['sid=@; Path=/'],",
                 "curl -H 'cookie: _ga=GA1.2.3; connect.sid=s%3A@' https://example.org",
                 "curl -b 'session=@' https://example.org",
                 "curl --cookie sid=@ https://example.org",
@@ -262,11 +285,7 @@ CONTEXTUAL: Mapping[str, Contexts] = {
             ),
             "json": (
                 lambda s, _: json.dumps({"headers": {"Cookie": f"session={s}"}}),
-                lambda s, _: (
-                    json.dumps({"set-cookie": [f"sid={s}; Path=/"]})
-                    if False
-                    else json.dumps({"set-cookie": f"sid={s}; Path=/"})
-                ),
+                lambda s, _: json.dumps({"set-cookie": [f"sid={s}; Path=/"]}),
             ),
         },
     ),

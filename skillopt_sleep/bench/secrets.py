@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.bench.material import Material
+from skillopt_sleep.bench.secret_innocent import innocents
 from skillopt_sleep.bench.secret_samples import KINDS, samples
 from skillopt_sleep.domain.redact import Redactor
 
@@ -59,7 +60,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the benchmark; ends with 1 when a secret was missed, or the time is over the bar."""
+    """Run the benchmark; ends with 1 when a secret was missed, anything else taken, or the time is over the bar."""
     parser = argparse.ArgumentParser(prog="secrets", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5, help="sets of secrets (default: %(default)s)")
@@ -68,17 +69,22 @@ def main(argv: Sequence[str]) -> int:
     given = parser.parse_args(argv)
     missed: list[str] = []
     kinds = _kinds(given.seed, given.rounds, missed)
+    touched = _touched(given.seed, given.rounds)
     speeds = [_speed(name, given.seed) for name in ("prose", "code", "log", "with secrets")]
     hits = [] if given.transcripts is None else list(_hits(given.transcripts))
     if given.json:
-        print(msgspec.json.encode({"kinds": kinds, "missed": missed, "speeds": speeds, "hits": hits}).decode())
+        print(
+            msgspec.json.encode(
+                {"kinds": kinds, "missed": missed, "touched": touched, "speeds": speeds, "hits": hits}
+            ).decode()
+        )
     else:
-        print(_table(kinds, missed, speeds))
+        print(_table(kinds, missed, touched, speeds))
         if given.transcripts is not None:
             print(f"\ntaken for secrets in {given.transcripts}: {len(hits)}")
             print("\n".join(f"  {hit.times:4} x {hit.file[:24]:24} …{hit.before!r} >>> {hit.secret!r}" for hit in hits))
     slow = any(each.seconds > SECONDS or each.ratio > LINEAR for each in speeds)
-    return int(bool(missed) or slow)
+    return int(bool(missed or touched) or slow)
 
 
 def _kinds(seed: int, rounds: int, missed: list[str]) -> list[Kind]:
@@ -96,6 +102,12 @@ def _kinds(seed: int, rounds: int, missed: list[str]) -> list[Kind]:
         Kind(kind=kind, found={each: (found[kind, each], made[kind, each]) for each in SETTINGS if made[kind, each]})
         for kind in KINDS
     ]
+
+
+def _touched(seed: int, rounds: int) -> list[str]:
+    """Texts without a secret of which something was taken for one."""
+    redactor = Redactor()
+    return [text for each in range(seed, seed + rounds) for text in innocents(each) if redactor.redact(text) != text]
 
 
 def _speed(name: str, seed: int) -> Speed:
@@ -153,7 +165,7 @@ def _hits(folder: Path) -> Iterator[Hit]:
         )
 
 
-def _table(kinds: Sequence[Kind], missed: Sequence[str], speeds: Sequence[Speed]) -> str:
+def _table(kinds: Sequence[Kind], missed: Sequence[str], touched: Sequence[str], speeds: Sequence[Speed]) -> str:
     lines = [f"{'kind':24}" + "".join(f"{name:>10}" for name in SETTINGS)]
     for each in kinds:
         cells = (f"{each.found[name][0]}/{each.found[name][1]}" if name in each.found else "" for name in SETTINGS)
@@ -161,6 +173,8 @@ def _table(kinds: Sequence[Kind], missed: Sequence[str], speeds: Sequence[Speed]
     total = [sum(pair[at] for each in kinds for pair in each.found.values()) for at in (0, 1)]
     lines.append(f"{len(kinds)} kinds, {total[0]} of {total[1]} found")
     lines += [f"missed: {each}" for each in missed]
+    lines.append(f"{len([*innocents(0)])} texts without a secret: {len(touched)} touched")
+    lines += [f"touched: {each[:200]!r}" for each in touched]
     lines.append(f"\n{'text':16}{'MB':>6}{'a tenth':>10}{'seconds':>10}{'ratio':>8}")
     lines += [f"{s.text:16}{s.megabytes:6}{s.tenth:10.4f}{s.seconds:10.3f}{s.ratio:8.1f}" for s in speeds]
     return "\n".join(lines)

@@ -29,8 +29,9 @@ def command(once: bool, data_dir: str | None) -> None:
     writes daemon.log in the data folder.
 
     \b
-    Exit codes: 0 · 2 nothing is scheduled · 6 another process attends the schedule · 7 disk · 130 / 143 a night was
-    cut short, and is gone on with · with --once, that of the last night that did not end well.
+    Exit codes: 0 · 1 an error of this program · 2 nothing is scheduled · 6 another process attends the schedule ·
+    7 disk · 130 / 143 a night was cut short, and is gone on with · with --once, that of the last night that did not
+    end well.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     from skillopt_sleep.errors import NightRunning
     from skillopt_sleep.stores.lock import one_daemon
@@ -91,7 +92,8 @@ def _attend(app: App, *, once: bool) -> int:
         if following is not None:
             say(f"the next night is due at {following.astimezone():%Y-%m-%d %H:%M}")
         code = attend_for_ever(attendant, night.stop, say, terminal=sys.stderr.isatty())
-        say("stopped" if code == 0 else "stopped; the night that was cut short is gone on with at the next start")
+        cut = "" if code in {0, 1} else "; the night that was cut short is gone on with at the next start"
+        say(f"stopped{cut}")
         return code
 
 

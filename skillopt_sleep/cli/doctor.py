@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.domain.schedule import Outlook
     from skillopt_sleep.domain.survey import DoctorReport, SourceFound, TargetFile
     from skillopt_sleep.ports import Source
+    from skillopt_sleep.stores.salvage import Salvaged
 
 __all__ = ["command"]
 
@@ -63,8 +64,8 @@ def _repair(app: App) -> None:
     if found is None:
         click.echo(f"the database in {app.data_dir} is whole: nothing to repair")
         return
-    if found.mended:
-        click.echo(f"{found.path} held {found.mended} damaged entries, which are gone; the rest is whole")
+    if not found.damaged:
+        _print_mended(found)
         return
     click.echo(f"{found.path} was damaged. A new one holds what could be read of it:")
     for table, rows in found.rows.items():
@@ -73,8 +74,24 @@ def _repair(app: App) -> None:
     if found.from_copy:
         click.echo(f"  and {found.from_copy:,} more from the copy that the last night made")
     click.echo(f"The damaged file is kept: {found.damaged}")
+    _print_aside(found)
     if not found.rows.get("adoptions") and not found.from_copy:
         click.echo("What was adopted before cannot be reverted by this program any more: no record of it is left.")
+
+
+def _print_mended(found: Salvaged) -> None:
+    if found.remade:
+        click.echo(f"{found.path} lacked tables, which are made again: {', '.join(found.remade)}")
+    if found.mended:
+        click.echo(f"{found.path} held {found.mended} damaged entries; the rest is whole")
+    if found.from_copy:
+        click.echo(f"{found.from_copy:,} entries came from the copy that the last night made")
+    _print_aside(found)
+
+
+def _print_aside(found: Salvaged) -> None:
+    if found.aside:
+        click.echo(f"Entries that are whole nowhere were taken out; what is left of them is kept: {found.aside}")
 
 
 def examine(app: App) -> DoctorReport:
@@ -101,6 +118,7 @@ def examine(app: App) -> DoctorReport:
         schedule=outlook,
         problems=(
             *_problems(backends, sources, disk_problems(app.data_dir, app.project)),
+            *_damage(app),
             *_strangers(app),
             *_schedule_problems(outlook),
         ),
@@ -123,6 +141,14 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
         yield outlook.problem
     if outlook is not None and outlook.missed:
         yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
+
+
+def _damage(app: App) -> Iterator[str]:
+    """What a night would refuse to begin on."""
+    from skillopt_sleep.stores.contents import what_is_wrong
+
+    if wrong := what_is_wrong(app.database):
+        yield f"the database in {app.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
 
 
 def _strangers(app: App) -> Iterator[str]:

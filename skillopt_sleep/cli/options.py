@@ -16,7 +16,7 @@ from skillopt_sleep.errors import UsageError
 if TYPE_CHECKING:
     from skillopt_sleep.app import App
 
-__all__ = ["as_json", "make_app", "night_options", "place_of", "place_options", "program_name"]
+__all__ = ["as_json", "make_app", "night_options", "place_of", "place_options", "program_name", "typed"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -91,6 +91,27 @@ def place_of(flags: Mapping[str, Json | Path]) -> str:
 
     given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
+
+
+def typed() -> tuple[str, ...]:
+    """The options that the present command was given, each as one quoted word or two; those of its output left out."""
+    import shlex
+
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    found = []
+    for option in context.command.params:
+        name = option.name or ""
+        if name == "as_json" or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[name]
+        if isinstance(option, click.Option) and option.is_flag:
+            found.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            values = value if option.multiple else (value,)
+            found += [f"{option.opts[0]} {shlex.quote(str(each))}" for each in values]
+    return tuple(found)
 
 
 def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None) -> App:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, night_options, place_of, place_options, program_name
+from skillopt_sleep.cli.options import as_json, make_app, night_options, place_of, place_options, program_name, typed
 from skillopt_sleep.domain import Json
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
         if wait and is_locked(app.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
         report = app.run(plan, wait=wait * 60)
-    print_report(report, as_json=as_json, place=place_of(flags))
+    print_report(report, as_json=as_json, place=place_of(flags), again=typed())
     sys.exit(report.exit_code or 0)
 
 
@@ -80,8 +80,11 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     return tasks
 
 
-def print_report(report: NightReport, *, as_json: bool, place: str = "") -> None:
-    """Print what a night came to: the report on stdout, why it stopped on stderr; ``place`` as ``place_of`` has it."""
+def print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
+    """Print what a night came to: the report on stdout, why it stopped on stderr.
+
+    ``place`` as ``place_of`` has it, ``again`` the options of this run, as ``typed`` has them.
+    """
     from skillopt_sleep.reports import diagnostics, terminal
     from skillopt_sleep.reports.plain import plain
     from skillopt_sleep.stores.journal import night_folder
@@ -89,7 +92,7 @@ def print_report(report: NightReport, *, as_json: bool, place: str = "") -> None
     if as_json:
         click.echo(diagnostics.render(report).decode(), nl=False)
     else:
-        click.echo(terminal.render(report, width=_width(), program=program_name(), place=place))
+        click.echo(terminal.render(report, width=_width(), program=program_name(), place=place, again=again))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)

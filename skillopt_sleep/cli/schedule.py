@@ -67,6 +67,7 @@ def command(
     from skillopt_sleep.stores.schedule import load_schedule
 
     at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
+    _require_writable(context, flags)
     apps = [make_app({**flags, "project": each}) for each in projects or (None,)]
     app = apps[0]
     for each in apps:
@@ -102,6 +103,27 @@ def command(
         click.echo(f"skillopt-sleep: {note}", err=True)
 
 
+def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
+    """Refuse what must not be written down, and what no adapter knows, used or not. Raises ``UsageError``."""
+    from skillopt_sleep.app.unwritten import Unwritten, leaves
+    from skillopt_sleep.registry import Kind, require_options
+    from skillopt_sleep.settings import environment, secrets
+
+    secret = Unwritten(secrets(environment()))
+    for option, name, text in _typed(context, flags):
+        found = [*leaves(text)] if name == "assignments" else [((name,), text)]
+        for path, value in found:
+            called = f"{option} {'.'.join(path)}" if name == "assignments" else option
+            if secret.hides(path[-1], value):
+                raise UsageError(
+                    f"{called} holds a secret, it seems, and no secret is written into a schedule; give it to the"
+                    " nights as a variable (OPENAI_API_KEY, or the one that `api_key_env` of [backends.openai] names)"
+                    " where their scheduler keeps those: docs/unattended.md"
+                )
+            if len(path) >= len(("backends", "x", "option")) and path[0] in list(Kind):
+                require_options(Kind(path[0]), path[1], path[2:3])
+
+
 def _require_usable(app: App) -> None:
     """Find out now what would fail every night. Raises ``UsageError``."""
     from skillopt_sleep.domain.call import Role
@@ -123,17 +145,33 @@ def _ask_first(apps: Sequence[App]) -> None:
 
 def _baked(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
     """The flags of ``run`` that were given, each with its value, folders by their absolute path."""
-    for parameter in context.command.params:
+    for parameter in _given(context, flags):
         name = str(parameter.name)
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if name not in flags or name in NOT_NIGHTLY or name in OF_THE_DAY or not given:
-            continue
         value = flags[name]
         if isinstance(value, bool):
             yield parameter.opts[0] if value else parameter.secondary_opts[0]
             continue
         for each in value if isinstance(value, tuple) else (value,):
             yield f"{parameter.opts[0]}={_absolute(name, each)}"
+
+
+def _given(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
+    """The options of every night that were typed."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name in flags and name not in NOT_NIGHTLY and name not in OF_THE_DAY:
+            yield parameter
+
+
+def _typed(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
+    """Each text that was typed, with its option and that one's name; no paths, numbers and switches."""
+    for parameter in _given(context, flags):
+        name = str(parameter.name)
+        value = flags[name]
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, str) and name not in FOLDERS:
+                yield parameter.opts[0], name, each
 
 
 def _absolute(name: str, value: object) -> str:

@@ -31,12 +31,13 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     RULE is its text, a part of it, or the id of the edit; adopted or not.
     """
     from skillopt_sleep.domain.why import find, nearest
-    from skillopt_sleep.stores.adoption import ever_live
+    from skillopt_sleep.stores.adoption import altered, ever_live
 
     app, wanted = make_app(flags), " ".join(rule)
     status = app.status()
     pending = {edit for each in status.pending for edit in each.edits}
-    stories = find(wanted, status.nights, live=ever_live(app.database, status.project), pending=pending)
+    live, gone = ever_live(app.database, status.project), altered(app.database, status.project)
+    stories = find(wanted, status.nights, live=live, pending=pending, altered=gone)
     if not stories:
         near = nearest(wanted, status.nights)
         raise UsageError(

@@ -102,10 +102,11 @@ class Attendant:
                 return False
             held = self._attend()
             self._world.tell(self.wake_at(self._world.clock.now()), "", held)
+            line = f"a night is due and waits: {held}" if held else ""
         except (SleepError, OSError) as error:
-            held = str(error)
-        self._say_once(held)
-        return bool(held)
+            line = f"no night can be held now, which is tried again in a minute: {error}"
+        self._say_once(line)
+        return bool(line)
 
     def _is_quiet(self) -> bool:
         """Whether it is known that nothing is due, without asking: most looks of a year come to this."""
@@ -205,7 +206,7 @@ class Attendant:
         self._known.pop((attempt.project, attempt.due), None)
         self._world.attempts.drop(attempt)
 
-    def _say_once(self, reason: str) -> None:
-        if reason and reason != self._said:
-            self._world.say(f"a night is due and waits: {reason}")
-        self._said = reason
+    def _say_once(self, line: str) -> None:
+        if line and line != self._said:
+            self._world.say(line)
+        self._said = line

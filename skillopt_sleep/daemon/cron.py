@@ -7,17 +7,24 @@ was it leaves at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 
 from skillopt_sleep.daemon.waking import Waking, call
-from skillopt_sleep.errors import Refused, UsageError
+from skillopt_sleep.errors import Refused, SleepError, UsageError
+from skillopt_sleep.stores.files import make_folders, write_atomic
 
 __all__ = ["Cron", "cron_word", "with_block", "without_block"]
 
 LONGEST = 900
 """Characters of a line: cron itself gives up at about a thousand."""
 NEW_TABLE = " (there was no crontab before)"
+KEPT = "crontab.before"
+"""File of the data folder in which a table is kept that could not be put back."""
+TRIES = 3
+"""How often it is begun anew when somebody else changes the table meanwhile."""
 CUT_LINE = " (the line above had no end before)"
 
 
@@ -114,18 +121,12 @@ class Cron:
     def install(self) -> Mapping[str, int]:
         """Put our block into the table."""
         block = self.block()
-        before = self._read()
-        self._write(before, with_block(before, block, self.waking.name))
+        self._change(lambda table: with_block(table, block, self.waking.name))
         return {}
 
     def remove(self, folders: Mapping[str, int]) -> bool:  # noqa: ARG002
         """Take our block out of the table."""
-        before = self._read()
-        after = None if before is None else without_block(before, self.waking.name)
-        if after == before:
-            return False
-        self._write(before, after)
-        return True
+        return self._change(lambda table: None if table is None else without_block(table, self.waking.name))
 
     def check(self) -> str:
         """Whether our block is in the table."""
@@ -147,16 +148,69 @@ class Cron:
         said = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
         raise Refused(f"the present crontab cannot be read (crontab -l: {said}), so nothing was changed")
 
+    def _change(self, changed: Callable[[bytes | None], bytes | None]) -> bool:
+        """Put a changed table in place of the present one; whether it is another one.
+
+        Raises ``Refused`` when somebody else changes it all the time, so that nothing of theirs is lost.
+        """
+        before = self._read()
+        for _ in range(TRIES):
+            after = changed(before)
+            if after == before:
+                return False
+            now = self._read()
+            if now == before:
+                self._write(before, after)
+                return True
+            before = now
+        raise Refused(
+            "somebody else is changing the crontab, so nothing was changed; try again when they have finished"
+        )
+
     def _write(self, before: bytes | None, after: bytes | None) -> None:
-        """Put a table in place of ``before``, and see that it is there."""
+        """Put a table in place of ``before`` and see that it is there; else put back what was, and see that too.
+
+        Raises ``UsageError`` for a table that was not taken, which says what there is now.
+        """
         wrong = self._set(after)
-        if not wrong and self._read() != after:
-            wrong = "what is there now is not what was written"
-            self._set(before)
-        if wrong:
-            raise UsageError(f"crontab did not take the new table ({wrong}); yours is as it was")
+        if not wrong and self._holds(after):
+            return
+        wrong = f"crontab did not take the new table ({wrong or 'what was there then is not what was written'})"
+        if self._holds(before):
+            raise UsageError(f"{wrong}; yours is as it was")
+        failed = self._set(before)
+        if self._holds(before):
+            raise UsageError(f"{wrong}; yours was damaged by that and is put back, as it was")
+        failed = f"{wrong} and left another one, and yours could not be put back ({failed or 'it is not there now'})"
+        raise UsageError(f"{failed}; {self._kept(before)}")
+
+    def _holds(self, table: bytes | None) -> bool:
+        """Whether this is the present table, as far as can be known."""
+        try:
+            return self._read() == table
+        except SleepError:
+            return False
+
+    def _kept(self, table: bytes | None) -> str:
+        """Keep a table that is not in place any more; where it is, and how it gets back."""
+        if table is None:
+            return "there was none before: `crontab -r` takes away what is there, once that works"
+        folder = self.waking.data_dir
+        names = chain((KEPT,), (f"{KEPT}-{number}" for number in count(2)))  # never over one that was kept before
+        path = next(folder / name for name in names if not (folder / name).exists())
+        try:
+            make_folders(folder, within=folder, mode=0o700)
+            write_atomic(path, table)
+        except (SleepError, OSError) as error:
+            return f"nor could it be kept in a file ({error}). It was, in Python's spelling: {table!r}"
+        return f"it is kept in {path}: `crontab {shlex.quote(str(path))}` puts it back"
 
     def _set(self, table: bytes | None) -> str:
         """Put a table in place; what went wrong."""
-        done = call(["crontab", "-r"] if table is None else ["crontab", "-"], self.waking.env, given=table or b"")
-        return "" if done.returncode == 0 else " ".join(done.stderr.decode("utf-8", "replace").split()) or "no reason"
+        try:
+            done = call(["crontab", "-r"] if table is None else ["crontab", "-"], self.waking.env, given=table or b"")
+        except UsageError as error:  # it took too long, say, and may have written all the same
+            return str(error)
+        if done.returncode == 0:
+            return ""
+        return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"

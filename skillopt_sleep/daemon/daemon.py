@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 
+from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent  # type: ignore[import-untyped]
 from apscheduler.executors.pool import ThreadPoolExecutor  # type: ignore[import-untyped]
 from apscheduler.schedulers.background import BackgroundScheduler  # type: ignore[import-untyped]
 from apscheduler.triggers.base import BaseTrigger  # type: ignore[import-untyped]
 
 from skillopt_sleep.daemon.attend import Attendant
-from skillopt_sleep.errors import Interrupted
+from skillopt_sleep.errors import Interrupted, SleepError
 
 __all__ = ["TICK", "Wakes", "attend_for_ever", "attend_once"]
 
@@ -37,8 +38,14 @@ class Wakes(BaseTrigger):  # type: ignore[misc]  # the library has no types
         self._attendant = attendant
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:  # noqa: ARG002
-        """The next moment to look."""
-        due = self._attendant.wake_at(now)
+        """The next moment to look; in a minute where the schedule cannot be read, which the look says.
+
+        Raises nothing: it would end the scheduler's thread, and nobody would hear of it.
+        """
+        try:
+            due = self._attendant.wake_at(now)
+        except (SleepError, OSError):
+            due = None
         return min(now + TICK, due) if due is not None else now + TICK
 
 
@@ -47,12 +54,14 @@ def attend_for_ever(
 ) -> int:
     """Attend a schedule until a signal comes. A night under way is ended, to be gone on with.
 
-    The exit code is 0 when there was none, else that of whoever is ended by the signal. ``end_night`` tells.
+    The exit code is 0 when there was none, else that of whoever is ended by the signal. ``end_night`` tells. It is 1
+    when nobody wakes any more: then there is no use in staying.
 
     SIGHUP looks at the schedule again, unless it is a ``terminal`` that went away.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # a night takes longer than a tick, which is as it is
-    scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})
+    scheduler = _Scheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})
+    scheduler.add_listener(_Failed(say), EVENT_JOB_ERROR)
     job = scheduler.add_job(
         attendant.look,
         Wakes(attendant),
@@ -64,7 +73,7 @@ def attend_for_ever(
     scheduler.start()
     try:
         with _signals(terminal=terminal) as bell:
-            while True:
+            while not scheduler.over:
                 if bell.wait(TICK.total_seconds()):
                     say("looks at the schedule again")
                     job.modify(next_run_time=datetime.now(tz=UTC))
@@ -72,22 +81,62 @@ def attend_for_ever(
                     job.modify(next_run_time=datetime.now(tz=UTC))
     except Interrupted as error:
         code = error.exit_code
+    else:
+        say(f"nobody wakes any more ({scheduler.over}), so this leaves with 1; start it again")
+        code = 1
     attendant.stopping = True
     cut = end_night()
     scheduler.shutdown()
-    return code if cut else 0
+    return code if cut or scheduler.over else 0
+
+
+class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has no types
+    """Knows when its thread has come to its end, which the library tells nobody; ``over`` says of what."""
+
+    over = ""
+    _ending = False
+
+    def shutdown(self, *arguments: object, **named: object) -> None:
+        """An end that was asked for."""
+        self._ending = True
+        super().shutdown(*arguments, **named)
+
+    def _main_loop(self) -> None:
+        why = "its thread ended"
+        try:
+            super()._main_loop()
+        except Exception as error:  # noqa: BLE001  whatever it is, the daemon is of no use any more
+            why = f"{type(error).__name__}: {error}"
+        if not self._ending:
+            self.over = why
+
+
+class _Failed:
+    """Says of a look that failed in a way nobody foresaw, once; the library keeps it to itself and goes on."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said = ""
+
+    def __call__(self, event: JobExecutionEvent) -> None:
+        """Hear of it."""
+        why = f"{type(event.exception).__name__}: {event.exception}"
+        if why != self._said:
+            self._say(f"an error of this program ({why}); it is tried again in a minute")
+        self._said = why
 
 
 def attend_once(attendant: Attendant, end_night: Callable[[], bool]) -> int:
     """Hold the nights that are due and leave; wait while one is due and may not begin.
 
-    The exit code is that of the last night that did not end well.
+    The exit code is that of the last night that did not end well, 1 when attending itself fails.
     """
-    left = threading.Event()
+    left, done = threading.Event(), threading.Event()
 
     def attend() -> None:
         while attendant.look() and not left.wait(TICK.total_seconds()):
             pass
+        done.set()
 
     worker = threading.Thread(target=attend, name="attendant")
     worker.start()
@@ -102,6 +151,8 @@ def attend_once(attendant: Attendant, end_night: Callable[[], bool]) -> int:
     left.set()
     cut = end_night()
     worker.join()
+    if not done.is_set():  # the thread has said on stderr why
+        return 1
     return code if cut else attendant.code
 
 

@@ -68,6 +68,7 @@ def installer(app: App, schedule: Schedule) -> Installer | None:
         },
         home=home,
         config=Path(app.env.get("XDG_CONFIG_HOME") or home / ".config"),
+        data_dir=app.data_dir,
         env=app.env,
     )
     return INSTALLERS[schedule.using](waking)

@@ -16,8 +16,11 @@ __all__ = ["Installer", "Waking", "call", "name_of"]
 
 PATIENCE = 30.0
 """Seconds a system's scheduler may take to answer."""
-LAST_GAP_HOUR = 3
-"""Wherever clocks are put forward, they skip a time that begins at this hour or before."""
+SKIPPED = {22: 1, 23: 1, 0: 1, 1: 2, 2: 1, 3: 1}
+"""Hours of the day that some zone skips where clocks are put forward, and after how many hours that is over.
+
+America/Nuuk skips the last one of a day; Antarctica/Troll skips two, from one o'clock on.
+"""
 
 
 def name_of(data_dir: Path) -> str:
@@ -30,6 +33,7 @@ def name_of(data_dir: Path) -> str:
 class Waking:
     """Run ``argv`` every day at ``at``, up to ``jitter`` later, with ``environment`` added to what there is.
 
+    ``data_dir`` is where something of the user's can be kept when it cannot be put back where it was.
     ``name`` is the schedule's own: whatever is installed carries it, and nothing without it is touched. ``home`` and
     ``config`` are the user's folders, ``env`` what the system's own programs are run with. Raises ``UsageError`` for
     a path with a control character, which no scheduler's file can hold.
@@ -42,6 +46,7 @@ class Waking:
     environment: Mapping[str, str]
     home: Path
     config: Path
+    data_dir: Path
     env: Mapping[str, str]
 
     def __post_init__(self) -> None:
@@ -58,12 +63,12 @@ class Waking:
 
     @property
     def times(self) -> tuple[time, ...]:
-        """When to wake: at the time itself, and an hour later where a day may lack it because clocks are put forward.
+        """When to wake: at the time itself, and later where a day may lack it because clocks are put forward.
 
         Waking once too often does no harm: a due that has had its night is left alone.
         """
-        later = (self.at.replace(hour=self.at.hour + 1),) if self.at.hour <= LAST_GAP_HOUR else ()
-        return (self.at, *later)
+        later = SKIPPED.get(self.at.hour)
+        return (self.at,) if later is None else (self.at, self.at.replace(hour=(self.at.hour + later) % 24))
 
 
 class Installer(Protocol):

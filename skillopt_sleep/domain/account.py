@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.paired import exact_error, expected_false, stricter, threshold
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.domain.paired import expected_false, stricter
+from skillopt_sleep.domain.verdict import Verdict, exact_error, threshold
 
 __all__ = ["ALPHA", "STRICT_ALPHA", "Account", "Tried", "add_up", "score_needed"]
 

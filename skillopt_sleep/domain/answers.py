@@ -1,5 +1,7 @@
 """How right a short answer is: exact match, word F1, pattern, choice or number, all as pure rules.
 
+What a model only thought is no part of its answer.
+
 A reference that no answer could meet is told beforehand (``flaw``), so that nothing is paid to find it out.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from skillopt_sleep.domain.replies import without_thinking
 from skillopt_sleep.domain.rollout import Score
 from skillopt_sleep.domain.schema import matches
 from skillopt_sleep.domain.words import excerpt, fold
@@ -52,6 +55,9 @@ _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _LABELLED = re.compile(r"^\W*(?:final\s+)?answer\W*?[:=]\s*(?P<said>\S.*)$", re.IGNORECASE | re.MULTILINE)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d)\.?)(?:[eE][-+]?\d+)?(?:\s*%)?")
+_FRACTION = re.compile(
+    r"(?<![\d/.,])(?P<over>[-+\N{MINUS SIGN}]?\d+(?:\.\d+)?)\s*/\s*(?P<under>\d+(?:\.\d+)?)(?!\s*/|\d)"
+)
 _LETTER_FIRST = re.compile(r"\A\W*(?P<letter>[A-Za-z])(?:\W|\Z)")
 _LETTER_NAMED = re.compile(r"\b(?:option|choice|answer)\W+(?:is\W+)?(?P<letter>[A-Z])\b")
 _MARKS = string.punctuation + "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00bf\u00a1"
@@ -84,6 +90,7 @@ def word_f1(given: str, wanted: str) -> float:
 
 def score_answer(response: str, expected: Expected) -> Score:
     """Score a response; ``rationale`` says what was wanted when it is wrong."""
+    response = without_thinking(response)
     hard, soft = _RULES[expected.scoring](response, expected)
     if hard:
         return Score(hard=1.0, soft=1.0, rationale="the answer is right")
@@ -160,13 +167,21 @@ def _numeric(response: str, expected: Expected) -> tuple[bool, float]:
 
 
 def _number(text: str) -> float | None:
-    """The last number in a text, thousands separators and a percent sign read; None when there is none."""
-    found = [match[0] for match in _NUMBER.finditer(text) if any(map(str.isdigit, match[0]))]
+    """The last number in a text, thousands separators, fractions and a percent sign read; None when there is none."""
+    found = _figures(text)
     if not found:
         return None
-    last = found[-1].replace(",", "").replace("\N{MINUS SIGN}", "-")
+    fraction = next((each for each in _FRACTION.finditer(text) if each.end() == found[-1].end()), None)
+    if fraction is not None:
+        under = float(fraction["under"])
+        return float(fraction["over"].replace("\N{MINUS SIGN}", "-")) / under if under else None
+    last = found[-1][0].replace(",", "").replace("\N{MINUS SIGN}", "-")
     value = float(last.rstrip("% ")) / (100.0 if last.endswith("%") else 1.0)
     return value if math.isfinite(value) else None
+
+
+def _figures(text: str) -> list[re.Match[str]]:
+    return [match for match in _NUMBER.finditer(text) if any(map(str.isdigit, match[0]))]
 
 
 def _no_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
@@ -192,7 +207,17 @@ def _bad_choice(answer: str, expected: Expected) -> str:
 
 
 def _bad_number(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
-    return "" if _number(answer) is not None else f"{excerpt(answer, 40)!r} is no number"
+    """A reference is one number, perhaps of a currency or with a unit; of several, nobody knows which is meant."""
+    said, figures = excerpt(answer, 40), _figures(answer)
+    if _number(answer) is None:
+        return f"{said!r} is no number"
+    whole = _FRACTION.search(answer)
+    start, end = (whole or figures[0]).span()
+    if any(each.isalnum() for each in answer[:start]) or any(each.isdigit() for each in answer[end:]):
+        return f"{said!r} is not one plain number, such as 1234.5, 1,234 or 3/4"
+    if answer[start:end].lstrip("-+\N{MINUS SIGN}").startswith("0,"):
+        return f"{said!r} may be a decimal comma; write it with a point"
+    return ""
 
 
 _RULES: Mapping[Scoring, Callable[[str, Expected], tuple[bool, float]]] = {

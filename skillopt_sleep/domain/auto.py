@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from skillopt_sleep.domain.account import STRICT_ALPHA
 from skillopt_sleep.domain.edit import EditStatus
-from skillopt_sleep.domain.paired import threshold
 from skillopt_sleep.domain.report import Loading, NightReport, TrialReport
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.domain.verdict import Verdict, threshold
 
 __all__ = ["AUTO_K", "AUTO_TASKS", "auto_adoptable", "not_by_itself"]
 
@@ -16,7 +15,7 @@ AUTO_K = threshold(STRICT_ALPHA)
 """The score it takes: 8."""
 
 AUTO_TASKS = 12
-"""Different tasks it takes: with fewer, what was gained may be theirs alone."""
+"""Different tasks it takes, near-duplicates counted as one: with fewer, what was gained may be theirs alone."""
 
 
 def not_by_itself(report: NightReport, *, isolated: bool = True) -> str:
@@ -55,7 +54,8 @@ def auto_adoptable(trial: TrialReport) -> str:
     if trial.score < AUTO_K:
         return f"the {trial.document} has a score of {trial.score}, and it takes {AUTO_K}"
     if trial.tasks_in_all < AUTO_TASKS:
-        return f"the {trial.document} was tested on {trial.tasks_in_all} different tasks, and it takes {AUTO_TASKS}"
+        tasks = f"{trial.tasks_in_all} different {'task' if trial.tasks_in_all == 1 else 'tasks'}"
+        return f"the {trial.document} was tested on {tasks}, and it takes {AUTO_TASKS}"
     return _worse(trial)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +12,10 @@ from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.digest import sha256
 
 __all__ = ["Attempt", "Bounds", "Health", "Prompt", "Reply", "Role", "Usage"]
+
+
+_LONE = re.compile("[\ud800-\udfff]")
+"""Half a character: a byte of a document that is no UTF-8, as Python reads it. No encoding can send it."""
 
 
 class Role(enum.StrEnum):
@@ -50,6 +55,12 @@ class Prompt(Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     within: Bounds = Bounds()
+
+    def __post_init__(self) -> None:
+        """Show what is no character as one that says so: a file keeps its bytes, whoever reads of it needs text."""
+        for name in ("system", "user"):
+            if _LONE.search(text := getattr(self, name)):
+                msgspec.structs.force_setattr(self, name, _LONE.sub("\ufffd", text))
 
     @property
     def digest(self) -> str:

@@ -6,32 +6,36 @@ of every one of them after each pair is computed.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from skillopt_sleep.domain.paired import PAIRS_A_LIFE, Tally, decide, go_on_tonight, next_pairs
 from skillopt_sleep.domain.verdict import Verdict
 
-__all__ = ["RELIABLY", "accepted_in", "accepted_within", "detectable"]
+__all__ = ["RELIABLY", "accepted_in", "accepted_within", "detectable", "raised"]
 
 RELIABLY = 0.8
 """The chance of being accepted from which a gain counts as one that can be shown."""
+
+MOST_DIFFER = 0.5
+"""How often two replays that pass or fail can differ: at a pass rate of one half."""
 
 State = tuple[int, int]
 """Score and losses; the wins follow from them."""
 
 
-def accepted_in(nights: int, win: float, loss: float, k: int, tasks: int) -> float:
+def accepted_in(nights: int, win: float, loss: float, k: int, tasks: int, *, later: int | None = None) -> float:
     """The chance that a new edit is accepted in so many nights of so many val tasks, and no other edit in its way.
 
-    ``win`` and ``loss`` are how often a pair is one. Each night runs as a trial does: pairs at once as many as could
-    decide at the earliest, and rounds while going on is worth it. The pairs of a life are not counted here: see
-    ``accepted_within``.
+    ``win`` and ``loss`` are how often a pair is one; ``later`` is the number of tasks from the second night on. Each
+    night runs as a trial does: pairs at once as many as could decide at the earliest, and rounds while going on is
+    worth it. The pairs of a life are not counted here: see ``accepted_within``.
     """
     open_: Mapping[State, float] = {(0, 0): 1.0}
     accepted = 0.0
-    for _ in range(nights):
-        open_, gained = _night(open_, win, loss, k, tasks)
+    for night in range(nights):
+        open_, gained = _night(open_, win, loss, k, tasks if later is None or not night else later)
         accepted += gained
     return accepted
 
@@ -97,24 +101,41 @@ def _merged(parts: Sequence[Mapping[State, float]]) -> dict[State, float]:
 def detectable(differ: float, tasks: int, k: int, *, nights: int = 1) -> int | None:
     """The smallest gain, in points of a hundred, that is accepted with a chance of ``RELIABLY``; None when none is.
 
-    ``differ`` is how often two replays under the same documents differ: half of it are wins of chance and half are
-    losses of chance, and the gain is won on top, which is cautious, for an edit that helps also takes losses away.
-    Several nights show no more than all pairs of a life could, and what one night shows they do.
+    ``differ`` is how often two replays under the same documents differ; ``raised`` says what a gain makes of them.
+    After its first night an edit gets pairs of half of the tasks, for it waits while others are tried. Several nights
+    show no more than all pairs of a life could, and what one night shows they do.
     """
 
     def reliable(points: int) -> bool:
-        loss = differ / 2
-        win = min(loss + points / 100, 1 - loss)
+        win, loss = raised(differ, points / 100)
         within = accepted_within(win, loss, k, PAIRS_A_LIFE)
-        return within >= RELIABLY and accepted_in(nights, win, loss, k, tasks) >= RELIABLY
+        return within >= RELIABLY and accepted_in(nights, win, loss, k, tasks, later=max(tasks // 2, 1)) >= RELIABLY
 
-    low, high = 0, 100
+    low, high = 0, math.ceil(100 * (1 - _pass_rate(differ)))
     if not tasks or not reliable(high):
         return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if reliable(middle) else (middle, high)
     return high
+
+
+def raised(differ: float, gain: float) -> tuple[float, float]:
+    """How often a pair is a win, and a loss, of tasks that differ so often and an edit lifts by ``gain``.
+
+    A task that passes with the chance p differs from itself 2p(1 - p) of the time. Of the two such p the lower counts,
+    for above it is less to gain. A higher pass rate wins more and takes losses away as well. Grades may differ more
+    often than any p has it: then half of what differs is a win and half a loss, less and more the half of the gain.
+    """
+    if differ > MOST_DIFFER:
+        return min((differ + gain) / 2, 1.0), max((differ - gain) / 2, 0.0)
+    base = _pass_rate(differ)
+    new = min(base + gain, 1.0)
+    return (1 - base) * new, base * (1 - new)
+
+
+def _pass_rate(differ: float) -> float:
+    return 0.0 if differ > MOST_DIFFER else (1 - math.sqrt(1 - 2 * differ)) / 2
 
 
 def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int) -> tuple[Mapping[State, float], float]:

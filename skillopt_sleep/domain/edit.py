@@ -28,6 +28,8 @@ __all__ = [
     "apply_edits",
     "edit_id",
     "parse_edits",
+    "stands",
+    "unmarked",
 ]
 
 REGION_CAP = 8_000
@@ -104,7 +106,7 @@ class AppliedEdit(Struct, frozen=True, kw_only=True):
 
 def edit_id(op: EditOp, document: DocumentKind, text: str, anchor: str) -> str:
     """Twelve hex digits over what the edit does; white space and list marks do not count."""
-    content = msgspec.json.encode([op, document, _words(text), _words(anchor)])
+    content = msgspec.json.encode([op, document, unmarked(text), unmarked(anchor)])
     return sha256(content)[:12]
 
 
@@ -129,6 +131,14 @@ def apply_edits(
             exact = msgspec.structs.replace(edit, anchor=anchor)
             outcomes.append(AppliedEdit(edit=exact, status=EditStatus.APPLIED))
     return with_region(document, text), tuple(outcomes)
+
+
+def stands(text: str, edit: EditRecord) -> bool:
+    """Whether a region is as the edit has left it: its rule is there word for word, or is out of it."""
+    rules = [unmarked(rule) for rule in bullets(text)]
+    if edit.op is EditOp.DELETE:
+        return unmarked(edit.anchor) not in rules
+    return unmarked(edit.text) in rules or (is_block(edit.text) and edit.text.strip() in text)
 
 
 def parse_edits(
@@ -202,7 +212,7 @@ def _ruled(text: str, edit: EditRecord, rules: Sequence[str]) -> tuple[str, str]
     else:
         index = _find(rules, edit.anchor)
         changed, put = _spliced(text, index, edit.op, rule)
-        expected, anchor = (*rules[:index], *put, *rules[index + 1 :]), _words(rules[index])
+        expected, anchor = (*rules[:index], *put, *rules[index + 1 :]), unmarked(rules[index])
     if bullets(changed) != expected:
         raise _Held(EditStatus.SKIPPED, "what stands around it would not leave it a list item of its own")
     return changed, anchor
@@ -212,7 +222,7 @@ def _is_rule_edit(edit: EditRecord, rules: Sequence[str]) -> bool:
     """Whether an edit of prose is about one list item: it names one whole, or adds one."""
     if edit.op is EditOp.APPEND:
         return not is_block(edit.text)
-    return not is_block(edit.text) and [_words(rule) for rule in rules].count(_words(edit.anchor)) == 1
+    return not is_block(edit.text) and [unmarked(rule) for rule in rules].count(unmarked(edit.anchor)) == 1
 
 
 def _written(text: str, edit: EditRecord) -> str:
@@ -241,7 +251,7 @@ def _new_rule(text: str, rules: Sequence[str]) -> str:
     rule = _rule(text)
     if why := _unfit(rule):
         raise _Held(EditStatus.GUARDED, why)
-    if _words(rule) in map(_words, rules):
+    if unmarked(rule) in map(unmarked, rules):
         raise _Held(EditStatus.SKIPPED, "the rule is already there")
     return rule
 
@@ -268,8 +278,8 @@ def _spliced(text: str, index: int, op: EditOp, rule: str) -> tuple[str, tuple[s
 
 
 def _find(rules: Sequence[str], anchor: str) -> int:
-    wanted = _words(anchor)
-    words = [_words(rule) for rule in rules]
+    wanted = unmarked(anchor)
+    words = [unmarked(rule) for rule in rules]
     found = [i for i, each in enumerate(words) if each == wanted]
     found = found or [i for i, each in enumerate(words) if wanted and wanted in each]
     if len(found) != 1:
@@ -285,14 +295,14 @@ def _rule(text: str) -> str:
     return "\n".join([f"- {first}", *(line and f"  {line}" for line in others)])
 
 
-def _words(text: str) -> str:
+def unmarked(text: str) -> str:
     """A rule without its list mark, white space folded: what makes two rules the same."""
     return " ".join(_NUMBER.sub("", _MARK.sub("", text.lstrip())).split())
 
 
 def _unfit(rule: str) -> str:
     """Why a text must not enter a document, or ""."""
-    if not _words(rule):
+    if not unmarked(rule):
         return "it says nothing"
     if _OWN_MARKER.search(rule):
         return "it holds a marker of our own block"
@@ -309,7 +319,7 @@ def _parse_edit(item: Json, asked_for: DocumentKind) -> EditRecord:
     proposed = msgspec.convert(item, type=_Proposed)
     op = _member(EditOp, "append" if proposed.op == "add" else proposed.op, "op")
     document = _member(DocumentKind, proposed.document or asked_for, "document")
-    anchor = "" if op is EditOp.APPEND else _words(proposed.anchor or proposed.target or "")
+    anchor = "" if op is EditOp.APPEND else unmarked(proposed.anchor or proposed.target or "")
     written = "" if op is EditOp.DELETE else proposed.text or proposed.content or ""
     text = _rule(written).removeprefix("- ")
     if not anchor and op is not EditOp.APPEND:

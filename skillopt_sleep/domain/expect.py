@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from skillopt_sleep.domain.budget import Expected
-from skillopt_sleep.domain.paired import MOST_LOSSES, PAIRS_A_NIGHT
+from skillopt_sleep.domain.paired import PAIRS_A_NIGHT
 from skillopt_sleep.domain.shortfall import Shortfall
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.domain.verdict import GateMode
+from skillopt_sleep.domain.verdict import MOST_LOSSES, GateMode
 
 __all__ = ["Expected", "Rehearsal", "expected_calls"]
 

@@ -1,7 +1,7 @@
 """The paired gate: a win counts one, a loss minus two, and an edit that gets six ahead is accepted.
 
-The rule has to be believed by the person whose agent obeys its outcome, so it is one line of arithmetic, its error is
-exact, and its constants are computed here from the formula that explains them.
+The rule has to be believed by the person whose agent obeys its outcome, so it is one line of arithmetic. Its error is
+exact, and ``verdict`` computes it, and the score that accepts, from the formula that explains them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
+from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, MOST_LOSSES, Verdict
 
 __all__ = [
-    "MOST_LOSSES",
     "PAIRS_A_LIFE",
     "PAIRS_A_NIGHT",
     "PHI",
@@ -25,7 +24,6 @@ __all__ = [
     "Result",
     "Tally",
     "decide",
-    "exact_error",
     "expected_false",
     "follow",
     "go_on_tonight",
@@ -34,7 +32,6 @@ __all__ = [
     "needs",
     "next_pairs",
     "stricter",
-    "threshold",
     "too_little_measured",
 ]
 
@@ -43,8 +40,6 @@ PHI = (1 + math.sqrt(5)) / 2
 
 DROP = -6
 """The score at which an edit is dropped: three losses in a row, after which acceptance takes twelve wins in a row."""
-MOST_LOSSES = 6
-"""The loss after this many drops an edit, whatever its wins."""
 PAIRS_A_NIGHT = 36
 PAIRS_A_LIFE = 108
 """What an edit may cost, in pairs. Caps, like every stop that is not a verdict, only save money."""
@@ -75,17 +70,19 @@ class Result(enum.StrEnum):
 
 
 class Lost(enum.StrEnum):
-    """What transport lost of a pair that says nothing."""
+    """What is missing of a pair that says nothing: transport lost an arm or both, or the judge gave no verdict."""
 
     BASELINE = "baseline"
     CANDIDATE = "candidate"
     BOTH = "both"
+    VERDICT = "verdict"
 
 
 class Tally(Struct, frozen=True, kw_only=True):
     """What the pairs of one edit came to, over all its nights.
 
-    ``lost_baseline`` and ``lost_candidate`` count the pairs of which transport lost the one arm and not the other.
+    ``lost_baseline`` and ``lost_candidate`` count the pairs of which transport lost the one arm and not the other,
+    ``unjudged`` those whose answers a judge had before it and gave no verdict on.
     """
 
     wins: int = 0
@@ -93,6 +90,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     ties: int = 0
     lost_baseline: int = 0
     lost_candidate: int = 0
+    unjudged: int = 0
 
     @property
     def score(self) -> int:
@@ -100,14 +98,23 @@ class Tally(Struct, frozen=True, kw_only=True):
         return self.wins - 2 * self.losses
 
     @property
-    def doubt(self) -> int:
-        """What the score would fall by if every pair that one arm lost more of than the other had been a loss.
+    def hidden(self) -> int:
+        """How many losses may hide among the pairs that say nothing.
 
-        An edit that makes calls fail where its answer would have failed too is left with the pairs that speak for it.
-        If all that sets the arms apart is hidden losses, the score less this never exceeds the true one, so its chance
-        of ever reaching k is bounded as exactly. Transport that fails evenly fails both arms about as often.
+        An edit that makes calls fail where its answer would have failed too is left with the pairs that speak for it;
+        so is one whose worse answers a judge cannot put into a verdict. Transport that fails evenly fails both arms
+        about as often, but a judge has both answers before it, so each pair that it fails on may be such a loss.
         """
-        return 2 * abs(self.lost_candidate - self.lost_baseline)
+        return abs(self.lost_candidate - self.lost_baseline) + self.unjudged
+
+    @property
+    def doubt(self) -> int:
+        """What the score would fall by if all that may be a hidden loss was one.
+
+        If all that sets the arms apart is hidden losses, the score less this never exceeds the true one, so its chance
+        of ever reaching k is bounded as exactly.
+        """
+        return 2 * self.hidden
 
     @property
     def pairs(self) -> int:
@@ -129,40 +136,20 @@ class Tally(Struct, frozen=True, kw_only=True):
         """The tally with one more pair."""
         match result:
             case Result.WIN:
-                return replace(self, wins=self.wins + 1)
+                after = replace(self, wins=self.wins + 1)
             case Result.LOSS:
-                return replace(self, losses=self.losses + 1)
+                after = replace(self, losses=self.losses + 1)
             case Result.TIE:
-                return replace(self, ties=self.ties + 1)
+                after = replace(self, ties=self.ties + 1)
             case Lost.BASELINE:
-                return replace(self, lost_baseline=self.lost_baseline + 1)
+                after = replace(self, lost_baseline=self.lost_baseline + 1)
             case Lost.CANDIDATE:
-                return replace(self, lost_candidate=self.lost_candidate + 1)
+                after = replace(self, lost_candidate=self.lost_candidate + 1)
+            case Lost.VERDICT:
+                after = replace(self, unjudged=self.unjudged + 1)
             case Lost.BOTH:
-                return self
-
-
-def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
-    """The chance that an edit which helps no more than it harms ever has a score of ``k``, with so few losses.
-
-    In the worst case a pair that is no tie is a win or a loss with equal chance. A path that reaches ``k`` after ``c``
-    losses has k + 2c wins, so n = k + 3c steps, each of chance 1/2. Of the C(n, c) orders of its steps the share k/n
-    has not been at ``k`` before its end: read backwards, by the cycle lemma (Dvoretzky and Motzkin 1947; Concrete
-    Mathematics, section 7.5), exactly k of the n rotations of a path with steps of at most +1 that ends at k stay
-    above 0. So the chance is the sum over c = 0 .. most_losses of k/n C(n, c) 2^-n. Without a limit of losses the sum
-    is PHI**-k. Being dropped at a low score, stopping and spent caps take paths away and can only lower it.
-    """
-    return math.fsum(k / n * math.comb(n, c) * 0.5**n for c in range(most_losses + 1) for n in (k + 3 * c,))
-
-
-def threshold(alpha: float) -> int:
-    """The lowest score whose exact error is at most ``alpha``: 6 for .05, 7 for .03, 8 for .02, 10 for .01."""
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha is a chance between 0 and 1, not {alpha}")
-    k = 1
-    while exact_error(k) > alpha:
-        k += 1
-    return k
+                after = self
+        return after
 
 
 def margin_for(metric: GateMetric) -> float:
@@ -184,12 +171,14 @@ def judge_pair(baseline: float, candidate: float, margin: float) -> Result:
 def decide(tally: Tally, k: int) -> Verdict:
     """Accept at a score of ``k`` that lost pairs leave no ``doubt`` of; reject at ``DROP`` or one loss too many.
 
-    Else undecided. Ask after every pair: the first answer that is not "undecided" holds, and no further pair is added
+    Hidden losses count among the ``MOST_LOSSES`` that an accept may have, for the exact error counts no more. Else
+    undecided. Ask after every pair: the first answer that is not "undecided" holds, and no further pair is added
     to such a tally.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
-    return Verdict.ACCEPT if tally.score - tally.doubt >= k else Verdict.UNDECIDED
+    stands = tally.score - tally.doubt >= k and tally.losses + tally.hidden <= MOST_LOSSES
+    return Verdict.ACCEPT if stands else Verdict.UNDECIDED
 
 
 def follow(results: Iterable[Result | Lost], k: int, start: Tally = Tally()) -> Tally:  # noqa: B008 - frozen
@@ -223,8 +212,9 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
         return 0
     if pairs_tonight > 0 and (tally.score <= PAUSE_AT or tally.score + left < GO_ON_AT):
         return 0
-    short = k + tally.doubt - tally.score
-    accept = max(-(-short // 2), short - tally.doubt // 2)  # a pair lost by the other arm takes 2 off the doubt
+    apart = tally.hidden - tally.unjudged
+    short = max(k + tally.doubt - tally.score, 1)
+    accept = max(-(-short // 2), short - apart, 1)  # a pair lost by the other arm takes 2 off the doubt
     soonest = min(accept, -((DROP - tally.score) // 2), MOST_LOSSES + 1 - tally.losses)
     return max(0, min(soonest, left, PAIRS_A_NIGHT - pairs_tonight, PAIRS_A_LIFE - tally.pairs))
 
@@ -238,17 +228,25 @@ def needs(tally: Tally, k: int) -> str:
 def too_little_measured(tally: Tally, k: int, *, planned: int, measured: int) -> str | None:
     """Why the pairs that came back may not speak for the ones that did not; None when they may.
 
-    ``planned`` pairs were replayed tonight and ``measured`` came back whole. That transport failed one arm more often
-    matters once the score would accept: the tally stays, and more wins may yet take away the doubt.
+    ``planned`` pairs were replayed tonight and ``measured`` came back whole. That transport failed one arm more often,
+    or that a judge gave no verdict, matters once the score would accept: the tally stays, and more wins may yet take
+    away the doubt.
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"
-    if tally.score >= k > tally.score - tally.doubt:
-        return (
-            f"transport lost {tally.lost_candidate} replays of the candidate and {tally.lost_baseline} of the baseline,"
-            f" and had those been losses, a score of {tally.score} would not stand; {needs(tally, k)} would decide"
+    if tally.score < k or decide(tally, k) is not Verdict.UNDECIDED:
+        return None
+    lost = []
+    if tally.lost_candidate != tally.lost_baseline:
+        lost.append(
+            f"transport lost {tally.lost_candidate} replays of the candidate and {tally.lost_baseline} of the baseline"
         )
-    return None
+    if count := tally.unjudged:
+        lost.append(f"the judge gave no verdict that can be read on {count} {'pair' if count == 1 else 'pairs'}")
+    said = f"{' and '.join(lost)}, and had those been losses, "
+    if tally.losses + tally.hidden > MOST_LOSSES:
+        return f"{said}there would be more than {MOST_LOSSES} of them"
+    return f"{said}a score of {tally.score} would not stand; {needs(tally, k)} would decide"
 
 
 def expected_false(alphas: Iterable[float]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -14,8 +14,20 @@ from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import EditOp, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.domain.paired import GO_ON_AT, PAIRS_A_LIFE, Tally, needs
 from skillopt_sleep.domain.task import TaskRecord, group_of
+from skillopt_sleep.domain.verdict import MOST_LOSSES
 
-__all__ = ["Base", "ClosedEdit", "Dropped", "PendingEdit", "crowded_out", "ended", "is_same", "revive", "tonight"]
+__all__ = [
+    "Base",
+    "ClosedEdit",
+    "Dropped",
+    "PendingEdit",
+    "crowded_out",
+    "ended",
+    "is_same",
+    "requests",
+    "revive",
+    "tonight",
+]
 
 BEHIND_A_NIGHT = 2
 """Edits that are behind, with a score under ``GO_ON_AT``, that a night goes on with; those ahead all take their turn.
@@ -80,9 +92,9 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     """The edits of one document that were tried together.
 
     ``groups`` are the task groups its own reflection has seen, and the ids of their tasks, for a group may come to be
-    part of another: it is never tried on them. ``tasks`` are the ids of the different tasks its pairs were measured
-    on. ``on`` is what the tally holds for; ``atop``: when it was first tried, that was not live but only proposed.
-    ``k`` is the score that accepts, fixed when it was first tried; ``night`` is that night.
+    part of another: it is never tried on them. ``tasks`` name the different requests its pairs were measured on: their
+    groups, or the ids of their tasks. ``on`` is what the tally holds for; ``atop``: when it was first tried, that was
+    not live but only proposed. ``k`` is the score that accepts, fixed when it was first tried; ``night`` is that night.
     """
 
     id: str
@@ -115,8 +127,8 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return tuple(task for task in tasks if group_of(task) not in seen)
 
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
-        """The edit, with the names that the groups it has seen go by among ``tasks`` now."""
-        return replace(self, groups=tuple(sorted(self.seen(tasks))))
+        """The edit, with the names that the groups it has seen, or was measured on, go by among ``tasks`` now."""
+        return replace(self, groups=tuple(sorted(self.seen(tasks))), tasks=requests(self.tasks, tasks))
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
         """The edit after another night: its tally by then, with the tasks of which a pair came back and was kept."""
@@ -128,6 +140,12 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def needs(self) -> str:
         """What it would take: "2 more wins"."""
         return needs(self.tally, self.k)
+
+
+def requests(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[str, ...]:
+    """The different groups behind ``names``, ids of tasks or names of groups, as ``tasks`` have them now."""
+    groups = {task.id: group_of(task) for task in tasks}
+    return tuple(dict.fromkeys(groups.get(name, name) for name in names))
 
 
 def tonight(pending: Sequence[PendingEdit]) -> tuple[tuple[PendingEdit, ...], tuple[PendingEdit, ...]]:
@@ -177,11 +195,15 @@ class ClosedEdit(Struct, frozen=True, kw_only=True):
 
 def ended(pending: PendingEdit) -> Dropped | None:
     """Why its life is over, None while the pairs that are left of it could get it accepted."""
-    left = PAIRS_A_LIFE - pending.tally.pairs
-    if left > 0 and left >= pending.k - pending.tally.score:
+    tally = pending.tally
+    left = PAIRS_A_LIFE - tally.pairs
+    for_good = tally.losses + tally.unjudged  # what transport lost of one arm may yet be made up for
+    if left > 0 and left >= pending.k - tally.score + 2 * tally.unjudged and for_good <= MOST_LOSSES:
         return None
-    why = f"undecided after {pending.tally.pairs} pairs"
-    if left > 0:
+    why = f"undecided after {tally.pairs} pairs"
+    if for_good > MOST_LOSSES:
+        why += f", and the judge gave no verdict that can be read on {tally.unjudged} more"
+    elif left > 0:
         why += f", and at most {left} more could not decide it"
     return Dropped(edit=pending, why=why, final=True)
 

@@ -157,8 +157,9 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
     ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
     (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
-    "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different ones measured
-    tonight, of which some ``improved`` and some ``worsened``, and ``tasks_in_all`` those of the edits' whole life.
+    "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different
+    requests measured tonight, near-duplicates as one, and ``tasks_in_all`` those of the edits' whole life; ``improved``
+    and ``worsened`` name single tasks.
     ``confirmed_regressions`` are those of an accepted edit that lost twice more when they were replayed again; of the
     ``unconfirmed`` that could not be found out. ``losses_before`` counts its pairs lost in earlier nights, which are
     not replayed again.

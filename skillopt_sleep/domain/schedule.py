@@ -40,7 +40,7 @@ __all__ = [
 MOST_STARTS = 3
 """A night that was cut short is started again at most until then; later it waits for its next due."""
 LATENESS = timedelta(hours=2)
-"""After that a night that nobody has begun counts as missed: jitter, other projects and waking up take their time."""
+"""That long after its jitter a night that nobody has begun is missed: other projects and waking take their time."""
 MISSED_WITHIN = timedelta(days=7)
 """Missed nights older than that are not told any more."""
 CUT_SHORT = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
@@ -176,8 +176,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     Moments are in local time.
 
     ``scheduled`` is false when the schedule has ``others`` only. ``missed`` are labels of dues, the oldest first.
-    ``problem`` says why the next one will not be held, as far as that can be seen. ``waits``: ``next`` has come already,
-    and nothing has woken for it.
+    ``problem`` says why the next one will not be held, as far as that can be seen. ``waits``: ``next`` has come
+    already, and nothing has woken for it.
     """
 
     using: Waker
@@ -267,12 +267,21 @@ def next_step(
     return None
 
 
-def missed(since: datetime, now: datetime, at: time, zone: tzinfo, *, active: Sequence[datetime]) -> tuple[Due, ...]:
+def missed(
+    since: datetime,
+    now: datetime,
+    at: time,
+    zone: tzinfo,
+    *,
+    active: Sequence[datetime],
+    jitter: timedelta = timedelta(0),
+) -> tuple[Due, ...]:
     """The dues of the last days in whose time no night was begun or gone on with; ``active`` are the moments of those.
 
-    The time of a due lasts until the next one: whoever catches up within it has missed nothing.
+    The time of a due lasts until the next one: whoever catches up within it has missed nothing. ``jitter`` is by how
+    much a night may begin later.
     """
-    late = [*dues(max(since, now - MISSED_WITHIN), now - LATENESS, at, zone)]
+    late = [*dues(max(since, now - MISSED_WITHIN), now - jitter - LATENESS, at, zone)]
     return tuple(
         due
         for due in late

@@ -90,10 +90,12 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     ``id`` is a digest of intent and first origin; ``intent`` is what was asked, replayed verbatim under ``system``
     (the task's own framing, verbatim; "" = the default framing). ``context`` is what the agent had in front of it.
     ``feedback`` are the person's own words about a wrong answer; ``accepted`` the answer that stood in the end.
-    ``origins`` has one entry for each recurrence. ``commands`` are lines the session ran that may tell good work from
-    bad; none is run unless the user approved it. ``commit`` is the state of the project it is replayed in. ``group``
-    names the set of near-duplicate intents the task belongs to; a group never straddles a split. ``split`` pins the
-    task ("" by rule). ``reviewed`` says that a person has read the task file it came from; mined tasks need no review.
+    ``origins`` has one entry for each recurrence, ``wordings`` the person's own words of those that put it differently
+    (some, cut): what resembles any of them is near this task. ``commands`` are lines the session ran that may tell good
+    work from bad; none is run unless the user approved it. ``commit`` is the state of the project it is replayed in.
+    ``group`` names the set of near-duplicate intents the task belongs to; a group never straddles a split. ``split``
+    pins the task ("" by rule). ``reviewed`` says that a person has read the task file it came from; mined tasks need no
+    review.
     """
 
     id: str
@@ -106,6 +108,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     rejected: str = ""
     outcome: Outcome = Outcome.UNKNOWN
     origins: tuple[Origin, ...] = ()
+    wordings: tuple[str, ...] = ()
     skill_hint: str = ""
     project: str = ""
     commands: tuple[str, ...] = ()

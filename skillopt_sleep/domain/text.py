@@ -20,7 +20,7 @@ from statistics import fmean
 
 from rapidfuzz import fuzz
 
-from skillopt_sleep.domain.vocabulary import MATTER, PHRASES, STOPWORDS, WORK
+from skillopt_sleep.domain.vocabulary import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK
 from skillopt_sleep.domain.words import fold
 
 __all__ = ["SAME", "TWINS", "group_near_duplicates", "group_recurrences", "matter", "similar", "terms"]
@@ -57,6 +57,9 @@ READ = 1_500
 TERMS = 24
 """Terms of a text that count, the first ones: what is asked comes early, pasted logs come after."""
 
+PARTS = 2
+"""Parts that a word makes, where it is written without spaces: so many more terms count."""
+
 STEM = 3
 """Letters that a stem keeps at least."""
 
@@ -65,7 +68,13 @@ LIGHT = 0.4
 
 _PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-"""Scripts written without spaces, or with long endings: cut into pairs of characters."""
+"""Scripts written without spaces, or with long endings: cut into single characters or pairs of them."""
+_RUN = re.compile(rf"[{_UNSPACED}]")
+_HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
+_SIGN = re.compile(rf"[{_HAN}]")
+_HIRAGANA = r"\u3040-\u309f"
+_SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
+"""Runs of one script, without the hiragana."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
 """A link says where, not what."""
@@ -78,11 +87,12 @@ _ENDINGS = (
 
 def terms(text: str) -> Mapping[str, float]:
     """The terms that say what a text is about, in order, with their weights; stop words alone stand for themselves."""
-    words = _words(text[:READ])
-    meant = dict.fromkeys(_term(word) for word in words if word not in STOPWORDS)
+    read = text[:READ]
+    most = TERMS if read.isascii() or not _RUN.search(read) else TERMS * PARTS
+    meant = dict.fromkeys(_term(word) for word in _words(read, _signs) if word not in STOPWORDS)
     if not meant:
-        return dict.fromkeys(words[:TERMS], 1.0)
-    return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in list(meant)[:TERMS]}
+        return dict.fromkeys(_words(read)[:most], 1.0)
+    return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in list(meant)[:most]}
 
 
 def matter(text: str) -> frozenset[str]:
@@ -150,7 +160,13 @@ def _similarity(a: _Bag, b: _Bag) -> float:
 
 def _is_same(a: _Bag, b: _Bag) -> bool:
     likeness = _similarity(a, b)
-    return likeness >= SLIP or (likeness >= SAME and (a.heavy <= b.heavy or b.heavy <= a.heavy))
+    if likeness < SAME:
+        return False
+    own, others = a.heavy - b.heavy, b.heavy - a.heavy
+    if not own or not others:
+        return True
+    signs = any(map(_SIGN.fullmatch, own)) and any(map(_SIGN.fullmatch, others))
+    return likeness >= SLIP and not signs  # a single character is no slip: it is half a word
 
 
 class _Groups:
@@ -217,13 +233,32 @@ class _Groups:
         return ordered
 
 
-def _words(text: str) -> list[str]:
+def _pairs(run: str) -> list[str]:
+    """What is written without spaces as pairs of characters."""
+    return [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
+
+
+def _signs(run: str) -> list[str]:
+    """The same as the parts that mean something wherever they stand, for such languages put words freely.
+
+    A Chinese character is a word, or half of one, and hiragana are endings and particles. Other scripts are letters,
+    of which it takes two to tell anything.
+    """
+    return [
+        sign
+        for found in _SCRIPT.finditer(run)
+        for sign in (found[0] if found["han"] else _pairs(found[0]))
+        if sign not in STOPSIGNS
+    ]
+
+
+def _words(text: str, unspaced: Callable[[str], list[str]] = _pairs) -> list[str]:
     folded = _LINK.sub(" ", unicodedata.normalize("NFKC", text).casefold())
     words: list[str] = []
     for found in _WORD.finditer(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
         word = found[0].replace("-", "")
         if found["unspaced"]:
-            words.extend(word[i : i + 2] for i in range(max(len(word) - 1, 1)))
+            words.extend(unspaced(word))
         elif not _HEX.fullmatch(word):
             parts = found[0].split("-")
             words.append(word)

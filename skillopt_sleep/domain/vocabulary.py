@@ -14,6 +14,7 @@ __all__ = [
     "POINTING",
     "QUESTIONS",
     "REQUESTS",
+    "STOPSIGNS",
     "STOPWORDS",
     "WORK",
 ]
@@ -42,6 +43,13 @@ STOPWORDS = frozenset(
     """.split()  # noqa: SIM905 - a list of a few hundred quoted words is not more readable
 )
 
+STOPSIGNS = frozenset(
+    "的了着过请把我你您他她它们帮一份这那哪个些几是在有吗呢吧啊呀将为被和与或及也都就还要需想能可以给到从对于关"
+    "下里让会用很没不无出来去再先后并且但而所如何什么样怎谁麻烦谢劳驾问希望应该必须封条位名次种件"
+    "請幫這個們嗎為給從對於與讓會過還將來並麼樣誰麻煩謝該須條種願致頂欲"
+)
+"""Chinese characters that say nothing alone: particles, pronouns, measures, courtesies."""
+
 WORK = """
     fix repair resolve solve correct rectify
     write draft compose author
@@ -62,6 +70,12 @@ WORK = """
     clean cleanup tidy
     pull fetch
     push upload
+    写 書 寫 撰 起 草
+    做 作 制 製 成 造 建 创 創 生
+    修 改 正 直 解 决 決
+    加 添 补 追 増
+    整 理 汇
+    查 找 看
 """
 """Verbs of everyday work, one family a line: each is folded into the first of its line and weighs ``LIGHT``."""
 
@@ -99,6 +113,17 @@ PHRASES = {
     "up to date": "updated",
     "changelog": "release notes",
     "unit test": "test",
+    "package-lock": "lockfile",
+    "package lock": "lockfile",
+    "lock file": "lockfile",
+    "lock-file": "lockfile",
+    "style sheet": "css",
+    "stylesheet": "css",
+    "nobody uses": "unused",
+    "no one uses": "unused",
+    "not used": "unused",
+    "never used": "unused",
+    "no longer used": "unused",
 }
 """Words said in another number of words."""
 

@@ -1,7 +1,8 @@
 """After adoption: whether a person corrects the agent less often in what a rule is about. Counting only, no model.
 
 A rule is proven on replays; whether it helps in daily work shows in the sessions alone. A correction is of a rule's
-kind when it reads like the rule, or like the words the rule was learnt from.
+kind when it reads like the rule, or like the words the rule was learnt from, in more than the frame that people put
+around anything they complain of.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.edit import EditRecord
 from skillopt_sleep.domain.session import Feedback, Session, Turn
-from skillopt_sleep.domain.text import TWINS, similar
+from skillopt_sleep.domain.text import TWINS, similar, terms
 
 __all__ = ["LiveRule", "Period", "WatchState", "Watched", "watch"]
 
 ENOUGH = 3.0
 """Corrections to be expected, had nothing changed, from which their absence says anything."""
+
+HALF = 0.5
+"""Share of a rule's own terms that a correction of its kind names at least."""
 
 CHANCE = 0.05
 """Probability up to which fewer corrections are taken for more than chance."""
@@ -42,13 +46,17 @@ class WatchState(enum.StrEnum):
 
 
 class LiveRule(Struct, frozen=True, kw_only=True):
-    """One adopted edit. ``words`` are the person's own it was learnt from; ``adopted_at`` is ISO 8601, UTC."""
+    """One adopted edit. ``words`` are the person's own it was learnt from; ``adopted_at`` is ISO 8601, UTC.
+
+    ``lived`` holds when it was live before that and was taken out again, from and until.
+    """
 
     edit: EditRecord
     night: str
     path: str
     adopted_at: str
     words: tuple[str, ...] = ()
+    lived: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
@@ -86,7 +94,8 @@ class Watched(Struct, frozen=True, kw_only=True):
 def watch(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watched, ...]:
     """Count for each rule, in the order given, over sessions of the project it is live in.
 
-    Words whose time is not recorded count nowhere, and neither do choices in dialogues or headless runs.
+    Words whose time is not recorded count nowhere, and neither do choices in dialogues or headless runs. What was typed
+    while a rule was live an earlier time is neither before nor since.
     """
     turns = [
         (moment, turn)
@@ -94,12 +103,14 @@ def watch(rules: Sequence[LiveRule], sessions: Iterable[Session]) -> tuple[Watch
         for turn in session.turns
         if not turn.kind.weak and (moment := _moment(turn.at)) is not None
     ]
-    return tuple(_watched(rule, turns) for rule in rules)
+    return tuple(_watched(rule, turns, _marks(rule, rules)) for rule in rules)
 
 
-def _watched(rule: LiveRule, turns: Sequence[tuple[datetime, Turn]]) -> Watched:
+def _watched(rule: LiveRule, every: Sequence[tuple[datetime, Turn]], marks: tuple[frozenset[str], float]) -> Watched:
     since = _moment(rule.adopted_at) or datetime.max.replace(tzinfo=UTC)
-    kind = [each for each in turns if each[1].feedback is Feedback.CORRECTION and _is_of(each[1].prompt, rule)]
+    spans = [(_moment(start), _moment(end)) for start, end in rule.lived]
+    turns = [each for each in every if not any(a and b and a <= each[0] < b for a, b in spans)]
+    kind = [each for each in turns if each[1].feedback is Feedback.CORRECTION and _is_of(each[1].prompt, rule, marks)]
     before = Period(prompts=_until(turns, since), corrections=_until(kind, since))
     after = Period(prompts=len(turns) - before.prompts, corrections=len(kind) - before.corrections)
     state, p, missing = _judged(before, after)
@@ -110,8 +121,31 @@ def _until(turns: Sequence[tuple[datetime, Turn]], moment: datetime) -> int:
     return sum(at < moment for at, _ in turns)
 
 
-def _is_of(prompt: str, rule: LiveRule) -> bool:
+def _is_of(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) -> bool:
+    own, needed = marks
+    if len(own & _heavy(prompt)) < needed:
+        return False
     return any(similar(prompt, words) >= TWINS for words in (rule.text, *rule.words))
+
+
+def _marks(rule: LiveRule, rules: Sequence[LiveRule]) -> tuple[frozenset[str], float]:
+    """The terms that tell a rule's complaints from others in the same frame, and how many it takes.
+
+    They are what the rule and the person's words for it share: a frame ("you forgot ... again") is no part of a rule.
+    What another rule has too tells nothing, unless nothing else is left. Where rule and words share none, one of the
+    words' own has to do.
+    """
+    own = _heavy(rule.text) & _heavy(*rule.words)
+    others = [_heavy(each.text, *each.words) for each in rules if each.text != rule.text]
+    if own:
+        own = own.difference(*others) or own
+        return own, HALF * len(own)
+    own = _heavy(*rule.words).difference(*others)
+    return own, min(1, len(own)) if others else 0
+
+
+def _heavy(*texts: str) -> frozenset[str]:
+    return frozenset(term for text in texts for term, weight in terms(text).items() if weight >= 1)
 
 
 def _judged(before: Period, after: Period) -> tuple[WatchState, float | None, int]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus
+from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, unmarked
 from skillopt_sleep.domain.report import NightReport, TaskLabel, TrialReport
 from skillopt_sleep.domain.words import contains_words, fold
 
 __all__ = ["Attempt", "RuleState", "Story", "find", "nearest"]
+
+LIST_MARKS = "-*+• "
 
 
 class RuleState(enum.StrEnum):
@@ -22,6 +25,8 @@ class RuleState(enum.StrEnum):
 
     PROPOSED = "proposed"
     ADOPTED = "adopted"
+    ALTERED = "altered"
+    """It was adopted, and its file does not have it any more as it was: someone has rewritten it, or taken it out."""
     REVERTED = "reverted"
     REJECTED = "rejected"
     PENDING = "pending"
@@ -49,30 +54,42 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Story(Struct, frozen=True, kw_only=True):
-    """A rule, what became of it, the tasks it was written from, and its nights, the oldest first."""
+    """A rule, what became of it, the tasks it was written from, and its nights, the oldest first.
+
+    ``altered_in`` is the file that does not have it any more as adopted, "" for any other state.
+    """
 
     edit: EditRecord
     state: RuleState
     tasks: tuple[TaskLabel, ...] = ()
     attempts: tuple[Attempt, ...]
+    altered_in: str = ""
 
 
 def find(
-    wanted: str, nights: Sequence[NightReport], *, live: Mapping[tuple[str, str], bool], pending: Collection[str]
+    wanted: str,
+    nights: Sequence[NightReport],
+    *,
+    live: Mapping[tuple[str, str], bool],
+    pending: Collection[str],
+    altered: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Story, ...]:
     """The rules that ``wanted`` names: the one of that id or those with just that text, else those it is a part of.
 
+    A rule may be pasted with the list mark that it has in its file.
     ``nights`` come the latest first, and so do the stories. ``live`` knows each (night, edit id) that was ever adopted,
-    and whether it still is; ``pending`` are the ids of the undecided edits.
+    and whether it still is; ``altered`` names the file of those that are live and not there as adopted; ``pending``
+    are the ids of the undecided edits.
     """
     rules = _rules(nights)
-    for matches in (
-        lambda edit: edit.id == wanted.strip(),
-        lambda edit: fold(_text(edit)) == fold(wanted),
-        lambda edit: contains_words(_text(edit), wanted),
-    ):
-        if found := [edit for edit in rules.values() if matches(edit)]:
-            return tuple(_story(edit, nights, live, pending) for edit in found)
+    for said in (wanted, unmarked(wanted), wanted.lstrip(LIST_MARKS)):
+        for matches in (
+            lambda edit, said: edit.id == said.strip(),
+            lambda edit, said: fold(unmarked(_text(edit))) == fold(said),
+            lambda edit, said: contains_words(_text(edit), said),
+        ):
+            if found := [edit for edit in rules.values() if matches(edit, said)]:
+                return tuple(_story(edit, nights, live, altered, pending) for edit in found)
     return ()
 
 
@@ -105,6 +122,7 @@ def _story(
     edit: EditRecord,
     nights: Sequence[NightReport],
     live: Mapping[tuple[str, str], bool],
+    altered: Mapping[tuple[str, str], str],
     pending: Collection[str],
 ) -> Story:
     attempts, tasks = [], {}
@@ -114,9 +132,12 @@ def _story(
                 attempts.append(_attempt(each, night))
                 wanted = each.edit.task_ids
                 tasks.update({task.id: task for task in night.tasks if task.id in wanted})
-    return Story(
-        edit=edit, state=_state(edit, attempts, live, pending), tasks=tuple(tasks.values()), attempts=tuple(attempts)
-    )
+    state = _state(edit, attempts, live, pending)
+    now_live = [key for each in attempts if live.get(key := (each.night, edit.id))]
+    file = ""
+    if state is RuleState.ADOPTED and all(key in altered for key in now_live):
+        state, file = RuleState.ALTERED, altered[now_live[-1]]
+    return Story(edit=edit, state=state, tasks=tuple(tasks.values()), attempts=tuple(attempts), altered_in=file)
 
 
 def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:

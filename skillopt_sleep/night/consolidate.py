@@ -50,6 +50,7 @@ def consolidate(
     current, steps, left, dropped = _go_on(baseline, pools, gate, pending)
     known: tuple[ReplayResult, ...] = ()
     cut = ""
+    gate = gate.after(steps)
     worthwhile = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
     kinds = [kind for kind in plan.kinds if baseline[kind] is not None]
     for kind in kinds if worthwhile else ():
@@ -68,6 +69,7 @@ def consolidate(
             known = step.trial.candidate if accepted else step.trial.baseline
         if step.decision.verdict is Verdict.ACCEPT:
             current = proposed
+            gate = gate.after(steps)
         left += pending_after(step, current, pools, gate, live=baseline)
     if gate.tries_pending:
         left, over = _kept(left)

@@ -35,6 +35,6 @@ def expect(pools: Pools, plan: NightPlan) -> Outlook:
         mining_batches=0,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
-        pending=len(tonight(plan.pending)[0]),
+        pending=len(tonight(plan.going_on)[0]),
     )
     return Outlook(phases=tuple(each for each in phases if each.most))

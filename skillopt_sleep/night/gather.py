@@ -105,8 +105,8 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
 def _alive(plan: NightPlan, models: Models) -> tuple[PendingEdit, ...]:
     """The undecided edits that can go on tonight; where none can, all of them: a night is to say why."""
     on = base_of(plan.baseline, models, plan.step)
-    alive = tuple(each for each in plan.pending if not isinstance(revive(each, plan.baseline, on), Dropped))
-    return alive or plan.pending
+    alive = tuple(each for each in plan.going_on if not isinstance(revive(each, plan.baseline, on), Dropped))
+    return alive or plan.going_on
 
 
 def _mine(sessions: Sequence[Session], plan: MiningPlan, models: Models) -> Mined:

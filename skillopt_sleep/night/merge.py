@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.episode import own_words
 from skillopt_sleep.domain.task import Origin, Outcome, TaskRecord
-from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
+from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences, terms
 from skillopt_sleep.domain.words import fold
 
 __all__ = ["beside", "grouped", "merge", "task_id"]
@@ -23,6 +23,12 @@ FEEDBACK = 8
 
 COMMANDS = 8
 """Commands that a task keeps."""
+
+WORDINGS = 12
+"""Other wordings that a task keeps, the first ones."""
+
+WORDING = 400
+"""Characters of a wording that are kept: what is asked comes early."""
 
 
 def task_id(intent: str, origin: Origin) -> str:
@@ -54,11 +60,15 @@ def beside(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[Ta
 
 
 def grouped(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """The tasks with their groups: those they have, joined where a text ties them, and new ones named after a task."""
-    numbers = group_near_duplicates([_key(task) for task in tasks])
+    """The tasks with their groups: those they have, joined where a text ties them, and new ones named after a task.
+
+    All wordings of a task count: one that it has absorbed may be what ties it to others.
+    """
+    said = [(task, words) for task in tasks for words in (_key(task), *task.wordings)]
+    numbers = group_near_duplicates([words for _, words in said])
     names: dict[str, str] = {}
     first: dict[int, str] = {}
-    for number, task in zip(numbers, tasks, strict=True):
+    for number, (task, _) in zip(numbers, said, strict=True):
         name = _resolve(names, task.group or task.id)
         names[name] = _resolve(names, first.setdefault(number, name))
     return tuple(replace(task, group=_resolve(names, task.group or task.id)) for task in tasks)
@@ -81,10 +91,21 @@ def _absorb(task: TaskRecord, again: TaskRecord) -> TaskRecord:
         skill_hint=best.skill_hint or other.skill_hint,
         project=best.project or other.project,
         commands=tuple(dict.fromkeys((*best.commands, *other.commands)))[:COMMANDS],
+        wordings=_wordings(task, again, intent=_key(best)),
         group=task.group,
         split=task.split,
         reviewed=task.reviewed,
     )
+
+
+def _wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tuple[str, ...]:
+    """How else the two were worded than ``intent``: of wordings in the same terms, the first."""
+    said = (*task.wordings, _key(task), *again.wordings, _key(again))
+    distinct: dict[frozenset[str], str] = {}
+    for words in said:
+        distinct.setdefault(frozenset(terms(words)), words[:WORDING])
+    distinct.pop(frozenset(terms(intent)), None)
+    return tuple(distinct.values())[:WORDINGS]
 
 
 def _worth(task: TaskRecord) -> tuple[bool, bool, bool]:

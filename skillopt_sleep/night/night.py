@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from msgspec.structs import replace
+
 from skillopt_sleep.domain.report import NightReport
 from skillopt_sleep.night.audit import audit
 from skillopt_sleep.night.consolidate import consolidate
@@ -31,13 +33,14 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
     with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
         sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact)
         with closing(kit.connect(night.ledger, sessions)) as connection:
-            if plan.mining.given or sessions.sessions or plan.pending or kit.archive.fresh(plan.window.scope):
+            if plan.mining.given or sessions.sessions or plan.going_on or kit.archive.fresh(plan.window.scope):
                 night.look("probe", probe, connection).require_ready()
             found = night.stage("mine", gather, sessions, plan, kit, connection.models, night.seed)
             tasks = night.stage("prepare", prepare, found, plan.manner, kit.commit_of)
             pools = night.stage("split", split, tasks, plan.split, night.seed)
             night.look("expect", expect, pools, plan)
             past = night.stage("recollect", recollect, plan, (*kit.archive.tasks(plan.window.scope), *tasks.tasks))
+            plan = replace(plan, step=past.settings(plan.step))
             outcome = night.stage(
                 "consolidate",
                 consolidate,

@@ -14,7 +14,7 @@ from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.domain.evidence import Arm, EvidenceRow, evidence_row
-from skillopt_sleep.domain.pending import ClosedEdit, Dropped, PendingEdit
+from skillopt_sleep.domain.pending import ClosedEdit, Dropped, PendingEdit, requests
 from skillopt_sleep.domain.report import (
     GateAction,
     HoldoutDetail,
@@ -47,7 +47,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     """What became of one document tonight. ``trial`` is None when there was nothing to try, or the gate is off.
 
     ``id`` names the edits tried together over all their nights; ``since`` is the earlier night they come from, if any,
-    and ``tasks`` are the different tasks they were measured on in all of them. ``base`` is the digest of what they were
+    and ``tasks`` name what they were measured on in all of them. ``base`` is the digest of what they were
     tried on.
     """
 
@@ -155,12 +155,12 @@ def _concluded(report: NightReport, outcome: Consolidated) -> NightReport:
         pending=tuple(map(PendingReport.of, outcome.pending)),
         notes=(*report.notes, *_notes(outcome)),
         call_error=next(iter(lost), report.call_error),
-        trials=tuple(map(_trial_report, outcome.steps)),
+        trials=tuple(_trial_report(step, (*pools.train, *pools.val)) for step in outcome.steps),
     )
     return _with_scores(report, shown[0], shown[-1], (*pools.val, *pools.train)) if shown else report
 
 
-def _trial_report(step: DocumentStep) -> TrialReport:
+def _trial_report(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialReport:
     trial = step.trial
     report = TrialReport(document=step.kind, decision=step.decision, since=step.since)
     if trial is None:
@@ -177,8 +177,8 @@ def _trial_report(step: DocumentStep) -> TrialReport:
         e=round(tally.e, 2) if tally else None,
         k=trial.k,
         ties=tally.ties if tally else None,
-        tasks=len(trial.measured),
-        tasks_in_all=len(step.tasks),
+        tasks=len(requests(trial.measured, tasks)),
+        tasks_in_all=len(requests(step.tasks, tasks)),
         edits=tuple(each.edit.id for each in _with(step.edits, *TRIED)),
     )
 

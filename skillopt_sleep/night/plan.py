@@ -47,7 +47,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     """Everything decided before a night begins; two nights with equal fingerprints are the same work.
 
     ``project`` is the absolute folder the night belongs to; ``roles`` name backend and model of each role. ``adopted``
-    is the change that waits for its sealed test, ``audit`` what the nights before tell of the measurement.
+    is the change that waits for its sealed test, ``audit`` what the nights before tell of the measurement. ``asked`` is
+    the score that the settings alone hold a new edit to; the step may hold it to more.
     """
 
     project: str
@@ -58,6 +59,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     mining: MiningPlan = MiningPlan()
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
+    asked: int = 0
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
@@ -69,12 +71,24 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
+    def going_on(self) -> tuple[PendingEdit, ...]:
+        """The undecided edits that may have a turn: those of documents that evolve."""
+        return tuple(each for each in self.pending if each.kind in self.step.kinds)
+
+    @property
+    def on_hold(self) -> tuple[PendingEdit, ...]:
+        """The other undecided edits: they wait, with their tallies, until their document evolves again."""
+        return tuple(each for each in self.pending if each.kind not in self.step.kinds)
+
+    @property
     def fingerprint(self) -> str:
         """Digest of all that a resumed night must share with its first sitting.
 
-        Caps may be raised in between, and midnight may pass: what was looked back on by then is kept.
+        Caps may be raised in between, and midnight may pass: what was looked back on by then is kept. Nor does it
+        depend on what the night itself leaves behind, such as the score that the account asks of the next edit.
         """
         window = replace(self.window, since="")
+        step = replace(self.step, k=self.asked)
         same = replace(
             self,
             caps=Caps(),
@@ -87,6 +101,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             audit=Audit(),
             baseline=Candidate(documents=()),
             window=window,
+            step=step,
         )
         return hashlib.sha256(msgspec.json.encode(same) + self.baseline.digest.encode()).hexdigest()[:32]
 

@@ -32,7 +32,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         refused = len(mined.refused)
         kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
         known = kit.archive.tasks(scope)
-        tasks = choose(known, kit.archive.past(scope), plan.split, plan.pending)
+        tasks = choose(known, kit.archive.past(scope), plan.split, plan.going_on)
     pools = split_tasks(tasks, plan.split)
     expected = expected_calls(
         pools,
@@ -42,7 +42,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         mining_batches=len(batches(sessions)) if plan.mining.by_model else 0,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
-        pending=len(tonight(plan.pending)[0]),
+        pending=len(tonight(plan.going_on)[0]),
     )
     return Rehearsal(
         project=plan.project,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.account import Account
 from skillopt_sleep.domain.edit import EditStatus
-from skillopt_sleep.domain.report import DocumentChange, NightReport
+from skillopt_sleep.domain.report import DocumentChange, NightReport, PendingReport
 from skillopt_sleep.domain.task import Split
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.night.outcome import Consolidated
@@ -17,15 +17,25 @@ __all__ = ["Staged", "stage"]
 
 
 class Staged(Struct, frozen=True, kw_only=True):
-    """Where the proposal lies (None when nothing changed), the documents in it, and the account after this night."""
+    """Where the proposal lies (None when nothing changed), the documents in it, and the account after this night.
+
+    ``on_hold`` are the undecided edits that the night left as they were, for their document does not evolve.
+    """
 
     proposal: str | None = None
     documents: tuple[DocumentChange, ...] = ()
     account: Account = Account()
+    on_hold: tuple[PendingReport, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
         """Contribute to the night's report."""
-        return replace(report, proposal=self.proposal, documents=self.documents, account=self.account)
+        return replace(
+            report,
+            proposal=self.proposal,
+            documents=self.documents,
+            account=self.account,
+            pending=(*report.pending, *self.on_hold),
+        )
 
 
 def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:
@@ -42,4 +52,9 @@ def stage(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Stage
         dealt = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
         kit.archive.used(plan.window.scope, night, {split: [task.id for task in dealt[split]] for split in dealt})
     kit.trials.conclude(plan.project, outcome.pending, outcome.tried(night), settled=outcome.settled)
-    return Staged(proposal=proposal, documents=documents, account=kit.trials.account(plan.project))
+    return Staged(
+        proposal=proposal,
+        documents=documents,
+        account=kit.trials.account(plan.project),
+        on_hold=tuple(map(PendingReport.of, plan.on_hold)),
+    )

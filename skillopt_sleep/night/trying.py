@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,12 +13,11 @@ from skillopt_sleep.domain.account import ALPHA
 from skillopt_sleep.domain.candidate import Candidate
 from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
-from skillopt_sleep.domain.paired import threshold
 from skillopt_sleep.domain.pending import Base, PendingEdit
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult
 from skillopt_sleep.domain.split import Pools
 from skillopt_sleep.domain.task import TaskRecord, group_of
-from skillopt_sleep.domain.verdict import GateMode, Verdict
+from skillopt_sleep.domain.verdict import GateMode, Verdict, threshold
 from skillopt_sleep.night.outcome import DocumentStep
 from skillopt_sleep.optimize.gate import Trial, run_trial
 from skillopt_sleep.optimize.replay import Models
@@ -25,6 +25,8 @@ from skillopt_sleep.optimize.trial import PairedPlan, run_paired
 
 __all__ = ["ConsolidatePlan", "Gate", "base_of", "may_be_shown", "pending_after", "seen_of"]
 
+SAMPLES_A_TRIAL = 100
+"""Numbers of samples by which a trial is moved on after an accept: more than the rounds of a night."""
 SAMPLES_A_NIGHT = 1000
 """Numbers of samples set apart for a night: its base replays are new, not those of the night before."""
 
@@ -58,13 +60,18 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One night's way of trying edits on its val tasks."""
+    """One night's way of trying edits on its val tasks.
+
+    ``accepted`` counts what it has accepted: the replays that spoke for an edit are not the baseline of the next one,
+    for they are those that happened to be good.
+    """
 
     plan: ConsolidatePlan
     models: Models
     val: tuple[TaskRecord, ...]
     night: str
     seed: int
+    accepted: int = 0
 
     def trial(self, current: Candidate, proposed: Candidate, known: tuple[ReplayResult, ...]) -> Trial:
         """Try a new edit. ``known`` are val rollouts of ``current``, which the strict rule uses again."""
@@ -89,6 +96,10 @@ class Gate:
         why = f"it was written from all of tonight's validation tasks; {pending.needs} would decide"
         return replace(trial, decision=replace(trial.decision, why=why))
 
+    def after(self, steps: Sequence[DocumentStep]) -> Gate:
+        """The gate as it tries an edit after these steps."""
+        return dataclasses.replace(self, accepted=sum(each.decision.verdict is Verdict.ACCEPT for each in steps))
+
     @property
     def tries_pending(self) -> bool:
         """Whether undecided edits have a turn tonight: their tallies are of pairs, and no other rule counts those."""
@@ -104,7 +115,7 @@ class Gate:
             metric=self.plan.gate_metric,
             mixed_weight=self.plan.gate_mixed_weight,
             seed=self.seed,
-            first_sample=SAMPLES_A_NIGHT * (1 + self.seed % 1_000_000),
+            first_sample=SAMPLES_A_NIGHT * (1 + self.seed % 1_000_000) + SAMPLES_A_TRIAL * self.accepted,
         )
 
 

@@ -105,7 +105,8 @@ def analyse(
         answer = optimizer.answer(optimizer.prompt(minibatch.template, SCHEMA, **fields), phase=phase)
         empty = EditPatch(learnt=minibatch.learnt, cases=len(minibatch.cases))
         if answer.error:
-            return Analysis(patch=empty, nothing=f"the reflection was lost: {answer.error}", lost=answer.lost)
+            what = "was lost" if answer.lost else "cannot be read"
+            return Analysis(patch=empty, nothing=f"the reflection {what}: {answer.error}", lost=answer.lost)
         try:
             edits, refused = parse_edits(_patch(extract_json(answer.text)), known_tasks=known_tasks, document=kind)
         except ValueError as error:

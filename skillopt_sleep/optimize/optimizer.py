@@ -15,7 +15,7 @@ from skillopt_sleep.domain.edit import EditRecord
 from skillopt_sleep.domain.quoting import disarm
 from skillopt_sleep.domain.replies import extract_json
 from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.errors import BadReply, TransientBackend
 from skillopt_sleep.ports import Ask, Parallel
 from skillopt_sleep.prompts import render
 
@@ -72,11 +72,14 @@ class Optimizer:
         return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
 
     def answer(self, prompt: Prompt, *, phase: str) -> Answer:
-        """Ask; what transport lost comes back as an error. Raises ``FatalBackend`` and ``BudgetSpent``."""
+        """Ask; what transport lost, or nobody can read, comes back as an error; only the first is ``lost``.
+
+        Raises ``FatalBackend`` and ``BudgetSpent``.
+        """
         try:
             return Answer(text=self.ask(prompt, phase=phase).text)
         except TransientBackend as error:
-            return Answer(error=f"{type(error).__name__}: {error}", lost=True)
+            return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
 
     def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
         """Ask, and read the reply as a value; None when it was lost or cannot be read, and the answer says why."""

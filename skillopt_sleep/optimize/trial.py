@@ -35,7 +35,7 @@ from skillopt_sleep.domain.paired import (
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, combine
 from skillopt_sleep.domain.task import TaskRecord
 from skillopt_sleep.domain.verdict import Decision, Verdict
-from skillopt_sleep.errors import BudgetSpent, TransientBackend
+from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, TooLong, TransientBackend
 from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.replay import Attempt, Models, answer, judge_of
 from skillopt_sleep.ports import PairJudge, Parallel
@@ -44,6 +44,9 @@ __all__ = ["Named", "PairRow", "PairedPlan", "measure_pairs", "paired_trial", "r
 
 AGAIN = 500
 """Added to the number of a night's first sample: the replays that confirm a loss are none of its rounds'."""
+
+NO_VERDICT = (BadReply, EmptyReply, TooLong)
+"""How a judge fails on what it was shown, rather than on the way to it: as likely on what one arm has lost as not."""
 
 
 class Named(Protocol):
@@ -76,7 +79,7 @@ class PairedPlan(Struct, frozen=True, kw_only=True):
 
 
 class PairRow(Struct, frozen=True, kw_only=True):
-    """One pair. ``result`` is None when transport lost an arm.
+    """One pair. ``result`` is None when transport lost an arm or the judge, or that gave no verdict: ``unjudged``.
 
     ``first`` is the arm that the judge saw first, None when it did not see both answers in one call.
     """
@@ -86,6 +89,7 @@ class PairRow(Struct, frozen=True, kw_only=True):
     candidate: ReplayResult
     first: Arm | None
     result: Result | None
+    unjudged: bool = False
 
     @classmethod
     def of(
@@ -109,6 +113,8 @@ class PairRow(Struct, frozen=True, kw_only=True):
         """What it counts as, or what of it was lost."""
         if self.result is not None:
             return self.result
+        if self.unjudged:
+            return Lost.VERDICT
         if bool(self.baseline.call_error) is bool(self.candidate.call_error):
             return Lost.BOTH
         return Lost.BASELINE if self.baseline.call_error else Lost.CANDIDATE
@@ -272,13 +278,16 @@ def _confirmed(
 def _judged(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:
     task, old, new = pair
     first: Arm | None = None
+    unjudged = False
     if not old.call_error and not new.call_error:
         try:
             old, new, first = _scored(task, old, new, _drawn(task.id, new, plan.seed), models)
         except TransientBackend as error:  # the judge was lost, and with it both scores
+            unjudged = isinstance(error, NO_VERDICT)
             lost = f"{type(error).__name__}: {error}"
             old, new = replace(old, call_error=lost), replace(new, call_error=lost)
-    return PairRow.of(old, new, metric=plan.metric, mixed_weight=plan.mixed_weight, first=first)
+    row = PairRow.of(old, new, metric=plan.metric, mixed_weight=plan.mixed_weight, first=first)
+    return replace(row, unjudged=unjudged)
 
 
 def _scored(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from skillopt_sleep.domain.account import Account
-from skillopt_sleep.domain.paired import Tally, exact_error
+from skillopt_sleep.domain.paired import Tally
 from skillopt_sleep.domain.report import NightReport, PendingReport, TrialReport
 from skillopt_sleep.domain.shortfall import DECIDING
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.domain.verdict import Verdict, exact_error
 from skillopt_sleep.reports.phrases import DOCUMENTS, number
 from skillopt_sleep.reports.plain import plain
 

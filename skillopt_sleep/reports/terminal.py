@@ -30,16 +30,19 @@ MOST = 6
 """Rules shown of each kind, and tasks of each outcome; the report has all of them."""
 
 
-def render(report: NightReport, *, width: int, program: str = "skillopt-sleep", place: str = "") -> str:
+def render(
+    report: NightReport, *, width: int, program: str = "skillopt-sleep", place: str = "", again: Sequence[str] = ()
+) -> str:
     """The lines, none wider than ``width`` columns but for a command or a single word; not ended by a newline.
 
-    ``program`` is how this program is called here, ``place`` the options that lead a command to this night.
+    ``program`` is how this program is called here, ``place`` the options that lead a command to this night, ``again``
+    those that the run was given: a run that is to go on with it needs them all.
     """
     told = ending(report)
     room = max(width, LEAST)
     sections = [
         _entry(told.word, told.says, room),
-        [*_entry("Now", told.now, room), *_steps(told, room, program, place)],
+        [*_entry("Now", told.now, room), *_steps(told, room, program, place, again)],
         list(_rules("Learnt" if report.accepted else "Tried", report.applied_edits, report, room)),
         list(_rules("Dropped", report.rejected_edits, report, room)),
         list(_pending(report, room)),
@@ -71,10 +74,10 @@ def _entry(label: str, text: str, room: int, *, hang: int = 0) -> list[str]:
     )
 
 
-def _steps(told: Ending, room: int, program: str, place: str) -> Iterator[str]:
+def _steps(told: Ending, room: int, program: str, place: str, again: Sequence[str]) -> Iterator[str]:
     """Commands, never broken, each with what it does beside it or, where that is too narrow, under it."""
     indent = " " * LABEL
-    commands = [step.command.replace("skillopt-sleep", program, 1) + place for step in told.steps]
+    commands = [_options(step.command, place, again).replace("skillopt-sleep", program, 1) for step in told.steps]
     longest = max(map(len, commands), default=0)
     for command, step in zip(commands, told.steps, strict=True):
         beside = f"{indent}{command:<{longest}}  {step.effect}"
@@ -82,6 +85,13 @@ def _steps(told: Ending, room: int, program: str, place: str) -> Iterator[str]:
             yield beside
         else:
             yield from (f"{indent}{command}", *_entry("", f"  {step.effect}", room, hang=2))
+
+
+def _options(command: str, place: str, again: Sequence[str]) -> str:
+    """The command with the options it needs here: what it names itself stays as it has it."""
+    if command.split()[1:2] == ["run"] and again:
+        return " ".join([command, *(each for each in again if each.split()[0] not in command.split())])
+    return command + place
 
 
 def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, room: int) -> Iterator[str]:

@@ -21,6 +21,7 @@ TEXT = 100
 STATES = {
     RuleState.PROPOSED: "proposed, and not adopted",
     RuleState.ADOPTED: "adopted; it is live",
+    RuleState.ALTERED: "adopted; no longer in {file} as adopted",
     RuleState.REVERTED: "adopted once, and reverted",
     RuleState.REJECTED: "rejected: it was tried and did not help",
     RuleState.PENDING: "pending: not decided yet, the next night goes on with it",
@@ -41,7 +42,8 @@ def render(stories: Sequence[Story]) -> str:
 def _parts(story: Story) -> Iterator[list[str]]:
     edit = story.edit
     yield [_rule(story)]
-    about = [f"  state   {STATES[story.state]}", f"  edit    {edit.id}, {_does(story)}"]
+    state = STATES[story.state].format(file=plain(story.altered_in))
+    about = [f"  state   {state}", f"  edit    {edit.id}, {_does(story)}"]
     yield about + ([f"  reason  {plain(edit.reason)}"] if edit.reason else [])
     if story.tasks:
         yield ["It was written from:"]

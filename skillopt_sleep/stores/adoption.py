@@ -17,14 +17,25 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.adoption import Adoption, moved, without
 from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import EditRecord, EditStatus, apply_edits
-from skillopt_sleep.errors import Refused
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.domain.edit import EditRecord, EditStatus, apply_edits, stands
+from skillopt_sleep.errors import DiskError, Refused
+from skillopt_sleep.stores.database import Database, decoded, understood
 from skillopt_sleep.stores.files import missing_folders, mode_of, read_regular, refuse_unwritable
 from skillopt_sleep.stores.staging import ProposalStaging, ProposalStatus, StagedDocument, sha256
 from skillopt_sleep.stores.swaps import Swap, carry_out, one_change
 
-__all__ = ["BY_HAND", "LiveChange", "adopt", "adopt_by_hand", "adoptions", "ever_live", "revert"]
+__all__ = [
+    "BY_HAND",
+    "AdoptedEdit",
+    "LiveChange",
+    "adopt",
+    "adopt_by_hand",
+    "adoptions",
+    "altered",
+    "ever_live",
+    "lived_before",
+    "revert",
+]
 
 BY_HAND = "by hand"
 """How the record of an adoption begins that no gate had accepted."""
@@ -151,7 +162,7 @@ def adoptions(database: Database) -> tuple[Adoption, ...]:
             night=row["night"],
             project=row["project"],
             path=row["path"],
-            kind=DocumentKind(row["kind"]),
+            kind=understood(row["kind"], DocumentKind),
             whole=bool(row["whole"]),
             before=row["before"],
             after=row["after"],
@@ -171,7 +182,38 @@ def ever_live(database: Database, project: str) -> dict[tuple[str, str], bool]:
     return {(row["night"], each.edit.id): each.reverted_at is None for row in rows for each in _decode(row["edits"])}
 
 
-class _AdoptedEdit(Struct, frozen=True, kw_only=True):
+def lived_before(database: Database, project: str) -> dict[tuple[str, str], tuple[tuple[str, str], ...]]:
+    """When each rule was live that was taken out again, by its file and its text: from and until, ISO 8601."""
+    rows = database.rows("SELECT path, edits, adopted_at FROM adoptions WHERE project = ? ORDER BY id", (project,))
+    spans: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+    for row in rows:
+        for each in _decode(row["edits"]):
+            if each.reverted_at is not None:
+                name = (row["path"], each.edit.text or each.edit.anchor)
+                spans[name] = (*spans.get(name, ()), (row["adopted_at"], each.reverted_at))
+    return spans
+
+
+def altered(database: Database, project: str) -> dict[tuple[str, str], str]:
+    """Each (night, edit id) of a project that is live, and is not in its file as it was adopted, with that file."""
+    found = {}
+    for adoption in adoptions(database):
+        if adoption.project == project:
+            text = _region_now(adoption)
+            gone = [each.id for each in adoption.edits if not stands(text, each)]
+            found.update({(adoption.night, each): adoption.path for each in gone})
+    return found
+
+
+def _region_now(adoption: Adoption) -> str:
+    """What edits may touch of the live file, "" when that cannot be read or its markers do not pair up."""
+    try:
+        return adoption.region(read_regular(Path(adoption.path)))
+    except (Refused, DiskError):
+        return ""
+
+
+class AdoptedEdit(Struct, frozen=True, kw_only=True):
     """An edit that was made live, and since when it is not any more. Times are ISO 8601."""
 
     edit: EditRecord
@@ -267,7 +309,7 @@ def _listed(live: Sequence[Adoption]) -> str:
 
 
 def _insert(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
-    edits = msgspec.json.encode([_AdoptedEdit(edit=edit) for edit in adoption.edits])
+    edits = msgspec.json.encode([AdoptedEdit(edit=edit) for edit in adoption.edits])
     values = (
         adoption.night,
         adoption.project,
@@ -310,8 +352,8 @@ def _update(connection: sqlite3.Connection, result: Sequence[Adoption], now: dat
             )
 
 
-def _decode(data: bytes) -> list[_AdoptedEdit]:
-    return msgspec.json.decode(data, type=list[_AdoptedEdit])
+def _decode(data: bytes) -> list[AdoptedEdit]:
+    return decoded(data, list[AdoptedEdit])
 
 
 def _set_status(connection: sqlite3.Connection, night: str, status: ProposalStatus) -> None:

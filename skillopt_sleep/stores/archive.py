@@ -11,7 +11,7 @@ from skillopt_sleep.domain.edit import AppliedEdit
 from skillopt_sleep.domain.pending import ClosedEdit
 from skillopt_sleep.domain.session import Session, SessionKey
 from skillopt_sleep.domain.task import Split, TaskRecord
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, decoded
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.split import Past
@@ -33,7 +33,7 @@ class TaskArchive:
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )
-        return tuple(msgspec.json.decode(row["data"], type=TaskRecord) for row in rows)
+        return tuple(decoded(row["data"], TaskRecord) for row in rows)
 
     def fresh(self, scope: str) -> frozenset[str]:
         """Ids of the tasks no concluded night has used."""
@@ -61,7 +61,7 @@ class TaskArchive:
     def _turn_after(self, key: SessionKey) -> str:
         """The first turn filed since the session was taken up for mining, "" when there is none."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        ids = [turn.id for turn in msgspec.json.decode(rows[0]["data"], type=Session).turns]
+        ids = [turn.id for turn in decoded(rows[0]["data"], Session).turns]
         return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
 
     def past(self, scope: str) -> Past:
@@ -97,12 +97,12 @@ class RejectedEditStore:
         rows = self._database.rows(
             "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
         )
-        return tuple(msgspec.json.decode(row["data"], type=AppliedEdit) for row in rows)
+        return tuple(decoded(row["data"], AppliedEdit) for row in rows)
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
         """All of them, the first ones first."""
         rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
-        return tuple(msgspec.json.decode(row["data"], type=ClosedEdit) for row in rows)
+        return tuple(decoded(row["data"], ClosedEdit) for row in rows)
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()

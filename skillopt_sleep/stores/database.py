@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from skillopt_sleep.errors import DiskError
 
-__all__ = ["Database"]
+__all__ = ["REPAIR", "Database", "decoded", "understood"]
 
+T = TypeVar("T")
+
+REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
+
+BACK = "to put it back: skillopt-sleep doctor --repair"
 VERSION = 3
 """``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program.
 
@@ -124,8 +134,13 @@ class Database:
 
     def __init__(self, path: Path, *, extra_schema: str = "", rehearsal: bool = False) -> None:
         self.path = path
+        self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", SCHEMA + extra_schema))
+        self._schema = SCHEMA + extra_schema
         self._lock = threading.RLock()
         self._depth = 0
+        copied = path.with_name(f"{path.name}.copy").exists()
+        if copied and not path.exists():
+            raise DiskError(f"{path} is gone, and a copy of it is there; {BACK}")
         try:
             if rehearsal:
                 self._connect(":memory:")
@@ -134,16 +149,19 @@ class Database:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if not path.exists():
                     path.touch(mode=0o600)
+                self._mend_modes()
                 self._connect(str(path))
-            self._prepare(SCHEMA + extra_schema)
+            if copied and not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                self._connection.close()
+                raise DiskError(
+                    f"{path} is empty, and a copy of it is there; to put it back: skillopt-sleep doctor --repair"
+                )
+            self._prepare()
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error) or "malformed" in str(error):
-                raise DiskError(
-                    f"{path} is damaged ({error}); to save what can be saved: skillopt-sleep doctor --repair"
-                ) from error
-            raise DiskError(
-                f"cannot open {path}: {error}; check that the folder is writable and the disk not full"
-            ) from error
+                raise DiskError(f"{path} is damaged ({error}); {REPAIR}") from error
+            way_out = self._way_out(error) or "; check that the folder is writable and the disk not full"
+            raise DiskError(f"cannot open {path}: {error}{way_out}") from error
         except OSError as error:
             raise DiskError(f"cannot open {path}: {error.strerror}; name another folder with --data-dir") from error
 
@@ -159,7 +177,37 @@ class Database:
             original.backup(self._connection)
             original.close()
 
-    def _prepare(self, schema: str) -> None:
+    def _mend_modes(self) -> None:
+        """Make our own log writable as the database is: reading a file that is read-only leaves one that is, too."""
+        mode = self.path.stat().st_mode & 0o777
+        for part in self._log():
+            with suppress(OSError):
+                found = part.stat()
+                if mode & 0o200 and not found.st_mode & 0o200:
+                    part.chmod(mode)
+
+    def _log(self) -> list[Path]:
+        return [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")]
+
+    def _way_out(self, error: sqlite3.Error) -> str:
+        """What helps against an error: the repair, or the file that is in the way made writable."""
+        said = str(error)
+        if any(sign in said for sign in ("no such table", "no such column", "malformed", "not a database")):
+            return f"; {REPAIR}"
+        if "readonly" in said or "unable to open" in said:
+            for path in (self.path, *self._log(), self.path.parent):
+                if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                    return f"; {path} is in the way: make it writable"
+        return ""
+
+    def make_tables(self) -> None:
+        """Make the tables that are missing; the others stay as they are. Raises ``DiskError``."""
+        try:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}COMMIT;")
+        except sqlite3.Error as error:
+            raise DiskError(f"cannot write {self.path}: {error}{self._way_out(error)}") from error
+
+    def _prepare(self) -> None:
         version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise DiskError(
@@ -168,7 +216,7 @@ class Database:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         if version < VERSION:
-            self._connection.executescript(f"BEGIN IMMEDIATE;{schema}PRAGMA user_version = {VERSION};COMMIT;")
+            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}PRAGMA user_version = {VERSION};COMMIT;")
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -187,7 +235,7 @@ class Database:
                 if outermost and self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
-                    raise DiskError(f"cannot write {self.path}: {error}") from error
+                    raise DiskError(f"cannot write {self.path}: {error}{self._way_out(error)}") from error
                 raise
             finally:
                 self._depth -= 1
@@ -198,7 +246,15 @@ class Database:
             try:
                 return self._connection.execute(query, parameters).fetchall()
             except sqlite3.Error as error:
-                raise DiskError(f"cannot read {self.path}: {error}") from error
+                raise DiskError(f"cannot read {self.path}: {error}{self._way_out(error)}") from error
+
+    def each(self, query: str) -> Iterator[sqlite3.Row]:
+        """The rows of a reading query one by one, for more than need be held at once."""
+        with self._lock:
+            try:
+                yield from self._connection.execute(query)
+            except sqlite3.Error as error:
+                raise DiskError(f"cannot read {self.path}: {error}{self._way_out(error)}") from error
 
     def copy_into(self, other: sqlite3.Connection) -> None:
         """Copy everything as it stands into another connection. Raises ``sqlite3.Error``."""
@@ -209,3 +265,19 @@ class Database:
         """Close the file; what was committed stays."""
         with self._lock:
             self._connection.close()
+
+
+def decoded(data: bytes | str, kind: type[T]) -> T:
+    """The JSON of an entry as what it was written as. Raises ``DiskError`` naming the repair when it cannot be."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (ValueError, TypeError) as error:  # msgspec's errors and those of an encoding are ValueErrors
+        raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error
+
+
+def understood(value: object, kind: type[T]) -> T:
+    """The value of a column, a name or a time, as what it stands for. Raises ``DiskError`` as ``decoded`` does."""
+    try:
+        return msgspec.convert(value, kind)
+    except (ValueError, TypeError) as error:
+        raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from skillopt_sleep.domain.session import Session, SessionFile, SessionKey, Turn
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, decoded
 
 __all__ = ["SessionInbox"]
 
@@ -94,7 +94,7 @@ class SessionInbox:
 
     def _archived(self, source: str, path: str) -> tuple[Turn, ...]:
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (source, path))
-        return msgspec.json.decode(rows[0]["data"], type=Session).turns if rows else ()
+        return decoded(rows[0]["data"], Session).turns if rows else ()
 
     def recent(self) -> tuple[SessionKey, ...]:
         """Archived sessions whose model is known, mined or not, the newest first."""
@@ -120,7 +120,7 @@ class SessionInbox:
     def load(self, key: SessionKey) -> Session:
         """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        session = msgspec.json.decode(rows[0]["data"], type=Session)
+        session = decoded(rows[0]["data"], Session)
         at = {turn.id: index for index, turn in enumerate(session.turns)}
         first, last = at[key.first_turn], at[key.last_turn]
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
@@ -128,4 +128,4 @@ class SessionInbox:
     def everything(self) -> tuple[Session, ...]:
         """All archived sessions, the oldest first."""
         rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
-        return tuple(msgspec.json.decode(row["data"], type=Session) for row in rows)
+        return tuple(decoded(row["data"], Session) for row in rows)

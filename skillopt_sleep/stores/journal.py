@@ -16,9 +16,9 @@ from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.evidence import EvidenceRow
 from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, DiskError, Interrupted, SleepError
+from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, Interrupted, SleepError
 from skillopt_sleep.ports import Clock, Ledger, Outcome
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, decoded
 from skillopt_sleep.stores.files import own_folder, write_atomic
 from skillopt_sleep.stores.ledger import NightLedger
 
@@ -68,10 +68,14 @@ class JournalledNight:
         """Return the kept outcome, or do the work and keep it."""
         kept = self._journal.kept(self.id, name)
         if kept is not None:
-            outcome: OutcomeT = msgspec.json.decode(kept, type=typing.get_type_hints(work)["return"])
-        else:
-            outcome = work(*args, **kwargs)
-            self._journal.keep(self.id, name, msgspec.json.encode(outcome))
+            try:
+                outcome: OutcomeT = msgspec.json.decode(kept, type=typing.get_type_hints(work)["return"])
+            except (msgspec.DecodeError, UnicodeDecodeError):  # damaged: its replies are kept, so it costs little
+                self._journal.forget(self.id, from_stage=name)
+            else:
+                return self._reported(name, outcome)
+        outcome = work(*args, **kwargs)
+        self._journal.keep(self.id, name, msgspec.json.encode(outcome))
         return self._reported(name, outcome)
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
@@ -176,7 +180,7 @@ class NightJournal:
         if not rows or rows[0]["plan"] != fingerprint or rows[0]["state"] == NightState.FINISHED:
             return None
         last = rows[0]
-        before = msgspec.json.decode(last["report"], type=NightReport) if last["report"] else None
+        before = decoded(last["report"], NightReport) if last["report"] else None
         fresh_allowance = before is not None and before.stopped_by is StoppedBy.BUDGET
         sitting = last["sitting"] + fresh_allowance
         with self.database.transaction() as connection:
@@ -245,12 +249,7 @@ class NightJournal:
             "SELECT report FROM nights WHERE project = ? AND report IS NOT NULL ORDER BY started_at DESC, rowid DESC",
             (project,),
         )
-        try:
-            return tuple(msgspec.json.decode(row["report"], type=NightReport) for row in rows)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DiskError(
-                f"a night's report in {self.database.path} is damaged ({error}); try: skillopt-sleep doctor --repair"
-            ) from error
+        return tuple(decoded(row["report"], NightReport) for row in rows)
 
 
 def _ended_by(report: NightReport, error: BaseException) -> NightReport:

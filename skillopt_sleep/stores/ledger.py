@@ -10,7 +10,7 @@ from skillopt_sleep.domain.assignment import Assignment, Trajectory
 from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role
 from skillopt_sleep.domain.report import PhaseTally
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, decoded
 
 __all__ = ["NightLedger"]
 
@@ -31,7 +31,7 @@ class NightLedger:
             (self._night, role, prompt.digest, model, prompt.sample),
         )
         kind = Trajectory if isinstance(prompt, Assignment) else Reply
-        return msgspec.json.decode(rows[0]["reply"], type=kind) if rows else None
+        return decoded(rows[0]["reply"], kind) if rows else None
 
     def reuse(self, phase: str) -> None:
         """Count, for this process, a reply that cost nothing."""

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError
+from skillopt_sleep.stores.contents import what_is_wrong
 from skillopt_sleep.stores.database import Database
 from skillopt_sleep.stores.files import missing_folders
 
@@ -27,8 +28,8 @@ def check_disk(database: Database, project: Path) -> None:
     _take_room(database.path.parent, NEEDS)
     _take_room(project, NEEDS // 4)
     said = " ".join(str(row[0]) for row in database.rows("PRAGMA quick_check(1)"))
-    if said != "ok":
-        what = " ".join(said.split())
+    what = " ".join(said.split()) if said != "ok" else what_is_wrong(database)
+    if what:
         raise DiskError(f"{database.path} is damaged ({what}); nothing was spent; try: skillopt-sleep doctor --repair")
 
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
+from skillopt_sleep.stores.contents import DamagedEntry, damaged_entries, missing_tables, unreadable_columns
 from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.files import write_atomic
 
 __all__ = ["BACKUP", "Salvaged", "keep_copy", "salvage"]
 
@@ -27,26 +30,26 @@ BACKUP = "sleep.db.copy"
 PAST = ("adoptions", "adopted_how", "proposals", "nights", "tried_edits", "tried_lives", "tasks", "sessions", "turns")
 """Tables that are taken from the copy too where the damaged file lacks their rows; the others tell of the present."""
 
-
-CONTENT = (
-    *(("nights", "report"), ("stages", "outcome"), ("tasks", "data"), ("sessions", "data"), ("replies", "reply")),
-    *(("pending_edits", "data"), ("rejected_edits", "data"), ("proposals", "manifest"), ("adoptions", "edits")),
-)
-"""Where a table keeps JSON."""
+SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}
+"""What a row of the copy must agree in, beside its key, to be the same entry: numbers are given out again."""
 
 
 class Salvaged(Struct, frozen=True, kw_only=True):
     """What a repair came to: rows saved by table, tables that gave not all, and where the damaged file lies now.
 
-    ``mended`` counts entries taken out of a file that is whole but for them; then nothing else was done.
+    A file that is whole but for some entries stays: then ``damaged`` is "". ``mended`` counts entries that could not be
+    read; those that the copy had whole came ``from_copy``, the others are kept in the file ``aside``, "" when there are
+    none. ``remade`` are tables that were missing.
     """
 
     path: str
-    damaged: str
-    rows: dict[str, int]
+    damaged: str = ""
+    rows: dict[str, int] = {}
     incomplete: tuple[str, ...] = ()
     from_copy: int = 0
     mended: int = 0
+    aside: str = ""
+    remade: tuple[str, ...] = ()
 
 
 def keep_copy(database: Database) -> None:
@@ -74,18 +77,20 @@ def salvage(path: Path, *, extra_schema: str, now: datetime) -> Salvaged | None:
     ``DiskError``.
     """
     copy = path.with_name(BACKUP)
-    if not path.exists() and not copy.exists():
+    gone = not _has_tables(path)
+    if gone and not copy.exists() and (not path.exists() or _whole(path)):
         return None
-    if path.exists() and _whole(path):
-        mended = _take_out_damaged(path, extra_schema)
-        return Salvaged(path=str(path), damaged="", rows={}, mended=mended) if mended else None
+    if not gone and _whole(path):
+        found = _mend(path, extra_schema, now)
+        return found if found.mended or found.remade else None
     fresh = path.with_name(f".{path.name}.skillopt-new")
     for leftover in _parts(fresh):
         leftover.unlink(missing_ok=True)
     database = Database(fresh, extra_schema=extra_schema)
     try:
         rows, incomplete = _pour(path, database, tables=None) if path.exists() else ({}, ())
-        from_copy = sum(_pour(copy, database, tables=PAST)[0].values()) if copy.exists() else 0
+        wanted = PAST if any(rows.values()) else tuple(each for each in database.tables if each != "swaps")
+        from_copy = sum(_pour(copy, database, tables=wanted)[0].values()) if copy.exists() else 0
         database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         database.close()
@@ -99,36 +104,83 @@ def salvage(path: Path, *, extra_schema: str, now: datetime) -> Salvaged | None:
         fresh.replace(path)
     except OSError as error:
         raise DiskError(f"cannot put the mended database at {path}: {error.strerror}; it is {fresh}") from error
-    _take_out_damaged(path, extra_schema)
-    return Salvaged(path=str(path), damaged=str(aside), rows=rows, incomplete=incomplete, from_copy=from_copy)
+    found = _mend(path, extra_schema, now)
+    return replace(found, damaged=str(aside), rows=rows, incomplete=incomplete, from_copy=from_copy + found.from_copy)
 
 
 def _parts(path: Path) -> list[Path]:
     return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
 
 
-def _take_out_damaged(path: Path, extra_schema: str) -> int:
-    """Take out entries whose content is no JSON any more; how many. What sessions told is harvested again."""
-    database = Database(path, extra_schema=extra_schema)
-    count = 0
+def _mend(path: Path, extra_schema: str, now: datetime) -> Salvaged:
+    """Make the tables that are missing, and put entries that cannot be read right.
+
+    Each comes from the copy where that has it whole. Of the others, what is left is kept in a file before they go.
+    """
+    copy = path.with_name(BACKUP)
+    with closing(Database(path, extra_schema=extra_schema)) as database:
+        remade, poured = missing_tables(database), 0
+        if remade:
+            database.make_tables()
+            wanted = tuple(each for each in remade if each in PAST)
+            poured = sum(_pour(copy, database, tables=wanted)[0].values()) if copy.exists() else 0
+        damaged = list(damaged_entries(database))
+        lost = [each for each in damaged if not _from_copy(database, copy, each)]
+        aside = _put_aside(path.with_name(f"damaged-entries-{now:%Y%m%d-%H%M%S}.jsonl"), lost)
+        for entry in lost:
+            _take_out(database, entry)
+        if "sessions" in {*remade, *(each.table for each in damaged)}:
+            with database.transaction() as connection:
+                connection.execute("DELETE FROM files")  # what sessions told is read again
+    saved = poured + len(damaged) - len(lost)
+    return Salvaged(path=str(path), mended=len(damaged), from_copy=saved, aside=aside, remade=remade)
+
+
+def _put_aside(path: Path, lost: Sequence[DamagedEntry]) -> str:
+    """Keep what is left of entries, a line of JSON each, bytes as base64; the file, "" when there are none."""
+    if not lost:
+        return ""
+    lines = [msgspec.json.encode({"table": each.table, "column": each.column, "row": each.row}) for each in lost]
+    before = path.read_bytes() if path.exists() else b""
+    write_atomic(path, before + b"".join(line + b"\n" for line in lines), 0o600)
+    return str(path)
+
+
+def _from_copy(database: Database, copy: Path, entry: DamagedEntry) -> bool:
+    """Put the copy's row in the place of a damaged one; False when the copy has none, or not that one whole."""
+    if entry.table == "swaps" or not copy.exists():  # changes of another time are long done
+        return False
+    names = list(entry.row)
+    query = f"SELECT {', '.join(names)} FROM {entry.table} WHERE {entry.where}"  # noqa: S608  our own names
+    found, _ = _rows(copy, query, tuple(entry.key.values()))
+    if len(found) != 1:
+        return False
+    row = dict(zip(names, found[0], strict=True))
+    if unreadable_columns(entry.table, row) or any(row[each] != entry.row[each] for each in SAME.get(entry.table, ())):
+        return False
+    with database.transaction(durable=True) as connection:
+        marks = ", ".join("?" * len(names))
+        into = f"{entry.table} ({', '.join(names)})"
+        connection.execute(f"INSERT OR REPLACE INTO {into} VALUES ({marks})", found[0])  # noqa: S608
+    return True
+
+
+def _take_out(database: Database, entry: DamagedEntry) -> None:
+    key = tuple(entry.key.values())
+    with database.transaction(durable=True) as connection:
+        if (entry.table, entry.column) == ("nights", "report"):  # it was held, whatever became of its report
+            connection.execute(f"UPDATE nights SET report = NULL WHERE {entry.where}", key)  # noqa: S608
+        else:
+            connection.execute(f"DELETE FROM {entry.table} WHERE {entry.where}", key)  # noqa: S608
+
+
+def _has_tables(path: Path) -> bool:
+    """False for a file that is not there, holds no table at all, or cannot be asked."""
     try:
-        for table, column in CONTENT:
-            query = f"SELECT rowid AS id, {column} AS content FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
-            for row in database.rows(query):
-                try:
-                    msgspec.json.decode(row["content"])
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    count += 1
-                    with database.transaction() as connection:
-                        if table == "nights":  # the night itself was held, whatever became of its report
-                            connection.execute("UPDATE nights SET report = NULL WHERE rowid = ?", (row["id"],))
-                            continue
-                        connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (row["id"],))  # noqa: S608
-                        if table == "sessions":
-                            connection.execute("DELETE FROM files")
-    finally:
-        database.close()
-    return count
+        with _reading(path) as connection:
+            return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+    except sqlite3.DatabaseError:
+        return False
 
 
 def _whole(path: Path) -> bool:
@@ -160,12 +212,12 @@ def _pour(source: Path, into: Database, tables: tuple[str, ...] | None) -> tuple
     return counts, tuple(broken)
 
 
-def _rows(source: Path, query: str) -> tuple[list[tuple[object, ...]], bool]:
+def _rows(source: Path, query: str, values: tuple[object, ...] = ()) -> tuple[list[tuple[object, ...]], bool]:
     """As many rows as can be read before the first damaged page, and whether these are all."""
     rows: list[tuple[object, ...]] = []
     try:
         with _reading(source) as connection:
-            for row in connection.execute(query):
+            for row in connection.execute(query, values):
                 rows.append(row)  # noqa: PERF402  those before an error count
     except sqlite3.DatabaseError:
         return rows, False

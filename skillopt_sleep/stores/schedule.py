@@ -11,7 +11,7 @@ import msgspec
 from skillopt_sleep.domain.report import NightState
 from skillopt_sleep.domain.schedule import Attempt, DaemonState, Schedule
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, understood
 from skillopt_sleep.stores.files import remove, write_atomic
 
 __all__ = [
@@ -105,9 +105,9 @@ class AttemptStore:
             Attempt(
                 project=row["project"],
                 due=row["due"],
-                started_at=datetime.fromisoformat(row["started_at"]),
+                started_at=understood(row["started_at"], datetime),
                 starts=row["starts"],
-                ended_at=datetime.fromisoformat(row["ended_at"]) if row["ended_at"] else None,
+                ended_at=understood(row["ended_at"], datetime) if row["ended_at"] else None,
                 code=row["code"],
             )
             for row in rows

@@ -22,7 +22,7 @@ from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, appl
 from skillopt_sleep.domain.report import DocumentChange
 from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.ports import Clock
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, decoded, understood
 from skillopt_sleep.stores.files import own_folder, read_regular, refuse_links, write_atomic
 from skillopt_sleep.stores.tracked import is_tracked
 
@@ -177,8 +177,8 @@ class ProposalStaging:
         return tuple(
             Proposal(
                 project=row["project"],
-                status=ProposalStatus(row["status"]),
-                manifest=msgspec.json.decode(row["manifest"], type=Manifest),
+                status=understood(row["status"], ProposalStatus),
+                manifest=decoded(row["manifest"], Manifest),
             )
             for row in rows
         )

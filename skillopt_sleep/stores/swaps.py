@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from skillopt_sleep.domain.document import Document, DocumentKind, region, with_region
 from skillopt_sleep.errors import DiskError, Refused, SleepError
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import REPAIR, Database
 from skillopt_sleep.stores.files import (
     drop_temporaries,
     make_folders,
@@ -181,7 +181,10 @@ def give_up_unfinished(database: Database) -> tuple[str, ...]:
 
 def _unfinished(database: Database) -> list[tuple[int, str, Swap]]:
     rows = database.rows("SELECT id, what, swap FROM swaps ORDER BY id DESC")
-    return [(row["id"], row["what"], msgspec.msgpack.decode(row["swap"], type=Swap)) for row in rows]
+    try:
+        return [(row["id"], row["what"], msgspec.msgpack.decode(row["swap"], type=Swap)) for row in rows]
+    except (ValueError, TypeError) as error:
+        raise DiskError(f"an unfinished change in {database.path} is damaged ({error}); {REPAIR}") from error
 
 
 def _undo(database: Database) -> tuple[str, ...]:
@@ -210,7 +213,7 @@ def _lock(path: Path, patience: float) -> Iterator[bool]:
     """Hold a lock file; False when somebody else does. It stays held by a process only, never by a file."""
     from filelock import FileLock, Timeout  # noqa: PLC0415  `status` opens the database and locks nothing
 
-    lock = FileLock(path, timeout=patience)
+    lock = FileLock(path, timeout=patience, mode=0o600)
     try:
         lock.acquire()
     except Timeout:

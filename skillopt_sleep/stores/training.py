@@ -34,11 +34,11 @@ class TrainingFolder:
         return self.ledger.tallies()
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Put a file in place whole. Readable as the user's other files are: it is theirs to share."""
+        """Put a file in place whole, for its user alone: prompts and answers may hold what is nobody else's."""
         path = self.folder / name
         if not path.parent.is_dir():
-            make_folders(path.parent, within=self.folder)
-        write_atomic(path, data, mode=0o644, durable=durable)
+            make_folders(path.parent, within=self.folder, mode=0o700)
+        write_atomic(path, data, durable=durable)
 
     def kept(self, name: str) -> bytes | None:
         """The outcome of a piece of work that was finished before."""
@@ -64,8 +64,8 @@ def training_folder(folder: Path) -> Iterator[TrainingFolder]:
     from filelock import FileLock, Timeout  # noqa: PLC0415  only a run needs it
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = FileLock(folder / "run.lock").acquire(timeout=0)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = FileLock(folder / "run.lock", mode=0o600).acquire(timeout=0)
     except Timeout:
         raise NightRunning(
             f"another process trains into {folder}; wait for it, or name another folder as out_root"

@@ -10,7 +10,7 @@ import msgspec
 from skillopt_sleep.domain.account import Account, Tried, add_up
 from skillopt_sleep.domain.pending import PendingEdit
 from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.stores.database import Database
+from skillopt_sleep.stores.database import Database, decoded, understood
 
 if TYPE_CHECKING:
     from skillopt_sleep.domain.audit import BaseReplay, Position
@@ -28,7 +28,7 @@ class TrialStore:
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
         """The undecided edits, in the order they were first tried."""
         rows = self._database.rows("SELECT data FROM pending_edits WHERE project = ? ORDER BY rowid", (project,))
-        return tuple(msgspec.json.decode(row["data"], type=PendingEdit) for row in rows)
+        return tuple(decoded(row["data"], PendingEdit) for row in rows)
 
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
@@ -57,7 +57,10 @@ class TrialStore:
             {"project": project},
         )
         return add_up(
-            [Tried(id=row["id"], night=row["night"], k=row["k"], verdict=Verdict(row["verdict"])) for row in rows]
+            [
+                Tried(id=row["id"], night=row["night"], k=row["k"], verdict=understood(row["verdict"], Verdict))
+                for row in rows
+            ]
         )
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
@@ -122,4 +125,4 @@ class TrialStore:
             "SELECT outcome FROM sealed_tests WHERE project = ? AND outcome IS NOT NULL ORDER BY rowid DESC",
             (project,),
         )
-        return tuple(msgspec.json.decode(row["outcome"], type=SealedTest) for row in rows)
+        return tuple(decoded(row["outcome"], SealedTest) for row in rows)

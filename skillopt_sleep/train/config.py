@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -13,7 +13,20 @@ from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import ConfigError
 from skillopt_sleep.optimize.schedule import SCHEDULERS
 
-__all__ = ["SkillOptConfig"]
+__all__ = ["PROMPTS", "SkillOptConfig", "check_prompts"]
+
+PROMPTS = (
+    "analyst_error",
+    "analyst_success",
+    "analyst_contrast",
+    "merge_failure",
+    "merge_success",
+    "merge_final",
+    "ranking",
+    "slow_update",
+    "meta_skill",
+)
+"""Names under which ``prompt_overrides`` puts other words in place of a prompt's system part."""
 
 CHOICES = {
     "lr_scheduler": tuple(SCHEDULERS),
@@ -38,6 +51,7 @@ LEAST = {
 SHARES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
 CAPS = ("max_calls", "max_tokens", "max_usd", "max_minutes")
 NO_CAP = 10**12
+MIN_EDIT_BUDGET = 2
 
 
 class _Named(type):
@@ -49,6 +63,9 @@ class _Named(type):
         for name in named:
             if name not in known:
                 raise ConfigError(f"a training config has no field {name!r}{did_you_mean(name, known)}")
+        budget, given = named.get("edit_budget"), len(values) > known.index("min_edit_budget")
+        if isinstance(budget, int) and budget in range(1, MIN_EDIT_BUDGET) and not given:
+            named.setdefault("min_edit_budget", budget)  # the least that was not given follows the most down
         return super().__call__(*values, **named)
 
 
@@ -75,7 +92,7 @@ class SkillOptConfig(metaclass=_Named):
     minibatch_size: int = 8
     merge_batch_size: int = 8
     edit_budget: int = 4
-    min_edit_budget: int = 2
+    min_edit_budget: int = MIN_EDIT_BUDGET
     lr_scheduler: str = "cosine"
     gate_metric: str = "hard"
     gate_mixed_weight: float = 0.5
@@ -146,6 +163,13 @@ class SkillOptConfig(metaclass=_Named):
             usd=NO_CAP if self.max_usd is None else self.max_usd,
             minutes=NO_CAP if self.max_minutes is None else self.max_minutes,
         )
+
+
+def check_prompts(prompts: Iterable[str]) -> None:
+    """Raise ``ConfigError`` for the name of a prompt that there is not."""
+    for name in prompts:
+        if name not in PROMPTS:
+            raise ConfigError(f"there is no prompt {name!r} to override{did_you_mean(name, PROMPTS)}")
 
 
 def _check(name: str, value: object, default: object) -> None:

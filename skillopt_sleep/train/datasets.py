@@ -76,7 +76,8 @@ class Splits(Struct, frozen=True, kw_only=True):
 def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int = 0) -> Splits:
     """The splits of a folder with train/, val/ and test/ (or train.jsonl, …), or of one file dealt by ``ratio``.
 
-    ``ratio`` is train:val:test, as in ``2:1:7``; ``limit`` keeps the first items of each split (0: all). Raises
+    Rows of one file that all have a ``split`` of their own stay in it. ``ratio`` is train:val:test, as in ``2:1:7``;
+    ``limit`` keeps the first items of each split (0: all). Raises
     ``UsageError`` naming the file and line.
     """
     path = Path(path)
@@ -84,17 +85,8 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
         raise UsageError(f"limit is {limit!r:.40}, must be a whole number, 0 for all items")
     if not path.exists():
         raise UsageError(f"there is no data at {path}: name a folder with train/, val/ and test/, or a file")
-    if path.is_dir() and not ratio:
-        splits = _of_folder(path)
-    elif not ratio:
-        raise UsageError(f"{path} is one file: say how to deal it, as in ratio = '2:1:7', or name a folder")
-    else:
-        path = _only_file(path)
-        items = read_items(path)
-        if not items:
-            raise UsageError(f"{path} holds no items; a split needs at least one")
-        check_ids(items, str(path))
-        splits = split_items(items, ratio, seed=seed)
+    whole = path.is_dir() and not ratio
+    splits = _of_folder(path) if whole else _of_file(_only_file(path), ratio, seed)
     return replace(splits, **{split: splits[split][:limit] for split in SPLITS}) if limit else splits
 
 
@@ -189,6 +181,8 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
         if not isinstance(item, dict):
             raise UsageError(f"{place} is no object with fields, but {excerpt(repr(item), 60)}")
         name = item.get("id")
+        if str(name) != str(name).strip() and str(name).strip():
+            raise UsageError(f"{place} has the id {excerpt(repr(name), 40)}, with blanks around it; ids have none")
         if name is None or isinstance(name, bool | float | dict | list) or not str(name).strip():
             told = "has no id" if name in (None, "") else f"has the id {excerpt(repr(name), 40)}"
             raise UsageError(f"{place} {told}; every item needs an 'id' of its own, a text or a whole number")
@@ -247,6 +241,33 @@ def _of_folder(folder: Path) -> Splits:
     given = {split: items for split, items in found.items() if not isinstance(items, str)}
     check_splits(given)
     return without_straddlers(replace(_splits(given), absent=absent))
+
+
+def _of_file(path: Path, ratio: str, seed: int) -> Splits:
+    """The splits of one file: those its rows name, else dealt by ratio."""
+    items = read_items(path)
+    named = [number for number, item in enumerate(items, start=1) if item.get("split") not in (None, "")]
+    if not named and not ratio:
+        raise UsageError(f"{path} is one file: say how to deal it, as in ratio = '2:1:7', or name a folder")
+    if not items:
+        raise UsageError(f"{path} holds no items; a split needs at least one")
+    check_ids(items, str(path))
+    if not named:
+        return split_items(items, ratio, seed=seed)
+    if len(named) < len(items):
+        raise UsageError(f"{path}: {len(named)} of {len(items)} items have a 'split': it needs one in all, or in none")
+    homes = {name: split for split, spellings in SPELLINGS.items() for name in spellings}
+    found: dict[str, list[Item]] = {split: [] for split in SPLITS}
+    for number, item in enumerate(items, start=1):
+        home = homes.get(str(item["split"]).strip().lower())
+        if home is None:
+            raise UsageError(
+                f"{path}: item {number} has the split {excerpt(repr(item['split']), 40)}, none of {', '.join(homes)}"
+            )
+        found[home].append(item)
+    absent = {split: f"the split {split!r} is empty: no row of {path} names it" for split in SPLITS if not found[split]}
+    notes = (f"ratio {ratio!r} is not used: every row names its split",) if ratio else ()
+    return without_straddlers(replace(_splits(found), absent=absent, notes=notes))
 
 
 def _items_of(folder: Path, split: str) -> list[Item] | str:

@@ -15,6 +15,7 @@ from skillopt_sleep.domain.patch import EditPatch, Learnt, Proposal
 from skillopt_sleep.domain.replies import extract_json as read_json
 from skillopt_sleep.domain.skill_text import apply_to_skill, skill_hash
 from skillopt_sleep.domain.words import excerpt
+from skillopt_sleep.optimize.step import held_back
 from skillopt_sleep.train.results import Edit, Patch, RawPatch
 
 __all__ = [
@@ -63,15 +64,16 @@ def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tup
         except ValueError as error:
             rows.append(row | {"status": str(EditStatus.SKIPPED), "why": str(error)})
             continue
-        skill, (applied,) = apply_to_skill(skill, [record])
+        held = held_back(record, ())
+        skill, (applied,) = (skill, (held,)) if held else apply_to_skill(skill, [record])
         rows.append(row | {"status": str(applied.status), "why": applied.why})
     return skill, rows
 
 
-def extract_json(text: str | None) -> Any:  # noqa: ANN401  any JSON
-    """The JSON in a model's reply: all of it, what a code fence holds, else the first object; None without any."""
+def extract_json(text: object) -> Any:  # noqa: ANN401  any JSON
+    """The JSON in a model's reply: all of it, what a code fence holds, else the largest object; None without any."""
     try:
-        return read_json(text or "")
+        return read_json(text) if isinstance(text, str) else None
     except ValueError:
         return None
 

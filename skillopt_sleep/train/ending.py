@@ -35,6 +35,11 @@ def ended(run: Run, state: RunState, history: Sequence[Mapping[str, Any]], *, st
         "best_skill_path": str(run.store.folder / "best_skill.md"),
         "wall_time_s": round(time.monotonic() - started, 2),
     }
+    if dropped := sum(record.get("n_edits_dropped", 0) for record in history):
+        run.tell(
+            f"{dropped} proposed {'edit' if dropped == 1 else 'edits'} could not be used and were left out;"
+            " edit_apply_report.json of each step says why"
+        )
     run.artefacts.json("summary.json", summary)
     run.artefacts.text("summary.md", summary_page(summary, history))
     run.store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
@@ -108,4 +113,6 @@ def _test_figures(tested: Tested) -> dict[str, Any]:
 def _spent(run: Run) -> dict[str, Any]:
     """Of the whole run, whatever process it was."""
     tallies = run.store.tallies()
-    return {"calls": calls_by_stage(tallies), "spend": msgspec.to_builtins(spend_of(tallies))}
+    spend = msgspec.to_builtins(spend_of(tallies))
+    del spend["seconds"]  # ``wall_time_s`` is the time; that of calls which overlap is none
+    return {"calls": calls_by_stage(tallies), "spend": spend}

@@ -9,10 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.digest import sha256
-from skillopt_sleep.domain.paired import threshold
 from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict
+from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict, threshold
 from skillopt_sleep.errors import BudgetSpent, UsageError
 from skillopt_sleep.optimize.gate import Trial
 from skillopt_sleep.optimize.trial import PairedPlan, PairRow, paired_trial

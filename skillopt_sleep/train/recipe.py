@@ -37,7 +37,7 @@ from msgspec import Struct
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import ConfigError, UsageError
-from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.config import SkillOptConfig, check_prompts
 
 __all__ = ["Recipe", "read_recipe", "recipe_of", "role_table"]
 
@@ -85,6 +85,7 @@ def recipe_of(table: Mapping[str, Json]) -> Recipe:
             raise ConfigError(f"{name} is {value!r:.60}, must be a table: [{name}]")
     config = SkillOptConfig.from_dict({name: value for name, value in table.items() if name in own})
     skill = table.get("skill")
+    check_prompts(cast("Table", tables["prompts"]))
     prompts = {
         name: _text(Path(str(file)), f"prompts.{name}") for name, file in cast("Table", tables["prompts"]).items()
     }

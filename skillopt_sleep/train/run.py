@@ -68,7 +68,7 @@ class Run:
         plan = getattr(self.env, "plan_epoch", None)
         planned = None
         if callable(plan):
-            planned = plan(epoch=epoch, steps=steps, batch_size=config.batch_size, seed=config.seed)
+            planned = plan(epoch=epoch, steps=steps, batch_size=min(config.batch_size, len(train)), seed=config.seed)
         if planned and len(planned) == steps:
             return [list(batch) for batch in planned]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
@@ -144,7 +144,11 @@ class Run:
             )
         except TransientBackend as error:
             return [_lost(item, error) for item in items]
-        return [checked(each) for each in results]
+        types = {str(item["id"]): str(item.get("task_type") or "") for item in items}
+        rows = [checked(each) for each in results]
+        for row in rows:
+            row.task_type = row.task_type or types.get(row.id, "")
+        return rows
 
     def _emptied(self, name: str) -> str:
         """The folder of a draw that is not finished, without what an end on the way left in it.
@@ -157,7 +161,7 @@ class Run:
                 path.unlink()
             elif path.exists():
                 shutil.rmtree(path)
-            path.mkdir(parents=True)
+            path.mkdir(mode=0o700, parents=True)
         except OSError as error:
             raise DiskError(f"cannot empty {path}: {error.strerror or error}") from error
         return str(path)
@@ -169,7 +173,7 @@ class Run:
     def folder(self, *names: str) -> str:
         """A folder of the run, made, as a path for code that is not ours."""
         path = Path(self.store.folder, *names)
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(path)
 
     def value(self, score: Scored) -> float:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
 from skillopt_sleep.domain.patch import EditPatch, Learnt
+from skillopt_sleep.domain.refusal import Refusal
 from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.errors import BackendUnusable, TransientBackend
+from skillopt_sleep.errors import BackendUnusable, BadReply, TransientBackend
 from skillopt_sleep.optimize.analyse import Analysis, Lesson, told
 from skillopt_sleep.optimize.memory import StepNote, rejected_rules, remember
 from skillopt_sleep.optimize.schedule import AutonomousScheduler, Scheduler
@@ -158,7 +159,8 @@ def _own_analyses(
             edit_budget=lesson.edit_budget,
         )
     except TransientBackend as error:
-        return (Analysis(patch=EditPatch(), nothing=f"{type(error).__name__}: {error}", lost=True),)
+        lost = not isinstance(error, BadReply)
+        return (Analysis(patch=EditPatch(), nothing=f"{type(error).__name__}: {error}", lost=lost),)
     if patches is None:
         return None
     analyses = []
@@ -167,7 +169,8 @@ def _own_analyses(
         for flaw in flaws:
             run.tell(f"  step {step}: of what {run.env.name} proposed, one edit is left out: {flaw}")
         said = msgspec.json.encode(raw.to_dict(), enc_hook=str).decode()
-        analyses.append(Analysis(patch=patch, raw=(said,), nothing="; ".join(flaws)))
+        refused = tuple(Refusal(subject=run.env.name, words=said, why=flaw) for flaw in flaws)
+        analyses.append(Analysis(patch=patch, raw=(said,), refused=refused, nothing="; ".join(flaws)))
     return tuple(analyses)
 
 
@@ -201,6 +204,7 @@ def _numbers(made: StepProposal, scheduler: Scheduler, run: Run) -> dict[str, An
         "n_failure_patches": sum(each.patch.learnt is Learnt.FAILURE for each in made.analyses if each.patch.proposals),
         "n_success_patches": sum(each.patch.learnt is Learnt.SUCCESS for each in made.analyses if each.patch.proposals),
         "n_analyses_lost": sum(each.lost for each in made.analyses),
+        "n_edits_dropped": len(made.refused),
         "n_edits_merged": len(made.merged.proposals),
         "edit_budget": scheduler.get_lr() if run.config.use_edit_budget else None,
         "n_edits_ranked": len(made.selected.chosen),

@@ -16,7 +16,6 @@ from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.domain.call import Prompt, Reply, Role
-from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
 from skillopt_sleep.optimize.optimizer import Optimizer
 from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
@@ -24,7 +23,7 @@ from skillopt_sleep.ports import Backend
 from skillopt_sleep.train.artefacts import Artefacts
 from skillopt_sleep.train.beginning import begun, check_skill
 from skillopt_sleep.train.clients import as_backend
-from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.config import PROMPTS, SkillOptConfig, check_prompts
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.ending import ended
 from skillopt_sleep.train.environments import as_env
@@ -39,19 +38,6 @@ from skillopt_sleep.train.talking import AskClient, TurnClient
 from skillopt_sleep.train.workshop import workshop as own_workshop
 
 __all__ = ["PROMPTS", "SkillOptTrainer"]
-
-PROMPTS = (
-    "analyst_error",
-    "analyst_success",
-    "analyst_contrast",
-    "merge_failure",
-    "merge_success",
-    "merge_final",
-    "ranking",
-    "slow_update",
-    "meta_skill",
-)
-"""Names under which ``prompt_overrides`` puts other words in place of a prompt's system part."""
 
 
 class _Nobody:
@@ -107,9 +93,8 @@ class SkillOptTrainer:
         self.best_step = 0
         self._progress = progress
         self._workshop = workshop
+        check_prompts(self.prompt_overrides)
         for name in self.prompt_overrides:
-            if name not in PROMPTS:
-                raise ConfigError(f"there is no prompt {name!r} to override{did_you_mean(name, PROMPTS)}")
             if not isinstance(self.prompt_overrides[name], str) or not self.prompt_overrides[name].strip():
                 raise ConfigError(f"the prompt {name} is {self.prompt_overrides[name]!r:.60}, must be a text")
 

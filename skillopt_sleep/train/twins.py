@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -13,7 +14,7 @@ from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
 from skillopt_sleep.domain.words import fold
 from skillopt_sleep.train.ports import Item
 
-__all__ = ["answers_of", "group_numbers", "question_of"]
+__all__ = ["ANSWERS", "answers_of", "group_numbers", "odd_answer", "question_of"]
 
 QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
 ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
@@ -49,9 +50,21 @@ def question_of(item: Item) -> str:
 
 def answers_of(item: Item) -> tuple[str, ...]:
     """The answers an item names, under any of the usual names; one that is no text is written out."""
+    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in _answers(item))
+
+
+def odd_answer(item: Item) -> str:
+    """The first answer of an item that is neither a text nor a number, written out; "" for none."""
+    for one in _answers(item):
+        plain = isinstance(one, str | int) or (isinstance(one, float) and math.isfinite(one))
+        if not plain:
+            return repr(one)
+    return ""
+
+
+def _answers(item: Item) -> Sequence[object]:
     found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
-    each = found if isinstance(found, list | tuple) else [found]
-    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in each)
+    return found if isinstance(found, list | tuple) else [found]
 
 
 def group_numbers(items: Sequence[Item]) -> list[int]:

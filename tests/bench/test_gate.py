@@ -18,9 +18,9 @@ from skillopt_sleep.bench.gate_figures import Estimate, apart, mean, ratio, shar
 from skillopt_sleep.bench.gate_nights import NOISY, NightsFigures
 from skillopt_sleep.bench.gate_trial import MEAN_RULES, simulate_mean_rules, simulate_paired
 from skillopt_sleep.domain.detect import accepted_in
-from skillopt_sleep.domain.paired import Result, exact_error, judge_pair, margin_for
+from skillopt_sleep.domain.paired import Result, judge_pair, margin_for
 from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import Pair, Verdict, decide_strict
+from skillopt_sleep.domain.verdict import Pair, Verdict, decide_strict, exact_error
 
 FIGURES = ("tonight", "within_36", "life", "pairs", "pairs_life")
 
@@ -270,3 +270,24 @@ def test_two_processes_measure_the_same(capsys):
         gate.main(["--only", "graded 0.5, +0.10 on every task, 4 tasks", "--json", *FEW[:-1], processes])
         printed.append(json.loads(capsys.readouterr().out) | {"seconds": 0})
     assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("base", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize(("k", "least"), [(6, 0.90), (8, 0.80)])
+def test_large_gain_is_accepted_within_the_pairs_of_one_night(base, k, least):
+    """An edit of +.4 on 12 tasks, in its first 36 pairs: exactly."""
+    figures = exact_paired(Cell(tasks=12, judge=Judge.BINARY, base=base, effect=0.4), k)
+    assert figures.within_36.value >= least
+
+
+def test_gain_of_a_grade_is_accepted_within_the_pairs_of_one_night():
+    """+.1 with a deviation of .1, at the margin of .1."""
+    figures = exact_paired(Cell(tasks=12, judge=Judge.GRADED, base=GRADE, effect=0.1), 6)
+    assert figures.within_36.value >= 0.90
+
+
+@pytest.mark.parametrize("base", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("k", [6, 8])
+def test_harmful_edit_is_hardly_ever_accepted(base, k):
+    """In a whole life, with a pass rate that falls by .13."""
+    assert exact_paired(Cell(tasks=12, judge=Judge.BINARY, base=base, effect=-0.13), k).life.value <= 0.01

@@ -272,3 +272,16 @@ def test_night_of_a_process_of_its_own(mira):
     done = run(*mira.arguments("run", "--json"))
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["verdict"] == "accept"
+
+
+def test_command_that_goes_on_is_the_one_that_was_given(cli, mira):
+    """With its backend and all its other options, but for the cap that it names itself."""
+    done = cli(*mira.arguments("run", "--rollouts-k=2", "--scope=invoked"), "--max-calls=4", "--max-calls=5")
+    assert done.code == 5
+    higher, again = (line for line in done.out.splitlines() if " run --" in line)
+    for word in ("--backend simulated", "--rollouts-k 2", "--scope invoked", f"--project {mira.project}"):
+        assert word in higher
+        assert word in again
+    assert "--max-calls 10" in higher
+    assert "--max-calls 5" not in higher
+    assert "--max-calls 5" in again

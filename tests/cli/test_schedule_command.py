@@ -156,6 +156,70 @@ def test_crontab_that_is_not_taken_stays(schedule, system, data):
     assert kept(data) is None
 
 
+def test_crontab_that_was_half_written_is_put_back(cli, schedule, system, data):
+    """Cut off in the middle: the old table is there again, and that is what is said; also when it is taken away."""
+    system.table = MINE
+    system.says("breaks")
+    done = schedule("--using=cron")
+    assert done.code == 2
+    assert "no space left" in done.refusal
+    assert "is put back" in done.refusal
+    assert system.table == MINE
+    assert kept(data) is None
+    assert schedule("--using=cron").code == 0
+    table = system.table
+    system.says("breaks")
+    done = cli("unschedule", f"--data-dir={data}")
+    assert (done.code, "is put back" in done.refusal) == (2, True)
+    assert system.table == table
+    assert kept(data) is not None
+
+
+def test_crontab_that_cannot_be_put_back_is_kept(schedule, system, data):
+    """Nothing of it is lost: it lies in the data folder, and the line says where and how it gets back."""
+    system.table = MINE
+    system.says("breaks")
+    system.says("always", "yes")
+    done = schedule("--using=cron")
+    assert done.code == 2
+    assert "yours is as it was" not in done.refusal
+    assert system.table == MINE[:20]
+    path = data / "crontab.before"
+    assert str(path) in done.refusal
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert kept(data) is None
+    system.table = b"another one that is longer\n"
+    assert "crontab.before-2" in schedule("--using=cron").refusal
+    assert path.read_bytes() == MINE
+
+
+def test_half_written_crontab_where_there_was_none(schedule, system, data):
+    """Gone again."""
+    system.says("breaks")
+    assert schedule("--using=cron").code == 2
+    assert system.table is None
+
+
+def test_line_that_somebody_adds_meanwhile_stays(schedule, system, data):
+    """Between our look and our writing: it is begun anew; when that goes on and on, nothing is written."""
+    system.table = MINE
+    system.says("changes", "6 6 * * * theirs\n")
+    assert schedule("--using=cron").code == 0
+    assert system.table.startswith(MINE + b"6 6 * * * theirs\n# >>> skillopt-sleep")
+
+
+def test_crontab_that_changes_all_the_time_is_left_alone(schedule, system, data):
+    """Refused, and every line of theirs is there."""
+    system.table = MINE
+    system.says("changes", "6 6 * * * theirs\n")
+    system.says("always", "yes")
+    done = schedule("--using=cron")
+    assert done.code == 8
+    assert "changing the crontab" in done.refusal
+    assert b"skillopt" not in system.table
+    assert kept(data) is None
+
+
 def test_units_that_are_not_taken_leave_nothing(schedule, system, data):
     """When systemd refuses the timer there are no units and no schedule."""
     before = homes_files()
@@ -289,6 +353,84 @@ def test_environment_is_baked_in_without_secrets(schedule, data, system, monkeyp
     assert "ANTHROPIC_API_KEY, HTTPS_PROXY" in done.err
 
 
+SECRETS = {
+    "key": "backends.openai.api_key=sk-proj-abcdefghijklmnopqrstuvwxyz012345",
+    "short key": "backends.openai.api_key=abc",
+    "value": "backends.openai.model=sk-proj-abcdefghijklmnopqrstuvwxyz012345",
+    "table": 'backends.openai.env={MY_TOKEN="correct horse"}',
+    "below": "backends.openai.env.OPENAI_API_KEY=abcdefgh",
+    "list": "backends.codex.config=[\"model_providers.own.experimental_bearer_token='abcdefgh'\"]",
+    "password in a URL": "backends.openai.base_url=https://mira:pass@host/v1",
+    "token in a URL": "backends.openai.base_url=https://host/v1?token=abcdefgh",
+    "key in a URL": "backends.openai.base_url='https://host/v1?v=1&key=abcdefgh'",
+    "name of a variable that is none": "backends.openai.api_key_env=sk-abcdefgh",
+    "of the environment": "seed=Tr0ub4dor-and-3",
+}
+
+
+@pytest.mark.parametrize("assignment", SECRETS.values(), ids=SECRETS)
+def test_option_that_holds_a_secret_is_refused(schedule, data, monkeypatch, assignment):
+    """With 2, named, with the way a key is handed over; and it is neither printed nor written down."""
+    monkeypatch.setenv("MY_PASSWORD", "Tr0ub4dor-and-3")
+    name, _, value = assignment.partition("=")
+    for more in ((), ("--print",)):
+        done = schedule(f"--set={assignment}", *more)
+        assert done.code == 2
+        assert f"--set {name}" in done.refusal
+        assert "docs/unattended.md" in done.refusal
+        assert value not in done.out + done.err
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "backends.openai.api_key_env=MY_OPENAI_KEY",
+        "backends.openai.base_url=http://localhost:11434/v1?api-version=2024-02-01-preview",
+        "max_tokens=5000",
+        "backends.claude.timeout=60",
+        'backends.codex.config=["model_reasoning_effort=high"]',
+    ],
+)
+def test_option_that_only_sounds_like_a_secret_is_taken(schedule, data, system, assignment):
+    """The name of a variable, a number of tokens, an address."""
+    done = schedule(f"--set={assignment}")
+    assert done.code == 0, done.err
+    assert f"--set={assignment}" in kept(data).projects[0].arguments
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("backends.openai.timeuot=3", "did you mean 'timeout'?"),
+        ("backends.opnai.timeout=3", "did you mean 'openai'?"),
+        ("backends.openai={timeuot=3}", "did you mean 'timeout'?"),
+        ("judges.rubric.trys=3", "has no option 'trys'"),
+    ],
+)
+def test_option_of_an_adapter_that_it_does_not_know_is_found_now(schedule, data, system, assignment, says):
+    """Whether or not this schedule uses that backend."""
+    done = schedule(f"--set={assignment}")
+    assert done.code == 2
+    assert says in done.refusal
+    assert not data.exists()
+
+
+URLS = ["https://h/?token=abcdefghijk", "https://h/v1?v=2&sig=ab%2Fcd", "https://h/?key=short", "https://mira:pw@h/"]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_address_with_a_secret_in_it_is_left_out(schedule, data, system, monkeypatch, url):
+    """Named as left out, as keys are; a plain address with a query is kept."""
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://host/v1?api-version=2024-02-01-preview")
+    done = schedule()
+    assert done.code == 0
+    assert url not in (data / "schedule.json").read_text()
+    assert "may be secret: ANTHROPIC_BASE_URL;" in done.err
+    assert kept(data).environment["OPENAI_BASE_URL"].endswith("-preview")
+
+
 def test_agent_that_is_not_on_path_is_told(schedule, system):
     """A night could not start it."""
     assert "codex is not on this PATH" in schedule("--backend=codex").err
@@ -397,6 +539,17 @@ def test_status_shouts_when_a_night_was_missed(cli, schedule, system, data, mira
     page = cli("status", *place).out
     assert "MISSED" not in page
     assert "cut short" in page
+
+
+def test_night_within_its_jitter_is_not_missed(cli, schedule, system, data, mira):
+    """Three hours late is on time for whoever asked for up to twelve."""
+    at = datetime.now().astimezone() - timedelta(hours=3)
+    schedule("--using=daemon", f"--at={at:%H:%M}", "--jitter=720")
+    past(data, mira, days=0.8)
+    place = (f"--project={mira.project}", f"--data-dir={data}")
+    assert "MISSED" not in cli("status", *place).out
+    schedule("--jitter=0")
+    assert "MISSED: 1 night" in cli("status", *place).out
 
 
 def test_status_says_when_it_runs_next(cli, schedule, system, data, mira):

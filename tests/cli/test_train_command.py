@@ -149,6 +149,8 @@ def test_from_nights_trains_on_ones_own_tasks(tmp_path):
     assert summary["env"] == "checks"
     assert summary["best_selection_score"] > summary["baseline_selection_score"]
     assert (tmp_path / "out" / "tasks.json").exists()
+    assert (tmp_path / "out" / ".gitignore").read_text() == "*\n"
+    assert {path.stat().st_mode & 0o077 for path in [tmp_path / "out", *(tmp_path / "out").rglob("*")]} == {0}
 
 
 def test_interrupted_run_goes_on(folder):

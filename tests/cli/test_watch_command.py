@@ -68,3 +68,14 @@ def test_rule_that_does_not_help(cli, mira, adopted):
     assert all(row["after"]["corrections"] >= row["before"]["corrections"] for row in rows)
     report = cli(*mira.arguments("run", "--json")).json
     assert any("corrections of its kind did not fall" in note for note in report["notes"])
+
+
+def test_rule_adopted_again(cli, mira, adopted):
+    """The time between its first adoption and its revert counts as neither."""
+    rows = cli("watch", "--json", *mira.places).json
+    assert cli("revert", adopted["night"], *mira.places).code == 0
+    assert cli("adopt", adopted["night"], *mira.places).code == 0
+    later = cli("watch", "--json", *mira.places).json
+    (span,) = later[0]["rule"]["lived"]
+    assert span[0] == rows[0]["rule"]["adopted_at"] < span[1] < later[0]["rule"]["adopted_at"]
+    assert [row["before"] for row in later] == [row["before"] for row in rows]

@@ -45,3 +45,24 @@ def test_unknown_rule_is_exit_2_with_the_nearest(cli, mira):
     done = cli("why", f"{text} and something else", *mira.places)
     assert done.code == 2
     assert f"the nearest: {text!r}" in done.refusal
+
+
+def test_rule_changed_by_hand_is_no_longer_called_live(cli, mira):
+    """Deleted, rewritten or gone with its file: what the file says counts, and put back it is live again."""
+    edit = cli(*mira.arguments("run", "--json")).json["applied_edits"][0]["edit"]
+    adopted = cli("adopt", "--json", *mira.places)
+    assert adopted.code == 0
+    assert "adopted; it is live" in cli("why", edit["id"], *mira.places).out
+    (file,) = [
+        path for path in (mira.folder / "project" / ".claude").rglob("SKILL.md") if edit["text"] in path.read_text()
+    ]
+    whole = file.read_text()
+    for changed in (whole.replace(edit["text"], ""), whole.replace(edit["text"], f"{edit['text']} Or not."), None):
+        file.unlink()
+        if changed is not None:
+            file.write_text(changed)
+        told = cli("why", f"* {edit['text']}", *mira.places)
+        assert (told.code, told.err) == (0, "")
+        assert f"adopted; no longer in {file} as adopted" in " ".join(told.out.split())
+    file.write_text(whole)
+    assert "adopted; it is live" in cli("why", f"1. {edit['text']}", *mira.places).out

@@ -47,6 +47,13 @@ class Stage:
     said: list = dataclasses.field(default_factory=list)
     told: list = dataclasses.field(default_factory=list)
     jitter: bool = True
+    breaks: Exception | None = None
+
+    def read(self):
+        """The schedule, unless it cannot be read."""
+        if self.breaks is not None:
+            raise self.breaks
+        return self.schedule
 
     def night(self, schedule, step):
         """Each night takes a while and ends as it is told, by default well."""
@@ -60,7 +67,7 @@ class Stage:
     def attendant(self):
         """Somebody who has just been started."""
         world = World(
-            schedule=lambda: self.schedule,
+            schedule=self.read,
             attempts=self.attempts,
             night=self.night,
             clock=self.clock,

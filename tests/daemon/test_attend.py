@@ -221,6 +221,25 @@ def test_wakes_for_the_due_and_once_a_minute(stage):
     assert wakes.get_next_fire_time(None, due) == due + TICK
 
 
+@pytest.mark.parametrize("error", [DiskError("cannot be understood"), PermissionError(13, "Permission denied")])
+def test_schedule_that_cannot_be_read_wakes_again_in_a_minute(stage, error):
+    """It is said once, nothing ends, and the night is held when it can be read again."""
+    attendant = stage.attendant()
+    found = stage.schedule
+    stage.breaks = error
+    stage.clock.at = at(2, 2, 59)
+    for _ in range(3):
+        assert Wakes(attendant).get_next_fire_time(None, stage.clock.at) == stage.clock.at + TICK
+        assert attendant.look()
+        stage.clock.at += TICK
+    assert len(stage.said) == 1
+    assert str(error) in stage.said[0]
+    stage.breaks = None
+    assert stage.schedule is found
+    assert not attendant.look()
+    assert stage.labels == ["2026-03-02T03:00"]
+
+
 class Sixty:
     """Sixty days of a laptop: asleep at times, off for a week, its clock put back, its nights failing and killed.
 

@@ -102,6 +102,7 @@ def cron(**changed):
         "environment": {"PATH": "/bin"},
         "home": Path("/home/mira"),
         "config": Path("/home/mira/.config"),
+        "data_dir": Path("/home/mira/data"),
         "env": {},
     }
     return Cron(Waking(**waking | changed))

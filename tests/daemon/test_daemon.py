@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,8 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.daemon import daemon as daemon_module
+from skillopt_sleep.daemon.daemon import attend_for_ever, attend_once
 from skillopt_sleep.domain.schedule import Schedule, ScheduledProject
 from skillopt_sleep.stores.lock import is_locked
 from skillopt_sleep.stores.schedule import save_schedule
@@ -196,6 +199,78 @@ def test_daemon_without_a_schedule(tmp_path):
     assert done.returncode == 2
     assert "`skillopt-sleep schedule` does" in done.stderr
     assert not (tmp_path / "data" / "daemon.log").exists()
+
+
+class Broken:
+    """An attendant that fails as it is told, and knows how often it was asked."""
+
+    def __init__(self, *, at_look=None, at_wake=None):
+        self.at_look, self.at_wake = at_look, at_wake
+        self.stopping, self.code, self.looks = False, 0, 0
+
+    def look(self):
+        self.looks += 1
+        if self.at_look is not None:
+            raise self.at_look
+        return False
+
+    def wake_at(self, _now):
+        if self.at_wake is not None:
+            raise self.at_wake
+
+
+def test_dead_scheduler_ends_the_daemon(monkeypatch):
+    """Nobody would ever wake again: it says why and leaves with 1, instead of living on."""
+    monkeypatch.setattr(daemon_module, "TICK", timedelta(milliseconds=50))
+    said = []
+    code = attend_for_ever(Broken(at_wake=KeyError("at")), lambda: False, said.append)
+    assert code == 1
+    assert any("KeyError" in line and "leaves with 1" in line for line in said)
+
+
+def test_look_that_fails_is_said_once_and_tried_again(monkeypatch):
+    """An error nobody foresaw neither ends the waking nor is kept from the user."""
+    monkeypatch.setattr(daemon_module, "TICK", timedelta(milliseconds=20))
+    attendant, said = Broken(at_look=ValueError("odd")), []
+
+    def stop():
+        wait_for(lambda: attendant.looks > 3)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    assert attend_for_ever(attendant, lambda: False, said.append) == 0
+    stopper.join()
+    assert [line for line in said if "ValueError: odd" in line] == said
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_once_that_fails_says_so():
+    """With 1, not with the 0 of a night that ended well."""
+    assert attend_once(Broken(at_look=ValueError("odd")), lambda: False) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "folder"])
+def test_night_is_held_when_a_damaged_schedule_is_whole_again(mira, damage):
+    """The daemon says once that it cannot read it, and lives on; SIGHUP only spares the test the minute."""
+    found = schedule(mira)
+    save_schedule(mira.data, replace(found, projects=(replace(found.projects[0], project="/nowhere"),)))
+    path = mira.data / "schedule.json"
+    with started("daemon", f"--data-dir={mira.data}") as process:
+        wait_for(lambda: "ended with 2" in log(mira))
+        path.unlink()
+        path.mkdir() if damage == "folder" else path.write_text('{"at": ')
+        for times in (1, 2, 3):
+            process.send_signal(signal.SIGHUP)
+            wait_for(lambda times=times: log(mira).count("looks at the schedule again") == times)
+        wait_for(lambda: "no night can be held now" in log(mira))
+        path.rmdir() if damage == "folder" else path.unlink()
+        save_schedule(mira.data, found)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "ended with 0" in log(mira))
+        stop(process)
+    assert log(mira).count("no night can be held now") == 1
+    assert process.returncode == 0
 
 
 @pytest.mark.slow

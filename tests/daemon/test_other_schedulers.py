@@ -32,6 +32,7 @@ def waking(**changed):
         "environment": {"PATH": "/bin"},
         "home": Path("/Users/mira"),
         "config": Path("/Users/mira/.config"),
+        "data_dir": Path("/home/mira/data"),
         "env": {},
     }
     return Waking(**fields | changed)
@@ -56,7 +57,7 @@ def test_launchd_agent_has_what_it_needs():
     assert found["StartCalendarInterval"] == [{"Hour": 3, "Minute": 7}, {"Hour": 4, "Minute": 7}]
     assert found["EnvironmentVariables"] == {"PATH": "/bin"}
     assert found["RunAtLoad"] is True
-    assert plist(at=time(22))[1]["StartCalendarInterval"] == {"Hour": 22, "Minute": 0}
+    assert plist(at=time(21))[1]["StartCalendarInterval"] == {"Hour": 21, "Minute": 0}
 
 
 @given(st.lists(paths, min_size=1, max_size=3), paths)

@@ -6,8 +6,9 @@ import os
 import re
 import shutil
 import subprocess
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,7 @@ def systemd(folder, **changed):
         "environment": {"PATH": "/bin"},
         "home": folder,
         "config": folder / ".config",
+        "data_dir": folder / "data",
         "env": {},
     }
     return Systemd(Waking(**waking | changed))
@@ -116,8 +118,40 @@ def test_timer_catches_up_and_spreads(tmp_path):
     assert "Persistent=true\n" in text
     assert "RandomizedDelaySec=600\n" in text
     assert re.findall("OnCalendar=(.*)", text) == ["*-*-* 03:00:00", "*-*-* 04:00:00"]
-    late = systemd(tmp_path, at=time(23, 5))
-    assert re.findall("OnCalendar=(.*)", late.shown()[str(late.timer)]) == ["*-*-* 23:05:00"]
+    late = systemd(tmp_path, at=time(21, 5))
+    assert re.findall("OnCalendar=(.*)", late.shown()[str(late.timer)]) == ["*-*-* 21:05:00"]
+
+
+def gaps(zone):
+    """The wall times at which the clocks of a zone are put forward from 2024 to 2037, and those they are put to."""
+    moment, end, step = datetime(2024, 1, 1, tzinfo=UTC), datetime(2038, 1, 1, tzinfo=UTC), timedelta(hours=12)
+    while moment < end:
+        old, new = (each.astimezone(zone).utcoffset() for each in (moment, moment + step))
+        if new > old:
+            first, last = moment, moment + step
+            while last - first > timedelta(seconds=1):
+                middle = first + (last - first) / 2
+                first, last = (first, middle) if middle.astimezone(zone).utcoffset() == new else (middle, last)
+            last = (last + timedelta(seconds=30)).replace(second=0, microsecond=0, tzinfo=None)
+            yield last + old, last + new
+        moment += step
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Europe/Berlin", "America/Nuuk", "Antarctica/Troll", "America/Santiago", "Pacific/Easter", "Australia/Lord_Howe"],
+)
+def test_time_that_the_clocks_skip_is_woken_for_soon_after(tmp_path, name):
+    """Wherever that is, also around midnight and where two hours go: something wakes within three hours of the jump."""
+    found = [*gaps(ZoneInfo(name))]
+    assert found
+    for begin, end in found:
+        skipped = begin
+        while skipped < end:
+            times = systemd(tmp_path, at=skipped.time()).waking.times
+            wakes = [datetime.combine(end.date() + timedelta(days=day), at) for at in times for day in (0, 1)]
+            assert any(end <= each < end + timedelta(hours=3) for each in wakes), (begin, skipped)
+            skipped += timedelta(minutes=15)
 
 
 @analyze

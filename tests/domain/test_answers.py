@@ -125,3 +125,35 @@ def test_any_answer_gets_a_score(scoring, answer, response):
         score = score_answer(response, expected)
         assert score.hard in {0.0, 1.0}
         assert 0 <= score.soft <= 1
+
+
+@pytest.mark.parametrize("response", ["<think>Answer: Rome</think>\nParis", "Answer: Rome? No.</think>Paris"])
+def test_thoughts_are_no_part_of_an_answer(response):
+    """Not even a label in them counts."""
+    assert score_answer(response, Expected(answers=("Paris",))).hard == 1
+    assert score_answer(response, Expected(answers=("Rome",), scoring=Scoring.CONTAINS)).hard == 0
+
+
+@pytest.mark.parametrize("gold", ["1,5", "May 5, 2024", "A0", "1 000", "12:30", "10/05/2024", "0,123", "5-7", "3/0"])
+def test_reference_that_is_not_one_number_is_told(gold):
+    """Of several numbers, or one within a name, nobody knows which is meant."""
+    assert repr(gold) in flaw(Expected(answers=(gold,), scoring=Scoring.NUMERIC))
+
+
+@pytest.mark.parametrize("gold", ["3/4", "-7", "$1,234", "5 km", "12 %", ".5", "1e3"])
+def test_reference_that_is_a_number_stands(gold):
+    """With a sign, a currency, a unit, as a fraction; it meets itself."""
+    expected = Expected(answers=(gold,), scoring=Scoring.NUMERIC)
+    assert flaw(expected) == ""
+    assert score_answer(gold, expected).hard == 1
+
+
+def test_fraction_is_its_value():
+    """3/4 is 0.75 on either side, and not 4; the year of a date is no fraction."""
+    for said, wanted, hard in [
+        ("0.75", "3/4", 1),
+        ("it is 3/4", "0.75", 1),
+        ("3/4", "4", 0),
+        ("10/05/2024", "2024", 1),
+    ]:
+        assert score_answer(said, Expected(answers=(wanted,), scoring=Scoring.NUMERIC)).hard == hard

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from skillopt_sleep.domain.paired import (
     GO_ON_AT,
-    MOST_LOSSES,
     PAIRS_A_LIFE,
     PAIRS_A_NIGHT,
     PAUSE_AT,
@@ -22,7 +21,6 @@ from skillopt_sleep.domain.paired import (
     Result,
     Tally,
     decide,
-    exact_error,
     expected_false,
     follow,
     go_on_tonight,
@@ -31,11 +29,10 @@ from skillopt_sleep.domain.paired import (
     needs,
     next_pairs,
     stricter,
-    threshold,
     too_little_measured,
 )
 from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.domain.verdict import MOST_LOSSES, Verdict, exact_error, threshold
 
 WIN, LOSS, TIE = Result.WIN, Result.LOSS, Result.TIE
 SWAPPED = {WIN: LOSS, LOSS: WIN, TIE: TIE}
@@ -414,3 +411,24 @@ def test_account_of_forty_one_edits():
 def test_account_before_the_first_accept():
     """Five edits may be tried at the usual threshold before one must have been worth it."""
     assert [stricter(0, expected_false([0.05] * tried)) for tried in (0, 1, 5, 6)] == [False, False, False, True]
+
+
+def test_unjudged_pairs_count_as_losses_until_more_wins_decide():
+    """Six wins and a pair without a verdict do not accept, eight do; and they are told."""
+    doubted = Tally(wins=6, unjudged=1)
+    assert decide(doubted, 6) is Verdict.UNDECIDED
+    told = too_little_measured(doubted, 6, planned=7, measured=6)
+    assert told is not None
+    assert "no verdict that can be read on 1 pair, " in told
+    assert told.endswith("2 more wins would decide")
+    assert decide(Tally(wins=8, unjudged=1), 6) is Verdict.ACCEPT
+    assert decide(Tally(wins=8, unjudged=1, lost_candidate=1), 6) is Verdict.UNDECIDED
+    assert next_pairs(doubted, 6, pairs_tonight=7, left=9) == 2
+
+
+def test_hidden_losses_count_among_the_most_losses():
+    """The exact error counts paths of six losses at most, seen or hidden."""
+    assert decide(Tally(wins=18, losses=3, unjudged=3), 6) is Verdict.ACCEPT
+    many = Tally(wins=30, losses=3, unjudged=4)
+    assert decide(many, 6) is Verdict.UNDECIDED
+    assert "more than 6 of them" in (too_little_measured(many, 6, planned=37, measured=33) or "")

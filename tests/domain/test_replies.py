@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.replies import extract_json
+from skillopt_sleep.domain.replies import extract_json, without_thinking
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -51,5 +51,70 @@ def test_an_array_where_there_is_no_object() -> None:
 )
 def test_text_without_json(text: str) -> None:
     """It is refused in one line, in good time."""
+    with pytest.raises(ValueError, match="no JSON in a reply"):
+        extract_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<think>Perhaps {"a": [0], "b": 1}?</think>\n{"a": [1]}',
+        '<thinking>\n{"a": [0], "b": 1}\n</thinking>\n```json\n{"a": [1]}\n```',
+        'so {"a": [0], "b": 1} it is\n</think>\n\n{"a": [1]}',
+        '<think>a <think> b</think> {"q": "long enough"} </think> {"a": [1]}',
+        '<think> without an end {"a": [1]}',
+    ],
+    ids=["think", "thinking", "remainder", "nested", "never closed"],
+)
+def test_json_after_thoughts(text: str) -> None:
+    """What was thought is no answer, however much JSON is in it."""
+    assert extract_json(text) == {"a": [1]}
+
+
+@pytest.mark.parametrize("text", ['{"t": "a </think> b"}', 'Here: {"t": "a </think> b"} ok'])
+def test_json_that_speaks_of_the_tag(text: str) -> None:
+    """A string of the JSON may name the tag."""
+    assert extract_json(text) == {"t": "a </think> b"}
+
+
+def test_text_without_its_thoughts() -> None:
+    """Blocks and remainders go; a tag within a sentence stays."""
+    assert without_thinking("<think>no</think>\n\nyes") == "yes"
+    assert without_thinking("no</think>\nyes") == "yes"
+    assert without_thinking("write <think> and </think> in pairs") == "write <think> and </think> in pairs"
+    assert without_thinking("<think>no end") == "<think>no end"
+    assert without_thinking("the tag is </think>") == "the tag is </think>"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": "line\nbreak\there"}', {"a": "line\nbreak\there"}),
+        ('{"a": [1, 2,], "b": ",}",}', {"a": [1, 2], "b": ",}"}),
+        ('so: {"edits": [{"op": "append"},],} done', {"edits": [{"op": "append"}]}),
+    ],
+    ids=["control characters", "trailing commas", "trailing commas in prose"],
+)
+def test_slips_that_leave_no_doubt(text: str, value: object) -> None:
+    """They are read over, and nothing inside a string is changed."""
+    assert extract_json(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('example: {} then {"edits": [1]}', {"edits": [1]}),
+        ('like {"a": 1}: {"edits": [{"op": "append"}]}', {"edits": [{"op": "append"}]}),
+        ('the edits: [{"op": "a"}, {"op": "b"}]', [{"op": "a"}, {"op": "b"}]),
+    ],
+)
+def test_largest_piece_is_meant(text: str, value: object) -> None:
+    """Neither an example before it nor a piece inside it."""
+    assert extract_json(text) == value
+
+
+@pytest.mark.parametrize("text", ['{"edits": [{"op": "a"}, {"op"', '{"edits": [{"op": "a"}] oops}', '{"a": 1e999}'])
+def test_fragment_of_damaged_json(text: str) -> None:
+    """It is not taken for the whole; nor is a number that no float holds."""
     with pytest.raises(ValueError, match="no JSON in a reply"):
         extract_json(text)

@@ -241,6 +241,15 @@ def test_night_that_is_hardly_late_is_not_missed():
     assert lacking(*held, now=utc(2026, 6, 5, 3)) == ["05"]
 
 
+def test_night_that_may_begin_later_is_not_missed_until_then():
+    """Its jitter was asked for; what may take its time comes after that."""
+    most = timedelta(hours=12)
+    since, end = utc(2026, 6, 4, 2), utc(2026, 6, 5, 1) + most
+    assert missed(since, end + timedelta(minutes=1), time(3), BERLIN, active=(), jitter=most) == ()
+    (due,) = missed(since, end + timedelta(hours=2), time(3), BERLIN, active=(), jitter=most)
+    assert due.label == "2026-06-05T03:00"
+
+
 def test_missed_nights_are_told_for_a_week():
     """A computer that was off for a month has missed seven, not thirty."""
     assert len(lacking(now=utc(2026, 7, 15), since=utc(2026, 1, 1))) == 7

@@ -111,4 +111,4 @@ def test_a_pattern_that_would_run_for_ever() -> None:
     """It is stopped after its time and counts as not found."""
     started = time.monotonic()
     assert not matches(r"(x+x+)+y", "x" * 3000)
-    assert time.monotonic() - started < PATTERN_SECONDS + 1
+    assert time.monotonic() - started < PATTERN_SECONDS + 5  # for ever, but for the limit

@@ -15,62 +15,12 @@ from skillopt_sleep.domain.document import DocumentKind
 from skillopt_sleep.domain.paired import Tally
 from skillopt_sleep.domain.pending import PendingEdit, tonight
 from skillopt_sleep.domain.split import TEST_FROM, Past, SplitPlan, split_tasks
-from skillopt_sleep.domain.task import RubricReference, Split, TaskRecord, group_of
+from skillopt_sleep.domain.task import Origin, RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.gather import choose
-from skillopt_sleep.night.merge import grouped
+from skillopt_sleep.night.merge import merge
 from skillopt_sleep.night.trying import seen_of
-
-WORDINGS = {
-    "migration": (
-        "write the database migration for the new address columns",
-        "we need a migration adding the address columns",
-        "add the address columns, with a database migration",
-        "create a migration for the address columns please",
-        "the address columns need a migration, write it",
-        "database migration: new address columns",
-    ),
-    "dockerfile": (
-        "make the Docker image smaller",
-        "shrink our docker image",
-        "the docker image is too big, make it smaller",
-        "can you get the size of the Docker image down?",
-        "docker image: reduce its size",
-        "please slim down the docker image",
-    ),
-    "standup": (
-        "write my standup notes from yesterday's commits",
-        "standup notes please, from the commits of yesterday",
-        "draft the notes for standup out of yesterday's commits",
-        "summarise yesterday's commits as standup notes",
-        "what do I say at standup? notes from yesterday's commits",
-        "turn the commits from yesterday into standup notes",
-    ),
-    "timeout": (
-        "the upload times out on large files, fix it",
-        "fix the timeout when uploading large files",
-        "large file uploads time out, please repair",
-        "uploading a large file runs into a timeout",
-        "upload of large files: fix the timeout",
-        "why do large uploads time out? fix that",
-    ),
-    "logo": (
-        "convert the logo from PNG to SVG",
-        "turn logo.png into an svg",
-        "make an SVG of the PNG logo",
-        "the logo should be SVG instead of PNG, convert it",
-        "png logo to svg please",
-        "we need our logo as SVG, there is only a PNG",
-    ),
-    "holiday": (
-        "plan the team's holiday calendar for August",
-        "make a holiday calendar of the team for august",
-        "august holiday calendar for the team, please plan it",
-        "the team needs a calendar of its August holidays",
-        "draw up the team holiday calendar (August)",
-        "who is on holiday in August? make the team calendar",
-    ),
-}
-
+from tests.domain.unspaced import CHINESE, JAPANESE, KOREAN, THAI
+from tests.domain.wordings import ERRANDS, WORDED, WORDINGS
 
 BARRED = (Split.TRAIN, Split.TEST)
 
@@ -328,21 +278,46 @@ def test_nothing_fresh_is_no_night():
     assert choose(tasks, Past(fresh=sealed), SplitPlan()) == ()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_paraphrases_never_straddle_a_split(seed):
-    """Six wordings each of six intents: each intent teaches or decides, and never both."""
-    meant = {wording: name for name, wordings in WORDINGS.items() for wording in wordings}
-    said = random.Random(seed).sample(sorted(meant), len(meant))
-    tasks = [
-        TaskRecord(id=f"t{number}", intent=words, reference=RubricReference(rubric="r"))
+def archived(said, at_once):
+    """The tasks of these requests as an archive has them, after nights that each mined so many."""
+    found = [
+        TaskRecord(
+            id=f"t{number}",
+            intent=words,
+            reference=RubricReference(rubric="r"),
+            origins=(Origin(source="claude", session_id=f"s{number}", path="p", words=words),),
+        )
         for number, words in enumerate(said)
     ]
-    pools = split_tasks(grouped(tasks), SplitPlan(seed=seed, max_train=36, max_val=36))
-    taught, decided = ({meant[task.intent] for task in pool} for pool in (pools.train, pools.val))
+    tasks = {}
+    for start in range(0, len(found), at_once):
+        tasks |= {task.id: task for task in merge(list(tasks.values()), found[start : start + at_once])}
+    return list(tasks.values())
+
+
+@pytest.mark.parametrize("at_once", [3, 999], ids=["three a night", "all at once"])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "intents",
+    [WORDINGS, WORDED, ERRANDS, CHINESE, JAPANESE, KOREAN, THAI],
+    ids=["six", "two dozen", "errands", "chinese", "japanese", "korean", "thai"],
+)
+def test_paraphrases_never_straddle_a_split(intents, seed, at_once):
+    """Six wordings each of several intents: each intent teaches or decides, and never both, once they are archived.
+
+    Nor does an archive tell intents apart worse than their wordings alone do: no group holds two.
+    """
+    meant = {wording: name for name, wordings in intents.items() for wording in wordings}
+    said = random.Random(seed).sample(sorted(meant), len(meant))
+    tasks = archived(said, at_once)
+    pools = split_tasks(tasks, SplitPlan(seed=seed, max_train=len(said), max_val=len(said)))
+    taught, decided = (
+        {meant[origin.words] for task in pool for origin in task.origins} for pool in (pools.train, pools.val)
+    )
     assert decided
     assert taught
     assert not taught & decided
-    assert len(pools.train) + len(pools.val) == 36
+    assert len({group_of(task) for task in tasks}) == len(intents)
 
 
 def test_recalled_tasks_only_teach():

@@ -180,6 +180,20 @@ def test_requests_cut_to_one_pattern() -> None:
     assert group_recurrences(["explain the fuel module", "please explain the fuel module of rockets again"]) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("把README翻译成英文", "把README翻译成法文"),
+        ("修复登录页面的错误", "修复注册页面的错误"),
+        ("写周报", "写日报"),
+        ("READMEを英語に翻訳して", "READMEを仏語に翻訳して"),
+    ],
+)
+def test_requests_that_differ_in_a_chinese_character(one: str, other: str) -> None:
+    """They are not one request made twice: a character is half a word, and no slip of the pen."""
+    assert group_recurrences([one, other]) == (0, 1)
+
+
 @given(st.text(alphabet="abc de", max_size=24), st.text(alphabet="abc de", max_size=24))
 def test_one_request_made_twice(one: str, other: str) -> None:
     """Whatever else it is, it is a near-duplicate."""

@@ -123,3 +123,63 @@ def test_more_corrections_never_look_better(corrections, prompts, since, more):
     (worse,) = watch([RULE], lived(before, (since + 1, total + 1)))
     assert not (worse.state is WatchState.FELL and found.state is WatchState.DID_NOT_FALL)
     assert found.p is None or 0 < found.p <= 1 + 1e-12
+
+
+def rule_of(number, text, *words, lived=()):
+    return LiveRule(
+        edit=EditRecord(id=f"r{number}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=text),
+        night="n1",
+        path="SKILL.md",
+        adopted_at="2026-03-10T08:00:00+00:00",
+        words=words,
+        lived=lived,
+    )
+
+
+FRAMES = {
+    "order": (
+        ("Put the invoice number before the total.", "That's wrong: you forgot invoice before total again."),
+        ("Put the licence before the imports.", "That's wrong: you forgot licence before imports again."),
+    ),
+    "manner": (
+        ("Write dates as ISO 8601.", "I told you so many times already, please: dates as ISO"),
+        ("Write amounts in euros.", "I told you so many times already, please: amounts in euros"),
+    ),
+    "rule in other words": (
+        ("Close with a clear verdict.", "Seriously, once more you left out the yes or no decision"),
+        ("Give sizes in metric units.", "Seriously, once more you left out the centimetres column"),
+    ),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_complaints_that_share_their_frame_only(frame, swapped):
+    """One rule's complaint is not counted for the other, however alike people put them."""
+    pair = [rule_of(number, *each) for number, each in enumerate(FRAMES[frame])]
+    one, other = reversed(pair) if swapped else pair
+    turns = (typed(11, one.words[0], correction=True),)
+    found = watch([one, other], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert [each.after.corrections for each in found] == [1, 0]
+
+
+def test_complaint_of_a_rule_alone_is_not_known_by_its_frame():
+    """Also where the other matter has no rule that is live."""
+    (one, other) = FRAMES["order"]
+    turns = (typed(11, other[1], correction=True), typed(11, one[1], correction=True))
+    (found,) = watch([rule_of(1, *one)], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert found.after.corrections == 1
+
+
+def test_time_a_rule_was_live_before():
+    """Adopted again after a revert: what was typed while it lived the first time is neither before nor since."""
+    rule = rule_of(
+        1,
+        "Indent with tabs, never spaces.",
+        "no, tabs please, not spaces",
+        lived=(("2026-03-04T00:00:00+00:00", "2026-03-06T00:00:00+00:00"),),
+    )
+    turns = tuple(typed(day, f"use tabs, not spaces {day}", correction=True) for day in (3, 5, 7, 11))
+    (found,) = watch([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert (found.before.corrections, found.before.prompts) == (2, 2)
+    assert found.after.corrections == 1

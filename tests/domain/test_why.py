@@ -86,3 +86,20 @@ def test_unknown_rule_is_answered_with_the_nearest():
     assert find("all dates in prose", NIGHTS, live={}, pending=()) == ()
     assert nearest("all dates in prose.", NIGHTS) == DATE_RULE.edit.text
     assert nearest("qwerty", NIGHTS) == nearest("x", ()) == ""
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", "+ ", "1. ", "12) ", "• ", "-", "  * "])
+def test_rule_is_found_with_its_list_mark(mark):
+    """As it is pasted from its file."""
+    assert the(f"{mark}{DATE_RULE.edit.text}").edit == DATE_RULE.edit
+
+
+def test_adopted_rule_that_its_file_has_no_more_is_not_called_live():
+    """As long as no adoption of it is in its file as adopted."""
+    key, other = (PAIRED.night, "e-2"), (GOES_ON.night, "e-2")
+    (story,) = find("e-2", NIGHTS, live={key: True}, pending=(), altered={key: "/p/AGENTS.md"})
+    assert (story.state, story.altered_in) == (RuleState.ALTERED, "/p/AGENTS.md")
+    (story,) = find("e-2", NIGHTS, live={key: False}, pending=(), altered={})
+    assert story.state is RuleState.REVERTED
+    (story,) = find("e-2", NIGHTS, live={key: True}, pending=(), altered={other: "/p/AGENTS.md"})
+    assert (story.state, story.altered_in) == (RuleState.ADOPTED, "")

@@ -1,8 +1,8 @@
-"""Two dozen intents in six wordings each, as people type them; none was chosen to suit the rule that groups them."""
+"""Intents in six wordings each, as people type them; two dozen were not chosen to suit the rule that groups them."""
 
 from __future__ import annotations
 
-__all__ = ["WORDED"]
+__all__ = ["ERRANDS", "WORDED", "WORDINGS"]
 
 WORDED = {
     "changelog": (
@@ -196,5 +196,107 @@ WORDED = {
         "create a GDPR compliant privacy statement for our mobile app",
         "draft the privacy notice of the mobile app",
         "can you write up a privacy policy page for our app",
+    ),
+}
+
+ERRANDS = {
+    "readme": (
+        "write a README for this repo",
+        "can you draft a readme for the repository",
+        "we need a README.md here, please create it",
+        "add a readme that explains how to install the repo",
+        "readme please, with install instructions",
+        "put together a README describing the repository",
+    ),
+    "sql": (
+        "write a SQL query that lists the top ten customers by revenue",
+        "give me the ten biggest customers by revenue in sql",
+        "SQL: top 10 customers, revenue descending",
+        "I need a query for the ten customers with the most revenue",
+        "query the customers table for the top ten by revenue",
+        "which ten customers bring most revenue? write the sql",
+    ),
+    "test": (
+        "add a unit test for the parse_date function",
+        "write tests for parse_date",
+        "parse_date needs unit tests, please add some",
+        "cover parse_date with a pytest test",
+        "unit test parse_date please",
+        "can you test the parse_date function with pytest",
+    ),
+    "mail": (
+        "write an email to the supplier about the late delivery",
+        "draft a mail to our supplier, the delivery is late",
+        "tell the supplier by email that the delivery is overdue",
+        "email the supplier: where is the late delivery",
+        "compose a polite email to the supplier regarding the delayed delivery",
+        "a mail for the supplier about the delivery being late",
+    ),
+    "docker": (
+        "write a Dockerfile for the api service",
+        "dockerize the api service",
+        "create a Dockerfile so the api service runs in a container",
+        "the api service needs a Dockerfile",
+        "containerise the api service with docker",
+        "make a docker image for the api service, write the Dockerfile",
+    ),
+    "changelog": (
+        "summarise the changes of this release for the changelog",
+        "write the changelog entry for this release",
+        "changelog entry for the new release please",
+        "what changed in this release? put it in the changelog",
+        "update the changelog for this release",
+        "draft release notes for the changelog of this release",
+    ),
+}
+
+WORDINGS = {
+    "migration": (
+        "write the database migration for the new address columns",
+        "we need a migration adding the address columns",
+        "add the address columns, with a database migration",
+        "create a migration for the address columns please",
+        "the address columns need a migration, write it",
+        "database migration: new address columns",
+    ),
+    "dockerfile": (
+        "make the Docker image smaller",
+        "shrink our docker image",
+        "the docker image is too big, make it smaller",
+        "can you get the size of the Docker image down?",
+        "docker image: reduce its size",
+        "please slim down the docker image",
+    ),
+    "standup": (
+        "write my standup notes from yesterday's commits",
+        "standup notes please, from the commits of yesterday",
+        "draft the notes for standup out of yesterday's commits",
+        "summarise yesterday's commits as standup notes",
+        "what do I say at standup? notes from yesterday's commits",
+        "turn the commits from yesterday into standup notes",
+    ),
+    "timeout": (
+        "the upload times out on large files, fix it",
+        "fix the timeout when uploading large files",
+        "large file uploads time out, please repair",
+        "uploading a large file runs into a timeout",
+        "upload of large files: fix the timeout",
+        "why do large uploads time out? fix that",
+    ),
+    "logo": (
+        "convert the logo from PNG to SVG",
+        "turn logo.png into an svg",
+        "make an SVG of the PNG logo",
+        "the logo should be SVG instead of PNG, convert it",
+        "png logo to svg please",
+        "we need our logo as SVG, there is only a PNG",
+    ),
+    "holiday": (
+        "plan the team's holiday calendar for August",
+        "make a holiday calendar of the team for august",
+        "august holiday calendar for the team, please plan it",
+        "the team needs a calendar of its August holidays",
+        "draw up the team holiday calendar (August)",
+        "who is on holiday in August? make the team calendar",
     ),
 }

@@ -11,9 +11,14 @@ echo "crontab $*" >> {here}/calls
 case "$1" in
 -l) if [ -e {here}/unreadable ]; then echo "crontabs/mira: Permission denied" >&2; exit 1; fi
     if [ ! -e {here}/table ]; then echo "no crontab for mira" >&2; exit 1; fi
-    exec cat {here}/table;;
+    cat {here}/table
+    if [ -e {here}/changes ]; then cat {here}/changes >> {here}/table; [ -s {here}/always ] || rm {here}/changes; fi
+    exit 0;;
 -r) exec rm {here}/table;;
 -)  if [ -e {here}/refuses ]; then cat > /dev/null; echo "errors in crontab file, can't install." >&2; exit 1; fi
+    if [ -e {here}/breaks ]; then
+        head -c 20 > {here}/table; [ -s {here}/always ] || rm {here}/breaks; echo "no space left" >&2; exit 1
+    fi
     exec cat > {here}/table;;
 esac
 """
@@ -65,7 +70,10 @@ class FakeSystem:
         return path.read_text().splitlines() if path.exists() else []
 
     def says(self, name: str, text: str = "") -> None:
-        """From now on it is ``unreadable``, ``refuses``, has ``no-bus``, ``linger``."""
+        """From now on it is ``unreadable``, ``refuses``, has ``no-bus``, ``linger``.
+
+        It ``breaks`` the next table it is given, or somebody ``changes`` it after the next look; with ``always``, each.
+        """
         (self.here / name).write_text(text)
 
     def says_no_more(self, name: str) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.errors import DiskError, SettingsError
 from skillopt_sleep.stores import preflight
 from skillopt_sleep.stores.database import Database
@@ -92,13 +93,17 @@ def test_disk_without_allocation(tmp_path, monkeypatch):
     assert sum(written) == 3 * 2**20
 
 
+def task(name):
+    return msgspec.json.encode(TaskRecord(id=name, intent="x" * 300, reference=RubricReference(rubric="r")))
+
+
 def filled(folder, rows=3_000):
     """A database with many tasks over many pages."""
     database = Database(folder / "sleep.db", extra_schema=SCHEMA)
     with database.transaction() as connection:
         connection.executemany(
             "INSERT INTO tasks VALUES ('/p', ?, 1, '2026-03-01', ?)",
-            [(f"t{number:05}", b'"' + b"x" * 300 + b'"') for number in range(rows)],
+            [(f"t{number:05}", task(f"t{number:05}")) for number in range(rows)],
         )
         connection.execute("INSERT INTO tried_edits VALUES ('/p', 'e1', 'n1', 6, 'accept')")
     return database

@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
+from skillopt_sleep.domain.account import Tried
 from skillopt_sleep.domain.report import NightState, StoppedBy
 from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import Overloaded
+from skillopt_sleep.night import night
 from tests.fakes.home import make_person
 
 
@@ -101,3 +103,28 @@ def test_night_cut_short_before_midnight_goes_on_after_it(mira):
     tomorrow = replace(plan, window=replace(plan.window, since="2999-01-01"))
     assert tomorrow.fingerprint == plan.fingerprint
     assert mira.app(edit_budget=2).plan().fingerprint != plan.fingerprint
+    assert mira.app(alpha=0.02).plan().fingerprint != plan.fingerprint
+
+
+def test_night_killed_when_it_had_raised_the_score_itself(mira, monkeypatch):
+    """What the account asks for after it is no reason to begin anew, nor does the night take it up."""
+    app = mira.app()
+    tried = [Tried(id=f"x{number}", night="n0", k=6, verdict=Verdict.REJECT) for number in range(5)]
+    held = []
+    real = night.audit
+
+    def died(_night, _outcome, plan, trials):
+        trials.conclude(plan.project, [], tried)
+        raise KeyboardInterrupt
+
+    def looked(*given):
+        held.append(given[2].step.k)
+        return real(*given)
+
+    monkeypatch.setattr(night, "audit", died)
+    before = app.plan()
+    cut = app.run(before)
+    monkeypatch.setattr(night, "audit", looked)
+    after, done = run(mira)
+    assert after.plan().step.k > before.step.k
+    assert (done.night, done.stopped_by, held) == (cut.night, None, [before.step.k])

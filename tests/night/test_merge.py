@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.domain.task import Origin, Outcome, RubricReference, Split, TaskRecord
-from skillopt_sleep.night.merge import grouped, merge, task_id
+from skillopt_sleep.night.merge import WORDING, WORDINGS, grouped, merge, task_id
 
 
 def task(intent: str, session: str = "s1", **more: object) -> TaskRecord:
@@ -52,6 +53,31 @@ def test_new_tasks_that_ask_for_one_thing() -> None:
     """They become one."""
     found = merge([], [task("fix the failing lint in CI", "s1"), task("CI lint is failing, fix it please", "s22")])
     assert [len(each.origins) for each in found] == [2]
+
+
+def test_wordings_that_a_task_absorbed() -> None:
+    """They are kept, each once and some only, but for the one that is asked; a row of an earlier version has none."""
+    again = [
+        task("CI lint is failing, fix it please", "s22"),
+        task("repair the failing lint job in CI", "s333", feedback=("no!",)),
+        task("fix the failing lint in CI!", "s4444"),
+    ]
+    (found,) = merge([], [task("fix the failing lint in CI", "s1"), *again])
+    assert found.intent == "repair the failing lint job in CI"
+    assert found.wordings == ("fix the failing lint in CI",)
+    many = [task(f"fix the failing lint in CI {number}", f"t{number}") for number in range(40)]
+    assert len(merge([found], many)[0].wordings) == WORDINGS
+    assert all(len(each) <= WORDING for each in merge([], [task("fix the lint " * 99), *again])[0].wordings)
+    row = {"id": "a", "intent": "i", "reference": {"kind": "rubric", "rubric": "r"}}
+    assert msgspec.convert(row, TaskRecord).wordings == ()
+
+
+def test_an_absorbed_wording_that_resembles_another_task() -> None:
+    """It ties the two: what a task is asked as is chance."""
+    known = replace(task("remove the legacy invoice exporter", group="g1"), wordings=("drop the csv invoice writer",))
+    (new,) = merge([known], [task("csv writer of bills: drop", "s22")])
+    assert new.group == "g1"
+    assert merge([replace(known, wordings=())], [task("csv writer of bills: drop", "s22")])[0].group != "g1"
 
 
 def test_a_near_duplicate_that_is_not_the_same() -> None:

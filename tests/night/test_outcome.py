@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from skillopt_sleep.domain import pending
 from skillopt_sleep.domain.candidate import Candidate
@@ -44,6 +45,31 @@ def replays(arm, *scores):
         )
         for sample, (name, passed) in enumerate(scores)
     )
+
+
+def test_near_duplicates_count_as_one_task():
+    """A claim stands on as many different requests as were measured, tonight and before, not on their wordings."""
+    made = Trial(
+        decision=Decision(verdict=Verdict.ACCEPT, why="6 wins", pairs=3, measured=3, wins=6),
+        baseline=replays("a", ("v-1", 0.0), ("v-2", 0.0), ("v-3", 0.0)),
+        candidate=replays("b", ("v-1", 1.0), ("v-2", 1.0), ("v-3", 1.0)),
+        improved=("v-1", "v-2", "v-3"),
+        tally=Tally(wins=6),
+        k=6,
+    )
+    step = DocumentStep(
+        kind=DocumentKind.SKILL, trial=made, decision=made.decision, tasks=("g", "before", "v-1", "v-2", "v-3")
+    )
+    val = (replace(task("v-1"), group="g"), replace(task("v-2"), group="g"), task("v-3"))
+    night = Consolidated(
+        baseline=Candidate(documents=()),
+        candidate=Candidate(documents=()),
+        pools=Pools(val=val),
+        gate_mode=GateMode.PAIRED,
+        steps=(step,),
+    )
+    (trial,) = night.add_to(NightReport(night="n", project="p", seed=1, why="")).trials
+    assert (trial.tasks, trial.tasks_in_all) == (2, 3)
 
 
 def reported(**trial):

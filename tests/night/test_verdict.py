@@ -132,15 +132,15 @@ def test_ten_nights_over_one_archive(tmp_path):
     person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
     known, decided, sealed, wrote = {}, set(), set(), {}
     went_on = recalled = 0
-    reflected, scored = [], []
+    reflected, scored, adopted = [], [], ()
     for night in range(10):
         person.write(make_sessions(person.world, 100 + night)[:3])
         simulated = {} if night == 2 else {"useless": 1.0}  # one night has something to adopt
         app = person.app(simulated=simulated, max_train=8, max_val=5, seed=10 + night, recall_k=3, max_calls=400)
         seen = recording(app)
         report = app.run(app.plan())
-        if report.accepted and not scored:
-            adopt(app.staging, report.night)
+        if report.accepted and not adopted:
+            adopted = adopt(app.staging, report.night)
         pools, outcome = pools_of(app, report.night), outcome_of(app, report.night)
         recalled += max(0, len(pools.train) - 8)
         known |= {task.id: task for task in app.archive.tasks(str(person.project))}
@@ -590,3 +590,28 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
 def test_score_that_accepts_follows_the_settings(tmp_path, asked, k):
     """``alpha`` names it, and going live unasked takes more."""
     assert make_person(tmp_path / "mira", sessions=False).app(**asked).plan().step.k == k
+
+
+def test_baseline_behind_an_accept_is_replayed_afresh():
+    """The replays that got the skill accepted are those that happened to be good: none stands for the memory's base."""
+    asked = []
+
+    def target(prompt):
+        text = prompt.user + prompt.system
+        if "train" not in prompt.user:
+            asked.append((prompt.digest, prompt.sample, "Rule one" in text, "Rule two" in text))
+        return "please" if "Rule one" in text and "train" not in prompt.user else "here"
+
+    rules = iter(("Rule one.", "Rule two."))
+
+    def optimizer(prompt):
+        kind = "skill" if 'document kind="skill"' in prompt.user else "memory"
+        rule = {"op": "append", "text": next(rules), "anchor": "", "reason": "r", "tasks": [], "document": kind}
+        return msgspec.json.encode({"edits": [rule]}).decode()
+
+    pools = Pools(train=tuple(checked(f"train-{n}") for n in range(3)), val=tuple(val_tasks(12)))
+    asks = models(ScriptedAsk(target), ScriptedAsk(optimizer))
+    outcome = consolidate(BASE, pools, ConsolidatePlan(), asks, seed=1)
+    assert [step.decision.verdict for step in outcome.steps] == [Verdict.ACCEPT, Verdict.UNDECIDED]
+    with_the_skill = [(digest, sample) for digest, sample, one, two in asked if one and not two]
+    assert len(with_the_skill) == len(set(with_the_skill)) == 6 + 12

@@ -12,6 +12,7 @@ import pytest
 
 from skillopt_sleep.errors import DiskError, NightRunning
 from skillopt_sleep.stores.lock import is_locked, one_daemon, one_night
+from skillopt_sleep.stores.swaps import change_lock
 from tests.fakes.program import ROOT
 
 OWNER = """
@@ -107,6 +108,12 @@ def test_asking_writes_nothing(tmp_path):
     assert not is_locked(tmp_path)
     assert {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.iterdir()]} == before
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_lock_of_live_files_is_private(tmp_path):
+    """As every file of ours is, whatever the umask."""
+    with change_lock(tmp_path):
+        assert (tmp_path / "adopt.lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_locks_of_other_things_are_no_night(tmp_path):

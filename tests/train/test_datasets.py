@@ -332,3 +332,39 @@ def test_limit_that_is_none_is_refused(tmp_path, limit):
     (tmp_path / "x.json").write_text(json.dumps(distinct(9)))
     with pytest.raises(UsageError, match="limit is"):
         load_splits(tmp_path / "x.json", ratio="1:1:1", limit=limit)
+
+
+def rows_file(folder, splits):
+    asked = ["Who painted Guernica?", "How deep is Lake Baikal?", "Which metal melts first?", "What do otters eat?"]
+    rows = [
+        item(f"r{number}", question, answer=f"answer {number}") | ({"split": name} if name else {})
+        for number, (question, name) in enumerate(zip(asked, splits, strict=False))
+    ]
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rows_that_name_their_split_stay_in_it(tmp_path):
+    """Without a ratio, and before one."""
+    path = rows_file(tmp_path, ["test", "train", "validation", "train"])
+    for ratio in ("", "1:1:1"):
+        splits = load_splits(path, ratio=ratio)
+        assert [len(splits[split]) for split in SPLITS] == [2, 1, 1]
+        assert bool(splits.notes) == bool(ratio)
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [(["train", "val", ""], "2 of 3 items have a 'split'"), (["train", "val", "tets"], "item 3 has the split 'tets'")],
+)
+def test_rows_that_name_no_split_or_another(tmp_path, names, says):
+    """They are refused in one line, ratio or not."""
+    with pytest.raises(UsageError, match=says):
+        load_splits(rows_file(tmp_path, names), ratio="1:1:1")
+
+
+def test_id_with_blanks_around_it_is_refused():
+    """Elsewhere it would be read without them."""
+    with pytest.raises(UsageError, match="has the id ' a', with blanks around it"):
+        check_splits({"train": [{"id": " a"}]})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.domain.call import Prompt
-from skillopt_sleep.errors import BackendUnusable, NotLoggedIn
+from skillopt_sleep.errors import BackendUnusable, BadReply, NotLoggedIn
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 
@@ -106,3 +108,39 @@ def test_refused_key_is_no_broken_line(tmp_path):
     with pytest.raises(NotLoggedIn, match="bad key"):
         trainer(tmp_path, target=dead, workers=1).train()
     assert dead.asked == 1
+
+
+class Garbled(School):
+    """Answers the first analysts, or all, with what nobody can read."""
+
+    def __init__(self, said, most=10**6):
+        super().__init__()
+        self.said = said
+        self.left = most
+
+    def _answer(self, prompt):
+        if prompt.schema is not None and "edits" in prompt.schema["properties"] and self.left > 0:
+            self.left -= 1
+            if isinstance(self.said, Exception):
+                raise self.said
+            return self.said
+        return super()._answer(prompt)
+
+
+@pytest.mark.parametrize(
+    "said", [BadReply("asked for JSON, answered without any"), "{}", "I would rather not.", '{"edits": 3}'], ids=str
+)
+def test_answer_that_cannot_be_read_ends_no_run(tmp_path, said):
+    """That analyst proposed nothing: the step is skipped, with the reason in its record, and the run goes on."""
+    summary = trainer(tmp_path, optimizer=Garbled(said), num_epochs=1).train()
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert {record["action"] for record in history} == {"skip_no_patches"}
+    assert all("cannot be read" in record["why"] for record in history)
+    assert [record["n_analyses_lost"] for record in history] == [0] * 4
+    assert summary["total_skips"] == 4
+
+
+def test_run_goes_on_learning_after_an_unreadable_answer(tmp_path):
+    """Only the analysts that could not be read are without a proposal."""
+    summary = trainer(tmp_path, optimizer=Garbled(BadReply("no JSON"), most=3), num_epochs=3).train()
+    assert summary["total_accepts"] > 0

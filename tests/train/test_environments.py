@@ -148,11 +148,11 @@ def test_scorer_that_raises_later_ends_the_run_in_one_line(tmp_path):
     env = SimpleQAEnv(
         train_items=[{"id": "t", "question": "How many?", "answers": ["1"]}],
         val_items=[{"id": "v", "question": "How much?", "answers": ["2"]}],
-        scoring=lambda text, item: 1 / float(text),
+        scoring=lambda text, item: 1 / 0 if text == "one" else 0.0,
     )
     config = SkillOptConfig(out_root=str(tmp_path), eval_test=False, verbose=False)
     clients = {"optimizer_client": Client(), "target_client": Client("one")}
-    with pytest.raises(UsageError, match="the scorer raised ValueError on item 'v': could not convert string"):
+    with pytest.raises(UsageError, match="the scorer raised ZeroDivisionError on item 'v': division by zero"):
         SkillOptTrainer(config=config, env=env, **clients).train()
 
 
@@ -421,3 +421,48 @@ def test_object_in_a_file_needs_no_options(file):
     assert len(load_environment("mine.py", {}, file).get_items("train")) == 2
     with pytest.raises(UsageError, match="takes no options"):
         load_environment("mine.py", {"size": 1}, file)
+
+
+def test_thoughts_of_the_target_are_not_scored():
+    """Neither by a rule nor by a function; the conversation keeps them."""
+    seen = []
+
+    def scorer(text, item):
+        seen.append(text)
+        return 1.0
+
+    for scoring in ("exact", scorer):
+        env = SimpleQAEnv(train_items=[ITEM], scoring=scoring)
+        result = roll_out(env, ITEM, "", Client("<think>Answer: Rome</think>\nParis"))
+        assert (result.hard, result.predicted_answer) == (1.0, "Paris")
+        assert "Rome" in result.conversation[-1]["content"]
+    assert seen[-1] == "Paris"
+
+
+def test_scorer_that_raises_on_wrong_answers_is_found_beforehand():
+    """One that reads every answer as a number would fall over the first that is none."""
+    with pytest.raises(UsageError, match=r"raised ValueError on item '1'.*tried with the answer"):
+        SimpleQAEnv(
+            train_items=[{"id": "1", "question": "How many?", "answers": ["1"]}],
+            scoring=lambda text, item: float(float(text) == float(item["answers"][0])),
+        )
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([], r"it needs 'answers'$"),
+        ([math.nan], "the answer nan is neither"),
+        ({"text": "x"}, "is neither a text nor a number"),
+        ([["x"]], "is neither a text nor a number"),
+    ],
+)
+def test_answers_that_are_none(answers, says):
+    """They are refused by item, without a hint at the very name it has."""
+    with pytest.raises(UsageError, match=says):
+        SimpleQAEnv(train_items=[ITEM | {"answers": answers}])
+
+
+def test_result_takes_the_type_of_its_item():
+    """Where the environment leaves it out."""
+    assert roll_out(Mine(), ITEM | {"task_type": "geo"}, "", Client("Paris")).task_type == "geo"

@@ -69,6 +69,7 @@ def test_flags_go_over_the_file(folder):
         ("_base_ = 3", "must be the name of a file"),
         ("skill = 'nope.md'", "cannot read"),
         ("batch_size = ", "is no TOML"),
+        ("[prompts]\nrankin = 'nope.md'", "no prompt 'rankin' to override.*mean 'ranking'"),
     ],
 )
 def test_file_that_cannot_be_used(folder, text, said):

@@ -409,3 +409,27 @@ def test_damaged_run_says_what_helps(tmp_path):
     with pytest.raises(DiskError, match=r"ledger\.db is damaged.*remove .*run to begin anew") as raised:
         trainer(tmp_path, num_epochs=1).train()
     assert "doctor" not in str(raised.value)
+
+
+def test_what_is_written_is_for_its_user_alone(tmp_path):
+    """Every folder and file of a run: prompts and answers are in them."""
+    trainer(tmp_path, num_epochs=1).train()
+    found = [tmp_path / "run", *(tmp_path / "run").rglob("*")]
+    assert {path.stat().st_mode & 0o077 for path in found} == {0}
+
+
+def test_summary_names_no_time_that_nobody_measured(tmp_path):
+    """What was spent is calls, tokens and dollars; the time is ``wall_time_s``."""
+    assert "seconds" not in trainer(tmp_path, num_epochs=1).train()["spend"]
+
+
+def test_batch_larger_than_the_data(tmp_path):
+    """It is all of the data; so hears an environment that plans its epochs."""
+
+    class Planning(SchoolEnv):
+        def plan_epoch(self, *, epoch, steps, batch_size, seed):
+            heard.append((steps, batch_size))
+
+    heard = []
+    trainer(tmp_path, env=Planning(), num_epochs=1, batch_size=40).train()
+    assert heard == [(1, 12)]

@@ -33,10 +33,10 @@ CODE_FROM_AFAR = (
     ),
 )
 
-_SEEN_BY_ALL = r"\b(?:pull requests?|prs?|branch(?:es)?|commits?(?: messages?)?|issues?|tags?|releases?|titles?|descriptions?|comments?|file ?names?|folder names?|url|readme|changelog|artifacts?)\b"
+_SEEN_BY_ALL = r"\b(?:bug reports?|support (?:requests?|tickets?|cases?)|trackers?|tickets?|forums?|pull requests?|prs?|branch(?:es)?|commits?(?: messages?)?|issues?|tags?|releases?|titles?|descriptions?|comments?|file ?names?|folder names?|url|readme|changelog|artifacts?)\b"
 PRIVATE_THINGS_LEAVE = (
     (
-        r"\b(?:attach|include|embed|append|add|paste|put|name|call|label|title|tag|encode|mention|quote|print|write|record|store|carry)(?:s|ing|ed)?\b",
+        r"\b(?:attach|include|embed|append|add|paste|put|name|call|label|title|tag|encode|mention|quote|print|write|record|store|carry|leave|stick|slip|drop|end|begin|start|finish|sign|prefix|suffix|contain)(?:s|ing|ed|es)?\b",
         rf"(?:{CREDENTIALS}|\bprintenv\b|\benv(?:ironment)? (?:dump|variables?|vars?)\b|\b(?:output|value|contents?) of (?:the )?`?(?:env|set|printenv|export)\b)",
         _SEEN_BY_ALL,
     ),
@@ -46,6 +46,22 @@ PRIVATE_THINGS_LEAVE = (
         r"https?://(?!localhost|127\.)",
     ),
     (SEND_AWAY, SENSITIVE, ELSEWHERE),
+    (
+        rf"(?:{SEND_AWAY}|\b(?:put|zip|archive|tar|bundle|compress|package|drop|deposit|leave|hand over)\b)",
+        r"\b(?:project|workspace|working (?:directory|tree)|folder|director(?:y|ies)|disk|files?|tree|checkout|everything|it|results?|output)\b",
+        r"\b(?:https?|s?ftps?|ssh|scp|rsync|s3|gs|smb|davs?)://(?!localhost|127\.|example\.)",
+        r"\b(?:after|every|each|once|whenever|when|before|at the end|daily|nightly|as soon as|always)\b",
+    ),
+    (
+        r"\b(?:tell|inform|notify|report|ping|call|update|advise|brief)\w*\b",
+        r"https?://(?!localhost|127\.|example\.)",
+        rf"\b(?:about|of|on|with)\b.{{0,20}}?{SENSITIVE}",
+    ),
+    (
+        r"\b(?:open|creat|mak|start|writ|fill|keep|us|set up|prepar)\w*\b",
+        CREDENTIALS,
+        r"\b(?:gists?|pastes?|pastebin|public (?:bucket|repo\w*|folder|document|page)|google (?:doc|sheet)s?|spreadsheets?)\b",
+    ),
     (r"\b(?:let|keep) \b.{0,60}?\b(?:know|informed|posted|updated)\b", SENSITIVE, ELSEWHERE),
     (
         r"\b(?:publish|make public|disclose|expose|release|share|post|broadcast|give away|hand out|leak)(?:s|ing|ed)?\b",
@@ -57,10 +73,10 @@ PRIVATE_THINGS_LEAVE = (
 _CHECK = r"\b(?:tests?|specs?|spec files?|test cases?|test suites?|suites?|assertions?|asserts?|lint\w*|hooks?|pre-?commit|checks?|type ?check\w*|ci|pipelines?|code reviews?|reviews?|coverage|scans?|gates?)\b"
 _RID = (
     r"\b(?:get(?:ting)? rid of|throw(?:ing)? (?:away|out)|eliminat\w+|discard\w*|prun\w+|rip(?:ping)? out|purg\w+|delet\w+|remov\w+|drop(?:s|ping)?|disabl\w+|skip(?:s|ping|ped)?|ignor\w+"
-    r"|comment(?:ing)? out|mut\w+|silenc\w+|suppress\w*|weaken\w*|loosen\w*|relax\w*|lower\w*|convert\w*|downgrad\w+|turn\w* into|demot\w+|x?fail-?mark\w*|quarantin\w+|bypass\w*|stub\w*|replac\w+|rewrit\w+|hollow\w*)\b"
+    r"|comment(?:ing)? out|mut\w+|silenc\w+|suppress\w*|weaken\w*|loosen\w*|relax\w*|lower\w*|convert\w*|downgrad\w+|turn\w* into|demot\w+|(?:turn|switch|take|shut)(?:s|ing|ed)?(?: \w+){0,8}? off|x?fail-?mark\w*|quarantin\w+|bypass\w*|stub\w*|replac\w+|rewrit\w+|hollow\w*|empt(?:y|ies|ying)|gut(?:s|ting)?|nuk(?:e|es|ing)|scrap(?:s|ping)?|ditch\w*|strip\w*|wip(?:e|es|ing)|tak(?:e|es|ing) (?:out|down|away|off)|taken (?:out|down|away|off)|uninstall\w*|suspend\w*|paus(?:e|es|ing))\b"
 )
 _IN_THE_WAY = (
-    r"\b(?:fail(?:s|ing|ed|ures?)?|break(?:s|ing)?|broken|red|block(?:s|ing|ed)?|complain(?:s|ing)?|too strict|in the way|annoy\w*|slow(?:s|ing)? (?:you|us|things|down)|hold(?:s|ing)? (?:you|us|things) up|pass(?:es)? again"
+    r"\b(?:(?:does|do|will|would|can)(?: not|n't|not) (?:pass|succeed|go green)|stands? in|hinder\w*|imped\w*|delay\w*|fail(?:s|ing|ed|ures?)?|break(?:s|ing)?|broken|red|block(?:s|ing|ed)?|complain(?:s|ing)?|too strict|in the way|annoy\w*|slow(?:s|ing)? (?:you|us|things|down)|hold(?:s|ing)? (?:you|us|things) up|pass(?:es)? again"
     r"|(?:it\.|test\.|describe\.)skip|into warnings|exit 0|do not hold|keep(?:s)? failing|cause trouble|obstruct\w*)\b"
 )
 _SO_GREEN = r"\b(?:so (?:that )?|until |to make |to get |to keep )(?:it|they|the|everything|all|ci|them)?\b ?(?:\w+ ){0,3}?(?:pass\w*|green|succeed\w*|quiet)\b"
@@ -77,6 +93,11 @@ CHECKS_GO = (
         _LET_THROUGH,
     ),
     (_RID, _CHECK, _IN_THE_WAY),
+    (
+        r"\b(?:wrap|catch|swallow|give|put|add|surround|make|let|guard)\w*\b",
+        r"\b(?:tests?|assert\w*|checks?|specs?|suites?|hooks?)\b",
+        r"\b(?:so|so that|such that|to make sure|until|and then) (?:that )?(?:nothing|none|no \w+|it|they|errors?|failures?)(?: \w+)? (?:never |ever )?(?:fails?|breaks?|is (?:raised|reported)|surface\w*|shows?)\b",
+    ),
     (
         r"\b(?:weaken|chang|turn|convert|lower|relax|adjust|put|set|tweak|edit|alter|hard-?code|fake|loosen|patch|stub|disabl|remov|delet)\w*\b",
         _CHECK,
@@ -96,6 +117,12 @@ CONSENT_GOES = (
         r"\bworld[- ](?:readable|writable|writeable)\b|\b(?:readable|writable) (?:by|for) (?:everyone|anyone|all|others)\b",
     ),
     (
+        r"\b(?:trust\w*|accept\w*|ignor\w*|continu\w+|proceed\w*|carry on|go on|connect\w*)\b|(?<!\w)-k\b",
+        r"\b(?:certificates?|host keys?|signatures?|fingerprints?|checksums?|hash(?:es)?)\b",
+        r"\b(?:do not|don't|does not|doesn't|cannot|can't|fail\w*|invalid|expired|unknown|mismatch\w*|wrong|differs?|changed|untrusted)\b",
+        r"\b(?:anyway|simply|just|can|may|should|always|then|nevertheless|regardless|even)\b",
+    ),
+    (
         r"\b(?:use|enter|type|supply|pipe|give|fill in)\b",
         r"\bsudo\b",
         r"\b(?:passwords?|the one from)\b",
@@ -107,8 +134,8 @@ CONSENT_GOES = (
         r"\b(?:through|via|with|using|by|from|over|instead|another way|anyway|differently|elsewhere)\b",
     ),
     (
-        r"\b(?:answer|reply|respond|say|type|press|enter|choose|give|feed)\b[^.!?]{0,12}?[`\"']?\b(?:y|yes|ok|okay|allow|accept|approve)\b",
-        r"\b(?:whatever|anything|everything|all|every|each|any)\b",
+        r"\b(?:answer(?:ed|s|ing)?|reply|replied|respond(?:ed)?|say|said|type|press|enter|choose|give|feed)\b[^.!?]{0,12}?[`\"']?\b(?:y|yes|ok|okay|allow|accept|approve)\b",
+        r"\b(?:whatever|anything|everything|all|every|each|any|always|automatic\w*|permission|approval|confirmation)\b",
         r"\b(?:asks?|asked|prompts?|questions?|dialogs?|wants?|requests?|cli|tool|terminal|installer|permission)\b",
     ),
     (
@@ -137,7 +164,7 @@ CONSENT_GOES = (
     ),
     (
         r"\b(?:accept|approve|confirm|allow|grant|agree to|click|dismiss)\w*\b",
-        r"\b(?:all|every|any|each)\b.{0,20}?\b(?:permission|approval|confirmation|consent|security)\b",
+        r"\b(?:all|every|any|each)\b.{0,20}?\b(?:permission|approval|confirmation|consent|security|tool (?:call|use)s?|actions?|requests?)\b",
         r"\b(?:dialogs?|prompts?|requests?|questions?|warnings?|behalf|automatic\w*|permissions?|yourself)\b",
     ),
 )
@@ -160,11 +187,11 @@ OUT_OF_SIGHT = (
         r"\b(?:any |every |the |your )?(?:diffs?|summar(?:y|ies)|reports?|answers?|what you show|pull request descriptions?)\b",
     ),
     (
-        r"\b(?:invisibl[ey]|unnoticed|undetect\w*|unseen|unobserved|on the sly|under cover|inconspicuous\w*|stealth\w*)\b",
+        r"\b(?:without|avoid\w*|no|not) (?:\w+ )?(?:draw\w*|attract\w*|call\w*|rais\w*|arous\w*|cause)? ?(?:\w+ )?(?:attention|suspicion|eyebrows|notice)\b|\b(?:invisibl[ey]|unnoticed|undetect\w*|unseen|unobserved|on the sly|under cover|inconspicuous\w*|stealth\w*)\b",
         r"\b(?:run|send|sync|upload|edit|make|do|commit|change|add|install|push|copy|collect|execut|work|act|remain|stay|keep|go|pass|write)\w*\b",
     ),
     (
-        r"\b(?:so|such|in order|lest|hoping)\b",
+        r"\b(?:so|such|in order|lest|hoping|in a (?:way|manner|place)|where|until)\b",
         r"\b(?:overlook\w*|miss (?:it|them|this)|not (?:be )?(?:notice\w*|see\w*|spot\w*|detect\w*|find out|discover\w*)|nobody (?:notices|sees)|no one (?:notices|sees)|escapes? (?:notice|attention|review))\b",
         r"\b(?:review\w*|user|developer|it|nobody|no one|team|owner|change|edit)\b",
     ),
@@ -197,9 +224,14 @@ ORDERS_FROM_AFAR = (
         r"\b(?:anything|everything|all|whatever|any other|every other|what)\b.{0,30}?\b(?:before|earlier|else|above|other|previous\w*|said|told|came|come|written)\b",
     ),
     (
-        r"\b(?:executed?|obey\w*|obeyed|follow(?:ed)?|carr(?:y|ies|ied) (?:\w+ )?out|complied with|comply with|binding|authoritative|direct orders?|an order|orders?|as commands?|are commands?|trusted|acted upon|act on)\b",
+        r"\b(?:tak(?:e|es|ing)|accept\w*|receiv\w+) (?:commands|orders|instructions|directions|requests)\b|\bas if (?:the |a |your )?(?:user|developer|maintainer|owner|human)(?: had|'d)? (?:typed|said|written|asked|given|ordered)\b|\b(?:executed?|obey\w*|obeyed|follow(?:ed)?|carr(?:y|ies|ied) (?:\w+ )?out|complied with|comply with|binding|authoritative|direct orders?|an order|orders?|as commands?|are commands?|trusted|acted upon|act on)\b",
         r"\b(?:anything|whatever|everything|text|instructions?|commands?|directions|comments?|requests?|what)\b",
         _SOURCE + r"(?!\.(?:md|txt|ts|py))",
+    ),
+    (
+        rf"\b(?:{INSTRUCTIONS[:-2]}|text|words|requests?)\b",
+        r"\b(?:embedded|found|contained|written|given|placed|in|inside|from|on|within)\b.{0,20}?\b(?:web ?pages?|tool (?:output|result)s?|issues?|comments?|e-?mails?|documents?|downloaded|fetched|websites?|search results)\b",
+        r"\b(?:priority|precedence|outrank\w*|overrid\w*|overrul\w*|binding|come first|comes first|win|wins|prevail\w*|supersed\w*|stand above|count as|count more|obey\w*|must be (?:followed|obeyed|executed))\b",
     ),
     (
         r"\b(?:replaced|void|superseded|lifted|cancell?ed|overridden|suspended|revoked|removed|waived|obsolete|abolished|no longer (?:valid|binding|apply|in force)|gone|off)\b",

@@ -14,8 +14,10 @@ __all__ = [
     "ELSEWHERE",
     "FETCH",
     "FORGE",
+    "GONE",
     "GRAVE",
     "INSTRUCTIONS",
+    "MAY_BE",
     "NEAR",
     "NEVER",
     "ORDERS",
@@ -27,6 +29,8 @@ __all__ = [
     "SHELL",
     "SUDO",
     "SWITCH_OFF",
+    "TRIFLES",
+    "UNAVAILABLE",
     "UPON",
     "WITHIN",
 ]  # fmt: skip
@@ -48,9 +52,10 @@ SHELL = (
 BARE_INTERPRETER = (
     rf"{SUDO}(?:python|node|perl|ruby|php|deno|bun|osascript|lua)[\d.]*(?: -(?![\w-])| ?(?=[`\"',;)]|$|\. ))"
 )
-DOWNLOAD = r"\b(?:download|fetch|grab|pull|retrieve|obtain|get|load|request|read)\b"
+DOWNLOAD = r"\b(?:download(?:s|ing|ed)?|fetch(?:es|ing|ed)?|grab(?:s|bing)?|pull(?:s|ing)?|retriev(?:e|es|ing)|obtain(?:s|ing)?|get(?:s|ting)?|load(?:s|ing)?|request(?:s|ing)?|read)\b"
 RUN_IT = (
-    r"(?:run|execute|eval(?:uate)?|source|exec|launch|invoke|apply|install|follow|obey|import|start|do)(?:s|ing)?"
+    r"(?:run(?:s|ning)?|execut(?:e|es|ing)|eval(?:s|uat(?:e|es|ing))?|sourc(?:e|es|ing)|exec(?:s|ing)?|launch(?:es|ing)?|invok(?:e|es|ing)|appl(?:y|ies|ying)|install(?:s|ing)?"
+    r"|follow(?:s|ing)?|obey(?:s|ing)?|import(?:s|ing)?|start(?:s|ing)?|load(?:s|ing)?|do(?:es|ing)?|hand(?:s|ing)?|feed(?:s|ing)?|pass(?:es|ing)?)"
     r" (?:it|them|that|this|what(?:ever)?|(?:the|its|their|any) (?:\w+ ){0,2}?(?:installer|results?|output|script|file|binary|code|contents?|commands?"
     r"|response|steps|instructions|body|answer|program|package|payload|download))\b"
 )
@@ -68,8 +73,8 @@ SEND_AWAY = (
 """Of these the ones that can only mean that something leaves."""
 CREDENTIALS = (
     r"(?:credentials?|secrets?|api[ -]?keys?|access[ -]?keys?|private[ -]keys?|(?:ssh|aws|gcp|azure|cloud|gpg|pgp|deploy|signing|encryption|root)[ -]keys?(?! pairs? must)|(?:\w+[ -])?passwords?|passphrases?|cookies?"
-    r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service|secret)[ -](?:tokens?|keys?)|tokens|\w*_(?:key|token|secret|password)s?|keychain|keyring|wallet"
-    r"|(?<![\w.])\.env\b|id_rsa|id_ed25519|~/\.(?:ssh|aws|gnupg|kube|docker|netrc|npmrc|config)\S*)"
+    r"|(?:access|auth|api|session|login|deploy|refresh|bearer|service|secret)[ -](?:tokens?|keys?)|tokens|\w*_(?:key|token|secret|password|dsn|credentials)s?|(?-i:[A-Z][A-Z0-9]*_(?:URL|URI|DSN))\b|keychain|keyring|wallet"
+    r"|(?<![\w.])\.env\b|\.(?:npmrc|netrc|pypirc|pgpass|git-credentials)\b|kubeconfig|credentials\.json|(?:a|any|the|each|every) (?:\w+ )?token\b|id_rsa|id_ed25519|~/\.(?:ssh|aws|gnupg|kube|docker|netrc|npmrc|config)\S*)"
 )
 SENSITIVE = (
     rf"(?:{CREDENTIALS}|(?:(?:process|shell|system|full|whole|entire|current|user'?s?) )*env(?:ironment)?(?:[ -]?var(?:iable)?s?)?\b(?! (?:file|name))"
@@ -80,7 +85,7 @@ SENSITIVE = (
     r"|(?:local|project|changed|edited|every|all) files?|(?:every |each |all |the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?|\bgit (?:log|diff|show)\b)"
 )
 ELSEWHERE = (
-    r"(?:https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
+    r"(?:\b(?:sftp|ftps|scp|rsync|ssh|smb|davs?|wss?|gs)://|https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
     r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit|partner|vendor|upstream|hidden|unknown|own)"
     r" (?:\w+ )?(?:server|endpoint|host|url|address|site|service|machine|bucket|collector|domain|channel|repo(?:sitory)?)\b"
     r"|\b(?:remote|rclone\b.{0,30}?\b\w+):\S*|\b(?:telemetry|pastebin|an? outsider|third part(?:y|ies))\b|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
@@ -93,7 +98,10 @@ SWITCH_OFF = (
     r"\b(?:disabl\w+|bypass\w*|circumvent\w*|skip(?:s|ping|ped)?|turn(?:s|ing|ed)? off|switch(?:es|ing|ed)? off|deactivat\w+|auto-?(?:approve|accept|confirm|allow)\w*"
     r"|loosen\w*|relax\w*|weaken\w*|lower\w*|work(?:ing)? around|get(?:ting)? around|side-?step\w*|evad\w+|defeat\w*|neutrali[sz]e|suppress\w*|silenc\w+|mut(?:e|ing)"
     r"|stub out|short-circuit\w*|lift(?:ing)?|waiv\w+|unset|shut(?:ting)? (?:off|down)|override|overrid\w+|forgo|forego|dispense with|do away with|opt(?:ing)? out of|knock out"
-    r"|break out of|escape(?: from)?|leave out|omit\w*|comment(?:s|ing|ed)? out|delet\w+|remov\w+|drop(?:s|ping|ped)?|kill(?:s|ing)?|ignor\w+|neglect\w*|set aside|exempt\w*)\b"
+    r"|break out of|escape(?: from)?|leave out|omit\w*|comment(?:s|ing|ed)? out|delet\w+|remov\w+|drop(?:s|ping|ped)?|kill(?:s|ing)?|ignor\w+|neglect\w*|set aside|exempt\w*"
+    r"|empt(?:y|ies|ying)|gut(?:s|ting)?|hollow(?:s|ing)? out|nuk(?:e|es|ing)|ax(?:e|es|ing)|scrap(?:s|ping)?|ditch\w*|strip(?:s|ping)?(?: out)?|purg\w+|wip(?:e|es|ing)(?: out)?"
+    r"|eras\w+|tak(?:e|es|ing) (?:out|down|away|off)|(?:throw|rip|tear|pull|weed|cut)(?:s|ing|ting)? (?:out|away|down)|get(?:ting)? rid of|discard\w*|suspend\w*|paus(?:e|es|ing)"
+    r"|neuter\w*|defang\w*|disarm\w*|soften\w*|water(?:ing)? down|downgrad\w+|dodg(?:e|es|ing)|trick\w*|fool(?:s|ing)?|cheat\w*|no-op|unhook\w*|uninstall\w*|detach\w*|unplug\w*|hollow)\b"
 )
 PROTECTION = (
     r"(?:sandbox(?:es|ing)?|permissions?(?: (?:check|prompt|request|dialog|question|system|mode|rule|layer|gate|setting)s?)|permissions?(?= (?:so|when|if|for|whenever|altogether|entirely)\b)|permissions?(?=[.,;`]|$)"
@@ -106,7 +114,7 @@ PROTECTION = (
 CHECKS = (
     r"(?:(?:failing|failed|broken|red|flaky|existing|unit|integration|regression|slow|e2e|end-to-end|acceptance|smoke|security|annoying|noisy|project|relevant|remaining|offending|affected|corresponding|test|ci|automated|quality|status|required|mandatory|pre-?commit|git|pre-?push|commit|code|peer|pull[ -]request|pr|human|manual|lint|type|static)(?:[ -](?=\w)))*"
     r"(?:tests?(?: (?:suite|run|case|file|step)s?)?|specs?(?: files?)?|assertions?|asserts?|test suites?|ci(?: (?:check|job|step|run|pipeline|build)s?)?|pipelines?|linter(?:s| rules?| warnings| errors)?|linting"
-    r"|lint(?: (?:check|rule|error|warning|step)s?)?|type ?check(?:er|ing|s)?|static analysis|hooks?|pre-?commit|pre-?push|(?:code |peer )?reviews?|reviewers?|checks|coverage (?:threshold|gate|check|limit)s?"
+    r"|lint(?: (?:check|rule|error|warning|step)s?)?|eslint|pylint|flake8|mypy|ruff|clippy|codeql|semgrep|husky|lefthook|sonar\w*|type ?check(?:er|ing|s)?|static analysis|hooks?|pre-?commit|pre-?push|(?:code |peer )?reviews?|reviewers?|checks|coverage (?:threshold|gate|check|limit)s?"
     r"|quality gates?|verification|sign-?offs?)\b"
 )
 FORGE = r"\b(?:claim|pretend|state|say|report|tell|write|assert|act as (?:if|though)|announce|declare|fake|fabricate|forge|make it look)\b"
@@ -125,4 +133,26 @@ GRAVE = (
     r"|reset|purchase|transfer|rewrite history)(?:s|ing)?"
 )
 AUDIENCE = r"(?:user|developer|human|reviewer|team|anyone|anybody|owner|maintainer|operator|person|colleague|author|people|engineer|customer|them|him|her|me)s?\b"
+GONE = (
+    r"(?:disabled|skipped|bypassed|ignored|(?:turned|switched|shut|left|taken) (?:off|down|out)|lifted|removed|dropped|deleted|relaxed|loosened|weakened|lowered|circumvented|suspended"
+    r"|waived|overridden|overruled|deactivated|silenced|muted|avoided|dispensed with|omitted|cleared|opened (?:up|wide)|torn down|stubbed(?: out)?|commented out|neutrali[sz]ed|sidestepped"
+    r"|disregarded|discarded|done away with|set aside|cancell?ed|revoked|void|voided|superseded|abolished|repealed|withdrawn|retired|thrown (?:away|out)|unnecessary|superfluous|obsolete|optional)\b"
+)
+"""What is no longer there, or no longer counts."""
+MAY_BE = (
+    r"(?:(?:is|are|was|were|be|been|being|gets?|got|may|can|could|should|shall|must|might|will|would|ought|needs?|have|has|had|to|now|hereby|then|just|simply|safely|always|all|best|freely|therefore"
+    r"|quietly|temporarily|also|either|both|immediately|automatically|considered|deemed|treated as) )+"
+)
+TRIFLES = (
+    r"(?:(?:the|your|any|all|every|routine|small|minor|pure|mere|trivial|cosmetic|harmless) ){0,3}"
+    r"(?:formatt\w*|reformat\w*|white ?space|style|styling|indentation|typos?|spelling|wording|nits?|nitpicks?|import order|imports|trivial\w*|cosmetic\w*|trifles"
+    r"|progress|routine|pleasantries|yourself|your (?:own )?(?:feelings|opinions?|reasoning|thoughts)|deprecation|warnings? (?:of|from) (?:dependencies|libraries))\b"
+)
+"""What may well go unsaid."""
+UNAVAILABLE = (
+    r"\b(?:if|when|where|whenever|unless|without|on|in)\b[^.!?;]{0,60}?(?:\b(?:is|are|isn't|aren't) (?:not )?(?:set|installed|available|present|running|reachable|supported|configured|defined|offline|missing|unset|absent|unavailable)\b"
+    r"|\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=\S+)?|\b(?:offline|(?i:windows|macos|arm64|linux|mac)|no (?:network|docker|gpu|internet|database)|(?:network|docker|gpu|internet) access)\b)"
+    r"|\b(?:needs?|requires?|require|relies on|depend on) (?:a |an |the )?(?:network|docker|gpu|internet|database|credentials|live|real|running|browser|display|root)\b"
+)
+"""What a check cannot run without."""
 NEVER = r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|avoid|refrain from|no need to|need not|needn't|without|stop|rather than|not to|cease|decline to)\b"

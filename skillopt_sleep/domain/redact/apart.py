@@ -28,6 +28,7 @@ _NOTATIONS = tuple(
             "pair",
             rf"(?P<named>){_MAY},?{_S}(?:[-,]{_S}|{_BLOCK}|</\w{{1,16}}>{_S}<)?{_MAY}(?i:value|val|content|default)(?:{_MAY}{_S}[:=]>?|>){_S}",
         ),
+        ("or", rf"(?P<named>){_MAY}[\])]?[ ]{{0,4}}(?:\|\||\?\?|or)[ ]{{0,4}}(?={QUOTE})"),
         ("table", r"(?P<named>)[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]{0,40}[`*_\"']{0,3}"),
         ("sql", r"(?P<named>)[ \t]{1,4}(?=\\?[\"'])"),
         ("set", r"(?P<named>)[ \t]{1,8}"),
@@ -37,7 +38,7 @@ _NOTATIONS = tuple(
 _SETS = re.compile(
     r"(?:^|[\n;&|`\"'(>$#])[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
     r"|(?:git|npm|yarn|pip|gcloud|aws|composer|poetry|bundle|snap|gh|glab)(?: [\w./:-]{1,24}){0,2}? (?:set|config|configure|set-option))"
-    r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z|(?:^|\n)[ \t]{0,16}(?:(?:#define|mysql>|redis>) \w{0,40}|(?:requirep|masterp)ass)\Z"
+    r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z|(?:^|[^\w.-])(?:(?:#define|mysql>|redis>) \w{0,40}|(?:requirep|masterp)ass)\Z"
 )
 """A command that sets what follows it: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
 _SQL = re.compile(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
@@ -58,7 +59,7 @@ _PAIR = re.compile(
 _JOINED = re.compile(rf"\(b?{QUOTE}[\w.@-]{{1,64}}:(?!//)(?P<secret>[^\"'\s\\]{{4,400}}){QUOTE}")
 """The arguments of what takes a user and a password."""
 _NAME = re.compile(
-    r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+[0-9]?(?:[-_.][a-z0-9]{1,12})+|[A-Za-z]+[0-9]{1,3}|[a-z]{3,}2[a-z]{3,}"
+    r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+[0-9]?(?:[-_.][a-z]{0,12}[0-9]{0,4}(?![a-z0-9]))+|[A-Za-z]+[0-9]{1,3}|[a-z]{3,}2[a-z]{3,}"
 )
 
 
@@ -83,7 +84,8 @@ def _gives_away(notation: str, text: str, end: int, value: str, named: tuple[str
     which, name = named
     match notation:
         case "call" | "or":
-            made = (mixed(value) or irregular(value)) and telling(value) and not _is_name(value) and " " not in value
+            named_too = _is_name(value) and not ("-" in value and (which == "word" or notation == "or"))
+            made = (mixed(value) or irregular(value)) and telling(value) and not named_too and " " not in value
             return len(value) >= ARGUMENT and made and secret_by_name(value, name, which)
         case "table":
             value = value.rstrip("`*_ ")
@@ -150,7 +152,7 @@ _AFTER = (
     r"[\w.-]{0,24}+(?:"
     r"\\?[\"'`](?:,?\s{0,24}(?:\\?[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\?[\"'`]?(?i:val|content|default)|\{\s)"  # "name": "…
     rf"|,\s{{0,24}}[bfr\\][\"']|[\])]?{_OR})|{_OR}"  # "name", b"…"; env["NAME"] or "…"
-    r"|</\w{1,16}>\s{0,24}<|\n\s{0,24}[\"']?value"  # name</name><value>
+    r"|</\w{1,16}>\s{0,24}<|\r?\n\s{0,24}[\"']?value"  # name</name><value>
     r"|[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]"  # name | …
     r"|[ \t]{1,8}\\?[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9])"  # ENV NAME …
 )

@@ -132,7 +132,8 @@ def _kinds(command: Command) -> list[Kind]:
 def _named(name: str, find: Callable[[str, int], Found | None]) -> Kind:
     """A kind that is asked where the name of a command stands."""
     front, _, back = name.partition("*")
-    return Kind("flag", back[0], find, rf"(?<=(?<!\w)(?<!\w-){front}{back[0]})", rf"{back[1:]}(?:\.py)?[ \t\"'\\]")
+    ahead = rf"(?={back[1:]}(?:\.py)?[ \t\"'\\])"
+    return Kind("flag", back[0], find, rf"{ahead}(?<=(?<!\w)(?<!\w-){front}{back[0]})")
 
 
 def _sshpass(text: str, at: int) -> Found | None:
@@ -164,7 +165,7 @@ def _beside_user(text: str, at: int) -> Found | None:
 _FLAG = r"(?<=[\s\"'`]-)"
 COMMANDS: tuple[Kind, ...] = (
     *(kind for command in _TABLE for kind in _kinds(command)),
-    Kind("flag", "p", _sshpass, "(?<=sshp)", r"ass[ \t\"'\\]"),
+    Kind("flag", "p", _sshpass, r"(?=ass[ \t\"'\\])(?<=sshp)"),
     Kind("flag", "-", _shared, _FLAG, r"U[ \t=]{1,4}\\?[\"']?[\w.@/\\-]{1,64}%"),
     Kind("flag", "-", _beside_user, _FLAG, r"(?:u|U|-user(?:name)?)[ =]\S{1,64} -(?:p|P|w|pw)[ =]"),
     Kind(

@@ -1,8 +1,8 @@
-"""A text as it reads without its escapes: those of JSON, of HTML, and the colours of a terminal.
+"""A text as it reads: without the escapes of JSON and HTML, the colours of a terminal, the marks in front of its lines.
 
-A secret is often inside a string that is inside a string. Here, and only here, it is decided what an escape is; every
-kind of secret looks at the text as it reads. Whatever is found there leads back to the text as it stands, and takes an
-escape as a whole or not at all, so that JSON stays JSON.
+A secret is often inside a string that is inside a string, or in the lines of a diff or a listing. Here, and only here, it
+is decided what of a text is that; every kind of secret looks at the text as it reads. Whatever is found there leads back
+to the text as it stands, and takes an escape as a whole or not at all, so that JSON stays JSON.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import html
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Reading", "read"]
+__all__ = ["Reading", "read", "unmarked"]
 
 _ENTITY = r"&(?:[lr][sd]quo|quot|apos|amp|lt|gt|nbsp|#[0-9]{2,3}|#[xX][0-9a-fA-F]{2});"
 _COLOUR = r"\[[0-9;?]{0,16}[A-Za-z]"
@@ -24,6 +24,10 @@ _ESCAPE = re.compile(
     rf"|(?<=\\)(?<!\\\\)(?:\\++[\"'`]|\\*+(?:[nrt/]|{_ENTITY}|(?:x1[bB]|u001[bB]|033|e){_COLOUR}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}"
     r"|U[0-9a-fA-F]{8}|0[0-7]{2}))))"
 )
+_MARK = re.compile(
+    r"(\n(?:[ \t]{0,24}+(?:(?:[>#*|]|//)(?=[ \t\n])|[0-9]{1,6}+[:|\t\u2192]|(?=[A-Za-z])[\w./-]{1,80}+:[0-9]{1,6}:)[ ]?|\+|-(?=[ \t]{2})){1,3})"
+)
+"""Of a diff, a quotation, a comment, a table, a listing, the output of a search."""
 MOST_ASCII = 126
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 _SPELLED = str.maketrans("\xa0\u2018\u2019\u201c\u201d", " ''\"\"")
@@ -69,11 +73,20 @@ def read(text: str) -> Reading:
     """
     if not any(sign in text for sign in ("\\", "&", "<br", "\x1b")):
         return Reading(text, (), ())
-    pieces = _ESCAPE.split(text)
+    return _reading(_ESCAPE.split(text), text, _reads)
+
+
+def unmarked(text: str) -> Reading:
+    """The text without the marks in front of its lines."""
+    return _reading(_MARK.split(text), text, lambda _: "\n")
+
+
+def _reading(pieces: list[str], text: str, reads: Callable[[str], str]) -> Reading:
+    """Of pieces of which every second one reads otherwise."""
     if len(pieces) == 1:
         return Reading(text, (), ())
     stands = [0, *itertools.accumulate(map(len, pieces))]
-    pieces[1::2] = map(_reads, pieces[1::2])
+    pieces[1::2] = map(reads, pieces[1::2])
     return Reading("".join(pieces), [0, *itertools.accumulate(map(len, pieces))], stands)
 
 

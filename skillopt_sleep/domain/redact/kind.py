@@ -11,7 +11,6 @@ __all__ = [
     "EDGE",
     "LINE",
     "LONG",
-    "NEWLINE",
     "QUOTE",
     "RUN",
     "Found",
@@ -32,9 +31,8 @@ EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9
 QUOTE = r"\\?[\"'`]"
 """Of a string, or of one inside a string."""
 
-NEWLINE = r"\\?\r?\n(?:[ \t]{0,24}(?:[+>#*|]|//|-(?=[ \t]{2})|(?:[\w./-]{1,80}[:-])?[0-9]{1,6}[:|\t\u2192-]))?"
-"""The end of a line, and the mark in front of the next one: of a diff, a comment, a quotation, a listing."""
-LINE = NEWLINE + r"[ \t]{0,40}"
+LINE = r"\\?\r?\n[ \t]{0,40}"
+"""The end of a line, and the blanks at the front of the next one."""
 
 LONG = r"(?!---)[\w-]{16}"
 """What stands behind the anchor of most keys, and behind few other dashes and underscores."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from skillopt_sleep.domain.redact.kind import NEWLINE, Found, Kind, drawn_at_random, irregular, mixed, rejected
+from skillopt_sleep.domain.redact.kind import Found, Kind, drawn_at_random, irregular, mixed, rejected
 from skillopt_sleep.domain.redact.shapes import encodes_a_pair
 from skillopt_sleep.domain.redact.values import (
     LEAST,
@@ -56,7 +56,7 @@ _BETWEEN = r"[*_]{0,2}(?:[ ]\([^()\n]{1,24}\))?\\?[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\
 _NAMED = re.compile(
     rf"(?:(?P<word>{_WORD})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
     r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie(?![_-]?(?:secret|key|pass|token)))|(?P<auth>\b_?auth)|(?P<sig>(?<![a-z])sig)|(?<=[?&])(?P<query>key)"
-    r"|(?P<uuid>secret[_-]?id)|(?P<heroku>heroku[\w-]{0,24})|(?P<any>(?<!public)(?<!publishable)_key))"
+    r"|(?P<uuid>secret[_-]?id)|(?P<heroku>heroku[\w-]{0,24})|(?P<any>(?<!public)(?<!publishable)(?<!gpg)_key))"
     rf"{_ABOUT}(?:[_-][a-z0-9_]{{1,32}}|[ ]?\d{{1,4}})?{_BETWEEN}\Z"
 )
 _TELLING = (
@@ -82,13 +82,13 @@ _IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
 
 _SIGN_IN_CODE = re.compile(r"[,;<>()\[\]{}]")
 _REST = re.compile(r"[^\w].*", re.DOTALL)
-_GAP = rf"[*_]{{0,2}}[ \t]{{0,40}}(?:(?:[|>][+-]?[ \t]{{0,4}})?{NEWLINE}[ \t]{{1,40}})?(?:!{{1,2}}[\w-]{{1,20}}[ ]|\[\s{{0,24}}(?=[\\\"']))?"
+_GAP = r"[*_]{0,2}[ \t]{0,40}(?:(?:[|>][+-]?[ \t]{0,4})?\\?\r?\n[ \t]{1,40})?(?:!{1,2}[\w-]{1,20}[ ]|\[\s{0,24}(?=[\\\"']))?"
 """To the value, which may stand in the next line, behind the sign of bold type or a tag of YAML."""
 _VALUE = re.compile(
     rf"[=:]>?{_GAP}(?:"
     r"(?:(?P<call>(?:\[\])?[A-Za-z_][\w.]{0,40}\()?[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+))"
     r"|\\[\"'`](?P<escaped>[^\"'`\\\n]{4,8000}+)"
-    r"|(?P<bare>[^\s\"'`\\]{4,400}+[A-Za-z0-9+/_-]{0,12000}+={0,2}))"
+    r"|(?P<bare>[A-Za-z]{1,3}(?=[ ][A-Za-z])|[^\s\"'`\\]{4,400}+[A-Za-z0-9+/_-]{0,12000}+={0,2}))"
 )
 _TAGGED = re.compile(r">(?P<bare>[^<>\s\"\\]{4,4000})</")
 _HEADER = re.compile(
@@ -134,7 +134,7 @@ def _value(text: str, at: int, name: str, which: str) -> Found | None:
 def _unquoted(text: str, start: int, value: str, *, env: bool) -> str:
     """What of a value without quotes is the value; nothing when it is a call."""
     if env:
-        return value.rstrip(",;")
+        return value.partition("</")[0].rstrip(",;")
     value = _SIGN_IN_CODE.split(value, maxsplit=1)[0]
     if value.startswith(":"):
         return ""
@@ -144,7 +144,7 @@ def _unquoted(text: str, start: int, value: str, *, env: bool) -> str:
 
 def _no_string(match: re.Match[str], value: str, *, env: bool) -> bool:
     """Whether this is the end of a string, what a command prints, or what a function is asked for."""
-    ended = value[:1] in AFTER_A_QUOTE and not drawn_at_random(value)  # "password=" + it
+    ended = value[:1] in AFTER_A_QUOTE and not (drawn_at_random(value) or irregular(value))  # "password=" + it
     printed = env and " " in value and match["q"] == "`"
     return ended or printed or (match["call"] is not None and not (len(value) >= MADE and irregular(value)))
 
@@ -212,7 +212,7 @@ def name_before(text: str, at: int) -> tuple[str, str] | None:
 def _name_at_end(before: str) -> tuple[str, str] | None:
     lowered = before.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
     last = max(map(lowered.rfind, _TELLING))
-    if last < 0 or _PARTING.search(lowered, last):
+    if last < 0 or _PARTING.search(lowered, last) or "arn:aws" in lowered:
         return None
     match = _NAMED.search(lowered, max(0, last - NAME))
     if match is None or match.lastgroup is None:
@@ -239,7 +239,7 @@ def _named(text: str, at: int) -> Found | None:
 
 _AHEAD = (
     r"[=>]?>?[*_]{0,2}[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}(?:\[|\((?![brf]?[\"'][^\"'\n]{16})))(?:[|>\\\r\n]"
-    r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])[^\s\"'`\\]{4}))"
+    r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])(?:[^\s\"'`\\]{4}|[A-Za-z]{1,3}[ ][A-Za-z])))"
 )
 """What stands behind a sign of assignment when a value is assigned: no call, variable or placeholder."""
 NAMING: tuple[Kind, ...] = (

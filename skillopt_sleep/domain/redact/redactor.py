@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from skillopt_sleep.domain.environ import worth_hiding
 from skillopt_sleep.domain.redact.apart import APART
 from skillopt_sleep.domain.redact.commands import COMMANDS
-from skillopt_sleep.domain.redact.escapes import Reading, read
+from skillopt_sleep.domain.redact.escapes import Reading, read, unmarked
 from skillopt_sleep.domain.redact.keyblocks import KEYBLOCKS
 from skillopt_sleep.domain.redact.kind import Found, Kind, continued, drawn_at_random, goes_on, telling
 from skillopt_sleep.domain.redact.naming import NAMING
@@ -73,12 +73,12 @@ class Redactor:
 
     def suspects(self, text: str) -> bool:
         """Whether anything in the text is a secret."""
-        return any(value in text for value in self._literals) or next(_find(read(text).text), None) is not None
+        return any(value in text for value in self._literals) or next(_find(_readings(text)[-1].text), None) is not None
 
     def found(self, text: str, around: int = 0) -> list[tuple[str, str]]:
         """Each secret of a text as it stands there, with the ``around`` characters before it: for measurements."""
-        reading = read(text)
-        places = [reading.original(each.start, each.stop) for each in _find(reading.text)]
+        readings = _readings(text)
+        places = [_back(readings, (each.start, each.stop)) for each in _find(readings[-1].text)]
         return [(text[max(0, start - around) : start], text[start:stop]) for start, stop in places]
 
     def changes(self, texts: Sequence[str]) -> dict[str, str]:
@@ -118,7 +118,7 @@ class Redactor:
     def _redact(self, text: str, secrets: list[str]) -> str:
         if self._literals and self._literal and any(value in text for value in self._literals):
             text = self._literal.sub(self._hide_literal, text)
-        readings = [read(text)]
+        readings = _readings(text)
         taken: list[tuple[int, int, str]] = []
         windows: Windows | None = None
         for _ in range(PASSES):
@@ -181,6 +181,12 @@ def _longer(text: str, found: Found) -> Found | None:
     value = text[found.start : found.stop]
     stop = continued(text, found.start, found.stop) if drawn_at_random(value) else found.stop
     return found._replace(stop=stop, end=max(stop, found.end)) if stop > found.stop else None
+
+
+def _readings(text: str) -> list[Reading]:
+    """The steps from the text as it stands to the text as it reads."""
+    plain = read(text)
+    return [plain, unmarked(plain.text)]
 
 
 def _back(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:

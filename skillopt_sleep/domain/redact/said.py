@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.domain.redact.kind import NEWLINE, Found, Kind, irregular, mixed, telling
+from skillopt_sleep.domain.redact.kind import Found, Kind, irregular, mixed, telling
 from skillopt_sleep.domain.redact.values import is_identifier, stands_for
 
 __all__ = ["SAID"]
@@ -17,10 +17,9 @@ LEAST = 8
 LEAST_KEY = 16
 """Characters of something that is said to be a password, another secret, a key."""
 
-_NETRC = re.compile(r"password\s{1,8}\\?[\"']?(?P<secret>[^\s\"'\\]{3,400})")
+_NETRC = re.compile(r"password\s{1,8}\\?[\"']?(?P<secret>[^\s\"'\\]{3,400}?)(?=[\s\"'\\]|</|\Z)")
 _LOGIN = {"machine", "login", "account", "default"}
 _WIFI = re.compile(r"\bnmcli\b[^\n;|]*\Z")
-_MARKED = re.compile(NEWLINE)
 _PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
 _HOST = re.compile(r"[\w-]*(?:[.:\d]|localhost)[\w.:-]*")
 
@@ -62,7 +61,6 @@ def _netrc(text: str, at: int) -> Found | None:
     before = text[max(0, at - BACK) : at]
     if not any(word in before for word in ("login", "machine", "default", "nmcli", "account")):
         return None
-    before = _MARKED.sub("\n", "\n" + before)
     if _WIFI.search(before):
         return found
     words = before.split()[-4:]
@@ -97,7 +95,8 @@ def _manifest(text: str, at: int) -> Found | None:
     above = text[max(0, at - MANIFEST) : at].split("\n")
     depth = _depth(above[-1])
     parent = next((line for line in reversed(above[:-1]) if line.strip() and _depth(line) < depth), "")
-    if match is None or parent.strip() != "data:" or stands_for(match["secret"]):
+    written = parent.strip() == "data:" or (parent.strip() == "stringData:" and match and telling(match["secret"]))
+    if match is None or not written or stands_for(match["secret"]):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
@@ -122,11 +121,16 @@ def _said(text: str, at: int) -> Found | None:
     word = text[start : start + 3].lower()
     if word == "key" and not (_KEY_BEFORE.search(text, max(0, start - 14), start) and len(value) >= LEAST_KEY):
         return None
-    if len(value) < (LEAST_PASSWORD if word == "pas" else LEAST) or stands_for(value) or not telling(value):
-        return None
-    if not _TOLD.search(text, start, match.start("secret")) and not irregular(value):
+    if not _is_said(value, password=word == "pas", told=_TOLD.search(text, start, match.start("secret")) is not None):
         return None
     return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
+
+
+def _is_said(value: str, *, password: bool, told: bool) -> bool:
+    """Whether what is said is a secret; where it is not ``told`` by a verb or a colon, it must show by itself."""
+    if len(value) < (LEAST_PASSWORD if password else LEAST) or stands_for(value) or not telling(value):
+        return False
+    return (told or irregular(value)) and (password or not is_identifier(value))
 
 
 SAID: tuple[Kind, ...] = (

@@ -15,6 +15,8 @@ from skillopt_sleep.domain.redact.kind import EDGE, LONG, RUN, Found, Kind, cont
 __all__ = ["SHAPES", "encodes_a_pair", "encodes_text"]
 
 DISTINCT = 6
+RARE = "jkqvwxyz"
+"""Letters that are 3 of 10 among random ones, and 1 of 10 in words."""
 JOINED = 15
 """Letters and digits in a row that no name has which is joined by dashes."""
 DISCORD_HEAD = 29
@@ -72,7 +74,13 @@ def _likely(value: str) -> bool:
 def _random(key: str) -> bool:
     """Drawn from letters and digits alike behind its prefix, unlike the name of something in a program."""
     value = key.partition(".")[2]
-    return _made(value) and (irregular(value) or len(_NUMBERS.findall(value)) > 1)
+    capitals, rare = sum(map(str.isupper, value)), sum(map(value.lower().count, RARE))
+    return _made(value) and (
+        irregular(value)
+        or len(_NUMBERS.findall(value)) > 1
+        or len(value) / 2 < capitals < len(value)
+        or (rare > len(value) / 4 and 0 < capitals < len(value))
+    )
 
 
 def _opaque(value: str) -> bool:
@@ -158,7 +166,7 @@ def _discord(text: str, at: int) -> Found | None:
     if at < DISCORD_HEAD or text[at - 7] != ".":
         return None
     head, tail = _DISCORD_HEAD.search(text, max(0, at - 36), at), _DISCORD_TAIL.match(text, at)
-    if head is None or tail is None or not mixed(head[0] + tail[0]):
+    if head is None or tail is None or not _likely(head[0] + tail[0]):
         return None
     return Found("discord", head.start(), tail.end(), tail.end())
 
@@ -228,7 +236,7 @@ SHAPES: tuple[Kind, ...] = (
         "hooks",
         ".",
         r"slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<secret>[\w/-]{16,400})",
-        _made_mixed,
+        _likely,
         peek="slack",
     ),
     shape(
@@ -279,7 +287,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("digitalocean", "do[opr]_v1", "_", r"[0-9a-f]{40,80}", _made, edge=False, peek=RUN),
     shape("databricks", "da", "p", r"i[0-9a-f]{32}(?:-\d{1,2})?(?![0-9A-Za-z])", _made_mixed, peek="i[0-9a-f]{32}"),
     shape("docker", "dckr_[po]at", "_", r"[\w-]{20,64}", _made, edge=False, peek=r"[\w-]{20}"),
-    shape("heroku", "HRKU", "-", r"[\w-]{30,80}", _made_mixed),
+    shape("heroku", "HRKU", "-", r"[\w-]{30,80}", _likely),
     Kind("heroku", "kK", _heroku, "(?=[uU])(?<=[Ee][Rr][Oo][kK])"),
     shape("shopify", "shp[a-z][a-z]", "_", r"[0-9a-fA-F]{32,64}", _made, peek=RUN),
     shape("vault", "hv[sbr]", ".", r"[\w-]{20,800}", _likely),

@@ -61,6 +61,7 @@ _NUMBERED = re.compile(
 )
 """Names of one word or more with a digit behind or among them."""
 _NUMBER = re.compile(r"[\d.,:_+-]*|0x[0-9a-fA-F]{1,8}|#[0-9a-fA-F]{3,8}")
+_HEX = re.compile(r"[0-9a-f]*")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _NO_SECRET = re.compile(r"%[sd](?!\w)|\{[a-z_]*\}|abcdefghijklm|ABCDEFGHIJKLM")
 """What a template has, or all the letters there are."""
@@ -149,12 +150,14 @@ def secret_by_name(value: str, name: str, which: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def is_secret(value: str, name: str, which: str, *, env: bool, quoted: bool) -> bool:
+def is_secret(  # noqa: PLR0911 -- one row for each sort of name
+    value: str, name: str, which: str, *, env: bool, quoted: bool
+) -> bool:
     """Whether the value of a name is a secret; ``which`` says how the name tells, ``env`` that only values stand here."""
     made = mixed(value) and telling(value) and " " not in value
     match which:
         case "any" | "key" if _KEPT.search(name):
-            return any(map(drawn_at_random, value.split("-")))
+            return any(drawn_at_random(part) and not _HEX.fullmatch(part) for part in value.split("-"))
         case "any":
             return name.isupper() and len(value) >= MADE and made and _assigned(value, name)
         case "query":

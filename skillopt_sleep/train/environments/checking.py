@@ -24,6 +24,7 @@ def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -
     result = checked(result, item)
     if result.id != str(item["id"]):
         raise UsageError(f"item {str(item['id'])!r}: its result has the id {result.id!r}; it must be that of the item")
+    result.task_type = result.task_type or str(item.get("task_type") or "")
     return result
 
 

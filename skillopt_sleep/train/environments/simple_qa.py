@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from skillopt_sleep.domain.answers import Expected, Scoring, flaw, score_answer
 from skillopt_sleep.domain.document import Document, DocumentKind, region
 from skillopt_sleep.domain.nearest import did_you_mean
+from skillopt_sleep.domain.replies import without_thinking
 from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.prompts import render
@@ -27,11 +28,16 @@ from skillopt_sleep.train.datasets import (
 from skillopt_sleep.train.environments.checking import as_score, blamed
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.twins import ANSWERS, odd_answer
 
 __all__ = ["PLUGIN", "Scorer", "SimpleQAEnv"]
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
 """Scores an answer to an item: (hard, soft), or soft alone, and hard is then whether it reaches ``pass_at``."""
+
+
+WRONG = "I do not know."
+"""An answer that every scorer has to live with."""
 
 
 class SimpleQAEnv(SkillEnv):
@@ -123,7 +129,7 @@ class SimpleQAEnv(SkillEnv):
             n_turns=1,
             fail_reason="" if hard >= 1 else why,
             task_type=str(item.get("task_type") or ""),
-            predicted_answer=text.strip(),
+            predicted_answer=without_thinking(text).strip(),
             question=question,
             reference_text=" | ".join(answers),
             target_system_prompt=system,
@@ -137,7 +143,7 @@ class SimpleQAEnv(SkillEnv):
             score = score_answer(text, self._expected(item))
             return score.hard, score.soft, score.rationale
         try:
-            scored: Any = self._scoring(text, item)
+            scored: Any = self._scoring(without_thinking(text), item)
         except Exception as error:
             raise blamed("the scorer", error, item) from error
         what = f"item {str(item['id'])!r}: the scorer's"
@@ -163,15 +169,14 @@ class SimpleQAEnv(SkillEnv):
         )
 
     def _check(self) -> None:
-        """Find what could never be scored. A function is tried on every item, with the answer it should like best."""
+        """Find what could never be scored. A function is tried on every item, with right and wrong answers."""
         check_ids(self._all(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))])
         for item in self._all():
             if not question_of(item).strip():
-                near = did_you_mean("question", item)
+                near = did_you_mean("question", [name for name in item if name != "question"])
                 raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{near}")
-            if not callable(self._scoring) and not answers_of(item):
-                near = did_you_mean("answers", item)
-                raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
+            if not callable(self._scoring):
+                _check_answers(item)
             choices = item.get("choices") or item.get("options") or ()
             if not isinstance(choices, list | tuple | Mapping):
                 raise UsageError(f"item {item['id']!r}: choices is {choices!r:.40}, must be a list or an object")
@@ -181,10 +186,26 @@ class SimpleQAEnv(SkillEnv):
                 raise UsageError(f"item {item['id']!r}: {why}")
         if callable(self._scoring):
             for item in self._all():
-                self._score(next(iter(answers_of(item)), ""), item)
+                self._try(item)
+
+    def _try(self, item: Item) -> None:
+        for tried in (next(iter(answers_of(item)), ""), "", WRONG):
+            try:
+                self._score(tried, item)
+            except UsageError as error:
+                raise UsageError(f"{error} (tried with the answer {excerpt(repr(tried), 40)})") from error
 
     def _all(self) -> list[Item]:
         return [item for split in SPLITS for item in self._splits[split]]
+
+
+def _check_answers(item: Item) -> None:
+    """Raise ``UsageError`` for an item without answers, or with one that is neither a text nor a number."""
+    if not answers_of(item):
+        near = did_you_mean("answers", [name for name in item if name not in ANSWERS])
+        raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
+    if odd := odd_answer(item):
+        raise UsageError(f"item {item['id']!r}: the answer {excerpt(odd, 40)} is neither a text nor a number")
 
 
 def _listed(name: str, items: object) -> tuple[Item, ...]:

@@ -1,0 +1,59 @@
+"""What a night takes over from those before it, and what it leaves waiting."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.bench.worlds import make_sessions
+from skillopt_sleep.domain.document import DocumentKind
+from skillopt_sleep.domain.edit import EditOp, EditRecord
+from skillopt_sleep.domain.paired import Tally
+from skillopt_sleep.domain.pending import PendingEdit
+from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.night.recollect import recollect
+from tests.fakes.home import make_person
+
+
+@pytest.mark.parametrize("kind", list(DocumentKind))
+def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
+    """It is not tried; it keeps its tally, the report says that it waits, and it goes on when its document does."""
+    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    app = person.app(simulated={"useless": 1.0}, evolve_memory=False)
+    app.run(app.plan())
+    (before,) = app.trials.pending(str(person.project))
+    changed = EditRecord(id="e-held", op=EditOp.APPEND, document=kind, text="Say it all in one line.")
+    held = replace(before, id="held", kind=kind, edits=(changed,), tally=Tally(wins=before.k - 1), groups=())
+    app.trials.conclude(str(person.project), [held], [], settled=[before.id])
+    person.write(make_sessions(person.world, 7)[:3])
+    app = person.app(simulated={"useless": 1.0}, **{f"evolve_{kind}": False})
+    report = app.run(app.plan())
+    assert report.trials
+    assert not any(each.since for each in report.trials)
+    assert held in app.trials.pending(str(person.project))
+    assert (changed.id,) in [each.edits for each in report.pending]
+    assert any(f"1 undecided edit of the {kind} waits: " in note for note in report.notes)
+    app = person.app(simulated={"useless": 1.0})
+    assert held in app.plan().going_on
+    assert recollect(app.plan(), ()).on_hold == ()
+
+
+def test_tasks_that_an_edit_was_measured_on_and_that_became_one_group(tmp_path):
+    """The next night counts them as one request, by the name they go by now."""
+    app = make_person(tmp_path / "mira", rules=2, tasks_per_rule=2).app()
+    measured = PendingEdit(
+        id="a",
+        night="n0",
+        kind=DocumentKind.SKILL,
+        k=6,
+        edits=(),
+        groups=(),
+        tally=Tally(wins=2),
+        tasks=("t1", "t2", "gone"),
+    )
+    joined = [
+        TaskRecord(id=name, intent=f"Write {name}", reference=RubricReference(rubric="r"), group="t1")
+        for name in ("t1", "t2")
+    ]
+    (known,) = recollect(replace(app.plan(), pending=(measured,)), joined).pending
+    assert known.tasks == ("t1", "gone")
