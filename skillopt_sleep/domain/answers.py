@@ -58,6 +58,8 @@ _NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?
 _FRACTION = re.compile(
     r"(?<![\d/.,])(?P<over>[-+\N{MINUS SIGN}]?\d+(?:\.\d+)?)\s*/\s*(?P<under>\d+(?:\.\d+)?)(?!\s*/|\d)"
 )
+_HASHED = re.compile(r"^####[ \t]*(?P<said>\S*\d\S*)\s*\Z", re.MULTILINE)
+"""How data sets of worked sums end: the number after four hashes."""
 _LETTER_FIRST = re.compile(r"\A\W*(?P<letter>[A-Za-z])(?:\W|\Z)")
 _LETTER_NAMED = re.compile(r"\b(?:option|choice|answer)\W+(?:is\W+)?(?P<letter>[A-Z])\b")
 _MARKS = string.punctuation + "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00bf\u00a1"
@@ -66,10 +68,12 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(_MARKS, " "))
 
 
 def final_answer(response: str) -> str:
-    """The answer in a response: what stands last in ``<answer>`` tags or after "Answer:", else all of it."""
+    """The answer in a response: what stands last in ``<answer>`` tags, after ``####`` or "Answer:", else all of it."""
     tagged = _TAGGED.findall(response)
     if tagged:
         return str(tagged[-1]).strip()
+    if hashed := _HASHED.search(response):
+        return hashed["said"]
     labelled = [match["said"] for match in _LABELLED.finditer(response)]
     return (labelled[-1] if labelled else response).strip()
 
@@ -161,7 +165,7 @@ def _numeric(response: str, expected: Expected) -> tuple[bool, float]:
     given = _number(final_answer(response))
     if given is None:
         return False, 0.0
-    wanted = [number for answer in expected.answers if (number := _number(answer)) is not None]
+    wanted = [number for answer in expected.answers if (number := _number(final_answer(answer))) is not None]
     near = any(abs(given - each) <= expected.tolerance * max(abs(each), 1.0) for each in wanted)
     return near, 0.0
 
@@ -208,7 +212,9 @@ def _bad_choice(answer: str, expected: Expected) -> str:
 
 def _bad_number(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
     """A reference is one number, perhaps of a currency or with a unit; of several, nobody knows which is meant."""
-    said, figures = excerpt(answer, 40), _figures(answer)
+    said = excerpt(answer, 40)
+    answer = final_answer(answer)
+    figures = _figures(answer)
     if _number(answer) is None:
         return f"{said!r} is no number"
     whole = _FRACTION.search(answer)

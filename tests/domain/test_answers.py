@@ -157,3 +157,12 @@ def test_fraction_is_its_value():
         ("10/05/2024", "2024", 1),
     ]:
         assert score_answer(said, Expected(answers=(wanted,), scoring=Scoring.NUMERIC)).hard == hard
+
+
+def test_worked_sum_ends_with_its_number():
+    """What data sets of sums have as a reference: the working, then the number after four hashes."""
+    worked = Expected(answers=("48 / 2 = 24 clips in May.\nTogether 48 + 24 = 72.\n#### 72",), scoring=Scoring.NUMERIC)
+    assert flaw(worked) == ""
+    assert score_answer("She sold 72 clips.", worked).hard == 1
+    assert score_answer("48 and 24\n#### 72", worked).hard == 1
+    assert score_answer("#### Steps\nShe sold 24.", worked).hard == 0
