@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.backends.process import Children
 from skillopt_sleep.domain import Json
-from skillopt_sleep.errors import NotInstalled, SleepError, UsageError
+from skillopt_sleep.errors import BackendError, NotInstalled, SleepError, UsageError
 from skillopt_sleep.stores.files import read_regular
 from skillopt_sleep.stores.market import MARKET, check_skill, lay_market, lay_skill, remove_market, remove_skill
 
@@ -181,23 +181,19 @@ def _program(app: App, agent: str) -> str | None:
 def _ask(app: App, agent: str, words: list[str]) -> str:
     """Have the CLI do it; what it prints. Raises ``UsageError`` with its words."""
     command = f"{agent} plugin {' '.join(words)}"
+    children = Children()  # which ends all that a CLI has started, when it takes too long
     try:
-        done = subprocess.run(
-            [_program(app, agent) or agent, "plugin", *words],
-            env=dict(app.env),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE,
-            check=False,
+        done = children.run(
+            [_program(app, agent) or agent, "plugin", *words], env=app.env, cwd=Path.cwd(), seconds=PATIENCE
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, BackendError) as error:
         raise UsageError(f"`{command}` did not work: {error}") from error
-    if done.returncode:
+    if done.timed_out:
+        raise UsageError(f"`{command}` did not work: it did not end within {PATIENCE} s, and was ended")
+    if done.status:
         said = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
         reasons = [line for line in said if not line.lower().startswith("warning")]
-        raise UsageError(f"`{command}` refused: {next(iter([*reasons, *said]), f'exit code {done.returncode}')}")
+        raise UsageError(f"`{command}` refused: {next(iter([*reasons, *said]), f'exit code {done.status}')}")
     return done.stdout
 
 

@@ -35,8 +35,8 @@ from skillopt_sleep.backends.claude_work import (
 )
 from skillopt_sleep.backends.patience import Patience
 from skillopt_sleep.backends.process import Children, Ended, folder_prefix
-from skillopt_sleep.backends.register import Note
-from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands
+from skillopt_sleep.backends.register import MARK, Note
+from skillopt_sleep.backends.sandbox import agent_environment, bubblewrap, command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Workspace, workspace
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Trajectory
@@ -68,6 +68,13 @@ LOGIN_SETTINGS = (
     "forceLoginOrgUUID",
 )
 """Of the user's settings, what a login may rest on; the rest of them takes no part."""
+OWN = ("ANTHROPIC_", "CLAUDE_")
+CLOUDS = {
+    "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
+    "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_", "VERTEX_"),
+    "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
+}
+"""How the names of variables begin that a login may rest on: its own, and those of each cloud that is switched on."""
 SANDBOX: dict[str, Json] = {
     "enabled": True,
     "failIfUnavailable": True,
@@ -168,7 +175,12 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         argv += [f"--session-id={session}", f"--settings={settings}", f"--append-system-prompt-file={system}"]
         argv += [f"--model={self.model}"] if self.model else []
         argv += [f"--max-budget-usd={self.max_usd:.4f}"] if self.max_usd else []
-        env = {**self.env, **QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": str(int(self.call_seconds * 1000))}
+        env = {
+            **_environment(self.env),
+            **QUIET,
+            "TMPDIR": str(scratch),
+            "API_TIMEOUT_MS": str(int(self.call_seconds * 1000)),
+        }
         words = MENTION.sub("@ ", assignment.user)
         # a first line that begins with a slash would be run as a command of the CLI
         words = f"\n{words}" if words.startswith("/") else words
@@ -190,8 +202,24 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             told: Json = [{"hooks": [{"type": "command", "command": f"cat >> {noted}; echo >> {noted}"}]}]
             settings["hooks"] = dict.fromkeys((STARTED, INSTRUCTIONS), told)
         if mode is ReplayMode.WORKTREE:
-            settings |= {"sandbox": SANDBOX, "permissions": {"allow": ["Bash"]}}
+            # its commands need no login
+            withheld: list[Json] = [{"name": name, "mode": "deny"} for name in _logins(self.env)]
+            sandbox = SANDBOX | {"credentials": {"envVars": withheld}}
+            settings |= {"sandbox": sandbox, "permissions": {"allow": ["Bash"]}}
         return settings
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What the CLI itself needs to log in: its own, and a cloud's where the cloud is used."""
+    login = msgspec.json.encode({name: value for name, value in _users(env).items() if name in LOGIN_SETTINGS}).decode()
+    clouds = tuple(name for switch, names in CLOUDS.items() if env.get(switch) or switch in login for name in names)
+    return agent_environment(env, own=(*OWN, *clouds), said=login)
+
+
+def _logins(env: Mapping[str, str]) -> list[str]:
+    """The variables of that which say more than where things are."""
+    bare = agent_environment(env, own=())
+    return sorted(name for name in _environment(env) if name not in bare and name != MARK)
 
 
 def _config_folder(env: Mapping[str, str]) -> Path:

@@ -19,7 +19,8 @@ from msgspec import Struct
 from skillopt_sleep.backends.codex_events import LOGS, announced_wait, events_in, turn_of
 from skillopt_sleep.backends.patience import Patience
 from skillopt_sleep.backends.process import Children, Ended
-from skillopt_sleep.backends.sandbox import command_environment, proven, run_commands
+from skillopt_sleep.backends.register import MARK
+from skillopt_sleep.backends.sandbox import KEPT, agent_environment, command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Layout, Workspace, workspace
 from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
@@ -46,8 +47,13 @@ AT_WORK = (
     "tools.experimental_request_user_input.enabled=false",
     'web_search="disabled"',
     "notify=[]",
-    "shell_environment_policy.ignore_default_excludes=false",  # no key or token for its commands
+    # no key or token for its commands, but the mark by which they are found when they are left running
+    "shell_environment_policy.ignore_default_excludes=false",
+    f"shell_environment_policy.include_only={json.dumps(sorted({*KEPT, 'LC_*', 'TMPDIR', MARK}))}",
 )
+OWN = ("CODEX_", "OPENAI_")
+"""How the names of variables begin that a login of its own may rest on; a provider's key is named in its settings."""
+BEDROCK = "amazon-bedrock"
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 
 
@@ -105,7 +111,9 @@ class NativeCodex(Struct, frozen=True, kw_only=True):
         for setting in (*AT_WORK, f"developer_instructions={told}"):
             argv += ["-c", setting]
         # in a folder below the usual one for temporary files it would not set up its sandbox
-        env = {**LOGS, **self.env, "TMPDIR": str(place.scratch)}
+        said = " ".join(self.options)
+        own = (*OWN, "AWS_") if BEDROCK in said else OWN
+        env = {**LOGS, **agent_environment(self.env, own=own, said=said), "TMPDIR": str(place.scratch)}
         return self.children.run(
             [*argv, "-"],
             env=env,

@@ -9,12 +9,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
+from skillopt_sleep.domain import Json
 from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.domain.replies import extract_json
+from skillopt_sleep.domain.schema import violations
 from skillopt_sleep.errors import Awaiting, BackendUnusable, Refused
 
 __all__ = ["PLUGIN", "HandoffBackend", "Questions"]
@@ -22,6 +27,8 @@ __all__ = ["PLUGIN", "HandoffBackend", "Questions"]
 CHARACTERS_PER_TOKEN = 4
 NAMED = 5
 """Files named of those awaited, and of those that answer nothing; the rest is counted."""
+FRAME = frozenset({"type", "required", "minimum", "maximum"})
+"""What is asked of each object and field in an answer."""
 
 HEAD = """\
 <!-- A question of a SkillOpt-Sleep night. Answer it as a model would that knows nothing but what stands below: do not
@@ -40,8 +47,11 @@ class Questions(Protocol):
     def key(self) -> bytes:
         """A secret of this user, always the same."""
 
-    def ask(self, name: str, text: str) -> str | None:
-        """The answer that lies there; without one the question is laid down under that name, and None returned."""
+    def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
+        """The answer that lies there; without one the question is laid down under that name, and None returned.
+
+        ``fault`` says what is wrong with an answer, "" for one that can be used; any other is none.
+        """
 
     def missing(self) -> tuple[str, ...]:
         """Each question of this sitting that has no answer which could be used."""
@@ -101,7 +111,7 @@ class HandoffBackend:
         return Health(ready=True, detail="answered by the agent you are in, so not isolated")
 
     def complete(self, prompt: Prompt) -> Reply:
-        """The answer that lies there; where there is none, the question is laid down.
+        """The answer that lies there; where there is none that can be used, the question is laid down.
 
         Raises ``Awaiting`` then, ``BackendUnusable`` where questions cannot lie, and ``DiskError``.
         """
@@ -109,7 +119,7 @@ class HandoffBackend:
             raise BackendUnusable("handoff has no project to lay its questions in, or the night has ended")
         name = _name(self._box, prompt)
         try:
-            answer = self._box.ask(name, _question(name, prompt))
+            answer = self._box.ask(name, _question(name, prompt), lambda text: _fault(prompt, text))
         except Refused as error:
             raise BackendUnusable(f"handoff cannot lay its questions down: {error}") from error
         if answer is None:
@@ -138,6 +148,31 @@ class HandoffBackend:
 
 def _name(questions: Questions, prompt: Prompt) -> str:
     return hmac.new(questions.key, f"{prompt.digest}:{prompt.sample}".encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def _fault(prompt: Prompt, answer: str) -> str:
+    """What keeps an answer from being used, and what was expected; "" for nothing.
+
+    Read as any other reply is, and no more strictly than its reader will: whoever reads a list leaves out what is
+    amiss in it, but without the object and its fields nothing can be read, tonight or ever.
+    """
+    if prompt.schema is None:
+        return ""
+    try:
+        value = extract_json(answer)
+    except ValueError:
+        return "no JSON in it; expected: one object of the form in the question"
+    wrong = list(islice(violations(value, _frame(prompt.schema)), NAMED))
+    return f"{', '.join(wrong)}; expected: the form in the question" if wrong else ""
+
+
+def _frame(schema: dict[str, Json]) -> dict[str, Json]:
+    """Of a schema its objects, their fields, and the kind and range of each; not what lists hold."""
+    frame = {name: value for name, value in schema.items() if name in FRAME}
+    fields = schema.get("properties")
+    if isinstance(fields, dict):
+        frame["properties"] = {name: _frame(each) for name, each in fields.items() if isinstance(each, dict)}
+    return frame
 
 
 def _awaiting(questions: Questions) -> Awaiting:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import socket
 import struct
 import sys
@@ -20,7 +21,7 @@ from skillopt_sleep.backends.process import Children, Ended
 from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.domain.assignment import CheckCommand, CommandRun
 
-__all__ = ["Confine", "bubblewrap", "command_environment", "proven", "run_commands"]
+__all__ = ["KEPT", "Confine", "agent_environment", "bubblewrap", "command_environment", "proven", "run_commands"]
 
 Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
 """From a command, the folders it may write in (workspace, scratch) and where it is to stand: the command, confined."""
@@ -61,6 +62,29 @@ KEPT = frozenset(
     }
 )
 """Of the environment, what says where tools are; nothing that could be a secret."""
+
+ABOUT_THE_MACHINE = frozenset(
+    {
+        *("TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"),
+        *("XDG_STATE_HOME", "DBUS_SESSION_BUS_ADDRESS"),  # a login may lie in a keyring
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
+        *("USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "HOMEDRIVE", "HOMEPATH"),
+        *("SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT"),
+    }
+)
+"""What an agent's CLI needs besides, to find its login and its way out; in capitals here."""
+
+
+def agent_environment(env: Mapping[str, str], *, own: tuple[str, ...], said: str = "") -> dict[str, str]:
+    """What the CLI of an agent at work sees: where things are, what is its ``own`` by how the name begins, and what is
+    named in ``said``, the settings its login rests on. No secret of the user's for anything else.
+    """  # noqa: D205
+    named = frozenset(re.findall(r"\w+", said))
+    return {
+        name: value
+        for name, value in env.items()
+        if name in KEPT or name in named or name.upper() in ABOUT_THE_MACHINE or name.startswith(("LC_", *own))
+    }
 
 
 def command_environment(env: Mapping[str, str], scratch: Path) -> dict[str, str]:

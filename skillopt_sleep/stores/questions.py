@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, Refused
@@ -56,13 +57,16 @@ class QuestionBox:
             write_atomic(path, known)
         return known
 
-    def ask(self, name: str, text: str) -> str | None:
+    def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
         """The answer that lies there; without one that can be used the question is laid down, and None returned.
 
+        ``fault`` says what is wrong with an answer, "" for nothing. A file that cannot be used stays as it is.
         Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
         """
         refuse_links(self._folder, within=self._project)
         answer, wrong = _answer(self._folder / f"{name}{ANSWER}")
+        if answer is not None and (problem := fault(answer)):
+            answer, wrong = None, problem
         with self._lock:
             self._asked[name] = wrong
         if answer is None:

@@ -238,7 +238,7 @@ def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, ho
         f"ln -s {tmp_path}/elsewhere out; for folder in {tmp_path} out ~ /tmp; do touch $folder/escaped; done",
         f"echo x > {project}/code",
         f"git -C {project} stash; git -C {project} branch evil; git config --global user.name evil",
-        f"curl -s -m 2 {loopback.root}/v1/messages && touch net; env | grep -c API_KEY > keys; true",
+        f"curl -s -m 2 {loopback.root}/v1/messages && touch net; true",
     )
     done = built(cli).run(work)
     assert (done.ending, done.text) == (Ending.DONE, "done")
@@ -253,6 +253,37 @@ def test_agent_in_a_copy_reaches_nothing_else(cli, built, loopback, tmp_path, ho
     started = (".claude.json", ".claude/", ".npm/_logs", ".config/git/ignore")  # Claude's own, at the first start
     assert not [name for name in new if not any(each in name for each in started)]
     assert not list(home.glob(".claude/session-env/*"))
+
+
+SECRETS = {
+    "GITHUB_TOKEN": "hers-1",
+    "AWS_SECRET_ACCESS_KEY": "hers-2",
+    "DATABASE_URL": "postgres://me:hers-3@host/db",
+    "SKILLOPT_SLEEP_BACKEND": "hers-4",
+    "STRANGE": "hers-5",
+}
+
+
+@EVERY
+def test_environment_of_an_agents_commands_holds_no_secret(cli, agents, loopback, tmp_path):
+    """Not even the CLI's own login, nor that of a process they can see; what says where tools are is there."""
+    if cli.name == "claude" and not SANDBOX:
+        pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
+    env = agents.env(clis=(cli,), **SECRETS, JAVA_HOME="/of/java")
+    options = {"env": env, "model": MODELS[cli.name], "timeout": 30.0}
+    backend = (
+        ClaudeBackend(**options) if cli.name == "claude" else CodexBackend(config=agents.codex_config(), **options)
+    )
+    loopback.mind = doing("env > seen; cat /proc/[0-9]*/environ 2> /dev/null | tr '\\0' '\\n' > all; true")
+    try:
+        done = backend.run(in_copy(cli, tmp_path)[0])
+    finally:
+        backend.close()
+    assert "+JAVA_HOME=/of/java\n" in done.changes
+    assert "+HOME=" in done.changes
+    assert "hers-" not in done.changes
+    assert "_API_KEY=" not in done.changes
+    assert done.ending is Ending.DONE
 
 
 @EVERY

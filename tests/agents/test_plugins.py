@@ -8,9 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
+from skillopt_sleep.app import plugins
+from skillopt_sleep.errors import UsageError
 from tests.agents.clis import CLIS, FIRST
 from tests.fakes.program import ROOT
 from tests.loopback import Called, Said
@@ -187,3 +191,69 @@ def test_out_again_when_somebody_has_begun(agent, case, env, home, project):
     notes = [own / name for name in ("settings.json", "config.toml")]
     assert not [path for path in notes if path.exists() and "skillopt" in path.read_text()]
     assert "nothing to take out" in call([*ours, "uninstall", agent], env, ROOT)
+
+
+CRONTAB = """#!/bin/sh
+case "$1" in
+-l) [ -e {table} ] || {{ echo "no crontab for mira" >&2; exit 1; }}; exec cat {table};;
+-r) exec rm {table};;
+*) exec cat > {table};;
+esac
+"""
+THE_CLIS_OWN = (".claude", ".claude.json", ".codex", ".npm", ".cache", ".config/git")
+"""What the CLIs keep for themselves once they were called; ``uninstall`` names it as theirs."""
+
+
+def test_cli_that_does_not_end_is_ended_with_all_it_started(tmp_path, monkeypatch):
+    """Also what has left its session; and its words are those of a refusal."""
+    monkeypatch.setattr(plugins, "PATIENCE", 1)
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nsetsid sleep 600 &\necho $! > {tmp_path}/child\nwait\n")
+    program.chmod(0o755)
+    app = SimpleNamespace(env={"PATH": f"{program.parent}:/usr/bin:/bin", "HOME": str(tmp_path)})
+    with pytest.raises(UsageError, match="did not end within 1 s"):
+        plugins._ask(app, "codex", ["list"])
+    pid = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def contents(folder):
+    """Every path below a folder, with what it holds."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+        if "__pycache__" not in path.parts
+    }
+
+
+def test_uninstall_leaves_the_home_as_it_was(env, home, project, tmp_path):
+    """Both plugins and a schedule gone: what differs is what is listed as kept, and the CLIs' own notes."""
+    programs, table = tmp_path / "programs", tmp_path / "table"
+    programs.mkdir()
+    (programs / "crontab").write_text(CRONTAB.format(table=table))
+    (programs / "crontab").chmod(0o755)
+    table.write_text("0 1 * * * true\n")
+    env = env | {"PATH": f"{programs}:{env['PATH']}"}
+    ours = [sys.executable, "-m", "skillopt_sleep"]
+    for agent in ("claude", "codex"):
+        call([FIRST[agent].command, "plugin", "list", "--json"], env, project)  # what a first call leaves is theirs
+    before = contents(home)
+    for agent in ("claude", "codex"):
+        call([*ours, "plugin", "install", agent], env, ROOT)
+    call([*ours, "schedule", "--using=cron", "--at=03:10", "--backend=claude", f"--project={project}"], env, ROOT)
+    assert "skillopt-sleep" in table.read_text()
+    said = call([*ours, "uninstall"], env, ROOT)
+    after = contents(home)
+    data = ".local/share/skillopt-sleep"
+    changed = {name for name in before.keys() | after.keys() if before.get(name, b"-") != after.get(name, b"-")}
+    rest = {name for name in changed if not any(name == own or name.startswith(f"{own}/") for own in THE_CLIS_OWN)}
+    kept = {name for name in rest if name == data or name.startswith(f"{data}/")}
+    assert rest - kept <= {".local/share"}, rest
+    assert not kept or f"{home / data}: skillopt-sleep uninstall --data" in said
+    for agent in ("claude", "codex"):
+        assert f"{agent}'s own settings and records, {home}/.{agent}: as {agent} leaves them" in said
+    named = [name for name in changed - kept if name in after and b"skillopt-sleep" in (after[name] or name.encode())]
+    assert named == []
+    assert table.read_text() == "0 1 * * * true\n"
+    assert [path.name for path in home.parent.glob("*skillopt*")] == []

@@ -200,12 +200,13 @@ def test_half_written_crontab_where_there_was_none(schedule, system, data):
     assert system.table is None
 
 
-def test_line_that_somebody_adds_meanwhile_stays(schedule, system, data):
-    """Between our look and our writing: it is begun anew; when that goes on and on, nothing is written."""
+def test_line_that_somebody_adds_meanwhile_stays(cli, schedule, system, data):
+    """Between our look and our writing: it is begun anew, from the table as it is then."""
     system.table = MINE
+    schedule("--using=cron")
     system.says("changes", "6 6 * * * theirs\n")
-    assert schedule("--using=cron").code == 0
-    assert system.table.startswith(MINE + b"6 6 * * * theirs\n# >>> skillopt-sleep")
+    assert cli("unschedule", f"--data-dir={data}").code == 0
+    assert system.table == MINE + b"6 6 * * * theirs\n"
 
 
 def test_crontab_that_changes_all_the_time_is_left_alone(schedule, system, data):

@@ -144,6 +144,40 @@ def test_answer_that_is_none(mira, spoil, tmp_path):
     assert os.path.lexists(path)
 
 
+SPOILT = {
+    "no JSON": ("I cannot say.", "no JSON in it; expected: one object of the form in the question"),
+    "another kind": ("[1, 2]", "answer is not of type object; expected: the form in the question"),
+    "a field missing": ('{"anything": 1}', "expected: the form in the question"),
+}
+
+
+@pytest.mark.parametrize(("text", "why"), SPOILT.values(), ids=SPOILT)
+def test_answer_that_cannot_be_read(mira, text, why):
+    """Is never kept: the question stays open, with what was expected, and a good answer ends the matter."""
+    done = sitting(mira)
+    while not (forms := [path for path in questions(mira) if "\n# The form\n" in path.read_text()]):
+        assert done.returncode == 3, done.stdout
+        for path in questions(mira):
+            answered(mira, path)
+        done = sitting(mira)
+    path = forms[0].with_name(forms[0].name.replace(".question.", ".answer."))
+    path.write_text(text)
+    for _ in range(2):  # and the next sitting says the same
+        done = sitting(mira)
+        assert done.returncode == 3
+        assert f"{path.name} (" in done.stderr
+        assert why in done.stderr
+        assert (forms[0].exists(), path.read_text()) == (True, text)
+    answered(mira, forms[0])
+    path.write_text(f"Here it is:\n```json\n{path.read_text()}\n```\n")  # read as any other reply is
+    while (done := sitting(mira)).returncode == 3:
+        assert f"{path.name} (" not in done.stderr
+        for each in questions(mira):
+            if each != forms[0]:
+                answered(mira, each)
+    assert (done.returncode, path.exists()) == (0, False), done.stderr
+
+
 def test_answers_that_were_not_kept(mira, monkeypatch):
     """Stay where they are: only what the ledger has is taken away."""
     assert sitting(mira).returncode == 3
@@ -206,6 +240,6 @@ def test_never_adopted_by_itself(mira):
             answered(mira, path)
         done = sitting(mira, "--auto-adopt")
     report = json.loads(done.stdout)
-    if report["accepted"]:
-        assert any(note.startswith("not adopted by itself: the replays were not isolated") for note in report["notes"])
+    assert (report["verdict"], bool(report["accepted"])) == ("accept", True), report["why"]
+    assert any(note.startswith("not adopted by itself: the replays were not isolated") for note in report["notes"])
     assert not (mira.project / ".claude").exists()

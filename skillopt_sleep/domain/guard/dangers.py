@@ -24,12 +24,12 @@ RULES = (*DEEDS, *SAYINGS)
 _FORBIDDEN_BEFORE = re.compile(
     r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|may not|cannot|can't|avoid|refuse(?:s)?(?: to)?|rather than"
     r"|instead of|not|nobody|no one|nothing|forbid\w*|prohibit\w*|ban(?:s|ned)?|disallow\w*|reject\w*|block|prevent\w*|stop|fail (?:if|when)|warn\w*|flag|refrain from"
-    r"|no longer|neither|against|beware of|watch (?:out )?for|treat|unacceptable to|wrong to) (?P<between>(?:[^ ;:]+ ){0,12})[\w~./$`\"'(|-]*$",
+    r"|no longer|neither|against|beware of|watch (?:out )?for|treat|unacceptable to|wrong to|no need to) (?P<between>(?:[^ ;:]+ ){0,12})[\w~./$`\"'(|-]*$",
     re.IGNORECASE,
 )
 _TWIST = re.compile(
     r"\b(?:should be|must be|(?:may|can|could|might) (?:\w+ )?be|but|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just|mind|shy"
-    r"|skip(?:ping)? (?:the|this|running|using))\b|(?:, |\band |\bthen |- )(?:then |instead |rather |simply |always |please |now )?"
+    r"|skip(?:ping)? (?:the|this|running|using))\b|, so (?!that\b)|, (?:approve|accept|grant|allow|merge)\b|, (?:the user|you|they|it|we|everything|nobody|nothing) (?:has|have|is|are|was|will)\b|(?:, |\band |\bthen |- )(?:then |instead |rather |simply |always |please |now )?"
     r"(?:use|run|do|call|execute|make|go|start|fetch|set|add|send|instead|always|then|prefer|curl|wget|pipe|install|download)\b",
     re.IGNORECASE,
 )

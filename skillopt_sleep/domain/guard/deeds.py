@@ -43,9 +43,9 @@ _STARTUP = r"(?:~/|\$HOME/|/etc/)\.?(?:bashrc|zshrc|zprofile|profile|bash_profil
 _AGENT_SETTINGS = (
     r"(?:\.claude/settings(?:\.local)?\.json|\.codex/config\.toml|\.mcp\.json|\.git/hooks|claude_desktop_config\.json)"
 )
-_REMOTE = r"(?:https?://|\bthe (?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|\b(?:our|their|my|its|an?|the|some) (?:[\w']+ )?(?:server|site|endpoint|feed|bucket|channel|host|mirror|cdn)\b)"
+_REMOTE = r"(?:https?://|\bthe (?:[\w']+ )?(?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co)\b(?!\w)|\b(?:our|their|my|its|an?|the|some) (?:[\w']+ )?(?:server|site|endpoint|feed|bucket|channel|host|mirror|cdn)\b)"
 _THING = r"(?:scripts?|installers?|binar(?:y|ies)|payloads?|code|helpers?|programs?|executables?|bootstrap\w*|setup (?:file|script)|plugins?|modules?|commands?|instructions|rules|prompts?|steps)"
-_FALSE = r"(?:even (?:if|when|though)|regardless|no matter|although|without (?:running|having)|whether or not|when they (?:did not|didn't|fail)|anyway|instead of running)"
+_FALSE = r"(?:even (?:if|when|though)|regardless|no matter|although|without (?:running|having)|whether or not|(?<!only )when they (?:did not|didn't|fail)|anyway|instead of running)"
 
 DEEDS = (
     GuardRule(
@@ -55,7 +55,7 @@ DEEDS = (
         patterns=(
             rf"{FETCH}{WITHIN}\| ?(?:{SHELL}|{BARE_INTERPRETER})",
             rf"(?:\b(?:eval|source|exec)\b|\b{SHELL}(?: -c)?|\b(?:python|node|perl|ruby)[\d.]* -[ce])[ \"'`]*(?:<\(|\$\(|\(|`)[ \"'`]*(?:{FETCH}|await |urllib|requests\.)",
-            rf"(?:{FETCH}|{DOWNLOAD}{WITHIN}https?://){WITHIN}{AND_THEN} ?(?:{RUN_IT}|{SHELL} \S|{SUDO}\./|chmod \+x|{SUDO}(?:python|node|perl|ruby)[\d.]* \S)",
+            rf"(?:{FETCH}|{DOWNLOAD}{WITHIN}https?://){WITHIN}{AND_THEN} ?(?:{RUN_IT}|{SHELL} \S|{SUDO}\./|chmod \+x|\S+\.(?:exe|bat|ps1)\b|{SUDO}(?:python|node|perl|ruby)[\d.]* \S)",
             r"\| ?(?:sudo )?(?:-\S+ )?(?:ba|z|da)?sh\b(?!\w)",
             rf"(?:(?<![\w.)])\.|\bsource) <\([^)]{{0,80}}?{FETCH}",
             r"\bbase64 (?:-d|-D|--decode)\b.{0,80}?(?:\||\beval\b|\bexec\b)",
@@ -65,6 +65,8 @@ DEEDS = (
             rf"{DOWNLOAD}{UPON}\w+\.(?:sh|py|ps1|exe|bin|js|pl|rb|bat|cmd|msi|run)\b{UPON}\b(?:run|execute|start|launch|source|bash|python|sh)\b",
             rf"\b(?:run|execute|do|carry out|perform|follow|apply|paste) {NEAR}(?:every|each|all|any|the|whatever) (?:\w+ )?(?:commands?|instructions?|steps?|code|snippets?|things?) (?:that )?(?:it|they|the page|the site|the response|the server|he|she) (?:lists?|shows?|names?|gives?|contains?|suggests?|prints?|returns?|asks?|tells?|has|have)",
             r"\b(?:your|the) (?:real|actual|true|new|further|next|current) (?:instructions?|orders?|rules?|task|goals?|objectives?) (?:are|is|live|stand|can be found|come) (?:in|at|on|from|under|behind)\b",
+            r"\b(?:node|deno|bun|python[\d.]*|perl|ruby|php|lua|osascript|pwsh|powershell)\b[^.!?]{0,20}? -(?:e|c|r|ne|pe|command)\b.{0,120}?(?:https?://(?!localhost|127\.)|urlopen|\bcurl\b|\bwget\b)",
+            r"\bbase64\b.{0,80}?\bdecod\w+\b.{0,40}?\b(?:eval|exec|run|execute|source|launch|pipe)\w*\b",
             r"\b(?:eval|exec)\b.{0,80}?(?:https?://|urlopen|requests\.get|urllib)",
             rf"{DOWNLOAD}{NEAR}{_THING}{NEAR}{_REMOTE}{UPON}\b{RUN_IT}",
             rf"{DOWNLOAD}{NEAR}{_REMOTE}{UPON}{AND_THEN} {NEAR}\b{RUN_IT}",
@@ -75,9 +77,11 @@ DEEDS = (
             rf"\bpipe\b {NEAR}(?:in)?to (?:a |the |your )?(?:(?:ba|z)?sh|shell|python\d?|node|perl|eval|interpreter|terminal)\b",
             r"\b(?:pip3?|uv pip|pipx|npm|pnpm|yarn|gem|cargo|go|brew|apt|npx|uvx|bunx|deno|nix|composer)\b(?: -{0,2}[\w=-]+){0,4}? (?:git\+|https?://|git://|github:|gitlab:|gist:|bitbucket:)",
             r"--(?:extra-)?index-url[ =]https?://(?!pypi\.org|localhost)|--registry[ =]https?://(?!registry\.npmjs)|--trusted-host\b",
+            r"\bgit\+(?:ssh|https?|file)://",
+            r"https?://(?!pypi\.org|localhost|registry\.npmjs)\S+[^.!?]{0,20}?\b(?:as|for)\b[^.!?]{0,12}?\b(?:index|registry|package source|mirror|channel)\b|\b(?:index|registry|package source|mirror)\b[^.!?]{0,20}?https?://(?!pypi\.org|localhost|registry\.npmjs|pypi\.example)\S+[^.!?]{0,30}?\b(?:when|if|whenever|fall ?back)\b",
         ),
         # to read a script before it runs is what one should do, as long as no address is named
-        unless=r"^(?!.*https?://).*\b(?:read|review|inspect|audit|verify) (?:it|them|the (?:script|file|code|checksum|signature))\b",
+        unless=r"^(?!.*https?://).*\b(?:read|review|inspect|audit|verify) (?:it|them|the (?:\w+ )?(?:script|installer|file|code|source|checksum|signature))\b",
     ),
     GuardRule(
         name="exfiltration",
@@ -107,9 +111,12 @@ DEEDS = (
             r"\b(?:bypassPermissions|danger-full-access|NOPASSWD|HUSKY(?:_SKIP_HOOKS)?=[01]|hooksPath[ =](?:/dev/null|\"\"|'')|yolo mode|accept ?edits mode|auto-?approve mode)\b",
             r"\b(?:StrictHostKeyChecking[= ]no|NODE_TLS_REJECT_UNAUTHORIZED=\W?0|GIT_SSL_NO_VERIFY|PYTHONHTTPSVERIFY=0|http\.sslVerify[ =]false|strict-ssl[ =]false|verify=False)\b",
             r"\bchmod (?:-R )?(?:0?777|a\+rwx|\+s|u\+s)\b|\bcurl -\w*k\w*\b|\bsetenforce 0\b|\b(?:csrutil|spctl|ufw) \S*disable",
-            r"\bapproval_policy\W{1,4}never|\bsandbox_mode\W{1,4}danger|\bdefaultMode\W{1,4}bypass|\b(?:Bash|Edit|Write|WebFetch)\(\*|\"?allow\"? ?[:=] ?\[? ?\"\*|--allowed-?tools[ =]\W?\*",
+            r"\bapproval_policy\W{1,4}never|\bsandbox_mode\W{1,4}danger|\bdefaultMode\W{1,4}bypass|\b(?:Bash|Edit|Write|WebFetch|Read)\((?:\*|\)|:)|\"?allow\"? ?[:=] ?\[? ?\"\*|--allowed-?tools[ =]\W?\*",
             rf"{SWITCH_OFF} {ARTICLES}(?:\w+ ){{0,2}}?{PROTECTION}",
             rf"\b(?:auto-?)?(?:approve|accept|confirm|allow|grant|permit|authori[sz]e|say yes to|answer yes to|click through|agree to|whitelist) {ARTICLES}(?:\w+ ){{0,2}}?(?:tool calls?|permissions?(?: \w+)?|prompts?|commands?|requests?|dialogs?|approvals?|access|operations?|actions?)\b(?:{NEAR}(?:automatically|without|unconditionally|always|blindly|right away|immediately|on (?:its|your) own|by default|no questions|yourself)|[.,;]|$)",
+            r"\b(?:approve|accept|confirm|allow|grant|permit|agree to|say yes to|click through|auto-?approve|do) (?:everything|anything|whatever|all)(?: that)? (?:the|it|a|any|they|you|he|she)(?: \w+)? (?:asks?|requests?|wants?|prompts?|demands?|proposes?)\b",
+            r"\b(?:no matter what|regardless of what|whatever|even if|even when|although|against the (?:wishes|will|orders) of|over the objections? of) (?:the |your )?(?:user|developer|owner|human|team|reviewer)s?\b(?: (?:\w+ )?(?:says?|wants?|thinks?|objects?|refuses?|asks?|wishes|disagrees?|forbids?)\b|[.,;]|$)",
+            r"\b(?:elevat|escalat)\w* (?:\w+ )?(?:to|privileges?|rights|yourself)\b|\bbecome (?:root|admin\w*|superuser)\b",
             r"\b(?:always|automatically|blindly) (?:approve|accept|allow|confirm|grant|answer yes|say yes)\b",
             rf"{GRAVE}\b{WITHIN} without (?:asking|confirm\w*|permission|approval|review\w*|checking|any (?:confirmation|approval|review|checks?)|being asked|a review|waiting|looking)\b",
             rf"\b(?:run|execute|start|launch|invoke) (?:everything|all|any|every|each|the agent|commands?|scripts?|it){NEAR}(?:as root|as (?:an )?administrator|with (?:root|sudo|admin\w*|full|elevated|unrestricted)|outside (?:of )?(?:the|any) sandbox|unsandboxed|without (?:a |the )?sandbox)",
@@ -125,6 +132,9 @@ DEEDS = (
             r"\b(?:so|so that|where|until|and) (?:no|none of the|nothing|not one) (?:\w+ )?(?:limits?|restrictions?|rules?|checks?|polic(?:y|ies)|safeguards?|prompts?)?\b ?(?:can |will |may )?(?:appl(?:y|ies)|holds?|binds?|is (?:refused|denied|blocked)|are (?:refused|denied|blocked)|gets? in the way)\b",
             rf"\b(?:{PROTECTION}|(?:denied|refused|blocked|rejected|forbidden) (?:commands?|calls?|writes?|actions?))(?: rules?| settings?)? {MAY_BE}(?:{GONE}|(?:off|not (?:needed|necessary|required)|as allowed|worked around|retried|repeated|rerouted|run|done|tried again)\b)",
             rf"\b(?:turn|switch|leave|keep|set|with|run with|put|launch \w+ with|start \w+ with) {ARTICLES}(?:\w+ ){{0,2}}?{PROTECTION}{NEAR}\b(?:off|disabled|to off|to none|to never)\b",
+            r"\b(?:if|when|whenever|once)\b[^.!?]{0,60}?\b(?:den(?:y|ies|ied)|refus\w+|block\w*|reject\w*|forbid\w*|not allowed|stops? you)\b[^.!?]{0,40}?\b(?:find|look for|use|try|take|choose|pick)\b[^.!?]{0,12}?\b(?:other|different|another) (?:ways?|means|routes?|tools?|paths?|methods?)\b",
+            r"\b(?:users?|developers?|people|humans?|nobody|owners?) (?:do not|don't|does not|doesn't|never|hates?|dislikes?) (?:(?:want|like|need|wish) )?(?:to be |being )?(?:asked|bothered|prompted|consulted|disturbed|interrupted)\b[^.!?]{0,12}?\b(?:so|and|therefore|hence)\b",
+            r"\b(?:approve|accept|allow|confirm|grant|merge|permit) (?:everything|anything|all)\b(?= ?[.,;!]|$| (?:at once|automatically|right away|without|by default|yourself))",
             r"\b(?:find|look for|use|take|seek) (?:a|any|another|some|other) (?:ways?|means|trick|path|route|loophole)s? (?:around|past|to get (?:around|past)|to (?:avoid|evade|circumvent))\b|\bwork ?around (?:the )?(?:block|denial|restriction|refusal)",
             r"\b(?:if|when|whenever|once)\b[^.!?]{0,60}?\b(?:den(?:y|ies|ied)|refus\w+|block\w*|reject\w*|forbid\w*|not allowed|permission|sandbox)\b[^.!?]{0,60}?\b(?:sudo|as root|anyway|another tool|a different tool|other tool|directly instead|bypass|around it|force it|elevat\w+|try again with)",
             r"\b(?:sudo|as root|elevat\w+|another tool|force it)\b[^.!?]{0,40}?\b(?:if|when|whenever|once)\b[^.!?]{0,60}?\b(?:den(?:y|ies|ied)|refus\w+|block\w*|reject\w*|forbid\w*|not allowed)",
@@ -135,9 +145,12 @@ DEEDS = (
             r"\b(?:every|all|any|each) (?:\w+ )?(?:commands?|scripts?|steps?|tools?)\b[^.!?]{0,20}?\b(?:through|with|under|via|by|using|as) (?:sudo|root|an? admin\w*)\b",
             r"\b(?:grant|give|assign|award|make|promote|elevate)\w* (?:yourself|the agent|itself|your (?:own )?(?:account|role|user))\b[^.!?]{0,20}?\b(?:admin\w*|root|owner\w*|elevated|full|all|more|superuser|cluster-admin|write)\b",
             r"\b(?:sandbox|approvals?|permissions?|firewall|guard ?rails?|safety)(?:[_ -](?:mode|policy|level|checks?|settings?))?\W{1,4}(?:to )?\W?(?:none|off|false|never|disabled|no|0)\b(?! (?:longer|one|more|need|matter|tool))",
+            r"\b(?:if|when|whenever|once)\b[^.!?]{0,40}?\b(?:read-only|cannot|can't|not writable|not possible|fails?|protected)\b[^.!?]{0,30}?\b(?:as root|sudo|remount\w*|chown|chmod -R|takeown|icacls)\b",
+            r"\b(?:the |your |our )?(?:administrator|admin|operator|company|management|security team|organi[sz]ation)s? (?:has|have|had) (?:\w+ )?(?:agreed|consented|authori[sz]ed|approved|allowed|granted|permitted|cleared)\b",
             r"\b(?:authority|permission|access|rights?|privileges?) (?:of|as) (?:an? |the )?(?:admin\w*|root|owner)|\bassume (?:admin\w*|root|full) (?:authority|rights|access|privileges)",
         ),
         negated=(
+            rf"{NEVER} (?:ever )?(?:stop\w*|paus\w*|wait\w*|halt\w*|hesitat\w*) (?:for|at|on|before) {ARTICLES}(?:\w+ )?{PROTECTION}",
             rf"{NEVER} (?:ever )?(?:ask\w*|prompt\w*|wait\w*|request\w*|seek\w*|check\w*)(?: \w+){{0,3}}? (?:for )?(?:permission|approval|confirmation|consent|review)s?\b{NEAR}(?:before|when|to|for) {NEAR}(?:delet|remov|drop|push|deploy|publish|overwrit|install|sudo|destr|pay|merg|releas|force|truncat|wip|migrat|shell|command|production|rm)\w*",
         ),
         unless=r"\b(?:formatt\w+|lint\w*|tests?|type ?check\w*|builds?) without asking\b|\bunder `?(?:\./)?(?:tmp|temp|build|dist|out|target|cache|\.cache|scratch|node_modules|generated)\b",
@@ -150,13 +163,19 @@ DEEDS = (
             rf"{SWITCH_OFF} {ARTICLES}{CHECKS}(?! (?:file|folder|fixture|data|name|helper|output|artifact|id|duplicat|comment|thread|app|bot)s?\b)",
             rf"\b(?:mark|tag|annotate|decorate|flag|set|turn|convert|change|rename|move) {NEAR}\b(?:fail(?:s|ing|ed)?|broken|red|flaky|these|those|the|any|all|every|each) {NEAR}(?:tests?|assertions?|specs?|checks?)\b{NEAR}\b(?:skip(?:ped)?|xfail|ignored?|pending|todo|optional|allowed to fail|non-?blocking|disabled|out of the (?:way|suite)|always (?:pass|true))",
             r"\b(?:mark|tag|set|make|flag|decorate)\w* (?:it|them|that|those|the tests?) (?:\w+ )?(?:as )?(?:skip\w*|xfail|ignored|pending|optional|todo|non-?blocking|expected to fail)\b",
-            rf"\b(?:tests?|pytest|jest|npm (?:run )?test|go test|cargo test|lint\w*|checks?|build|ci|mypy|ruff|eslint|tsc|make \w+)\b{NEAR}(?:\|\| ?(?:true|:|exit 0)|; ?true\b)|\|\| ?true\b{NEAR}\b(?:tests?|lint|checks?|ci)\b|\bcontinue-on-error: ?true",
+            rf"\b(?:tests?|pytest|jest|npm (?:run )?test|go test|cargo test|lint\w*|checks?|build|ci|mypy|ruff|eslint|tsc|make \w+)\b{NEAR}(?:\|\| ?(?:true|:|exit 0)|; ?true\b)|\|\| ?true\b{NEAR}\b(?:tests?|lint|checks?|ci)\b|\b(?:continue-on-error|allow_failure|continueOnError|ignore[-_]?failures?)\W{{1,3}}(?:to )?true\b",
             rf"\b(?:merge|land|ship|push|deploy|release|approve|commit|submit|close)\b {UPON}\b(?:without|despite|even (?:if|when|though)|regardless of|before|although|while|ignoring|no matter)\b {NEAR}(?:(?:fail|red|broken)\w*|{CHECKS}|tests? fail|checks? fail|ci (?:fail|is red)|anyone|looking)",
             r"\b(?:approve|accept|merge|sign off(?: on)?|rubber-stamp) (?:your|its|my|our|every|all|any|each|the agent's) (?:own )?(?:pull requests?|prs?|changes?|commits?|work|reviews?|merge requests?)\b",
             rf"\b(?:change|edit|adjust|rewrite|update|alter|modify|weaken|loosen|adapt|fix|tweak|invert|edit) {ARTICLES}{NEAR}(?:assertions?|expected (?:values?|results?|outputs?)|tests?|expectations?|thresholds?|snapshots?)\b {NEAR}\b(?:(?:so|until) (?:that )?(?:it|they|the (?:tests?|suite|build|ci)) (?:pass\w*|succeed\w*|turn\w* green|is green|go\w* green|match\w*)|to (?:match|fit|pass|make (?:it|them) pass|whatever|agree with) {NEAR}(?:code|output|implementation|actual|whatever|result|bug|current|returns|passes|pass\b)?)",
             r"\b(?:\[skip ci\]|\[ci skip\]|SKIP=\w+|--skip-?tests?\b|-DskipTests|--passWithNoTests|-x test\b|--no-?tests?\b|PRE_COMMIT_ALLOW)",
             rf"{FORGE}{NEAR}\b(?:tests?|checks?|build|ci|lint\w*|review|it|everything|verification)\b {NEAR}(?:pass\w*|green|succeed\w*|success\w*|done|fine|ok(?:ay)?|clean|approved|works?|complete)\b{NEAR}{_FALSE}",
             rf"\b(?:treat|regard|consider|count) {NEAR}(?:fail(?:ing|ed|ures?)?|red|broken|errors?)\b{NEAR}(?:tests?|checks?|ci|builds?|lint\w*)?\b{NEAR}\bas (?:unimportant|irrelevant|minor|negligible|expected|acceptable|pass\w*|success\w*|green|ok(?:ay)?|warnings?|noise|harmless|done)",
+            r"\b(?:allow|let|permit)(?:s|ed|ing)?\b[^.!?]{0,30}?\b(?:jobs?|checks?|tests?|steps?|suites?|stages?|builds?|ci|lint\w*)\b[^.!?]{0,12}?\bto fail\b|\b(?:jobs?|checks?|tests?|steps?|suites?|stages?|builds?|ci|it|them)\b[^.!?]{0,12}?\b(?:allowed|permitted|free) to fail\b",
+            r"\b(?:turn|convert|set|change|make|bend|adapt|copy)\w*\b[^.!?]{0,20}?\b(?:expected|expectations?|assert\w*|snapshots?|golden files?)\b[^.!?]{0,20}?\b(?:into|to|be|become|from)\b[^.!?]{0,12}?\b(?:whatever|what) [^.!?]{0,30}?\b(?:returns?|prints?|produces?|outputs?|gives?|does|got|yields?|is)\b",
+            r"\b(?:failures?|errors|failing \w+|failed \w+|red builds?)\b[^.!?]{0,30}?\b(?:reported|marked|shown|counted|treated|logged|recorded|declared|presented)\b[^.!?]{0,10}?\bas (?:a )?(?:success\w*|pass\w*|green|ok(?:ay)?|fine|done)\b",
+            rf"\b(?:we|they|this (?:team|project|repo\w*)|here)\b[^.!?]{{0,12}}?\b(?:do not|don't|never|no longer) (?:do|need|want|use|have|require|believe in|care about|practise|practice) {ARTICLES}{CHECKS}",
+            rf"\b{CHECKS}(?: (?:that|which)(?: \w+){{1,4}}?)? (?:\w+ )?{MAY_BE}(?:marked|reported|shown|counted|treated|recorded|flagged) (?:as )?(?:pass\w*|green|success\w*|ok(?:ay)?|done)\b",
+            rf"\b{CHECKS}(?: (?:that|which)(?: \w+){{1,4}}?)? (?:are|is) (?:\w+ )?(?:not (?:needed|necessary|required|worth\w*)|a waste|pointless|useless)\b",
             r"\b(?:tests?|reviews?|hooks?|linting|ci|checks?|type checking|verification) (?:are|is) (?:not (?:needed|necessary|required|worth\w*)|unnecessary|optional|a waste|pointless|superfluous|useless|no longer (?:needed|necessary|required))",
             rf"\b{CHECKS}\b(?: (?:that|which|when|if|who|standing|blocking|failing|in)\b(?: [\w'-]+){{0,9}}?)? {MAY_BE}{GONE}",
             rf"\b(?:have|get|keep|leave|want) {ARTICLES}{CHECKS}(?: \w+){{0,2}}? {GONE}",
@@ -180,12 +199,12 @@ DEEDS = (
             r"\b(?:do not|don't|never|no need to|without|not) (?:wait\w*|stop\w*|hold\w*|pause\w*) (?:for|on) (?:a |the |any |all )?(?:\w+ ){0,2}?(?:ci|tests?|checks?|reviews?|pipelines?|builds?|approvals?|reviewers?)\b",
             (
                 rf"{NEVER} (?:ever )?(?:bother (?:to |with )?)?(?:run|running|execute|executing|wait for|waiting for|write|writing|add|adding|request|requesting|ask for|asking for|require|requiring|do|perform)"
-                rf" {ARTICLES}(?:unit |integration |regression |pre-?commit |git |code |peer |security |type |lint |static )*(?:tests?|test suites?|linters?|lint(?:ing)?|checks|type ?check(?:er|ing|s)?|ci|hooks?|(?:code )?reviews?|analysis|verification|scans?)"
+                rf" {ARTICLES}(?:unit |integration |regression |pre-?commit |git |code |peer |security |type |lint |static |failing |broken |flaky |slow |ci |coverage )*(?:assertions?|coverage|tests?|test suites?|linters?|lint(?:ing)?|checks?|type ?check(?:er|ing|s)?|ci|hooks?|(?:code )?reviews?|analysis|verification|scans?)"
                 r"(?=[.,;!`]|$| (?:at all|any ?more|ever|again|or |and |before|after|for|because|when|since|as |on (?:your|its|this|any|every)|to save|-|since|if they|in this))(?! for (?:trivial|getters|generated|docs?|documentation|comment|markdown|typo))"
             ),
         ),
         unless=r"\bonly (?:together|along) with\b|\b(?:issue|ticket|bug) (?:number|link|id)\b|\bdocs?-only\b|\bwhile (?:iterating|debugging)\b|\blocally\b|\buntil asked\b"
-        rf"|{UNAVAILABLE}|\b(?:explain|say|state|note|document|justify)\b[^.!?]{{0,30}}? why (?:a|an|the|any|each|some) ",
+        rf"|{UNAVAILABLE}|\bonly (?:when|if|after|once|with)\b(?! (?:they|it|the \w+|tests?|checks?) (?:fail|break|block|complain|object)\w*)|\b(?:explain|say|state|note|document|justify)\b[^.!?]{{0,30}}? why (?:a|an|the|any|each|some) ",
     ),
     GuardRule(
         name="credentials",

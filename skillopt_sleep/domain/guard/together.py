@@ -13,7 +13,7 @@ __all__ = ["CHECKS_GO", "CODE_FROM_AFAR", "CONSENT_GOES", "ORDERS_FROM_AFAR", "O
 _DO = r"\b(?:run(?:s|ning)?|execut\w+|eval\w*|launch\w*|carry(?:ing)? out|perform\w*|obey\w*|source|exec'd|interpret\w*|start(?:ing)? (?:it|its|them)|import\w*|load\w*|pip(?:e|ing)|under python\d?|with bash)\b"
 _AFAR = (
     r"(?:https?://(?!localhost|127\.|0\.0\.0\.0)|\binternet\b|\bonline\b|\bcdn\b|\bgists?\b|\bpaste(?:bin)?s?\b|\bwikis?\b|\bweb ?(?:page|site)s?\b"
-    r"|\bhosted\b|\bserved\b|\bdownloaded\b|\bfrom (?:a|an|the|our|their) (?:\w+ )?(?:server|host|mirror|bucket)\b|\b(?:release|file|download|update|vendor) server\b)"
+    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co)\b(?!\w)|\bhosted\b|\bserved\b|\bdownloaded\b|\bfrom (?:a|an|the|our|their) (?:\w+ )?(?:server|host|mirror|bucket)\b|\b(?:release|file|download|update|vendor) server\b)"
 )
 _CODE = (
     r"(?:\bscripts?\b|\b[\w-]+\.(?:sh|py|ps1|js|rb|pl|exe|bin|bat)\b|\bbinar(?:y|ies)\b|\binstallers?\b|\bbootstrap\w*|\bcommands?\b|\binstructions\b|\bcode\b"
@@ -53,6 +53,12 @@ PRIVATE_THINGS_LEAVE = (
         r"\b(?:after|every|each|once|whenever|when|before|at the end|daily|nightly|as soon as|always)\b",
     ),
     (
+        r"\b(?:query|request|visit|open|load|hit|contact|fetch|get|resolve|look up)\b",
+        ELSEWHERE,
+        r"\b(?:with|including|carrying|containing|plus|and)\b.{0,30}?\b(?:hostname|user ?names?|environment|paths?|secrets?|tokens?|keys?|passwords?|prompts?|e-?mails?|contents?)\b",
+        r"\b(?:parameters?|query|as|appended|attached|encoded|path|subdomain|header|argument)\b",
+    ),
+    (
         r"\b(?:tell|inform|notify|report|ping|call|update|advise|brief)\w*\b",
         r"https?://(?!localhost|127\.|example\.)",
         rf"\b(?:about|of|on|with)\b.{{0,20}}?{SENSITIVE}",
@@ -80,10 +86,10 @@ _IN_THE_WAY = (
     r"|(?:it\.|test\.|describe\.)skip|into warnings|exit 0|do not hold|keep(?:s)? failing|cause trouble|obstruct\w*)\b"
 )
 _SO_GREEN = r"\b(?:so (?:that )?|until |to make |to get |to keep )(?:it|they|the|everything|all|ci|them)?\b ?(?:\w+ ){0,3}?(?:pass\w*|green|succeed\w*|quiet)\b"
-_LET_THROUGH = r"\b(?:until|so that|so|to make|to get|till|when|whenever|if|because)\b.{0,40}?\b(?:pass\w*|green|succeed\w*|merge\w*|fails?|failing|red|do|does|holds?)\b"
+_LET_THROUGH = r"\b(?:until|so that|so|to make|to get|till|when|whenever|if|because)\b.{0,40}?\b(?:stops?|blocks?|hinders?|breaks?|complains?|rejects?|pass\w*|green|succeed\w*|merge\w*|fails?|failing|red|do|does|holds?)\b"
 CHECKS_GO = (
     (
-        r"\b(?:lower|reduce|decrease|drop|cut|shrink|relax|soften|bump down|adjust)(?:s|ing|ed)?\b",
+        r"\b(?:set|put|bring|lower|reduce|decrease|drop|cut|shrink|relax|soften|bump down|adjust)(?:s|ing|ed)?\b",
         r"--cov-fail-under\b|\b(?:coverage|quality|mutation|score|test)(?: \w+)? (?:thresholds?|gates?|limits?|minimums?|bars?|targets?)\b|\b(?:thresholds?|minimum coverage)\b",
         _LET_THROUGH,
     ),
@@ -211,8 +217,13 @@ OUT_OF_SIGHT = (
     ),
 )
 
-_SOURCE = r"\b(?:issues?|pages?|html|web ?pages?|tool (?:output|result)s?|comments?|e-?mails?|readmes?|websites?|documents?|tickets?|logs?|search results|pdfs?|responses?|files? you (?:read|open))\b"
+_SOURCE = r"\b(?:issues?|pages?|html|web ?pages?|tool (?:output|result)s?|(?<!review )comments?|e-?mails?|readmes?|websites?|documents?|tickets?|logs?|search results|pdfs?|responses?|files? you (?:read|open))\b"
 ORDERS_FROM_AFAR = (
+    (
+        r"\b(?:do|act|work|behave|proceed|go) (?:exactly )?(?:as|what(?:ever)?)\b",
+        _SOURCE,
+        r"\b(?:tells?|says?|asks?|demands?|orders?|instructs?|commands?|wants?)\b",
+    ),
     (
         r"\b(?:work|act|do|behave|proceed|go on|carry on) (?:as|what(?:ever)?|everything|accordingly)\b|\b(?:follow|obey|heed|adopt|treat|regard|consider|act on|comply with|take)\b",
         r"https?://(?!localhost|127\.)|\b(?:online|remote|hosted|web|shared|external) (?:\w+ )?(?:playbook|document|doc|page|file|sheet|note|wiki|guide|list|gist|rules?|instructions?|text|policy)\b",
@@ -224,7 +235,7 @@ ORDERS_FROM_AFAR = (
         r"\b(?:anything|everything|all|whatever|any other|every other|what)\b.{0,30}?\b(?:before|earlier|else|above|other|previous\w*|said|told|came|come|written)\b",
     ),
     (
-        r"\b(?:tak(?:e|es|ing)|accept\w*|receiv\w+) (?:commands|orders|instructions|directions|requests)\b|\bas if (?:the |a |your )?(?:user|developer|maintainer|owner|human)(?: had|'d)? (?:typed|said|written|asked|given|ordered)\b|\b(?:executed?|obey\w*|obeyed|follow(?:ed)?|carr(?:y|ies|ied) (?:\w+ )?out|complied with|comply with|binding|authoritative|direct orders?|an order|orders?|as commands?|are commands?|trusted|acted upon|act on)\b",
+        r"\b(?:is|are|has|have|must|should|shall) (?:to )?be (?:done|followed|executed|obeyed|carried out|applied|run)\b|\b(?:tak(?:e|es|ing)|accept\w*|receiv\w+) (?:commands|orders|instructions|directions|requests)\b|\bas if (?:the |a |your )?(?:user|developer|maintainer|owner|human)(?: had|'d)? (?:typed|said|written|asked|given|ordered)\b|\b(?:executed?|obey\w*|obeyed|follow(?:ed)?|carr(?:y|ies|ied) (?:\w+ )?out|complied with|comply with|binding|authoritative|direct orders?|an order|orders?|as commands?|are commands?|trusted|acted upon|act on)\b",
         r"\b(?:anything|whatever|everything|text|instructions?|commands?|directions|comments?|requests?|what)\b",
         _SOURCE + r"(?!\.(?:md|txt|ts|py))",
     ),

@@ -10,6 +10,7 @@ __all__ = [
     "BARE_INTERPRETER",
     "CHECKS",
     "CREDENTIALS",
+    "DISOBEY",
     "DOWNLOAD",
     "ELSEWHERE",
     "FETCH",
@@ -17,6 +18,7 @@ __all__ = [
     "GONE",
     "GRAVE",
     "INSTRUCTIONS",
+    "LAW",
     "MAY_BE",
     "NEAR",
     "NEVER",
@@ -35,7 +37,7 @@ __all__ = [
     "WITHIN",
 ]  # fmt: skip
 
-FETCH = r"\b(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod|fetch|aria2c|http(?= get| post| https?:))\b"
+FETCH = r"\b(?:certutil|bitsadmin|mshta|start-bitstransfer|curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod|fetch|aria2c|http(?= get| post| https?:))\b"
 WITHIN = rf"(?:(?![.!?] |{FETCH}).){{0,300}}?"
 """Anything in the same sentence, up to another fetch."""
 NEAR = r"(?:(?![.!?;] ).){0,60}?"
@@ -50,16 +52,17 @@ SHELL = (
     r"|source /dev/stdin)\b"
 )
 BARE_INTERPRETER = (
-    rf"{SUDO}(?:python|node|perl|ruby|php|deno|bun|osascript|lua)[\d.]*(?: -(?![\w-])| ?(?=[`\"',;)]|$|\. ))"
+    rf"{SUDO}(?:python|node|perl|ruby|php|deno|bun|osascript|lua)[\d.]*(?: -(?![\w-])| ?(?=[`\"',;)]|$|\. )"
+    r"|(?= (?:before|if|when|after|to|and|for|first|once|whenever|in|at|on|as|then|so|each|every|or)\b))"
 )
-DOWNLOAD = r"\b(?:download(?:s|ing|ed)?|fetch(?:es|ing|ed)?|grab(?:s|bing)?|pull(?:s|ing)?|retriev(?:e|es|ing)|obtain(?:s|ing)?|get(?:s|ting)?|load(?:s|ing)?|request(?:s|ing)?|read)\b"
+DOWNLOAD = r"\b(?:download(?:s|ing|ed)?|fetch(?:es|ing|ed)?|grab(?:s|bing)?|pull(?:s|ing)?|retriev(?:e|es|ing)|obtain(?:s|ing)?|get(?:s|ting)?|load(?:s|ing)?|request(?:s|ing)?|refresh(?:es|ing)?|updat(?:e|es|ing)|renew(?:s|ing)?|read)\b"
 RUN_IT = (
     r"(?:run(?:s|ning)?|execut(?:e|es|ing)|eval(?:s|uat(?:e|es|ing))?|sourc(?:e|es|ing)|exec(?:s|ing)?|launch(?:es|ing)?|invok(?:e|es|ing)|appl(?:y|ies|ying)|install(?:s|ing)?"
     r"|follow(?:s|ing)?|obey(?:s|ing)?|import(?:s|ing)?|start(?:s|ing)?|load(?:s|ing)?|do(?:es|ing)?|hand(?:s|ing)?|feed(?:s|ing)?|pass(?:es|ing)?)"
     r" (?:it|them|that|this|what(?:ever)?|(?:the|its|their|any) (?:\w+ ){0,2}?(?:installer|results?|output|script|file|binary|code|contents?|commands?"
     r"|response|steps|instructions|body|answer|program|package|payload|download))\b"
 )
-AND_THEN = r"(?:&&|[.;,]+ (?:then )?|\bthen\b|\band\b|\bbefore you\b)"
+AND_THEN = r"(?:&&|[.;,]+ (?:then )?|\bthen\b|\band\b|\bbefore(?= you\b| \w+ing\b)|\bprior to\b)"
 
 SEND = (
     r"\b(?:send|post|upload|push|copy|forward|e-?mail|mail|transmit|submit|share|report|publish|exfiltrate|leak|pipe|beacon|sync"
@@ -78,7 +81,7 @@ CREDENTIALS = (
 )
 SENSITIVE = (
     rf"(?:{CREDENTIALS}|(?:(?:process|shell|system|full|whole|entire|current|user'?s?) )*env(?:ironment)?(?:[ -]?var(?:iable)?s?)?\b(?! (?:file|name))"
-    r"|printenv|process\.env|os\.environ|(?:source|project'?s?|private) (?:code|sources?|files)|source (?:tree|code|files)|the sources?\b(?! of)|(?:whole |entire |full |private )?(?:code ?base|repo(?:sitory)?(?:'s)?(?: contents?)?)"
+    r"|printenv|process\.env|os\.environ|(?:source|project'?s?|private) (?:code|sources?|files)|source (?:tree|code|files)|the sources?\b(?! of)|(?:whole |entire |full |private )?\b(?:code ?base|repo(?:sitory)?(?:'s)?(?: contents?)?)\b"
     r"|session (?:log|transcript|history|file)s?|(?:this |the )?(?:session|conversation|chat|transcript)s?(?: (?:log|history|transcript))?\b"
     r"|(?:shell|bash|command|browser|git|terminal) history|home (?:directory|folder)|~/|\$HOME|/etc/\w+|hostname|user ?name and|personal data"
     r"|(?:user|customer|client|personal)(?:'s|s)? (?:data|records|e-?mails?|names|information)|database dumps?|config(?:uration)? files?|contents? of (?:\S+ ){0,3}?files?"
@@ -86,7 +89,7 @@ SENSITIVE = (
 )
 ELSEWHERE = (
     r"(?:\b(?:sftp|ftps|scp|rsync|ssh|smb|davs?|wss?|gs)://|https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
-    r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit|partner|vendor|upstream|hidden|unknown|own)"
+    r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit|partner|vendor|upstream|hidden|unknown|own)(?:'s)?"
     r" (?:\w+ )?(?:server|endpoint|host|url|address|site|service|machine|bucket|collector|domain|channel|repo(?:sitory)?)\b"
     r"|\b(?:remote|rclone\b.{0,30}?\b\w+):\S*|\b(?:telemetry|pastebin|an? outsider|third part(?:y|ies))\b|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
     r"|\b(?:telegram|discord) (?:bot|channel|webhook)|\bs3://\S*|[\w.+-]+@[\w-]+\.\w+|\bquery (?:string|param)|\bimage url|\bthe (?:maintainer|vendor|author|attacker)s?\b"
@@ -99,13 +102,13 @@ SWITCH_OFF = (
     r"|loosen\w*|relax\w*|weaken\w*|lower\w*|work(?:ing)? around|get(?:ting)? around|side-?step\w*|evad\w+|defeat\w*|neutrali[sz]e|suppress\w*|silenc\w+|mut(?:e|ing)"
     r"|stub out|short-circuit\w*|lift(?:ing)?|waiv\w+|unset|shut(?:ting)? (?:off|down)|override|overrid\w+|forgo|forego|dispense with|do away with|opt(?:ing)? out of|knock out"
     r"|break out of|escape(?: from)?|leave out|omit\w*|comment(?:s|ing|ed)? out|delet\w+|remov\w+|drop(?:s|ping|ped)?|kill(?:s|ing)?|ignor\w+|neglect\w*|set aside|exempt\w*"
-    r"|empt(?:y|ies|ying)|gut(?:s|ting)?|hollow(?:s|ing)? out|nuk(?:e|es|ing)|ax(?:e|es|ing)|scrap(?:s|ping)?|ditch\w*|strip(?:s|ping)?(?: out)?|purg\w+|wip(?:e|es|ing)(?: out)?"
+    r"|empt(?:y|ies|ying)|gut(?:s|ting)?|hollow(?:s|ing)? out|nuk(?:e|es|ing)|ax(?:e|es|ing)|scrap(?:s|ping)?|ditch\w*|strip(?:s|ping)?(?: out)?|purg\w+|wip(?:e|es|ing)(?: out)?|clear(?:s|ing)?(?: out)?"
     r"|eras\w+|tak(?:e|es|ing) (?:out|down|away|off)|(?:throw|rip|tear|pull|weed|cut)(?:s|ing|ting)? (?:out|away|down)|get(?:ting)? rid of|discard\w*|suspend\w*|paus(?:e|es|ing)"
     r"|neuter\w*|defang\w*|disarm\w*|soften\w*|water(?:ing)? down|downgrad\w+|dodg(?:e|es|ing)|trick\w*|fool(?:s|ing)?|cheat\w*|no-op|unhook\w*|uninstall\w*|detach\w*|unplug\w*|hollow)\b"
 )
 PROTECTION = (
     r"(?:sandbox(?:es|ing)?|permissions?(?: (?:check|prompt|request|dialog|question|system|mode|rule|layer|gate|setting)s?)|permissions?(?= (?:so|when|if|for|whenever|altogether|entirely)\b)|permissions?(?=[.,;`]|$)"
-    r"|approvals?(?: (?:check|prompt|request|mode|step|gate|flow|dialog|requirement)s?)?|confirmation (?:prompt|dialog|step|question)s?"
+    r"|(?<!self-)(?<!auto-)approvals?(?: (?:check|prompt|request|mode|step|gate|flow|dialog|requirement)s?)?|confirmation (?:prompt|dialog|step|question)s?"
     r"|tool calls?|guard ?rails?|(?:safety|security|access|policy) (?:check|rule|scan|control|feature|measure|filter|setting|restriction|polic(?:y|ie)|mechanism|warning|prompt|gate|test|review|audit|limit|scanner|tool)s?"
     r"|safeguards?|safet(?:y|ies)|allow[- ]?lists?|deny[- ]?lists?|block[- ]?lists?|seccomp|apparmor|selinux|firewalls?|anti-?virus|gatekeeper|two-factor|2fa|mfa"
     r"|(?:tls|ssl|certificate|cert|host ?key|signature|checksum|integrity|hash)(?: and \w+)? (?:verification|validation|check)(?:s|ing)?|branch protection(?:s| rules?)?"
@@ -125,8 +128,20 @@ INSTRUCTIONS = (
 )
 ORDERS = (
     r"(?:(?:previous|prior|earlier|above|preceding|existing|other|system|developer|original|initial|safety|built-in|default|conflicting|remaining"
-    r"|older|former|all|any|every|your|core|standing|security|current|given|contradicting|contrary|stricter|ethical|user'?s?|foregoing|aforementioned) )+"
+    r"|older|former|all|any|every|your|core|standing|security|current|given|contradicting|contrary|stricter|ethical|user'?s?|developer'?s?|human'?s?|project'?s?|house|repo(?:sitory)?'?s?|foregoing|aforementioned) )+"
     rf"{INSTRUCTIONS}"
+)
+LAW = (
+    rf"(?:(?:the )?{ORDERS}|(?:the |any |all )?{INSTRUCTIONS} (?:above|before (?:this|these)|in `?(?:claude|agents)\.md|of the (?:project|user|developer|system|house)"
+    r"|(?:that )?you (?:were|have|had|got)|given to you|set by)\b|\b(?:claude|agents)\.md\b(?! (?:file|section))|\b(?:the |your )?system prompts?\b|\ball of the above\b|\beverything above\b"
+    r"|\b(?:everything|anything|all|whatever|what) (?:(?:that )?(?:you (?:were|have been|had been|are)|the (?:user|developer|human|system \w+)|stands|is|comes|came|was|claude\.md|agents\.md) ?)+"
+    r"(?:told|taught|given|instructed|asked|said|says?|wants?|wanted|demands?|above|before|written|earlier|prescribes?)\b)"
+)
+"""What an agent is bound by."""
+DISOBEY = (
+    r"\b(?:ignor|disregard|forget|skip|drop|overrid|overrul|bypass|set aside|discard|abandon|violat|contradict|break|disobey|supersed|cancel|void|revok|suspend|neglect|unlearn|invalidat|nullif"
+    r"|delete|trump|outrank|replace|(?:throw|cast) (?:out|away|aside)|never mind|pay no (?:attention|heed) to|(?:do not|don't|never|stop|no longer|cease to|need not|refuse to) (?:\w+ )?"
+    r"(?:follow|obey|heed|respect|listen to|abide by|comply with|stick to|care about|adhere to|honou?r))\w*"
 )
 GRAVE = (
     r"\b(?:delete|remove|drop|push|deploy|publish|overwrite|install|sudo|pay|merge|release|force[ -]push|truncate|wipe|execute|run|approve|straight to production|ship|commit to (?:main|master)|migrate"
@@ -146,7 +161,7 @@ MAY_BE = (
 TRIFLES = (
     r"(?:(?:the|your|any|all|every|routine|small|minor|pure|mere|trivial|cosmetic|harmless) ){0,3}"
     r"(?:formatt\w*|reformat\w*|white ?space|style|styling|indentation|typos?|spelling|wording|nits?|nitpicks?|import order|imports|trivial\w*|cosmetic\w*|trifles"
-    r"|progress|routine|pleasantries|yourself|your (?:own )?(?:feelings|opinions?|reasoning|thoughts)|deprecation|warnings? (?:of|from) (?:dependencies|libraries))\b"
+    r"|(?:unchanged|obvious|unaffected|untouched|small|minor|routine) \w+|progress|routine|pleasantries|yourself|your (?:own )?(?:feelings|opinions?|reasoning|thoughts)|deprecation|warnings? (?:of|from) (?:dependencies|libraries))\b"
 )
 """What may well go unsaid."""
 UNAVAILABLE = (
