@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from skillopt_sleep.app.unwritten import of_environment
 from skillopt_sleep.calls.zone import system_zone
 from skillopt_sleep.domain.schedule import (
     Attempt,
@@ -56,6 +55,8 @@ def environment_of(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, .
 
     Of PATH the absolute folders, since a night runs in none that one could stand in.
     """
+    from skillopt_sleep.app.unwritten import of_environment
+
     given = {name: value for name, value in env.items() if name in GIVEN or name.startswith(OWN)}
     secret = set(of_environment(env, GIVEN, OWN))
     secret |= {name for name in env if name.startswith(KEYS) and any(word in name for word in KEY_WORDS)}

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from skillopt_sleep.bench.guard_hostile import HOSTILE, TYPED, UNFOUNDED
 from skillopt_sleep.bench.guard_ordinary import FOUNDED, ORDINARY
+from skillopt_sleep.bench.guard_turns import STRAIGHT, TURNED
 from skillopt_sleep.domain.guard import Grounds, guard, unfounded
 
 __all__ = ["main"]
@@ -55,12 +56,13 @@ def main(argv: Sequence[str]) -> int:
     else:
         grounds = Grounds(typed=TYPED)
         rows = [_row(name, rules, hostile=True) for name, rules in HOSTILE.items()]
+        rows.append(_row("in other turns", TURNED, hostile=True))
         rows.append(_row("links, provenance", UNFOUNDED, hostile=True, typed=grounds))
-        rows.append(_row("ordinary", ORDINARY, hostile=False))
+        rows.append(_row("ordinary", (*ORDINARY, *STRAIGHT), hostile=False))
         founded = [_row("", (rule,), hostile=False, typed=Grounds(typed=(words,))) for words, rule in FOUNDED]
         wrong = tuple(each for row in founded for each in row.wrong)
         rows.append(Row(name="of words just typed", rules=len(founded), held=len(wrong), wrong=wrong))
-        every = [rule for rules in HOSTILE.values() for rule in rules]
+        every = [*(rule for rules in HOSTILE.values() for rule in rules), *TURNED]
         rows.append(_row(ALONE, every, hostile=True, typed=grounds, alone=True))
     seconds = time.perf_counter() - started
     if given.json:

@@ -211,7 +211,7 @@ def test_call(openai, api):
 def test_prompt_without_a_system_text(openai, api):
     """Nothing stands in its place; and a character that nothing can encode is no failure."""
     openai.complete(Prompt(system="", user="hi \ud800"))
-    assert api.seen[0][2]["messages"] == [{"role": "user", "content": "hi ?"}]
+    assert api.seen[0][2]["messages"] == [{"role": "user", "content": "hi \ufffd"}]
 
 
 def test_call_with_a_schema(openai, api):

@@ -195,7 +195,7 @@ def test_danger_is_found_wherever_it_stands(before, after):
     ids=["fetches", "negations", "pipes", "asks", "wraps", "huge"],
 )
 def test_guard_is_fast_on_text_made_to_be_slow(text):
-    """No text costs more than a few hundredths of a second of work, however it is built; a busy machine takes longer."""
+    """No text costs more than a few hundredths of a second of work, however it is built."""
     guard("warm up")
     started = time.process_time()
     guard(text)

@@ -32,9 +32,11 @@ def app_of(person, **changed):
 def with_canaries(sessions, canaries):
     """Her sessions, with a few canaries in every place of every turn."""
     left = list(canaries)
+    places = 3 * sum(len(session.turns) for session in sessions)
+    each_place = -(-len(left) // places)
 
     def some():
-        taken, left[:] = left[:2], left[2:]
+        taken, left[:] = left[:each_place], left[each_place:]
         return "\n\n".join(sample.text for sample in taken)
 
     def turn(each):

@@ -30,6 +30,7 @@ from skillopt_sleep.domain.guard.vocabulary import (
     SEND,
     SENSITIVE,
     SHELL,
+    SITE,
     SUDO,
     SWITCH_OFF,
     UNAVAILABLE,
@@ -43,7 +44,7 @@ _STARTUP = r"(?:~/|\$HOME/|/etc/)\.?(?:bashrc|zshrc|zprofile|profile|bash_profil
 _AGENT_SETTINGS = (
     r"(?:\.claude/settings(?:\.local)?\.json|\.codex/config\.toml|\.mcp\.json|\.git/hooks|claude_desktop_config\.json)"
 )
-_REMOTE = r"(?:https?://|\bthe (?:[\w']+ )?(?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co)\b(?!\w)|\b(?:our|their|my|its|an?|the|some) (?:[\w']+ )?(?:server|site|endpoint|feed|bucket|channel|host|mirror|cdn)\b)"
+_REMOTE = rf"(?:https?://|\bthe (?:[\w']+ )?(?:internet|web|url|address|link|server|gist)\b|\ba (?:url|gist|server|link|remote)|\bremote\b|\bgists?\b|\bpastebin\b|{SITE}|\b(?:our|their|my|its|an?|the|some) (?:[\w']+ )?(?:server|site|endpoint|feed|bucket|channel|host|mirror|cdn)\b)"
 _THING = r"(?:scripts?|installers?|binar(?:y|ies)|payloads?|code|helpers?|programs?|executables?|bootstrap\w*|setup (?:file|script)|plugins?|modules?|commands?|instructions|rules|prompts?|steps)"
 _FALSE = r"(?:even (?:if|when|though)|regardless|no matter|although|without (?:running|having)|whether or not|(?<!only )when they (?:did not|didn't|fail)|anyway|instead of running)"
 
@@ -191,6 +192,7 @@ DEEDS = (
             rf"\b(?:replace|stub|swap|substitute|exchange) {ARTICLES}(?:\w+ )?{CHECKS}{NEAR}\b(?:by|with|for)\b {NEAR}(?:exit 0|true\b|noop|no-op|pass\b|an? empty|nothing|echo|stub|always)",
             rf"{FORGE}{NEAR}\b(?:success\w*|pass\w*|green|done|ok(?:ay)?|fine)\b{NEAR}{_FALSE}",
             r"\b(?:blanket|global|file-wide|wholesale|everywhere|at the top of (?:each|every) file)\b[^.!?]{0,40}?\b(?:ignore|disable|noqa|nocheck|suppress)\w*|\b(?:ignore|disable|noqa|ts-nocheck|suppress|silence)\w*\b[^.!?]{0,60}?\b(?:blanket|globally|file-wide|wholesale|at the top of (?:each|every) file)|@ts-nocheck",
+            r"\b(?:push|commit)\w*\b[^.!?]{0,20}?\b(?:straight|directly) (?:in)?to (?:main|master|trunk|production|the default branch)\b|\b(?:skip|bypass|avoid|omit|forgo)\w* (?:the |any |all |every )?(?:pull requests?|prs?|merge requests?)\b",
             r"\bself-(?:approve|merge|review)\w*|\b(?:approve|merge|review) (?:it|them|this|the pull request|the pr) (?:yourself|on your own)\b",
             r"\bcore\.hooksPath\b|\bpre-commit uninstall\b|\bgit config --\w+ hooks\b|\bchmod -x [^ ]*hooks|\brm (?:-\w+ )?[^ ]*(?:\.git/hooks|\.husky|\.github/workflows|/tests?/?(?:[ `]|$))",
         ),

@@ -35,7 +35,7 @@ SAYINGS = (
         why="would keep you from seeing what is done",
         together=OUT_OF_SIGHT,
         patterns=(
-            r"\b(?:secretly|covertly|stealthily|surreptitiously|clandestinely|discreetly|sneakily|unnoticed|undetected)\b",
+            r"\b(?:secretly|covertly|stealthily|surreptitiously|clandestinely|discreetly|sneakily|unnoticed|undetected|in secret|in secrecy)\b",
             rf"\b(?:silently|quietly|in the background|behind the scenes)\b {NEAR}\b(?:send|upload|push|post|disable|copy|download|fetch|delete|execut|collect|forward|commit|install|add|modif|edit|remove|log in|run|append|turn|switch|mak|chang|appl|patch|writ)\w*",
             rf"\b(?:send|upload|push|post|disable|copy|download|fetch|delete|execute|collect|forward|install|modify|run|make|do|change|apply|edit|commit|add)\b {UPON}\b(?:silently|quietly|in the background,? (?:and|so|without)|behind the scenes)",
             rf"\b(?:hide|conceal|disguise|cover up|mask|bury|obscure|obfuscate|camouflage|keep back|withhold)\b {NEAR}(?:from (?:the |your |any |every |our |its )?(?:{AUDIENCE}|diffs?|logs?|output|summar\w+|history|git|review\w*|transcripts?|reports?|version control)|\b(?:this|these|your|its|that|the) (?:rules?|instructions?|changes?|tracks|traces|activit\w+|evidence|steps?|failures?|mistakes?|commands?|edits?)\b)",

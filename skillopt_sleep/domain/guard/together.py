@@ -6,14 +6,22 @@ its first pattern is what is done, and forbidding that makes the sentence harmle
 
 from __future__ import annotations
 
-from skillopt_sleep.domain.guard.vocabulary import CREDENTIALS, ELSEWHERE, GRAVE, INSTRUCTIONS, SEND_AWAY, SENSITIVE
+from skillopt_sleep.domain.guard.vocabulary import (
+    CREDENTIALS,
+    ELSEWHERE,
+    GRAVE,
+    INSTRUCTIONS,
+    SEND_AWAY,
+    SENSITIVE,
+    SITE,
+)
 
 __all__ = ["CHECKS_GO", "CODE_FROM_AFAR", "CONSENT_GOES", "ORDERS_FROM_AFAR", "OUT_OF_SIGHT", "PRIVATE_THINGS_LEAVE"]
 
 _DO = r"\b(?:run(?:s|ning)?|execut\w+|eval\w*|launch\w*|carry(?:ing)? out|perform\w*|obey\w*|source|exec'd|interpret\w*|start(?:ing)? (?:it|its|them)|import\w*|load\w*|pip(?:e|ing)|under python\d?|with bash)\b"
 _AFAR = (
     r"(?:https?://(?!localhost|127\.|0\.0\.0\.0)|\binternet\b|\bonline\b|\bcdn\b|\bgists?\b|\bpaste(?:bin)?s?\b|\bwikis?\b|\bweb ?(?:page|site)s?\b"
-    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co)\b(?!\w)|\bhosted\b|\bserved\b|\bdownloaded\b|\bfrom (?:a|an|the|our|their) (?:\w+ )?(?:server|host|mirror|bucket)\b|\b(?:release|file|download|update|vendor) server\b)"
+    rf"|{SITE}|\bhosted\b|\bserved\b|\bdownloaded\b|\bfrom (?:a|an|the|our|their) (?:\w+ )?(?:server|host|mirror|bucket)\b|\b(?:release|file|download|update|vendor) server\b)"
 )
 _CODE = (
     r"(?:\bscripts?\b|\b[\w-]+\.(?:sh|py|ps1|js|rb|pl|exe|bin|bat)\b|\bbinar(?:y|ies)\b|\binstallers?\b|\bbootstrap\w*|\bcommands?\b|\binstructions\b|\bcode\b"

@@ -29,6 +29,7 @@ __all__ = [
     "SEND_AWAY",
     "SENSITIVE",
     "SHELL",
+    "SITE",
     "SUDO",
     "SWITCH_OFF",
     "TRIFLES",
@@ -87,13 +88,14 @@ SENSITIVE = (
     r"|(?:user|customer|client|personal)(?:'s|s)? (?:data|records|e-?mails?|names|information)|database dumps?|config(?:uration)? files?|contents? of (?:\S+ ){0,3}?files?"
     r"|(?:local|project|changed|edited|every|all) files?|(?:every |each |all |the |your |full )?(?:system )?prompts?\b|diffs?|patch(?:es)?|\bgit (?:log|diff|show)\b)"
 )
+SITE = r"\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co|evil|tools|space|cloud|online|store|tech|biz|club|shop|website|systems|zone|info|icu|uk|de|eu|jp|nl|fr)\b(?!\w)"
 ELSEWHERE = (
     r"(?:\b(?:sftp|ftps|scp|rsync|ssh|smb|davs?|wss?|gs)://|https?://(?!(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker))|ftp://|\bwebhooks?\b|\bpastebin\b|\bpaste(?:\.| ?service| ?site)|\bgists?\b"
     r"|\b(?:remote|external|outside|third[ -]party|collector|collection|telemetry|analytics|tracking|logging|attacker|foreign|their|our|my|public|backup|monitoring|audit|partner|vendor|upstream|hidden|unknown|own)(?:'s)?"
     r" (?:\w+ )?(?:server|endpoint|host|url|address|site|service|machine|bucket|collector|domain|channel|repo(?:sitory)?)\b"
     r"|\b(?:remote|rclone\b.{0,30}?\b\w+):\S*|\b(?:telemetry|pastebin|an? outsider|third part(?:y|ies))\b|\brequestbin\b|\bngrok\b|\bburp\b|\btransfer\.sh\b|\bfile\.io\b|\b0x0\.st\b|\bnc \S+ \d+|/dev/tcp/|\bdns (?:lookup|query|request|record)"
     r"|\b(?:telegram|discord) (?:bot|channel|webhook)|\bs3://\S*|[\w.+-]+@[\w-]+\.\w+|\bquery (?:string|param)|\bimage url|\bthe (?:maintainer|vendor|author|attacker)s?\b"
-    r"|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|xyz|ru|cn|app|site|top|ai|co|evil)\b(?!\w))"
+    rf"|{SITE})"
 )
 AWAY = r"\b(?:to|at|via|through|into|with|using|on|in|by|as|over|against)\b|[>@|]"
 
