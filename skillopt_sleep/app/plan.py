@@ -13,6 +13,7 @@ from skillopt_sleep.app.replaying import manner_of
 from skillopt_sleep.app.sealed import adopted_change
 from skillopt_sleep.app.watch import watched
 from skillopt_sleep.domain.account import Account, score_needed
+from skillopt_sleep.domain.assignment import ReplayMode
 from skillopt_sleep.domain.audit import Audit
 from skillopt_sleep.domain.call import Role
 from skillopt_sleep.domain.document import DocumentKind, description
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.app import App
     from skillopt_sleep.domain.candidate import Candidate
     from skillopt_sleep.domain.task import TaskRecord
+    from skillopt_sleep.optimize.replay import Manner
 
 __all__ = ["baseline_of", "plan_night"]
 
@@ -56,6 +58,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
         app.backend(each)
     app.judges()
     baseline, notes = app.baseline()
+    manner = manner_of(app, tasks or ())
     account = app.trials.account(str(app.project))
     since = ""
     if settings.lookback_days:
@@ -63,7 +66,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
     return NightPlan(
         project=str(app.project),
         baseline=baseline,
-        notes=(*notes, *_about({target[0], optimizer[0]}), *watch_notes(watched(app))),
+        notes=(*notes, *_about({target[0], optimizer[0]}), *_unchecked(manner), *watch_notes(watched(app))),
         roles=tuple(
             BackendHealth(role=role, backend=name, model=model)
             for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
@@ -83,7 +86,7 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
             answered_by=(target[0], optimizer[0]),
         ),
         asked=score_needed(Account(), settings.alpha, by_itself=settings.auto_adopt),
-        manner=manner_of(app, tasks or ()),
+        manner=manner,
         caps=app.caps(),
         rejected=app.rejected.recall(app.scope),
         closed=app.rejected.closed(app.scope),
@@ -100,6 +103,15 @@ def _about(backends: set[str]) -> Iterator[str]:
         yield SIMULATED_NOTE
     if backends & NOT_ISOLATED:
         yield NOT_ISOLATED_NOTE
+
+
+def _unchecked(manner: Manner) -> Iterator[str]:
+    """What is to be said of work in a copy of the project that no command will score."""
+    if manner.mode is ReplayMode.WORKTREE and not manner.approved:
+        yield (
+            "no command is approved for this project, so work in its copies is scored by rubrics alone:"
+            " `skillopt-sleep checks` lists what your sessions ran"
+        )
 
 
 def _description(app: App, baseline: Candidate) -> str:

@@ -184,7 +184,10 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
     git(project, "config", "core.fsmonitor", f"touch {tmp_path}/monitor-ran; false")
     (project / "unsaved.txt").write_text("not yet committed\n")
     before = tree(project)
+    unchecked = mira.app(replay=ReplayMode.WORKTREE).plan().notes
+    assert any("no command is approved" in note for note in unchecked)
     checks.approve(mira.app(), CHECK, seconds=20)
+    assert not any("no command is approved" in note for note in mira.app(replay=ReplayMode.WORKTREE).plan().notes)
     report = mira.night(replay=ReplayMode.WORKTREE)
     assert (report.verdict, report.exit_code) == (Verdict.ACCEPT, 0), (report.why, report.notes)
     assert {row.reference_kind for row in report.holdout_detail.candidate} == {"command"}
