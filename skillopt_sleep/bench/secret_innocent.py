@@ -34,6 +34,7 @@ HASHES = (
     '"integrity": "sha512-§sha512§",',
     'resolved "https://registry.yarnpkg.com/lodash/-/lodash-4.17.21.tgz#§sha1§"',
     "github.com/pkg/errors v0.9.1 h1:§base64§",
+    "github.com/pkg/errors v0.9.1 h1:AeJt71SOO7kSqpgTJDcbOImjRsF01I19qHI+Mef+oh0=",
     'checksum = "§sha256§"',
     "    --hash=sha256:§sha256§ \\",
     "FROM python:3.12@sha256:§sha256§",

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 
-from skillopt_sleep.domain.redact import Redactor
+import pytest
+
+from skillopt_sleep.domain.redact import KINDS, Redactor
 
 SIGNS = (
     *('"', "\\n", " ", "=", ": ", "://a:", "@", "%3A%2F%2F", "<<<", "|", "&quot;", "\x1b[0m"),
     *(" -p", " -u", " --token ", "curl ", "curl -u a:", "sshpass -p", "login ", "password=", "token: ", "secret is "),
-    *("_KEY=", "sig=", "Cookie: a=", "Bearer ", "authorization: ", "eyJ", "AKIA", "ghp_", "sk-", "s.", "heroku"),
+    *(
+        "_KEY=",
+        "sig=",
+        "Cookie: a=",
+        "Bearer ",
+        "authorization: ",
+        "eyJ",
+        "AKIA",
+        "ghp_",
+        "sk-",
+        "s.",
+        "heroku",
+        "mongodb",
+    ),
     *("[redacted:", "kind: Secret\ndata:\n  a: ", "auth(", "-----BEGIN PRIVATE KEY-----", f"{'aB3' * 20}\n"),
 )
 """What the patterns of the kinds begin with, and what stands between their parts."""
@@ -60,3 +76,10 @@ def test_one_piece_that_goes_on_and_on():
         "-----END PRIVATE KEY-----" + "A" * 20,
     ):
         assert seconds(piece, 100_000) < 3.0, repr(piece)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.name} {kind.anchors} {kind.peek[:20]}")
+def test_the_sign_of_each_kind_has_an_end(kind):
+    """Nothing in it may repeat without a limit: a sign is looked for from every place of a text."""
+    pattern = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", f"{kind.sign}{kind.peek}")
+    assert not re.search(r"[^}?]\+|\*|\{\d*,\}", pattern)

@@ -5,8 +5,10 @@ to care; prompts, replies and reports pass once more. A secret becomes ``[redact
 same placeholder, so that what is said about it stays readable, and six hex digits of a digest, which do not lead back
 to it.
 
-Two sorts of kinds: those that a secret's own form tells (``shapes``, ``keyblocks``), and those that only their
-surroundings give away (``naming``, ``commands``).
+A text is looked at as it reads, without the escapes of JSON and HTML, colours and marks of lines (``escapes``). Two
+sorts of kinds: those that a secret's own form tells (``shapes``, ``keyblocks``), and those that only their surroundings
+give away (``naming``, ``apart``, ``commands``, ``pipes``, ``said``, ``urls``), where what the value looks like decides
+(``values``). All are found in one walk from sign to sign (``signs``, ``redactor``).
 """
 
 from skillopt_sleep.domain.redact.redactor import KINDS, Redactor, redact_session, redact_task

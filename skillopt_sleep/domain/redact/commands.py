@@ -59,9 +59,9 @@ _TABLE = (
         "*curl htt*p htt*ps *xh",
         rf"{_F}(?:b|-cookie)[ \t=]{{1,4}}\\?[\"']?[\w.-]{{1,64}}=(?P<bare>[^\s\"'\\]{{4,4000}})",
     ),
-    Command("mys*ql[a-z]* mariad*b[a-z-]*", rf"{_F}p{_VALUE}", port=True),
+    Command("mys*ql[a-z]{0,9} mariad*b[a-z-]{0,9}", rf"{_F}p{_VALUE}", port=True),
     Command("7*za?", rf"{_F}p{_VALUE}"),
-    Command("mon*go[a-z]* t*wine c*qlsh", rf"{_F}p(?:{_S}|=){_VALUE}"),
+    Command("mon*go[a-z]{0,9} t*wine c*qlsh", rf"{_F}p(?:{_S}|=){_VALUE}"),
     Command(
         "lo*gin",
         rf"{_F}p(?:{_S}|=){_VALUE}",
@@ -69,10 +69,10 @@ _TABLE = (
     ),
     Command("redis*-cli", rf"{_F}a(?:{_S}|=){_VALUE}"),
     Command(
-        "lda*psearch lda*pmodify lda*padd lda*pdelete lda*pwhoami lda*ppasswd *zip un*zip",
+        "lda*p[a-z]{1,9} *zip un*zip",
         rf"{_F}[wP](?:{_S}|=){_VALUE}",
     ),
-    Command("s*qlcmd *bcp os*ql is*ql ts*ql mos*quitto_[a-z]+", rf"{_F}P(?:{_S}|=)?{_VALUE}"),
+    Command("s*qlcmd *bcp os*ql is*ql ts*ql mos*quitto_[ps]ub", rf"{_F}P(?:{_S}|=)?{_VALUE}"),
     Command("o*penssl", rf"{_F}[kK]{_S}{_VALUE}"),
     Command("lft*p", rf"{_F}u[ \t]{{1,4}}[^\s,]{{1,64}},(?P<bare>[^\s\"'\\;|]{{3,200}})"),
     Command("ht*passwd", rf"{_F}\w{{0,6}}b\w{{0,6}} \S{{1,200}} [\w.@-]{{1,64}} (?P<bare>[^\s\"'\\;|]{{3,200}})"),
@@ -81,11 +81,13 @@ _TABLE = (
     Command("ansi*ble-vault", rf"encrypt_string[ ]{_VALUE}"),
     Command("freerd*p xfreerd*p wlfreerd*p rdeskto*p msts*c", r"/p:(?P<bare>[^\s\"'\\]{3,200})"),
     Command(
-        "psexe*c wmiexe*c smbexe*c secretsdum*p mss*qlclient impac*ket-[a-zA-Z]+",
+        "psexe*c wmiexe*c smbexe*c secretsdum*p mss*qlclient impac*ket-[a-zA-Z]{1,20}",
         r":(?P<bare>[^\s\"'\\/:@]{3,200})@[\w.-]{1,100}(?![\w.-])",
     ),
 )
-_SSHPASS = re.compile(rf"pass(?:{_S}-[vhP]\S*(?:{_S}(?![-\"'])\S+)?){{0,4}}{_S}\\?[\"']?-p(?:{_S}|=)?{_VALUE}")
+_SSHPASS = re.compile(
+    rf"pass(?:{_S}-[vhP]\S{{0,60}}(?:{_S}(?![-\"'])\S{{1,200}})?){{0,4}}{_S}\\?[\"']?-p(?:{_S}|=)?{_VALUE}"
+)
 _LONG_FLAG = re.compile(
     r"--?(?:[a-z0-9]{1,24}-){0,4}(?:passw(?:or)?d|pass|pw|passphrase|secret|token|(?:api|access|account|secret|auth)-?key|pat"
     rf"|(?:src|dest)?(?:store|key)pass)(?:-(?:string|value))?{_S}{_VALUE}",
@@ -173,6 +175,6 @@ COMMANDS: tuple[Kind, ...] = (
         "-",
         _long_flag,
         _FLAG,
-        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|pw|passphrase|secret|token|key|pat|value|string)(?:\s+(?!-)|\\?[\"'],)",
+        r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|pw|passphrase|secret|token|key|pat|value|string)(?:\s{1,40}(?!-)|\\?[\"'],)",
     ),
 )

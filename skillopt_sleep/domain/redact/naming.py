@@ -28,11 +28,13 @@ SHORT = 4
 """Characters of a password in an .env, where nothing but values stand."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
 """What follows a string that has ended, and seldom begins one."""
+LINE_FRONT = 40
+"""Characters that stand before the name of a setting in its line, at most."""
 LINE_BEFORE = 400
 """Characters of a line before, to see whether it sets something too."""
 _MORE_WORDS = re.compile(r"(?: [A-Za-z]{1,24}[0-9!.?]{0,4}){1,9}(?=[ \t]*(?:\r?\n|\Z))")
 _EXPORT = re.compile(r"[ \t+>#-]*(?:export |set )?")
-_SETTING = re.compile(r"[ \t]*\r?\n[ \t+>#-]*(?:export )?[A-Z_][A-Z0-9_]*=")
+_SETTING = re.compile(r"[ \t]{0,40}\r?\n[ \t+>#-]{0,40}(?:export )?[A-Z_][A-Z0-9_]{0,64}=")
 _SETTING_BEFORE = re.compile(r"(?:^|\n)[ \t+>#-]*(?:export )?[A-Z_][A-Z0-9_]*=[^\n]*\n\Z")
 _RUNS = re.compile(
     r" (?:sudo|env|exec|time|nohup|ba?sh|zsh|sh|make|just|task|n(?:px|pm|ode)|p?npm|yarn|bun|deno|tsx?|vite|next|jest|vitest|python[23]?"
@@ -154,7 +156,7 @@ def _phrase(text: str, start: int, end: int) -> int:
 
     In front of a command there may be such a line as well; then the value is its first word.
     """
-    line = text.rfind("\n", 0, start) + 1
+    line = text.rfind("\n", max(0, start - LINE_FRONT), start) + 1
     words = _MORE_WORDS.match(text, end)
     if words is None or _EXPORT.fullmatch(text, line, start) is None or _RUNS.match(text, end) or is_sentence(words[0]):
         return end

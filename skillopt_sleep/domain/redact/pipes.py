@@ -15,7 +15,7 @@ BACK = 200
 
 _S = r"(?:[ \t]{1,4}|\\?[\"'],[ \t]{0,4}\\?[\"'])"
 _ASKS = re.compile(
-    r"\|[&]?[ ]{0,2}[^\n|]{0,120}?(?:--password-stdin|--passphrase-fd|sudo (?:-\w+ ){0,3}-\w*S|su\b|chpasswd|passwd\b|--stdin|--with-token"
+    r"\|[&]?[ ]{0,2}[^\n|]{0,120}?(?:--password-stdin|--passphrase-fd|sudo (?:-\w{1,20} ){0,3}-\w{0,9}S|su\b|chpasswd|passwd\b|--stdin|--with-token"
     r"|vault login|cryptsetup|gh auth|kinit|-passin stdin|--password\b|-K\b)"
 )
 _ECHOED = re.compile(
@@ -27,7 +27,9 @@ _HERE = re.compile(r"<<<[ ]?\\?[\"']?(?P<secret>[^\s\"'\\;|&<>()]{3,400})")
 _READS = re.compile(r"--with-token|--password|-stdin|pwprompt|passw|login|sudo|token|secret|cryptsetup|kinit")
 _SUB = re.compile(r"\((?:echo|printf)(?: -\w{1,3})? \\?[\"']?(?P<secret>[^\s\"'\\()]{3,400})")
 _SUB_BEFORE = re.compile(r"(?:pass|key|secret|token)[\w-]{0,16}[= ]<\Z")
-_AFTER_LOGIN = re.compile(rf"vault{_S}login{_S}(?:(?:-[\w-]+(?:=\S+)?|token=){_S}?)?(?P<secret>[\w.-]{{6,400}})")
+_AFTER_LOGIN = re.compile(
+    rf"vault{_S}login{_S}(?:(?:-[\w-]{{1,40}}(?:=\S{{1,200}})?|token=){_S}?)?(?P<secret>[\w.-]{{6,400}})"
+)
 _WINDOWS = re.compile(r"/[uU][sS][eE][rR]:[\w.\\@-]{1,64} (?P<secret>[^\s/\"'\\][^\s\"'\\]{2,100})")
 _WINDOWS_LATER = re.compile(r"net use[^\n|;]*\Z")
 

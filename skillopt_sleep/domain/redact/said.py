@@ -47,7 +47,7 @@ _KEY_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _AWS = re.compile(
-    r"secret[_ -]?(?:access[_ -]?)?key\b[^\n]{0,40}?(?:\n[ \t>]{0,8})?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
+    r"secret[_. -]?(?:access[_. -]?)?key\b[^\n]{0,40}?(?:\n[ \t>]{0,8})?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
     re.IGNORECASE,
 )
 
@@ -147,6 +147,10 @@ SAID: tuple[Kind, ...] = (
     Kind("said", "P", _said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
     Kind("said", "kK", _said, r"(?=[eE][nNyY][sS]?[ :])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
     Kind(
-        "said", "cC", _said, r"(?=[rR][eE][tT])(?<=[eE][cC])", r"(?i:ret)(?:[_ -]?(?:access[_ -]?)?key\b|" + _SAYS + ")"
+        "said",
+        "cC",
+        _said,
+        r"(?=[rR][eE][tT])(?<=[eE][cC])",
+        r"(?i:ret)(?:[_. -]?(?:access[_. -]?)?key\b|" + _SAYS + ")",
     ),
 )

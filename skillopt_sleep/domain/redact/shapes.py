@@ -283,7 +283,7 @@ SHAPES: tuple[Kind, ...] = (
     shape("pem", "ey", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
     shape("pem", "ewogIC", "J", r"0eXBlIjo[A-Za-z0-9+/=]{100,40000}", _service_account, peek="0eXBlIjo"),
     Kind("jwt", "J", _jwt, "(?<=eyJ)", r"[\w-]{8}"),
-    shape("telegram", r"[0-9]", ":", r"A[\w-]{32,36}(?![A-Za-z0-9])", _three_sorts, edge=False, peek=r"A[\w-]{32}"),
+    shape("telegram", r"[0-9]" * 6, ":", r"A[\w-]{32,36}(?![A-Za-z0-9])", _three_sorts, edge=False, peek=r"A[\w-]{32}"),
     shape("digitalocean", "do[opr]_v1", "_", r"[0-9a-f]{40,80}", _made, edge=False, peek=RUN),
     shape("databricks", "da", "p", r"i[0-9a-f]{32}(?:-\d{1,2})?(?![0-9A-Za-z])", _made_mixed, peek="i[0-9a-f]{32}"),
     shape("docker", "dckr_[po]at", "_", r"[\w-]{20,64}", _made, edge=False, peek=r"[\w-]{20}"),
