@@ -155,7 +155,7 @@ class Killed:
     def left(self):
         """Processes, throwaway folders and notes that are there."""
         folders = list(self.temporary.glob("skillopt-sleep*"))
-        notes = list((self.data / "children").iterdir())
+        notes = list((self.data / "children").glob("*"))  # it may have died before there was a folder for them
         return rollouts.living(str(self.temporary), str(self.clis[0].folder.parent)), folders, notes
 
     def check_nothing_left(self):
