@@ -18,10 +18,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import load_world
-from skillopt_sleep.backends.worlds.world import World
-from skillopt_sleep.bench.session_files import claude_lines, claude_path, codex_lines, codex_path
-from skillopt_sleep.bench.worlds import correction, make_session, thanks
-from skillopt_sleep.domain.session import Command, Session, Turn
+from skillopt_sleep.backends.simulation.world import World
+from skillopt_sleep.model.session import Command, Session, Turn
+from tests.benchmarks.session_files import claude_lines, claude_path, codex_lines, codex_path
+from tests.benchmarks.worlds import correction, make_session, thanks
 
 FOLDER = Path(__file__).parents[1] / "skillopt_sleep" / "cli" / "samples"
 CWD = "/home/mira/kistenlauf"

@@ -36,35 +36,6 @@ from __future__ import annotations
 
 import signal
 
-__all__ = [
-    "Awaiting",
-    "BackendError",
-    "BackendUnusable",
-    "BadReply",
-    "BudgetSpent",
-    "ConfigError",
-    "DiskError",
-    "EmptyReply",
-    "FatalBackend",
-    "Interrupted",
-    "ModelRefused",
-    "NightRunning",
-    "NotAllowed",
-    "NotInstalled",
-    "NotLoggedIn",
-    "Overloaded",
-    "QuotaExhausted",
-    "RateLimited",
-    "Refused",
-    "SettingsError",
-    "SleepError",
-    "TimedOut",
-    "TooLong",
-    "TooOld",
-    "TransientBackend",
-    "UsageError",
-]
-
 
 class SleepError(Exception):
     """Root of the tree; ``exit_code`` is what the command line ends with."""

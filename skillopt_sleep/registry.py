@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import SettingsError, UsageError
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.text import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-__all__ = ["Kind", "build", "environments", "find", "find_environment", "names", "require"]
 
 ENVIRONMENTS = "environments"
 """The entry-point group of environments to train on; they are classes of their own making, not tables of options."""

@@ -15,15 +15,12 @@ from typing import Annotated, Literal, cast
 import msgspec
 from msgspec import Meta, Struct, field
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.assignment import ReplayMode
-from skillopt_sleep.domain.environ import says_secret, worth_hiding
-from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import GateMode
 from skillopt_sleep.errors import SettingsError
-
-__all__ = ["Origins", "Settings", "agent_homes", "environment", "load", "secrets", "settings_path"]
+from skillopt_sleep.gate.rule import GateMode
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.rollout import GateMetric, ReplayMode
+from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.safety.receivers import says_secret, worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
 NOT_SETTINGS = frozenset({"SKILLOPT_SLEEP_SETTINGS"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import GateMode
 from skillopt_sleep.errors import SettingsError
+from skillopt_sleep.gate.rule import GateMode
+from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.settings import Settings, agent_homes, load, secrets, settings_path
 
 

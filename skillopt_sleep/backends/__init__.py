@@ -1,1 +1,1 @@
-"""Ways to reach a model, one agent CLI or API per file, transport only; the file name is the backend's name."""
+"""One module per agent CLI or API that answers prompts; the file name is the name of the backend."""

@@ -3,6 +3,8 @@
 ``--safe-mode`` leaves out memory, skills, hooks, plugins and MCP servers and keeps every kind of login: OAuth, a key in
 the environment, a key or helper in the settings. ``--bare`` would be faster, but never reads OAuth, and
 ``--setting-sources=`` loses keys that stand in the settings.
+
+To whom Claude Code sends what it is asked: its environment and the user's own settings may name somebody else.
 """
 
 from __future__ import annotations
@@ -14,18 +16,60 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
-from skillopt_sleep.backends.claude_address import receiver
-from skillopt_sleep.backends.claude_events import CLAUDE, PRINTED, announced_wait, result_of
 from skillopt_sleep.backends.claude_native import NativeClaude
-from skillopt_sleep.backends.outcome import paid, reply_for
+from skillopt_sleep.backends.claude_output import CLAUDE, PRINTED, announced_wait, result_of
+from skillopt_sleep.backends.outcomes import paid, reply_for
 from skillopt_sleep.backends.process import Children, Ended, find_command
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.assignment import Assignment, ReplayMode, Trajectory
-from skillopt_sleep.domain.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
+from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
+from skillopt_sleep.safety.receivers import provider_at
 
-__all__ = ["PLUGIN", "ClaudeBackend", "read_reply"]
+OWN = "anthropic"
+ADDRESS = "ANTHROPIC_BASE_URL"
+CLOUDS = {
+    "CLAUDE_CODE_USE_BEDROCK": ("amazon-bedrock", "ANTHROPIC_BEDROCK_BASE_URL"),
+    "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
+    "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
+}
+"""The switches that send it to a cloud: that one's name, and the variable that names another address instead."""
+OFF = frozenset({"", "0", "false", "no", "off"})
+
+
+class _Settings(Struct, frozen=True, kw_only=True):
+    """What the user's settings put into the environment."""
+
+    env: dict[str, Json] = {}
+
+
+def receiver(env: Mapping[str, str]) -> str:
+    """The provider: anthropic at its own address, a cloud by its name, else the host; "" for this machine itself.
+
+    Where the environment and the user's settings disagree, it is the one that is not Anthropic.
+    """
+    found = [_receiver(each) for each in (_from_settings(env), env)]
+    return next((each for each in found if each != OWN), OWN)
+
+
+def _receiver(env: Mapping[str, str]) -> str:
+    for switch, (cloud, address) in CLOUDS.items():
+        if env.get(switch, "").strip().lower() not in OFF:
+            return provider_at(env[address]) if env.get(address, "").strip() else cloud
+    return provider_at(env[ADDRESS]) if env.get(ADDRESS, "").strip() else OWN
+
+
+def _from_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment that the user's own settings ask for; nothing where they cannot be read, as the CLI does."""
+    home = env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
+    try:
+        settings = msgspec.json.decode(Path(home, "settings.json").read_bytes(), type=_Settings)
+    except (OSError, msgspec.DecodeError, ValueError):
+        return {}
+    return {name: str(value) for name, value in settings.env.items()}
+
 
 INSTALL = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
 OLDEST = (2, 1, 169)

@@ -22,8 +22,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.claude_events import PRINTED, announced_wait, tries_again
-from skillopt_sleep.backends.claude_work import (
+from skillopt_sleep.backends.child_registry import MARK, Note
+from skillopt_sleep.backends.claude_output import PRINTED, announced_wait, tries_again
+from skillopt_sleep.backends.claude_trajectory import (
     INSTRUCTIONS,
     LAYOUT,
     STARTED,
@@ -33,16 +34,12 @@ from skillopt_sleep.backends.claude_work import (
     was_refused_a_sandbox,
     with_memory,
 )
-from skillopt_sleep.backends.patience import Patience
-from skillopt_sleep.backends.process import Children, Ended, folder_prefix
-from skillopt_sleep.backends.register import MARK, Note
+from skillopt_sleep.backends.process import Children, Ended, Patience, folder_prefix
 from skillopt_sleep.backends.sandbox import agent_environment, bubblewrap, command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Workspace, workspace
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Trajectory
 from skillopt_sleep.errors import Overloaded
-
-__all__ = ["LAYOUT", "NativeClaude", "read_trajectory"]
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory
 
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
 TOOLS: Mapping[ReplayMode, str] = {

@@ -16,19 +16,16 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.codex_events import LOGS, announced_wait, events_in, turn_of
-from skillopt_sleep.backends.patience import Patience
-from skillopt_sleep.backends.process import Children, Ended
-from skillopt_sleep.backends.register import MARK
+from skillopt_sleep.backends.child_registry import MARK
+from skillopt_sleep.backends.codex_cli import LOGS, announced_wait, events_in, turn_of
+from skillopt_sleep.backends.process import Children, Ended, Patience
 from skillopt_sleep.backends.sandbox import KEPT, agent_environment, command_environment, proven, run_commands
 from skillopt_sleep.backends.workspace import Layout, Workspace, workspace
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
-from skillopt_sleep.domain.call import Usage
-from skillopt_sleep.domain.document import Document, DocumentKind, region
 from skillopt_sleep.errors import BackendError, DiskError, EmptyReply, TooLong
-
-__all__ = ["LAYOUT", "NativeCodex", "Record", "read_record", "read_trajectory"]
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Usage
+from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Shown, Trajectory, skill_name
 
 LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
 EXEC = ("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--ignore-user-config")

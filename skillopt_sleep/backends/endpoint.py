@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import Overloaded, TimedOut
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-__all__ = ["Address", "Answer", "Endpoint"]
 
 SECONDS_TO_CLOSE = 0.8
 

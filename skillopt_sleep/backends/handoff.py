@@ -16,13 +16,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.domain.replies import extract_json
-from skillopt_sleep.domain.schema import violations
 from skillopt_sleep.errors import Awaiting, BackendUnusable, Refused
-
-__all__ = ["PLUGIN", "HandoffBackend", "Questions"]
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.model.json_schema import violations
+from skillopt_sleep.model.replies import extract_json
 
 CHARACTERS_PER_TOKEN = 4
 NAMED = 5

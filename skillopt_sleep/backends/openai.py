@@ -14,12 +14,10 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.endpoint import Address, Answer, Endpoint
 from skillopt_sleep.backends.openai_wire import OPENAI, PATHS, Api, read_reply, refuses_limit, refuses_schemas, request
-from skillopt_sleep.domain.call import Health, Prompt, Reply
-from skillopt_sleep.domain.consent import provider_at
-from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
-
-__all__ = ["PLUGIN", "OpenAIBackend", "is_local", "shown"]
+from skillopt_sleep.model.call import Health, Prompt, Reply
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.safety.receivers import provider_at
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"

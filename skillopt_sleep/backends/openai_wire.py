@@ -10,13 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.endpoint import Answer
-from skillopt_sleep.backends.outcome import Agent, error_for, paid, reply_for, unwrapped
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Prompt, Reply, Usage
+from skillopt_sleep.backends.outcomes import Agent, error_for, paid, reply_for, unwrapped
 from skillopt_sleep.errors import BackendError, BadReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt, Reply, Usage
 from skillopt_sleep.prompts import render
-
-__all__ = ["OPENAI", "PATHS", "Api", "read_reply", "refuses_limit", "refuses_schemas", "request"]
 
 Api = Literal["chat", "responses"]
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "responses": "/responses"}

@@ -3,6 +3,8 @@
 Agent CLIs start processes of their own, and some never return when the network hangs. So every child leads a session
 of its own and is ended with all it started. It reads its prompt from a file and writes into files: a pipe would keep
 us waiting for any grandchild that holds it open.
+
+How long an agent CLI at work may go on without a word, when only its own calls can be waited for.
 """
 
 from __future__ import annotations
@@ -24,14 +26,12 @@ from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from skillopt_sleep.backends.register import MARK, Register, end_marked, register_in
-from skillopt_sleep.domain.session import OWN_RUN_MARKER
+from skillopt_sleep.backends.child_registry import MARK, Register, end_marked, register_in
 from skillopt_sleep.errors import DiskError, NotInstalled, Overloaded, TimedOut
+from skillopt_sleep.model.session import OWN_RUN_MARKER
 
 if TYPE_CHECKING:
     import psutil
-
-__all__ = ["Children", "Ended", "Waits", "find_command", "folder_prefix", "throwaway"]
 
 OUTPUT_LIMIT = 16 * 2**20
 """Bytes of output after which a child is ended: hundreds of times the longest answer of a model."""
@@ -307,3 +307,45 @@ def _peek(output: IO[bytes]) -> str:
 def _read(output: IO[bytes]) -> str:
     output.seek(0)
     return output.read(OUTPUT_LIMIT).decode("utf-8", "replace")
+
+
+STARTING, SLACK = 15.0, 0.5
+"""Seconds that it may take to start on a busy machine, and to say by itself that a call has timed out."""
+USED_UP = 0.8
+"""The part of a call's deadline after which a call that is lost has had all of it: there is no time for another."""
+
+
+class Patience:
+    """``process.Waits`` for one run: the seconds that it may be quiet, by what it has printed so far.
+
+    As long as it likes while a tool of its own runs (``at_work``), else as long as a call to the model may take. A CLI
+    that ``tries_again`` by itself after a call that has taken that long already gets nothing more: trying again is our
+    business. Both are asked of all that was printed.
+    """
+
+    def __init__(
+        self,
+        call_seconds: float,
+        *,
+        at_work: Callable[[str], bool],
+        tries_again: Callable[[str], bool],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._call_seconds = call_seconds
+        self._at_work = at_work
+        self._tries_again = tries_again
+        self._now = now
+        self._heard: float | None = None
+
+    def __call__(self, printed: str) -> float:
+        """The seconds from now on."""
+        if not printed:
+            return self._call_seconds + STARTING
+        now = self._now()
+        silence = 0.0 if self._heard is None else now - self._heard  # the time to start is no call's
+        self._heard = now
+        if self._at_work(printed):
+            return math.inf
+        if silence > USED_UP * self._call_seconds and self._tries_again(printed):
+            return 0.0
+        return self._call_seconds + SLACK

@@ -19,9 +19,7 @@ from pathlib import Path
 
 from skillopt_sleep.backends.process import Children, Ended
 from skillopt_sleep.backends.workspace import Workspace
-from skillopt_sleep.domain.assignment import CheckCommand, CommandRun
-
-__all__ = ["KEPT", "Confine", "agent_environment", "bubblewrap", "command_environment", "proven", "run_commands"]
+from skillopt_sleep.model.rollout import CheckCommand, CommandRun
 
 Confine = Callable[[Sequence[str], Path, Path, Path], Sequence[str]]
 """From a command, the folders it may write in (workspace, scratch) and where it is to stand: the command, confined."""

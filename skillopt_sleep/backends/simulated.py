@@ -19,10 +19,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.worlds.chance import uniform
-from skillopt_sleep.backends.worlds.conform import conform, properties
-from skillopt_sleep.backends.worlds.learn import merge_edits, rank_edits, write_guidance, write_notes
-from skillopt_sleep.backends.worlds.play import (
+from skillopt_sleep.backends.simulation.learn import (
+    conform,
+    merge_edits,
+    properties,
+    rank_edits,
+    write_guidance,
+    write_notes,
+)
+from skillopt_sleep.backends.simulation.play import (
     Luck,
     Traits,
     do_task,
@@ -31,9 +36,7 @@ from skillopt_sleep.backends.worlds.play import (
     mine_sessions,
     propose_edits,
 )
-from skillopt_sleep.backends.worlds.world import World, flaws, read_world
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.backends.simulation.world import World, flaws, read_world, uniform
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -50,10 +53,10 @@ from skillopt_sleep.errors import (
     TransientBackend,
     UsageError,
 )
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
 
-__all__ = ["PLUGIN", "Faults", "SimulatedBackend", "load_world"]
-
-DEMO_WORLD = "worlds/demo.json"
+DEMO_WORLD = "simulation/demo.json"
 CHARACTERS_PER_TOKEN = 4
 
 FATAL: Mapping[str, type[FatalBackend]] = {

@@ -15,14 +15,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from skillopt_sleep.backends.checkout import Checkout
-from skillopt_sleep.backends.disarm import disarm
+from skillopt_sleep.backends.checkout import Checkout, disarm
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.domain.assignment import Assignment, ReplayMode, skill_name
-from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.errors import DiskError
-
-__all__ = ["Layout", "Workspace", "workspace"]
+from skillopt_sleep.model.document import Document, DocumentKind
+from skillopt_sleep.model.rollout import Assignment, ReplayMode, skill_name
 
 MOST_CHANGES = 40_000
 """Characters of a diff that are kept: half as much again as a judge is shown."""

@@ -1,1 +1,1 @@
-"""What happens to every model call, one small wrapper each: ledger, budget, limit, retry, backend."""
+"""What every model call passes: ledger, retry, budget, limiter, then the backend."""

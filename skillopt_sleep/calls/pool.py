@@ -8,9 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from skillopt_sleep.errors import Awaiting, BudgetSpent, FatalBackend
-from skillopt_sleep.ports import Progress
-
-__all__ = ["Pool"]
+from skillopt_sleep.model.ports import Progress
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,21 +1,25 @@
-"""The seams between the wrappers, and the innermost one: one request, timed, kept and put on the account."""
+"""The seams between the wrappers, and the innermost one: one request, timed, kept and put on the account.
+
+Outermost: a reply already paid for in this night is returned, and nothing is sent.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.assignment import Assignment, Ending, Trajectory
-from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role, Usage
 from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, UsageError
-from skillopt_sleep.ports import Agent, Backend, Clock, Ledger, ToldKept
+from skillopt_sleep.model.call import Attempt, Prompt, Reply, Role, Usage
+from skillopt_sleep.model.ports import Agent, Backend, Clock, Ledger, ToldKept
+from skillopt_sleep.model.rollout import Assignment, Ending, Trajectory
 
 if TYPE_CHECKING:
-    from skillopt_sleep.domain.redact import Redactor
-
-__all__ = ["Recorded", "Send", "SendOnce"]
+    from skillopt_sleep.safety.redaction.redactor import Redactor
 
 V = TypeVar("V")
 SAME_TIME = 1.0
@@ -119,3 +123,38 @@ def _sent(backend: Backend, prompt: Prompt) -> Reply:
             raise UsageError(f"the backend {backend.name} has no agent that could be let to work; use --replay text")
         return backend.run(prompt)
     return backend.complete(prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledgered:
+    """The ``ports.Ask`` of one role.
+
+    Two threads that ask the same thing at once share one call: the second waits for the first one's reply.
+    """
+
+    role: Role
+    model: str
+    ledger: Ledger
+    send: Send
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _asking: dict[tuple[str, int], threading.Lock] = field(default_factory=dict)
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Answer from the ledger, or send."""
+        with self._alone((prompt.digest, prompt.sample)):
+            known = self.ledger.find(self.role, prompt, self.model)
+            if known is not None:
+                self.ledger.reuse(phase)
+                return known
+            return self.send(prompt, phase=phase)
+
+    @contextmanager
+    def _alone(self, key: tuple[str, int]) -> Iterator[None]:
+        with self._lock:
+            mine = self._asking.setdefault(key, threading.Lock())
+        with mine:
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._asking.pop(key, None)

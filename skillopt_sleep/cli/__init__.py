@@ -12,8 +12,6 @@ import click
 from skillopt_sleep import __version__
 from skillopt_sleep.errors import SleepError
 
-__all__ = ["main", "program"]
-
 NAME = "skillopt-sleep"
 
 COMMANDS: Mapping[str, str] = {
@@ -74,7 +72,7 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is none of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from skillopt_sleep.domain.nearest import did_you_mean
+            from skillopt_sleep.model.text import did_you_mean
 
             ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -124,6 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _complain(message: str) -> None:
     """One line; what it quotes was written by anybody, so nothing in it may drive the terminal."""
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
 
     click.echo(f"{NAME}: {plain(message)}", err=True)

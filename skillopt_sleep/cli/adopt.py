@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skillopt_sleep.stores.adoption import LiveChange
-
-__all__ = ["command", "print_changes"]
+    from skillopt_sleep.storage.adoption import LiveChange
 
 
 @click.command("adopt")
@@ -31,8 +29,8 @@ def command(night: str | None, edits: tuple[str, ...], undecided: bool, as_json:
     --undecided. All files change together or none does. Refused (exit 8), with nothing changed, when a live file is
     not what it was when the night measured it.
     """
-    from skillopt_sleep.app.adopt import adopt_night
-    from skillopt_sleep.app.upkeep import settle
+    from skillopt_sleep.usecases.adopt import adopt_night
+    from skillopt_sleep.usecases.upkeep import settle
 
     app = make_app(flags)
     night, changes = adopt_night(app, night, edits=edits, undecided=undecided)
@@ -49,7 +47,7 @@ def print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
 
         click.echo(msgspec.json.encode(changes).decode())
         return
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
 
     for change in changes:
         done = "changed" if change.existed and change.exists else "made" if change.exists else "removed"

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
-from skillopt_sleep.domain import Json
-
-__all__ = ["command"]
+from skillopt_sleep.model import Json
 
 
 @click.command("audit")
@@ -23,8 +21,8 @@ def command(task_file: Path | None, as_json: bool, **flags: Json | Path) -> None
     Both arms are byte for byte the same, so the verdict must not be "accept", and what differs is noise. Nothing is
     proposed, staged or counted as tried; it costs what testing one rule costs.
     """
-    from skillopt_sleep.app.audit import null_trial
     from skillopt_sleep.cli.progress import watched
+    from skillopt_sleep.usecases.aa_test import null_trial
 
     app = make_app(flags)
     given = None

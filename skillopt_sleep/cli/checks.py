@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_of, place_options, program_name
-from skillopt_sleep.domain import Json
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app.checks import Checks
-    from skillopt_sleep.domain.commands import Recurring
-
-__all__ = ["command"]
+    from skillopt_sleep.mining.commands import Recurring
+    from skillopt_sleep.usecases.checks import Checks
 
 
 @click.group("checks", invoke_without_command=True)
@@ -33,11 +31,11 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
     context.obj = flags
     if context.invoked_subcommand is not None:
         return
-    from skillopt_sleep.app.checks import checks
+    from skillopt_sleep.usecases.checks import checks
 
     found = checks(make_app(flags))
     if as_json:
-        from skillopt_sleep.reports.plain import to_json
+        from skillopt_sleep.reports.words import to_json
 
         click.echo(to_json(found).decode())
         return
@@ -52,8 +50,8 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
 @click.pass_obj
 def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds: float, **flags: Json | Path) -> None:
     """Let COMMANDs be run: ids from the list, or command lines in quotes."""
-    from skillopt_sleep.app import checks
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.usecases import checks
 
     app = make_app(_both(given, flags))
     for named in commands:
@@ -67,8 +65,8 @@ def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds
 @click.pass_obj
 def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags: Json | Path) -> None:
     """Let COMMANDs be run no more: by their ids, or as they were approved."""
-    from skillopt_sleep.app import checks
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.usecases import checks
 
     app = make_app(_both(given, flags))
     for named in commands:
@@ -81,8 +79,8 @@ def _both(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict
 
 
 def _listed(found: Checks, program: str) -> Iterator[str]:
-    from skillopt_sleep.domain.commands import command_id
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.mining.commands import command_id
+    from skillopt_sleep.reports.words import plain
 
     records = {each.line: each for each in found.records}
     yield f"Commands that score replays of {plain(found.project)}:"
@@ -105,7 +103,7 @@ def _listed(found: Checks, program: str) -> Iterator[str]:
 
 
 def _record(each: Recurring) -> str:
-    from skillopt_sleep.reports.phrases import number
+    from skillopt_sleep.reports.words import number
 
     ended = [f"{each.failed} failed" * bool(each.failed), f"{each.passed} passed" * bool(each.passed)]
     ended.append(f"{each.unknown} not told" * bool(each.unknown))

@@ -12,10 +12,8 @@ import click
 from skillopt_sleep.cli.options import make_app
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-    from skillopt_sleep.domain.schedule import Schedule
-
-__all__ = ["command"]
+    from skillopt_sleep.scheduling.due import Schedule
+    from skillopt_sleep.usecases.app import App
 
 
 @click.command("daemon")
@@ -34,7 +32,7 @@ def command(once: bool, data_dir: str | None) -> None:
     end well.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     from skillopt_sleep.errors import NightRunning
-    from skillopt_sleep.stores.lock import one_daemon
+    from skillopt_sleep.storage.lock import one_daemon
 
     app = _app(data_dir)
     try:
@@ -52,22 +50,21 @@ def _app(data_dir: str | None) -> App:
     """As little as it takes: broken settings are to be told by the night, not to keep it from being told."""
     if data_dir is None:
         return make_app({})
-    from skillopt_sleep.app import App
     from skillopt_sleep.settings import Settings, environment
+    from skillopt_sleep.usecases.app import App
 
     return App(Settings(data_dir=data_dir), {}, environment(), Path(data_dir).absolute())
 
 
 def _attend(app: App, *, once: bool) -> int:
     from skillopt_sleep import __version__
-    from skillopt_sleep.app.daemon import DaemonLine, KeptAttempts, KeptSchedule
-    from skillopt_sleep.calls.zone import system_zone
-    from skillopt_sleep.daemon.attend import Attendant, World
-    from skillopt_sleep.daemon.daemon import attend_for_ever, attend_once
-    from skillopt_sleep.daemon.installing import start_of
-    from skillopt_sleep.daemon.log import logged
-    from skillopt_sleep.daemon.night import NightProcess
+    from skillopt_sleep.calls.clock import system_zone
     from skillopt_sleep.errors import UsageError
+    from skillopt_sleep.scheduling.attend import Attendant, World
+    from skillopt_sleep.scheduling.daemon import attend_for_ever, attend_once
+    from skillopt_sleep.scheduling.night_process import NightProcess, logged
+    from skillopt_sleep.usecases.daemon import DaemonLine, KeptAttempts, KeptSchedule
+    from skillopt_sleep.usecases.installing import start_of
 
     schedule = KeptSchedule(app.data_dir)
     if schedule() is None:
@@ -99,8 +96,8 @@ def _attend(app: App, *, once: bool) -> int:
 
 def _held(app: App, schedule: Schedule) -> str:
     """Why no night may begin now, "" when one may."""
-    from skillopt_sleep.daemon.power import on_battery
-    from skillopt_sleep.stores.lock import is_locked
+    from skillopt_sleep.scheduling.daemon import on_battery
+    from skillopt_sleep.storage.lock import is_locked
 
     if not schedule.on_battery and on_battery():
         return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"

@@ -11,8 +11,6 @@ import click
 from skillopt_sleep.cli.options import as_json, make_app, place_of
 from skillopt_sleep.errors import DiskError, Refused
 
-__all__ = ["command"]
-
 RECORDED_IN = "/home/mira/kistenlauf"
 """The project the sample sessions say they were recorded in; the demo's own folder takes its place."""
 MARKER = ".skillopt-sleep-demo"

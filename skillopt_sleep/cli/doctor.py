@@ -13,18 +13,16 @@ import click
 
 from skillopt_sleep import __version__
 from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
-from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import BackendError
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-    from skillopt_sleep.domain.report import BackendHealth
-    from skillopt_sleep.domain.schedule import Outlook
-    from skillopt_sleep.domain.survey import DoctorReport, SourceFound, TargetFile
-    from skillopt_sleep.ports import Source
-    from skillopt_sleep.stores.salvage import Salvaged
-
-__all__ = ["command"]
+    from skillopt_sleep.model.ports import Source
+    from skillopt_sleep.night.report import BackendHealth
+    from skillopt_sleep.reports.doctor import DoctorReport, SourceFound, TargetFile
+    from skillopt_sleep.scheduling.due import Outlook
+    from skillopt_sleep.storage.repair import Salvaged
+    from skillopt_sleep.usecases.app import App
 
 
 @click.command("doctor")
@@ -56,7 +54,7 @@ def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
 
 
 def _repair(app: App) -> None:
-    from skillopt_sleep.app.upkeep import repair
+    from skillopt_sleep.usecases.upkeep import repair
 
     found, given_up = repair(app)
     for line in given_up:
@@ -96,8 +94,8 @@ def _print_aside(found: Salvaged) -> None:
 
 def examine(app: App) -> DoctorReport:
     """Look at everything a night needs."""
-    from skillopt_sleep.domain.survey import DoctorReport
-    from skillopt_sleep.stores.preflight import disk_problems
+    from skillopt_sleep.reports.doctor import DoctorReport
+    from skillopt_sleep.storage.space import disk_problems
 
     rehearsal = app.rehearse(None)
     outlook = _outlook(app)
@@ -129,8 +127,8 @@ def _outlook(app: App) -> Outlook | None:
     """How the nights are scheduled, and whether what was installed for them is still there."""
     from msgspec.structs import replace
 
-    from skillopt_sleep.app.schedule import outlook_of
-    from skillopt_sleep.daemon.installing import check
+    from skillopt_sleep.usecases.installing import check
+    from skillopt_sleep.usecases.schedule import outlook_of
 
     found = outlook_of(app, app.journal.reports(str(app.project)))
     return found and replace(found, problem=found.problem or check(app))
@@ -145,7 +143,7 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
 
 def _damage(app: App) -> Iterator[str]:
     """What a night would refuse to begin on."""
-    from skillopt_sleep.stores.contents import what_is_wrong
+    from skillopt_sleep.storage.repair import what_is_wrong
 
     if wrong := what_is_wrong(app.database):
         yield f"the database in {app.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
@@ -153,8 +151,8 @@ def _damage(app: App) -> Iterator[str]:
 
 def _strangers(app: App) -> Iterator[str]:
     """Who would be sent sessions that have not gone there before; and what this system is not tried on."""
-    from skillopt_sleep.app.consent import strangers_of
-    from skillopt_sleep.domain.call import Role
+    from skillopt_sleep.model.call import Role
+    from skillopt_sleep.usecases.consent import strangers_of
 
     for stranger in strangers_of(app, [app.backend(role) for role in Role]):
         yield f"{stranger.question}; `run` asks you once, --share-with {stranger.provider} agrees"
@@ -174,7 +172,7 @@ def _problems(
 
 
 def _found(source: Source) -> SourceFound:
-    from skillopt_sleep.domain.survey import SourceFound
+    from skillopt_sleep.reports.doctor import SourceFound
 
     files = list(source.files(lambda _: None))
     oldest = min((file.mtime_ns for file in files), default=None)
@@ -187,8 +185,8 @@ def _found(source: Source) -> SourceFound:
 
 
 def _targets(app: App) -> Iterator[TargetFile]:
-    from skillopt_sleep.domain.survey import TargetFile
-    from skillopt_sleep.stores.tracked import is_tracked
+    from skillopt_sleep.reports.doctor import TargetFile
+    from skillopt_sleep.storage.git import is_tracked
 
     for document in app.baseline()[0].documents:
         yield TargetFile(

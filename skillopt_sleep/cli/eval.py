@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from skillopt_sleep.cli.caps import CAPS, GO_ON, caps_told, default_cap
-from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
+from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, make_app, place_options
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.train.evaluate import Cell, Evaluation, Matrix
     from skillopt_sleep.train.ports import Item
     from skillopt_sleep.train.recipe import Recipe
-
-__all__ = ["command"]
 
 FIELDS = ("workers", "seed", "rollouts_k", *CAPS)
 UNMEASURED = 5
@@ -71,9 +68,9 @@ def command(
     Exit codes: 0 scored · 2 usage · 4 the backend cannot be used · 5 a cap is reached, or under four fifths of the
     attempts could be measured · 7 disk · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
-    from skillopt_sleep.app.eval import Part, folder_for, open_evaluation, run_evaluation
     from skillopt_sleep.cli.progress import watched
     from skillopt_sleep.train.datasets import notes_of
+    from skillopt_sleep.usecases.evaluation import Part, folder_for, open_evaluation, run_evaluation
 
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
     recipe = _recipe(env, options, given)
@@ -96,8 +93,8 @@ def command(
 
 def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
     """A training file with what the flags say over it, or the flags alone."""
-    from skillopt_sleep.app.eval import target_table
     from skillopt_sleep.train.recipe import read_recipe, recipe_of
+    from skillopt_sleep.usecases.evaluation import target_table
 
     over: dict[str, Json] = {name: given[name] for name in FIELDS if given[name] is not None}
     own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _assigned(options)
@@ -145,7 +142,7 @@ def _price(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
 def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.phrases import number
+    from skillopt_sleep.reports.words import number
 
     if as_json:
         click.echo(msgspec.json.encode(sizes).decode())
@@ -161,7 +158,7 @@ def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: 
 def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.phrases import number
+    from skillopt_sleep.reports.words import number
 
     if as_json:
         told = msgspec.to_builtins(matrix) | {"folder": str(folder)}

@@ -9,14 +9,12 @@ import click
 import msgspec
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import Refused, UsageError
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-    from skillopt_sleep.domain.session import Session
-
-__all__ = ["command"]
+    from skillopt_sleep.model.session import Session
+    from skillopt_sleep.usecases.app import App
 
 
 @click.command("harvest")
@@ -60,7 +58,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
                 f" {counts['waiting']} sessions wait to be mined."
             )
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
 
     for skip in filed.skipped:
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
@@ -69,9 +67,9 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
 
 
 def _export(app: App, path: Path) -> None:
-    from skillopt_sleep.domain.taskfile import encode_tasks
-    from skillopt_sleep.night.mine_heuristic import mine_heuristic
-    from skillopt_sleep.stores.files import write_atomic
+    from skillopt_sleep.mining.heuristic import mine_heuristic
+    from skillopt_sleep.mining.task_file import encode_tasks
+    from skillopt_sleep.storage.files import write_atomic
 
     if path.exists():
         raise Refused(f"{path} is there already, and may be reviewed; move it aside, or name another file")
@@ -82,7 +80,7 @@ def _export(app: App, path: Path) -> None:
 
 def _row(session: Session) -> dict[str, object]:
     """One session as users of the harvest read it: words in order, each with its answer and what it says."""
-    from skillopt_sleep.domain.session import Feedback, PromptKind
+    from skillopt_sleep.model.session import Feedback, PromptKind
 
     typed = [turn for turn in session.turns if turn.kind is not PromptKind.ANSWER]
     return {
@@ -111,7 +109,7 @@ def _row(session: Session) -> dict[str, object]:
 
 
 def _text(session: Session) -> str:
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
 
     about = (session.ended_at[:10] or "undated", session.source, session.session_id, session.cwd)
     lines = ["  ".join(map(plain, about))]

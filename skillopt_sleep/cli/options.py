@@ -1,22 +1,24 @@
-"""Options that several commands share, and the App they make."""
+"""Options that several commands share, and the App they make.
+
+The caps of a training or an evaluation, in the words of the command line.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-
-__all__ = ["as_json", "make_app", "night_options", "place_of", "place_options", "program_name", "typed"]
+    from skillopt_sleep.usecases.app import App
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -116,8 +118,8 @@ def typed() -> tuple[str, ...]:
 
 def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None) -> App:
     """Build the App from whatever shared options a command was given; ``env`` takes the place of the user's own."""
-    from skillopt_sleep.app import App
     from skillopt_sleep.settings import environment, load
+    from skillopt_sleep.usecases.app import App
 
     env = environment() if env is None else env
     sources: dict[str, Json] = {}
@@ -177,3 +179,25 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
 def _project_of(folder: Path) -> Path:
     """The folder itself or the nearest one above it that git works in."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
+GO_ON = "; the same command goes on, and nothing is paid twice"
+"""What to do after an interruption."""
+ROOM = 1.25
+"""The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
+RETRIES = 16
+"""Calls above the price that there are at least: a service that is down is to be told of by its own error."""
+
+
+def default_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
+    """The cap on calls of what takes so many at most; None where a cap of any kind is given."""
+    if any(getattr(config, cap) is not None for cap in CAPS):
+        return None
+    return max(math.ceil(calls * ROOM), calls + RETRIES)
+
+
+def caps_told(config: Any, calls: int) -> str:  # noqa: ANN401  as above
+    """The caps that hold, the default one too."""
+    given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
+    return ", ".join(given) or f"{default_cap(config, calls):,} calls"

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import make_app, place_options
-from skillopt_sleep.domain import Json
-
-__all__ = ["command"]
+from skillopt_sleep.model import Json
 
 AGENT = click.Choice(["claude", "codex"])
 
@@ -24,7 +22,7 @@ def command() -> None:
 @place_options
 def install(agent: str, **flags: Json | Path) -> None:
     """Install the plugin into AGENT by its own commands, or bring it up to this version."""
-    from skillopt_sleep.app.plugins import install_plugin
+    from skillopt_sleep.usecases.plugins import install_plugin
 
     for line in install_plugin(make_app(flags), agent):
         click.echo(line)
@@ -35,7 +33,7 @@ def install(agent: str, **flags: Json | Path) -> None:
 @place_options
 def uninstall(agent: str, **flags: Json | Path) -> None:
     """Take the plugin out of AGENT, and what was laid beside it."""
-    from skillopt_sleep.app.plugins import uninstall_plugin
+    from skillopt_sleep.usecases.plugins import uninstall_plugin
 
     done = False
     for line in uninstall_plugin(make_app(flags), agent):

@@ -9,15 +9,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from skillopt_sleep.domain.budget import Spend
 from skillopt_sleep.errors import Interrupted
+from skillopt_sleep.model.call import Spend
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from skillopt_sleep.app import App
-
-__all__ = ["watched"]
+    from skillopt_sleep.usecases.app import App
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Ctrl-C, a service manager, a terminal that is closed. Those that are ignored, as under nohup, stay so."""

@@ -9,13 +9,11 @@ import click
 
 from skillopt_sleep.cli.adopt import print_changes
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import Refused
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-
-__all__ = ["command"]
+    from skillopt_sleep.usecases.app import App
 
 
 @click.command("revert")
@@ -29,8 +27,8 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
 
     Refused (exit 8), with nothing changed, when the block was edited by hand or later edits stand on what would go.
     """
-    from skillopt_sleep.app.upkeep import settle
-    from skillopt_sleep.stores.adoption import revert
+    from skillopt_sleep.storage.adoption import revert
+    from skillopt_sleep.usecases.upkeep import settle
 
     app = make_app(flags)
     if listing:
@@ -48,8 +46,8 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
 
 def _list(app: App, *, as_json: bool) -> None:
     """Print what is live, the latest first, with what would come back."""
-    from skillopt_sleep.app.adopt import live_adoptions
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.usecases.adopt import live_adoptions
 
     live = live_adoptions(app)[::-1]
     if as_json:

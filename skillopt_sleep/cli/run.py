@@ -1,4 +1,7 @@
-"""``run``: one night, now."""
+"""``run``: one night, now.
+
+What ``run --dry-run`` prints: tonight's tasks and what they would cost.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from skillopt_sleep.cli.options import as_json, make_app, night_options, place_of, place_options, program_name, typed
-from skillopt_sleep.domain import Json
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.domain.report import NightReport
-    from skillopt_sleep.domain.task import TaskRecord
-
-__all__ = ["command", "print_report", "read_tasks"]
+    from skillopt_sleep.model.task import TaskRecord
+    from skillopt_sleep.night.report import NightReport
+    from skillopt_sleep.usecases.app import App
 
 
 @click.command("run")
@@ -41,20 +44,16 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     app = make_app(flags)
     tasks = read_tasks(task_file) if task_file else None
     if dry_run:
-        from skillopt_sleep.cli.rehearsal import print_rehearsal
-
         print_rehearsal(app, tasks, as_json=as_json)
         return
     from skillopt_sleep.cli.progress import watched
-    from skillopt_sleep.stores.lock import is_locked
+    from skillopt_sleep.storage.lock import is_locked
 
     if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
-        from skillopt_sleep.app.consent import ask_first
+        from skillopt_sleep.usecases.consent import ask_first
 
         ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
     if sys.stderr.isatty():
-        from skillopt_sleep.cli.rehearsal import say_price
-
         say_price(make_app(flags), tasks)
     with watched(app):
         plan = app.plan(tasks)
@@ -67,8 +66,8 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
 
 def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     """The tasks of a task file. Raises ``UsageError`` when it cannot be read, or holds none."""
-    from skillopt_sleep.domain.taskfile import decode_tasks
     from skillopt_sleep.errors import UsageError
+    from skillopt_sleep.mining.task_file import decode_tasks
 
     try:
         data = path.read_bytes()
@@ -86,8 +85,8 @@ def print_report(report: NightReport, *, as_json: bool, place: str = "", again: 
     ``place`` as ``place_of`` has it, ``again`` the options of this run, as ``typed`` has them.
     """
     from skillopt_sleep.reports import diagnostics, terminal
-    from skillopt_sleep.reports.plain import plain
-    from skillopt_sleep.stores.journal import night_folder
+    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.storage.journal import night_folder
 
     if as_json:
         click.echo(diagnostics.render(report).decode(), nl=False)
@@ -103,3 +102,25 @@ def _width() -> int:
     import shutil
 
     return min(110, shutil.get_terminal_size(fallback=(100, 24)).columns)
+
+
+def print_rehearsal(app: App, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
+    """Rehearse a night in memory and print it."""
+    rehearsal = app.rehearse(tasks)
+    if as_json:
+        click.echo(msgspec.json.encode(rehearsal).decode())
+        return
+    from skillopt_sleep.reports import dry_run as page
+
+    click.echo(page.render(rehearsal))
+
+
+def say_price(app: App, tasks: tuple[TaskRecord, ...] | None) -> None:
+    """Say on stderr, before a night, what it is expected to take and may take at most; rehearsed in memory."""
+    rehearsal = app.rehearse(tasks)
+    caps = app.caps()
+    click.echo(
+        f"skillopt-sleep: about {rehearsal.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
+        f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
+        err=True,
+    )

@@ -12,15 +12,13 @@ from click.core import ParameterSource
 
 from skillopt_sleep.cli import run
 from skillopt_sleep.cli.options import as_json, make_app
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.schedule import DayCaps, Waker
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model import Json
+from skillopt_sleep.scheduling.due import DayCaps, Waker
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-    from skillopt_sleep.domain.schedule import Schedule
-
-__all__ = ["command"]
+    from skillopt_sleep.scheduling.due import Schedule
+    from skillopt_sleep.usecases.app import App
 
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
 """Options of ``run`` that are not of every night, and those that have a meaning of their own here."""
@@ -62,9 +60,9 @@ def command(
     """
     import msgspec
 
-    from skillopt_sleep.app.schedule import environment_of, merged, scheduled
-    from skillopt_sleep.daemon.installing import choose, hints, install, python_path
-    from skillopt_sleep.stores.schedule import load_schedule
+    from skillopt_sleep.scheduling.store import load_schedule
+    from skillopt_sleep.usecases.installing import choose, hints, install, python_path
+    from skillopt_sleep.usecases.schedule import environment_of, merged, scheduled
 
     at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
     _require_writable(context, flags)
@@ -105,9 +103,9 @@ def command(
 
 def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
     """Refuse what must not be written down, and what no adapter knows, used or not. Raises ``UsageError``."""
-    from skillopt_sleep.app.unwritten import Unwritten, leaves
     from skillopt_sleep.registry import Kind, require_options
     from skillopt_sleep.settings import environment, secrets
+    from skillopt_sleep.usecases.schedule import Unwritten, leaves
 
     secret = Unwritten(secrets(environment()))
     for option, name, text in _typed(context, flags):
@@ -126,7 +124,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
 
 def _require_usable(app: App) -> None:
     """Find out now what would fail every night. Raises ``UsageError``."""
-    from skillopt_sleep.domain.call import Role
+    from skillopt_sleep.model.call import Role
 
     for role in Role:
         app.backend(role).close()
@@ -137,7 +135,7 @@ def _require_usable(app: App) -> None:
 def _ask_first(apps: Sequence[App]) -> None:
     """Ask now what nobody could answer at night: who may be sent the sessions. Raises ``NotAllowed`` after a no."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from skillopt_sleep.app.consent import ask_first
+        from skillopt_sleep.usecases.consent import ask_first
 
         for app in apps:
             ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
@@ -193,8 +191,8 @@ def _time(text: str) -> str:
 
 def _show(app: App, schedule: Schedule) -> None:
     """Print what would be written, each file under its name."""
-    from skillopt_sleep.daemon.installing import installer
-    from skillopt_sleep.stores.schedule import encode_schedule, schedule_path
+    from skillopt_sleep.scheduling.store import encode_schedule, schedule_path
+    from skillopt_sleep.usecases.installing import installer
 
     found = installer(app, schedule)
     files = {**(found.shown() if found else {}), str(schedule_path(app.data_dir)): encode_schedule(schedule).decode()}
@@ -205,7 +203,7 @@ def _missing(apps: Sequence[App], schedule: Schedule) -> Iterator[str]:
     """The agent CLIs that the nights would not find."""
     import shutil
 
-    from skillopt_sleep.domain.call import Role
+    from skillopt_sleep.model.call import Role
 
     names = dict.fromkeys(app.role(role)[0] for app in apps for role in Role)
     for name in names:

@@ -8,9 +8,7 @@ import click
 import msgspec
 
 from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
-from skillopt_sleep.domain import Json
-
-__all__ = ["command"]
+from skillopt_sleep.model import Json
 
 
 @click.command("settings")

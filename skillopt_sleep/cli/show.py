@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
+from skillopt_sleep.model import Json
 from skillopt_sleep.reports import diagnostics, markdown
-
-__all__ = ["command"]
 
 
 @click.command("show")

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
-
-__all__ = ["command"]
+from skillopt_sleep.model import Json
 
 MOST_NIGHTS = 10
 

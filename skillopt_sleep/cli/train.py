@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skillopt_sleep.cli.caps import CAPS, GO_ON, caps_told, default_cap
-from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
+from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, make_app, place_options
+from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.app import App
-    from skillopt_sleep.domain.budget import Spend
-    from skillopt_sleep.ports import Progress
+    from skillopt_sleep.model.call import Spend
+    from skillopt_sleep.model.ports import Progress
     from skillopt_sleep.train.pricing import Price
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.trainer import SkillOptTrainer
-
-__all__ = ["command"]
+    from skillopt_sleep.usecases.app import App
 
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
@@ -58,9 +55,9 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is reached · 6 another process trains
     into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
-    from skillopt_sleep.app.train import trainer_for
-    from skillopt_sleep.reports.phrases import number
+    from skillopt_sleep.reports.words import number
     from skillopt_sleep.train.datasets import notes_of
+    from skillopt_sleep.usecases.training import trainer_for
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
@@ -75,7 +72,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     recipe = _on_nights(app, recipe, Path(recipe.config.out_root)) if from_nights else recipe
     trainer = trainer_for(app, recipe, progress=None)
     if from_nights:
-        from skillopt_sleep.app.consent import require_agreement
+        from skillopt_sleep.usecases.consent import require_agreement
 
         require_agreement(app, trainer.backends.values())
     price = trainer.price()
@@ -113,7 +110,7 @@ def _on_nights(app: App, recipe: Recipe, folder: Path) -> Recipe:
     """The recipe with the user's own tasks, put into ``folder``, and the skill they have as the initial one."""
     from msgspec.structs import replace
 
-    from skillopt_sleep.app.train import NIGHT_TASKS, night_material
+    from skillopt_sleep.usecases.training import NIGHT_TASKS, night_material
 
     live = night_material(app, Path(recipe.config.out_root), folder)
     env = {key: value for key, value in recipe.env.items() if key not in {"name", "file", "data"}}
@@ -179,7 +176,7 @@ def _print_price(
 ) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.phrases import number
+    from skillopt_sleep.reports.words import number
 
     if as_json:
         told = msgspec.to_builtins(price) | {

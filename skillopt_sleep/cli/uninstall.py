@@ -8,8 +8,6 @@ import click
 
 from skillopt_sleep.cli.options import make_app
 
-__all__ = ["command"]
-
 
 @click.command("uninstall")
 @click.option("--rules", is_flag=True, help="Also revert everything adopted, in every project, byte for byte.")
@@ -24,8 +22,8 @@ def command(context: click.Context, rules: bool, data: bool, yes: bool, data_dir
     and is named; so do files that are not this program's, wherever they lie. The program itself goes by the tool that
     installed it.
     """
-    from skillopt_sleep.app.uninstall import Removal
-    from skillopt_sleep.daemon.installing import remove
+    from skillopt_sleep.usecases.installing import remove
+    from skillopt_sleep.usecases.uninstall import Removal
 
     app = make_app({"data_dir": data_dir} if data_dir else {})
     removal = Removal(app, remove, rules=rules, data=data)
@@ -43,7 +41,7 @@ def command(context: click.Context, rules: bool, data: bool, yes: bool, data_dir
 
 def _print(lines: Iterator[str], *, indent: str = "") -> int:
     """Print each line as it comes; how many there were."""
-    from skillopt_sleep.reports.plain import plain
+    from skillopt_sleep.reports.words import plain
 
     count = 0
     for line in lines:

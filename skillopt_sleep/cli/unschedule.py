@@ -8,8 +8,6 @@ import click
 
 from skillopt_sleep.cli.options import make_app
 
-__all__ = ["command"]
-
 
 @click.command("unschedule")
 @click.option(
@@ -27,9 +25,9 @@ def command(projects: tuple[Path, ...], data_dir: str | None) -> None:
     """
     from msgspec.structs import replace
 
-    from skillopt_sleep.daemon.installing import remove
     from skillopt_sleep.errors import UsageError
-    from skillopt_sleep.stores.schedule import load_schedule, save_schedule
+    from skillopt_sleep.scheduling.store import load_schedule, save_schedule
+    from skillopt_sleep.usecases.installing import remove
 
     app = make_app({"data_dir": data_dir} if data_dir else {})
     if projects:

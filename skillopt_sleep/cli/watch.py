@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
-
-__all__ = ["command"]
+from skillopt_sleep.model import Json
 
 
 @click.command("watch")
@@ -21,7 +19,7 @@ def command(as_json: bool, **flags: Json | Path) -> None:
     New sessions are read into the inbox first. Where corrections did not fall, the command that takes the rule out
     is named; nothing is changed.
     """
-    from skillopt_sleep.app.watch import watched
+    from skillopt_sleep.usecases.watch import watched
 
     app = make_app(flags)
     app.file_sessions()

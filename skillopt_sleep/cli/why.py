@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from skillopt_sleep.cli.options import as_json, make_app, place_options
-from skillopt_sleep.domain import Json
 from skillopt_sleep.errors import UsageError
-
-__all__ = ["command"]
+from skillopt_sleep.model import Json
 
 
 class _RuleCommand(click.Command):
@@ -30,8 +28,8 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
 
     RULE is its text, a part of it, or the id of the edit; adopted or not.
     """
-    from skillopt_sleep.domain.why import find, nearest
-    from skillopt_sleep.stores.adoption import altered, ever_live
+    from skillopt_sleep.reports.why import find, nearest
+    from skillopt_sleep.storage.adoption import altered, ever_live
 
     app, wanted = make_app(flags), " ".join(rule)
     status = app.status()

@@ -1,1 +1,1 @@
-"""Ways to score a rollout, one per file; the file name is the judge's name."""
+"""One module per way of scoring a rollout; the file name is the name of the judge."""

@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.check import Check, CheckKind
-from skillopt_sleep.domain.replies import extract_json
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.schema import matches, violations
-from skillopt_sleep.domain.task import ChecksReference, TaskRecord
-from skillopt_sleep.domain.words import excerpt, fold
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.ports import Ask
-
-__all__ = ["PLUGIN", "ChecksJudge"]
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.json_schema import matches, violations
+from skillopt_sleep.model.ports import Ask
+from skillopt_sleep.model.replies import extract_json
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, TaskRecord
+from skillopt_sleep.model.text import excerpt, fold
 
 OPENING = 300
 """Characters of an answer in which a refusal would be said; further on, such words belong to the work."""

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skillopt_sleep.domain.assignment import CommandRun
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import CommandReference, TaskRecord
-from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.ports import Ask
-
-__all__ = ["PLUGIN", "CommandJudge"]
+from skillopt_sleep.model.ports import Ask
+from skillopt_sleep.model.rollout import CommandRun, ReplayResult, Score
+from skillopt_sleep.model.task import CommandReference, TaskRecord
+from skillopt_sleep.model.text import excerpt
 
 SHOWN = 80
 """Characters of a command that a rationale shows."""

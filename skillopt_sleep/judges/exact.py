@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import ExactReference, TaskRecord
-from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.ports import Ask
-
-__all__ = ["PLUGIN", "ExactJudge"]
+from skillopt_sleep.model.ports import Ask
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import ExactReference, TaskRecord
+from skillopt_sleep.model.text import excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

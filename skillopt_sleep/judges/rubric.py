@@ -14,17 +14,14 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Prompt
-from skillopt_sleep.domain.quoting import disarm, seal
-from skillopt_sleep.domain.replies import extract_json
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.errors import BadReply, UsageError
-from skillopt_sleep.ports import Ask
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.ports import Ask
+from skillopt_sleep.model.replies import disarm, extract_json, seal
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.prompts import render
-
-__all__ = ["PLUGIN", "RubricJudge", "pair_prompt", "rubric_prompt"]
 
 V = TypeVar("V")
 

@@ -1,1 +1,1 @@
-"""The stages of a night, named in night.py."""
+"""The stages of a night; `night.py` names them in order."""

@@ -7,23 +7,20 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind, region
-from skillopt_sleep.domain.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
-from skillopt_sleep.domain.guard import Grounds, unfounded
-from skillopt_sleep.domain.pending import ClosedEdit, Dropped, PendingEdit, crowded_out, ended, revive, tonight
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import TaskRecord
-from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
 from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, crowded_out, ended, revive, tonight
+from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region
+from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
+from skillopt_sleep.model.rollout import ReplayResult
+from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.night.trying import ConsolidatePlan, Gate, may_be_shown, pending_after, seen_of
-from skillopt_sleep.optimize.reflect import Lesson, Reflection, reflect
-from skillopt_sleep.optimize.replay import Attempt, Models, replay
-from skillopt_sleep.optimize.step import held_back
-
-__all__ = ["consolidate"]
+from skillopt_sleep.night.pools import Pools
+from skillopt_sleep.night.trial_policy import ConsolidatePlan, Gate, may_be_shown, pending_after, seen_of
+from skillopt_sleep.optimizer.reflect import Lesson, Reflection, reflect
+from skillopt_sleep.optimizer.replay import Attempt, Models, replay
+from skillopt_sleep.optimizer.step import held_back
+from skillopt_sleep.safety.grounds import Grounds, unfounded
 
 
 def consolidate(

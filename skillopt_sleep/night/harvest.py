@@ -12,11 +12,10 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import Counts, NightReport
-from skillopt_sleep.domain.session import Feedback, Session, SessionFile, SessionKey, Skip, Turn
-from skillopt_sleep.ports import Inbox, Source
-
-__all__ = ["Filed", "Harvested", "Window", "file_sessions", "harvest", "in_scope"]
+from skillopt_sleep.model.ports import Source
+from skillopt_sleep.model.session import Feedback, Session, SessionFile, SessionKey, Skip, Turn
+from skillopt_sleep.night.ports import Inbox
+from skillopt_sleep.night.report import Counts, NightReport
 
 RECENT = 20
 """Sessions that tell which model is usual: enough that one done with another changes nothing."""

@@ -6,23 +6,17 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import NightReport
-from skillopt_sleep.night.audit import audit
+from skillopt_sleep.night.connection import probe
 from skillopt_sleep.night.consolidate import consolidate
-from skillopt_sleep.night.expect import expect
-from skillopt_sleep.night.gather import gather
+from skillopt_sleep.night.forecast import expect
 from skillopt_sleep.night.harvest import harvest
-from skillopt_sleep.night.load import load
+from skillopt_sleep.night.load_check import load
 from skillopt_sleep.night.outcome import evidence
-from skillopt_sleep.night.plan import Kit, NightPlan
-from skillopt_sleep.night.prepare import prepare
-from skillopt_sleep.night.probe import probe
-from skillopt_sleep.night.recollect import recollect
-from skillopt_sleep.night.split import split
-from skillopt_sleep.night.stage import stage
-from skillopt_sleep.night.unseal import unseal
-
-__all__ = ["run_night"]
+from skillopt_sleep.night.plan import Kit, NightPlan, recollect
+from skillopt_sleep.night.report import NightReport
+from skillopt_sleep.night.sealed_test import unseal
+from skillopt_sleep.night.select_tasks import gather, prepare, split
+from skillopt_sleep.night.staging import audit, stage
 
 
 def run_night(plan: NightPlan, kit: Kit) -> NightReport:

@@ -8,30 +8,19 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.account import Tried
-from skillopt_sleep.domain.audit import BaseReplay, Position
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
-from skillopt_sleep.domain.evidence import Arm, EvidenceRow, evidence_row
-from skillopt_sleep.domain.pending import ClosedEdit, Dropped, PendingEdit, requests
-from skillopt_sleep.domain.report import (
-    GateAction,
-    HoldoutDetail,
-    HoldoutRow,
-    NightReport,
-    PendingReport,
-    TrialReport,
-)
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import Split, TaskRecord, reference_kind
-from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
-from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.optimize.gate import Trial
-from skillopt_sleep.optimize.reflect import Reflection
-
-__all__ = ["Consolidated", "DocumentStep", "base_replays", "evidence"]
+from skillopt_sleep.gate.account import Arm, EvidenceRow, Tried, evidence_row
+from skillopt_sleep.gate.audit import BaseReplay, Position
+from skillopt_sleep.gate.gate import Trial
+from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, requests
+from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
+from skillopt_sleep.model.document import Candidate, DocumentKind
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.rollout import ReplayResult
+from skillopt_sleep.model.task import Split, TaskRecord, reference_kind
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.night.pools import Pools
+from skillopt_sleep.night.report import GateAction, HoldoutDetail, HoldoutRow, NightReport, PendingReport, TrialReport
+from skillopt_sleep.optimizer.reflect import Reflection
 
 HEAD = 240
 """Characters of a response that a report shows."""

@@ -11,8 +11,6 @@ import functools
 import re
 from importlib import resources
 
-__all__ = ["render", "template"]
-
 FIELD = re.compile(r"\{\{(\w+)\}\}")
 
 

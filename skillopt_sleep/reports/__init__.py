@@ -1,1 +1,1 @@
-"""Pure renderers: values in, text out."""
+"""Reports: values in, text out."""

@@ -9,12 +9,10 @@ from typing import Any
 
 import msgspec
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.report import SCHEMA_VERSION, NightReport
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.reports.plain import to_json
-
-__all__ = ["parse", "render", "schema", "schema_bytes"]
+from skillopt_sleep.model import Json
+from skillopt_sleep.night.report import SCHEMA_VERSION, NightReport
+from skillopt_sleep.reports.words import to_json
 
 
 def render(report: NightReport) -> bytes:

@@ -1,16 +1,59 @@
-"""What ``doctor`` prints: whether a night could run here, what it would do and cost, and who would see what."""
+"""What ``doctor`` finds out: whether a night could run, what it would do and cost, and who would see what.
+
+What ``doctor`` prints: whether a night could run here, what it would do and cost, and who would see what.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skillopt_sleep.domain.report import BackendHealth
-from skillopt_sleep.domain.survey import DoctorReport
-from skillopt_sleep.reports import insights, rehearsal, schedule
-from skillopt_sleep.reports.phrases import number
-from skillopt_sleep.reports.plain import plain
+from msgspec import Struct
 
-__all__ = ["render"]
+from skillopt_sleep.mining.insights import Insights
+from skillopt_sleep.model.call import Caps
+from skillopt_sleep.night.forecast import Rehearsal
+from skillopt_sleep.night.report import BackendHealth
+from skillopt_sleep.reports import dry_run as rehearsal
+from skillopt_sleep.reports import insights, schedule
+from skillopt_sleep.reports.words import number, plain
+from skillopt_sleep.scheduling.due import Outlook
+
+
+class SourceFound(Struct, frozen=True, kw_only=True):
+    """One agent's session files on this machine; ``size`` in bytes, ``oldest`` an ISO date or ""."""
+
+    source: str
+    files: int
+    size: int
+    oldest: str = ""
+
+
+class TargetFile(Struct, frozen=True, kw_only=True):
+    """A live file a night may propose to change; ``tracked`` by git means the team will see it."""
+
+    kind: str
+    path: str
+    exists: bool
+    tracked: bool
+
+
+class DoctorReport(Struct, frozen=True, kw_only=True):
+    """Everything ``doctor`` prints."""
+
+    version: str
+    python: str
+    data_dir: str
+    project: str
+    scope: str
+    sources: tuple[SourceFound, ...]
+    targets: tuple[TargetFile, ...]
+    backends: tuple[BackendHealth, ...]
+    caps: Caps
+    rehearsal: Rehearsal
+    insights: Insights
+    schedule: Outlook | None = None
+    problems: tuple[str, ...] = ()
+
 
 NO_SCHEDULE = "Nothing is scheduled: skillopt-sleep schedule holds a night every night."
 

@@ -8,16 +8,13 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.budget import Caps, Spend
-from skillopt_sleep.domain.report import GateAction, NightReport, NightState, StoppedBy
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.call import Caps, Spend
+from skillopt_sleep.night.report import GateAction, NightReport, NightState, StoppedBy
 from skillopt_sleep.reports import trust
-from skillopt_sleep.reports.phrases import errors, number, score, sentence
-from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import Outcome, task_rows
 from skillopt_sleep.reports.tally import claims, paired
-
-__all__ = ["Ending", "Step", "Word", "ending"]
+from skillopt_sleep.reports.words import errors, number, plain, score, sentence
 
 
 class Word(enum.StrEnum):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from skillopt_sleep.domain.evidence import EvidenceRow
-from skillopt_sleep.reports.plain import to_json
-
-__all__ = ["render"]
+from skillopt_sleep.gate.account import EvidenceRow
+from skillopt_sleep.reports.words import to_json
 
 
 def render(rows: Iterable[EvidenceRow]) -> bytes:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillopt_sleep.domain.insights import Correction, Insights, Recurring, Sighting
-from skillopt_sleep.reports.phrases import number
-from skillopt_sleep.reports.plain import plain
-
-__all__ = ["render"]
+from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
+from skillopt_sleep.reports.words import number, plain
 
 SHOWN = 8
 """Findings of each kind on the page; the rest is counted."""

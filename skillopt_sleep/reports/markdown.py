@@ -11,17 +11,29 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
-from skillopt_sleep.domain.edit import AppliedEdit
-from skillopt_sleep.domain.report import BackendHealth, NightReport, PhaseTally
+from skillopt_sleep.model.call import PhaseTally
+from skillopt_sleep.model.edit import AppliedEdit
+from skillopt_sleep.night.report import BackendHealth, NightReport
 from skillopt_sleep.reports import tally
 from skillopt_sleep.reports.ending import ending
-from skillopt_sleep.reports.markup import code, document, escape, longest_run, table
-from skillopt_sleep.reports.phrases import ERRORS, PHASES, earlier, expected, number, spending, when
-from skillopt_sleep.reports.plain import plain, plain_lines
 from skillopt_sleep.reports.proof import account, proof, trusted
 from skillopt_sleep.reports.rows import INTENT, bare, held, rule_row, within
-
-__all__ = ["escape", "render"]
+from skillopt_sleep.reports.words import (
+    ERRORS,
+    PHASES,
+    code,
+    document,
+    earlier,
+    escape,
+    expected,
+    longest_run,
+    number,
+    plain,
+    plain_lines,
+    spending,
+    table,
+    when,
+)
 
 DIFF_LINES = 120
 """Lines of one file's diff that the report holds; ``show`` prints all of them."""

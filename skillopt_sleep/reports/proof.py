@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from skillopt_sleep.domain.report import HoldoutRow, NightReport, TrialReport
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.night.report import HoldoutRow, NightReport, TrialReport
 from skillopt_sleep.reports import tally, trust
-from skillopt_sleep.reports.markup import document, escape, table
-from skillopt_sleep.reports.phrases import number, score, sentence
-from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import INTENT, Outcome, TaskRow, task_rows
-
-__all__ = ["account", "proof", "trusted"]
+from skillopt_sleep.reports.words import document, escape, number, plain, score, sentence, table
 
 
 def proof(report: NightReport) -> Iterator[str]:

@@ -10,13 +10,10 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditStatus
-from skillopt_sleep.domain.report import HoldoutRow, NightReport, TrialReport
-from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.reports.phrases import DOCUMENTS
-from skillopt_sleep.reports.plain import plain
-
-__all__ = ["INTENT", "Outcome", "RuleRow", "TaskRow", "bare", "held", "rule_row", "task_rows", "within"]
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
+from skillopt_sleep.night.report import HoldoutRow, NightReport, TrialReport
+from skillopt_sleep.reports.words import DOCUMENTS, plain
 
 INTENT = 90
 """Characters of a task in a table."""

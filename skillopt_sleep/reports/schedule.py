@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from skillopt_sleep.domain.schedule import Attempt, DaemonState, Outlook, Schedule, Waker
-from skillopt_sleep.reports.phrases import number
-from skillopt_sleep.reports.plain import plain
-
-__all__ = ["lines", "scheduled"]
+from skillopt_sleep.reports.words import number, plain
+from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule, Waker
 
 WAKERS = {
     Waker.SYSTEMD: "a systemd user timer",

@@ -1,19 +1,45 @@
-"""What ``status`` prints: the last nights in a table, and what waits."""
+"""How things stand for a project between two nights.
+
+What ``status`` prints: the last nights in a table, and what waits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skillopt_sleep.domain.report import NightReport, NightState
-from skillopt_sleep.domain.status import Status
-from skillopt_sleep.domain.words import excerpt
+from msgspec import Struct
+
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
 from skillopt_sleep.reports import schedule, tally, trust
 from skillopt_sleep.reports.ending import Word, ending
-from skillopt_sleep.reports.phrases import DOCUMENTS, money, number, whole
-from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import bare
+from skillopt_sleep.reports.words import DOCUMENTS, money, number, plain, whole
+from skillopt_sleep.scheduling.due import Outlook
 
-__all__ = ["render"]
+
+class Status(Struct, frozen=True, kw_only=True):
+    """The nights of a project, the latest first, and what waits.
+
+    ``proposals`` are the nights whose proposal can still be adopted; ``adopted`` those that are live and can be
+    reverted; ``waiting`` counts sessions in the inbox, ``fresh`` tasks no concluded night has used; ``pending`` edits
+    are not decided yet, and ``account`` adds up all that were tried; ``sealed`` are the adopted changes that were
+    scored on sealed tasks, the latest first. ``schedule`` is None when nothing is scheduled.
+    """
+
+    project: str
+    nights: tuple[NightReport, ...] = ()
+    proposals: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    waiting: int = 0
+    fresh: int = 0
+    pending: tuple[PendingReport, ...] = ()
+    account: Account = Account()
+    sealed: tuple[SealedTest, ...] = ()
+    running: bool = False
+    schedule: Outlook | None = None
+
 
 HEAD = ("night", "ended", "score", "rules", "calls", "money", "proposal")
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 
-from skillopt_sleep.domain.account import Account
-from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.report import NightReport, PendingReport, TrialReport
-from skillopt_sleep.domain.shortfall import DECIDING
-from skillopt_sleep.domain.verdict import Verdict, exact_error
-from skillopt_sleep.reports.phrases import DOCUMENTS, number
-from skillopt_sleep.reports.plain import plain
-
-__all__ = ["account", "chance", "claims", "confirmed", "going_on", "paired", "trial"]
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.rule import Tally, Verdict, exact_error
+from skillopt_sleep.model.task import DECIDING
+from skillopt_sleep.night.report import NightReport, PendingReport, TrialReport
+from skillopt_sleep.reports.words import DOCUMENTS, number, plain
 
 
 def paired(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:

@@ -9,16 +9,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from skillopt_sleep.domain.edit import AppliedEdit
-from skillopt_sleep.domain.report import NightReport
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.edit import AppliedEdit
+from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.reports import tally, trust
 from skillopt_sleep.reports.ending import Ending, ending
-from skillopt_sleep.reports.phrases import DOCUMENTS, earlier, expected, money, number
-from skillopt_sleep.reports.plain import plain
 from skillopt_sleep.reports.rows import Outcome, RuleRow, bare, held, rule_row, task_rows
-
-__all__ = ["render"]
+from skillopt_sleep.reports.words import DOCUMENTS, earlier, expected, money, number, plain
 
 LABEL = 12
 """Columns of the labels on the left."""

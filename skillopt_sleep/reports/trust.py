@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skillopt_sleep.domain.audit import ENOUGH, SUSPICIOUS, Audit, NullTrial
-from skillopt_sleep.domain.sealed import SealedTest
-from skillopt_sleep.domain.shortfall import DECIDING, Shortfall
-from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.reports.phrases import number, score
-from skillopt_sleep.reports.plain import plain
+from skillopt_sleep.gate.audit import ENOUGH, SUSPICIOUS, Audit, NullTrial
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.task import DECIDING, Shortfall
+from skillopt_sleep.night.report import SealedTest
 from skillopt_sleep.reports.tally import chance
-
-__all__ = ["audited", "brief", "missing", "noise", "null_trial", "position", "sealed", "sealed_brief"]
+from skillopt_sleep.reports.words import number, plain, score
 
 
 def audited(found: Audit) -> Iterator[str]:

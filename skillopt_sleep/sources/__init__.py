@@ -1,1 +1,1 @@
-"""Session files of coding agents, one transcript format per file; the file name is the source's name."""
+"""One module per transcript format; the file name is the name of the source."""

@@ -18,20 +18,29 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.optimize.schedule import (
+from skillopt_sleep.optimizer.step import skill_hash
+from skillopt_sleep.train.clients import OpenAIChatClient, client
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.editing import (
+    apply_edit,
+    apply_patch,
+    apply_patch_with_report,
+    compute_score,
+    evaluate_gate,
+    extract_json,
+    select_gate_score,
+)
+from skillopt_sleep.train.environments.checks import ChecksEnv
+from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
+from skillopt_sleep.train.ports import ChatClient, SkillEnv
+from skillopt_sleep.train.results import Edit, GateAction, GateResult, Patch, RawPatch, RolloutResult
+from skillopt_sleep.train.schedules import (
     AutonomousScheduler,
     ConstantScheduler,
     CosineScheduler,
     LinearScheduler,
     build_scheduler,
 )
-from skillopt_sleep.train.clients import OpenAIChatClient, client
-from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.editing import apply_edit, apply_patch, apply_patch_with_report, extract_json, skill_hash
-from skillopt_sleep.train.environments import ChecksEnv, SimpleQAEnv
-from skillopt_sleep.train.gate import compute_score, evaluate_gate, select_gate_score
-from skillopt_sleep.train.ports import ChatClient, SkillEnv
-from skillopt_sleep.train.results import Edit, GateAction, GateResult, Patch, RawPatch, RolloutResult
 from skillopt_sleep.train.trainer import SkillOptTrainer
 
 __all__ = [

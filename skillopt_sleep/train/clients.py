@@ -14,23 +14,15 @@ from typing import Any, cast
 
 import msgspec
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.errors import (
-    EmptyReply,
-    NotLoggedIn,
-    Overloaded,
-    SleepError,
-    UsageError,
-)
-from skillopt_sleep.ports import Backend
+from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SleepError, UsageError
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
+from skillopt_sleep.model.ports import Backend
+from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
-from skillopt_sleep.train.talking import CALL_OPTIONS, usage_of
-from skillopt_sleep.train.traits import client_traits
+from skillopt_sleep.train.conversations import CALL_OPTIONS, usage_of
+from skillopt_sleep.train.identity import client_traits
 from skillopt_sleep.train.workshop import workshop
-
-__all__ = ["ChatBackend", "OpenAIChatClient", "as_backend", "client"]
 
 MISTAKES = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """What a client raises when it is programmed wrongly; anything else it raises is the line."""

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from skillopt_sleep.domain.budget import Caps
-from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import ConfigError
-from skillopt_sleep.optimize.schedule import SCHEDULERS
-
-__all__ = ["PROMPTS", "SkillOptConfig", "check_prompts"]
+from skillopt_sleep.model.call import Caps
+from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.train.schedules import SCHEDULERS
 
 PROMPTS = (
     "analyst_error",

@@ -17,25 +17,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.text import did_you_mean, excerpt
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.twins import answers_of, group_numbers, question_of
-
-__all__ = [
-    "SPLITS",
-    "Splits",
-    "answers_of",
-    "check_splits",
-    "load_splits",
-    "notes_of",
-    "parse_ratio",
-    "question_of",
-    "read_items",
-    "split_items",
-    "without_straddlers",
-]
+from skillopt_sleep.train.twins import group_numbers
 
 SPLITS = ("train", "val", "test")
 """From the one that teaches to the most sealed."""

@@ -2,34 +2,25 @@
 
 They differ from the reference where it guesses: a target has to be found exactly once, else the edit is ``unmatched``
 and nothing is changed, and nothing is appended in its place.
+
+The arithmetic of scores and of the strict gate, as users of the reference call it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import fsum
 from typing import Any
 
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus, edit_id
-from skillopt_sleep.domain.patch import EditPatch, Learnt, Proposal
-from skillopt_sleep.domain.replies import extract_json as read_json
-from skillopt_sleep.domain.skill_text import apply_to_skill, skill_hash
-from skillopt_sleep.domain.words import excerpt
-from skillopt_sleep.optimize.step import held_back
-from skillopt_sleep.train.results import Edit, Patch, RawPatch
-
-__all__ = [
-    "apply_edit",
-    "apply_patch",
-    "apply_patch_with_report",
-    "extract_json",
-    "patch_of",
-    "report_of",
-    "skill_hash",
-    "to_edit",
-    "to_patch",
-    "to_record",
-]
+from skillopt_sleep.errors import ConfigError
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, edit_id
+from skillopt_sleep.model.replies import extract_json as read_json
+from skillopt_sleep.model.rollout import GateMetric, Score, combine
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
+from skillopt_sleep.optimizer.step import apply_to_skill, held_back
+from skillopt_sleep.train.results import Edit, GateAction, GateResult, Patch, RawPatch, RolloutResult
 
 PREVIEW = 200
 
@@ -163,3 +154,58 @@ def report_of(applied: AppliedEdit) -> dict[str, Any]:
 
 def _edit(edit: Edit | Mapping[str, Any]) -> Edit:
     return edit if isinstance(edit, Edit) else Edit.from_dict(edit)
+
+
+def compute_score(results: Iterable[RolloutResult | Mapping[str, Any]]) -> tuple[float, float]:
+    """Mean ``hard`` and ``soft`` over what could be measured; (0.0, 0.0) where nothing was."""
+    scores = [
+        (float(each["hard"]), float(each.get("soft", each["hard"])))
+        if isinstance(each, Mapping)
+        else (each.hard, each.soft)
+        for each in results
+        if not (each.get("call_error") if isinstance(each, Mapping) else each.call_error)
+    ]
+    if not scores:
+        return 0.0, 0.0
+    return fsum(hard for hard, _ in scores) / len(scores), fsum(soft for _, soft in scores) / len(scores)
+
+
+def select_gate_score(hard: float, soft: float, metric: str = "hard", mixed_weight: float = 0.5) -> float:
+    """The one number a metric makes of both. Raises ``ConfigError`` for a metric that is none."""
+    if metric not in list(GateMetric):
+        raise ConfigError(f"gate_metric is {metric!r}, must be one of {', '.join(GateMetric)}")
+    return combine(Score(hard=hard, soft=soft), GateMetric(metric), mixed_weight)
+
+
+def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference call
+    candidate_skill: str,
+    cand_hard: float,
+    current_skill: str,
+    current_score: float,
+    best_skill: str,
+    best_score: float,
+    best_step: int,
+    global_step: int,
+    *,
+    cand_soft: float = 0.0,
+    metric: str = "hard",
+    mixed_weight: float = 0.5,
+) -> GateResult:
+    """The rule of the paper: a candidate whose score is strictly above the current one takes its place.
+
+    It becomes the best one too when it is strictly above that. Pure.
+    """
+    score = select_gate_score(cand_hard, cand_soft, metric, mixed_weight)
+    action: GateAction = "reject"
+    if score > current_score:
+        action, current_skill, current_score = "accept", candidate_skill, score
+        if score > best_score:
+            action, best_skill, best_score, best_step = "accept_new_best", candidate_skill, score, global_step
+    return GateResult(
+        action=action,
+        current_skill=current_skill,
+        current_score=current_score,
+        best_skill=best_skill,
+        best_score=best_score,
+        best_step=best_step,
+    )

@@ -7,16 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.skill_text import guidance_of, skill_hash
-from skillopt_sleep.optimize.memory import meta_skill
-from skillopt_sleep.optimize.slow_update import Revisit, slow_update, sorted_out
-from skillopt_sleep.train.cases import revisits
+from skillopt_sleep.optimizer.step import guidance_of, skill_hash
 from skillopt_sleep.train.gating import DRAWS_A_STEP, judged
 from skillopt_sleep.train.ports import Item
+from skillopt_sleep.train.reflection import revisits
 from skillopt_sleep.train.run import Draw, Run
+from skillopt_sleep.train.slow_update import Revisit, meta_skill, slow_update, sorted_out
 from skillopt_sleep.train.state import RunState
-
-__all__ = ["FIRST", "end_epoch"]
 
 FIRST = 2
 """The first epoch with one before it to compare with: at its end there is something to do."""

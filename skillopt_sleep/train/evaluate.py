@@ -13,25 +13,22 @@ from msgspec import Struct
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
-from skillopt_sleep.domain.budget import Caps, Spend
-from skillopt_sleep.domain.call import Role
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent
-from skillopt_sleep.optimize.optimizer import Optimizer
-from skillopt_sleep.ports import Backend, Progress
-from skillopt_sleep.train.artefacts import Artefacts
-from skillopt_sleep.train.cases import by_item
+from skillopt_sleep.model.call import Caps, Role, Spend
+from skillopt_sleep.model.ports import Backend, Progress
+from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.conversations import AskClient, TurnClient
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.gating import enough
 from skillopt_sleep.train.ports import Item, RunStore, SkillEnv
+from skillopt_sleep.train.reflection import by_item
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
-from skillopt_sleep.train.talking import AskClient, TurnClient
+from skillopt_sleep.train.state import Artefacts
 
 if TYPE_CHECKING:
-    from skillopt_sleep.domain.redact import Redactor
-
-__all__ = ["Cell", "Evaluation", "Matrix", "evaluate", "items_of"]
+    from skillopt_sleep.safety.redaction.redactor import Redactor
 
 PHASE = "eval"
 

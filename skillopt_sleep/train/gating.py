@@ -8,20 +8,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.digest import sha256
-from skillopt_sleep.domain.rollout import GateMetric, ReplayResult, Score
-from skillopt_sleep.domain.skill_text import skill_hash
-from skillopt_sleep.domain.verdict import MIN_MEASURED_SHARE, Verdict, threshold
 from skillopt_sleep.errors import BudgetSpent, UsageError
-from skillopt_sleep.optimize.gate import Trial
-from skillopt_sleep.optimize.trial import PairedPlan, PairRow, paired_trial
-from skillopt_sleep.train.gate import evaluate_gate
+from skillopt_sleep.gate.gate import Trial
+from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Verdict, threshold
+from skillopt_sleep.gate.trial import PairedPlan, PairRow, paired_trial
+from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
+from skillopt_sleep.model.text import sha256
+from skillopt_sleep.optimizer.step import skill_hash
+from skillopt_sleep.train.editing import evaluate_gate
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
 from skillopt_sleep.train.state import RunState, Scored
-
-__all__ = ["DRAWS_A_STEP", "Judged", "judged", "score_selection"]
 
 PAIRED_DRAWS = 1_000_000
 DRAWS_A_STEP = 1_000

@@ -10,15 +10,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.report import PhaseTally
-from skillopt_sleep.ports import Backend, Judge, Ledger, Progress
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import PhaseTally
+from skillopt_sleep.model.ports import Backend, Judge, Ledger, Progress
 from skillopt_sleep.train.results import RawPatch, RolloutResult
 
 if TYPE_CHECKING:
-    from skillopt_sleep.domain.redact import Redactor
-
-__all__ = ["BatchEnv", "ChatClient", "Item", "RunStore", "SkillEnv", "TrainProgress", "Workshop"]
+    from skillopt_sleep.safety.redaction.redactor import Redactor
 
 Item = dict[str, Any]
 """One row of a split: a dict with an ``id`` of its own; the environment knows the rest."""

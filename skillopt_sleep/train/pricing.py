@@ -7,10 +7,8 @@ from math import ceil
 
 from msgspec import Struct
 
-from skillopt_sleep.domain.paired import PAIRS_A_NIGHT
+from skillopt_sleep.gate.rule import PAIRS_A_NIGHT
 from skillopt_sleep.train.config import SkillOptConfig
-
-__all__ = ["Price", "price", "steps_of"]
 
 EXPECTED_OUTPUT_TOKENS = 600
 CHARS_PER_TOKEN = 4

@@ -34,12 +34,10 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.domain import Json
-from skillopt_sleep.domain.nearest import did_you_mean
 from skillopt_sleep.errors import ConfigError, UsageError
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.text import did_you_mean
 from skillopt_sleep.train.config import SkillOptConfig, check_prompts
-
-__all__ = ["Recipe", "read_recipe", "recipe_of", "role_table"]
 
 Table = dict[str, Json]
 

@@ -12,20 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from skillopt_sleep.domain.nearest import did_you_mean
-
-__all__ = [
-    "Edit",
-    "EditOp",
-    "FailureSummaryEntry",
-    "GateAction",
-    "GateResult",
-    "Patch",
-    "RawPatch",
-    "RolloutResult",
-    "SlowUpdateResult",
-    "SourceType",
-]
+from skillopt_sleep.model.text import did_you_mean
 
 EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
 SourceType: TypeAlias = Literal["failure", "success"]

@@ -11,23 +11,20 @@ from typing import cast
 
 import msgspec
 
-from skillopt_sleep.domain.digest import sha256
-from skillopt_sleep.domain.skill_text import skill_hash
 from skillopt_sleep.errors import DiskError, SleepError, TransientBackend, UsageError
-from skillopt_sleep.optimize.optimizer import Optimizer
-from skillopt_sleep.ports import Parallel
-from skillopt_sleep.train.artefacts import Artefacts
+from skillopt_sleep.model.ports import Parallel
+from skillopt_sleep.model.text import sha256
+from skillopt_sleep.optimizer.client import Optimizer
+from skillopt_sleep.optimizer.step import skill_hash
+from skillopt_sleep.train.compat.rows import unmeasured
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.environments.checking import checked, roll_out
-from skillopt_sleep.train.gate import compute_score, select_gate_score
+from skillopt_sleep.train.conversations import AskClient, TurnClient
+from skillopt_sleep.train.editing import compute_score, select_gate_score
+from skillopt_sleep.train.environments.loading import checked, roll_out
 from skillopt_sleep.train.ports import BatchEnv, Item, RunStore, SkillEnv, TrainProgress
 from skillopt_sleep.train.pricing import steps_of
 from skillopt_sleep.train.results import RolloutResult
-from skillopt_sleep.train.rows import unmeasured
-from skillopt_sleep.train.state import Scored
-from skillopt_sleep.train.talking import AskClient, TurnClient
-
-__all__ = ["Draw", "Run", "scored"]
+from skillopt_sleep.train.state import Artefacts, Scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

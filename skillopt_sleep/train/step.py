@@ -8,26 +8,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.edit import AppliedEdit, EditStatus
-from skillopt_sleep.domain.patch import EditPatch, Learnt
-from skillopt_sleep.domain.refusal import Refusal
-from skillopt_sleep.domain.skill_text import skill_hash
 from skillopt_sleep.errors import BackendUnusable, BadReply, TransientBackend
-from skillopt_sleep.optimize.analyse import Analysis, Lesson, told
-from skillopt_sleep.optimize.memory import StepNote, rejected_rules, remember
-from skillopt_sleep.optimize.schedule import AutonomousScheduler, Scheduler
-from skillopt_sleep.optimize.step import StepPlan, StepProposal, propose, propose_from
-from skillopt_sleep.train.artefacts import step_folder
-from skillopt_sleep.train.cases import minibatches
-from skillopt_sleep.train.editing import patch_of
-from skillopt_sleep.train.gate import compute_score
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt
+from skillopt_sleep.optimizer.reflect import Analysis, Lesson, told
+from skillopt_sleep.optimizer.step import StepPlan, StepProposal, propose, propose_from, skill_hash
+from skillopt_sleep.train.editing import compute_score, patch_of
 from skillopt_sleep.train.gating import Judged, judged
 from skillopt_sleep.train.ports import Item
+from skillopt_sleep.train.reflection import minibatches
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
-from skillopt_sleep.train.state import RunState
-
-__all__ = ["train_step"]
+from skillopt_sleep.train.schedules import AutonomousScheduler, Scheduler
+from skillopt_sleep.train.slow_update import StepNote, rejected_rules, remember
+from skillopt_sleep.train.state import RunState, step_folder
 
 WITHOUT_BUDGET = 16
 """Edits an analyst may propose where no budget holds."""

@@ -1,4 +1,7 @@
-"""Train a skill on an environment: epochs of steps, each gated, the best skill kept apart, resumable anywhere."""
+"""Train a skill on an environment: epochs of steps, each gated, the best skill kept apart, resumable anywhere.
+
+The beginning of a run: the state to go on from, else a new one with the initial skill scored.
+"""
 
 from __future__ import annotations
 
@@ -11,33 +14,90 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
-from skillopt_sleep.domain.call import Prompt, Reply, Role
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
-from skillopt_sleep.optimize.optimizer import Optimizer
-from skillopt_sleep.optimize.schedule import Scheduler, build_scheduler
-from skillopt_sleep.ports import Backend
-from skillopt_sleep.train.artefacts import Artefacts
-from skillopt_sleep.train.beginning import begun, check_skill
+from skillopt_sleep.model.call import Prompt, Reply, Role
+from skillopt_sleep.model.ports import Backend
+from skillopt_sleep.optimizer.client import Optimizer
+from skillopt_sleep.optimizer.step import apply_to_skill
 from skillopt_sleep.train.clients import as_backend
-from skillopt_sleep.train.config import PROMPTS, SkillOptConfig, check_prompts
-from skillopt_sleep.train.datasets import check_splits
-from skillopt_sleep.train.ending import ended
-from skillopt_sleep.train.environments import as_env
+from skillopt_sleep.train.config import SkillOptConfig, check_prompts
+from skillopt_sleep.train.conversations import AskClient, TurnClient
+from skillopt_sleep.train.datasets import check_splits, notes_of
+from skillopt_sleep.train.environments.loading import as_env
 from skillopt_sleep.train.epoch import FIRST, end_epoch
-from skillopt_sleep.train.gating import rolls_whole
+from skillopt_sleep.train.gating import enough, rolls_whole, score_selection
+from skillopt_sleep.train.identity import client_traits, env_traits
 from skillopt_sleep.train.ports import ChatClient, Item, RunStore, SkillEnv, TrainProgress, Workshop
 from skillopt_sleep.train.pricing import Price, price, steps_of
 from skillopt_sleep.train.run import Run
-from skillopt_sleep.train.state import RunState
+from skillopt_sleep.train.schedules import Scheduler, build_scheduler
+from skillopt_sleep.train.state import Artefacts, RunState, check_same_run, identity
 from skillopt_sleep.train.step import train_step
-from skillopt_sleep.train.talking import AskClient, TurnClient
+from skillopt_sleep.train.summary import ended
 from skillopt_sleep.train.workshop import workshop as own_workshop
 
-__all__ = ["PROMPTS", "SkillOptTrainer"]
+DEFAULT_LIMIT = SkillOptConfig().optimizer_max_completion_tokens
+
+
+def check_skill(skill: object, most: int) -> None:
+    """Raise ``UsageError``, or ``Refused`` for frontmatter that never ends, for what cannot be trained from."""
+    if not isinstance(skill, str):
+        raise UsageError(f"the initial skill is {skill!r:.60}, must be a text; read the file first")
+    if len(skill) > most:
+        raise ConfigError(f"the initial skill has {len(skill):,} characters, more than max_skill_chars, {most:,}")
+    apply_to_skill(skill, ())
+
+
+def begun(run: Run, skill: str, backends: Mapping[Role, Backend], wording: Mapping[str, str]) -> RunState:
+    """The state of the run in the folder, else a new one under the initial ``skill``; ``wording``: own prompts.
+
+    Raises ``Refused`` when the folder holds another run, and ``BackendUnusable`` when too little could be measured.
+    """
+    wanted = identity(
+        run.config,
+        env=run.env.name,
+        items={split: items for split, items in run.items.items() if split != run.config.test_split},
+        initial_skill=skill,
+        traits=env_traits(run.env),
+        clients={
+            str(role): (f"{backend.name}:{backend.model}", client_traits(backend)) for role, backend in backends.items()
+        },
+        wording=wording,
+    )
+    kept = run.artefacts.state()
+    if kept is not None:
+        check_same_run(kept.identity, wanted, run.config.out_root)
+        if kept.current_score is not None:
+            run.tell(f"going on with {run.config.out_root} after step {kept.last_completed_step}")
+            return kept
+    for note in notes_of(run.env):
+        run.tell(f"data: {note}")
+    limit, optimizer = run.config.optimizer_max_completion_tokens, backends[Role.OPTIMIZER]
+    if limit != DEFAULT_LIMIT and not getattr(optimizer, "takes_limits", False):
+        run.tell(f"{optimizer.name} takes no limit: optimizer_max_completion_tokens = {limit} changes nothing there")
+    state = RunState(identity=wanted, initial_skill=skill, current_skill=skill, best_skill=skill, epoch_skill=skill)
+    run.artefacts.begin()
+    run.artefacts.commit(state, [], snapshot=True)
+    return _with_first_score(run, state)
+
+
+def _with_first_score(run: Run, state: RunState) -> RunState:
+    state, score = score_selection(run, state, state.initial_skill, "baseline_selection_eval")
+    if not enough(score):
+        raise BackendUnusable(
+            f"only {score.measured} of {score.items} selection items could be measured under the initial skill"
+            f" ({score.lost or 'no reason given'}); nothing is scored: run again when that is mended"
+        )
+    value = run.value(score)
+    state = replace(state, current_score=value, best_score=value)
+    run.artefacts.commit(state, [], snapshot=False)
+    run.tell(f"initial skill: selection {value:.4f} over {score.measured} items")
+    return state
 
 
 class _Nobody:

@@ -9,12 +9,10 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from skillopt_sleep.domain.answers import normal_form
-from skillopt_sleep.domain.text import group_near_duplicates, group_recurrences
-from skillopt_sleep.domain.words import fold
+from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences
+from skillopt_sleep.model.text import fold
+from skillopt_sleep.train.environments.answers import normal_form
 from skillopt_sleep.train.ports import Item
-
-__all__ = ["ANSWERS", "answers_of", "group_numbers", "odd_answer", "question_of"]
 
 QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
 ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from skillopt_sleep.train.ports import Workshop
 
-__all__ = ["workshop"]
-
 
 def workshop() -> Workshop:
     """The workshop of this program, in the environment of this process."""
-    from skillopt_sleep.app.train import TrainWorkshop  # noqa: PLC0415  upwards, and only when something is to be built
+    from skillopt_sleep.usecases.training import TrainWorkshop  # noqa: PLC0415  upwards, and only when something is to be built
 
     return TrainWorkshop()

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skillopt_sleep.backends.register import MARK
+from skillopt_sleep.backends.child_registry import MARK
 from tests.agents.clis import FIRST, Cli
 from tests.loopback import Loopback, chatgpt_login
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from skillopt_sleep.app import App
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.session import Command, Feedback
-from skillopt_sleep.domain.task import ExactReference, TaskRecord
+from skillopt_sleep.model.session import Command, Feedback
+from skillopt_sleep.model.task import ExactReference, TaskRecord
 from skillopt_sleep.settings import load
+from skillopt_sleep.usecases.app import App
 from tests.agents.conftest import Agents
 from tests.agents.working import at_work
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import Person, make_person
 from tests.fakes.repository import make_project
 

@@ -9,7 +9,7 @@ import pytest
 
 from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.codex import CodexBackend
-from skillopt_sleep.domain.call import Prompt, Usage
+from skillopt_sleep.model.call import Prompt, Usage
 from tests.agents.clis import CLIS
 
 SCHEMA = {

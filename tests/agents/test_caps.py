@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 
 from skillopt_sleep.backends.claude import ClaudeBackend
-from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode
-from skillopt_sleep.domain.call import Bounds, Prompt
-from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.call import Bounds, Prompt
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode
 from skillopt_sleep.reports import diagnostics
-from skillopt_sleep.stores.journal import night_folder
+from skillopt_sleep.storage.journal import night_folder
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS, sleeper
 from tests.agents.working import at_work

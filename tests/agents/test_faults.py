@@ -11,7 +11,6 @@ import pytest
 
 from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.codex import CodexBackend
-from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,
@@ -26,6 +25,7 @@ from skillopt_sleep.errors import (
     TooLong,
     TooOld,
 )
+from skillopt_sleep.model.call import Prompt
 from tests.agents.clis import CLIS, FIRST
 
 DEADLINE, SHORT = 30.0, 4.0

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from skillopt_sleep.backends import claude_native, workspace
 from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.codex import CodexBackend
-from skillopt_sleep.domain.assignment import Assignment, CheckCommand, Ending, ReplayMode, not_shown
-from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, TimedOut
+from skillopt_sleep.model.document import Document, DocumentKind
+from skillopt_sleep.model.rollout import Assignment, CheckCommand, Ending, ReplayMode, not_shown
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS
 from tests.agents.working import opening, shell_of

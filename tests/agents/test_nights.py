@@ -15,15 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skillopt_sleep.app import checks
 from skillopt_sleep.backends import workspace
-from skillopt_sleep.domain.assignment import ReplayMode
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.report import Loading
-from skillopt_sleep.domain.task import CommandReference, TaskRecord
-from skillopt_sleep.domain.verdict import Verdict
-from skillopt_sleep.optimize import replay
-from skillopt_sleep.stores.adoption import adopt
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.rollout import ReplayMode
+from skillopt_sleep.model.task import CommandReference, TaskRecord
+from skillopt_sleep.night.report import Loading
+from skillopt_sleep.optimizer import replay
+from skillopt_sleep.storage.adoption import adopt
+from skillopt_sleep.usecases import checks
 from tests.agents.clis import FIRST
 from tests.agents.lived_in import FOREIGN, ask, live_in
 from tests.agents.nights import CHECK, MODELS, as_task, sleeper, with_project

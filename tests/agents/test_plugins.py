@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from skillopt_sleep.app import plugins
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.usecases import plugins
 from tests.agents.clis import CLIS, FIRST
 from tests.fakes.program import ROOT
 from tests.loopback import Called, Said

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.model.call import Prompt
 from tests.loopback import Asked, Called, Said
 
 LEARNED = "skillopt-sleep-learned"

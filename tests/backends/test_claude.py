@@ -11,8 +11,6 @@ import pytest
 
 from skillopt_sleep.backends.claude import ClaudeBackend, read_reply
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.domain.call import Health, Prompt, Usage
-from skillopt_sleep.domain.session import is_own_run
 from skillopt_sleep.errors import (
     BadReply,
     BudgetSpent,
@@ -27,6 +25,8 @@ from skillopt_sleep.errors import (
     TooLong,
     TooOld,
 )
+from skillopt_sleep.model.call import Health, Prompt, Usage
+from skillopt_sleep.model.session import is_own_run
 from skillopt_sleep.registry import Kind, build
 
 PROMPT = Prompt(system="You are terse.", user="hello")

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from skillopt_sleep.backends.claude import ClaudeBackend
-from skillopt_sleep.domain.call import Bounds, Prompt
 from skillopt_sleep.errors import TimedOut
+from skillopt_sleep.model.call import Bounds, Prompt
 from tests.fakes.cli import make_cli
 
 PROMPT = Prompt(system="be brief", user="say hello")

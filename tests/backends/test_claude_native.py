@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.claude_work import LAYOUT, read_trajectory, version_of, was_refused_a_sandbox, with_memory
+from skillopt_sleep.backends.claude_trajectory import (
+    LAYOUT,
+    read_trajectory,
+    version_of,
+    was_refused_a_sandbox,
+    with_memory,
+)
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode
-from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.errors import BackendError, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut
+from skillopt_sleep.model.document import Document, DocumentKind
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode
 
 ROOT = Path("/tmp/w/workspace")
 SKILL = Document(

@@ -13,10 +13,8 @@ import msgspec
 import pytest
 
 from skillopt_sleep.backends.codex import CodexBackend, read_reply
-from skillopt_sleep.backends.codex_events import announced_wait
+from skillopt_sleep.backends.codex_cli import announced_wait
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.domain.call import Bounds, Prompt, Usage
-from skillopt_sleep.domain.session import is_own_run
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -31,6 +29,8 @@ from skillopt_sleep.errors import (
     TooLong,
     TooOld,
 )
+from skillopt_sleep.model.call import Bounds, Prompt, Usage
+from skillopt_sleep.model.session import is_own_run
 from skillopt_sleep.registry import Kind, build
 
 PROMPT = Prompt(system="You are terse.", user="hello")

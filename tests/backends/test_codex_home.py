@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.backends.codex_home import CodexHome, users_codex_home
+from skillopt_sleep.backends.codex_cli import CodexHome, users_codex_home
 from skillopt_sleep.errors import TimedOut
 
 

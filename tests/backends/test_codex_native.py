@@ -8,9 +8,9 @@ import pytest
 
 from skillopt_sleep.backends.codex_native import read_record, read_trajectory
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode
-from skillopt_sleep.domain.document import Document, DocumentKind
 from skillopt_sleep.errors import BackendError, EmptyReply, NotLoggedIn, Overloaded, TimedOut
+from skillopt_sleep.model.document import Document, DocumentKind
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode
 
 SKILL = Document(
     kind=DocumentKind.SKILL,

@@ -13,7 +13,6 @@ import pytest
 from skillopt_sleep.backends.endpoint import Answer
 from skillopt_sleep.backends.openai import OpenAIBackend, is_local
 from skillopt_sleep.backends.openai_wire import FILTERED, read_reply, refuses_schemas
-from skillopt_sleep.domain.call import Prompt, Usage
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -26,6 +25,7 @@ from skillopt_sleep.errors import (
     TimedOut,
     TooLong,
 )
+from skillopt_sleep.model.call import Prompt, Usage
 from skillopt_sleep.registry import Kind, build
 
 PROMPT = Prompt(system="You are terse.", user="hello")

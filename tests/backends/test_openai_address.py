@@ -6,8 +6,8 @@ import pytest
 
 from skillopt_sleep.backends.openai import OpenAIBackend, shown
 from skillopt_sleep.backends.openai_wire import read_reply
-from skillopt_sleep.domain.call import Bounds, Prompt
 from skillopt_sleep.errors import NotLoggedIn, RateLimited, SettingsError, TimedOut
+from skillopt_sleep.model.call import Bounds, Prompt
 from tests.backends.test_openai import FakeApi, api, refused
 
 __all__ = ["api"]

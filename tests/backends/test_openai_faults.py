@@ -8,7 +8,6 @@ import time
 import pytest
 
 from skillopt_sleep.backends.openai import OpenAIBackend
-from skillopt_sleep.domain.call import Prompt, Usage
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,
@@ -21,6 +20,7 @@ from skillopt_sleep.errors import (
     TimedOut,
     TooLong,
 )
+from skillopt_sleep.model.call import Prompt, Usage
 from tests.loopback import Loopback
 
 DEADLINE = 0.5

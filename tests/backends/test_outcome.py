@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.backends.outcome import Agent, error_for, raise_if_ended_early, reply_for, telling_line, unwrapped
+from skillopt_sleep.backends.outcomes import Agent, error_for, raise_if_ended_early, reply_for, telling_line, unwrapped
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.domain.call import Prompt, Usage
 from skillopt_sleep.errors import BadReply, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut, TooLong
+from skillopt_sleep.model.call import Prompt, Usage
 
 AGENT = Agent(name="agent", cannot={NotLoggedIn: "run `agent login`"})
 PROMPT = Prompt(system="s" * 8, user="u" * 5)

@@ -7,8 +7,10 @@ import math
 
 import pytest
 
-from skillopt_sleep.backends import claude_events, claude_work, codex_native
-from skillopt_sleep.backends.patience import SLACK, STARTING, Patience
+from skillopt_sleep.backends import claude_output as claude_events
+from skillopt_sleep.backends import claude_trajectory as claude_work
+from skillopt_sleep.backends import codex_native
+from skillopt_sleep.backends.process import SLACK, STARTING, Patience
 
 CALL = 100.0
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from skillopt_sleep.backends import process
+from skillopt_sleep.backends.child_registry import MARK
 from skillopt_sleep.backends.process import Children, find_command, throwaway
-from skillopt_sleep.backends.register import MARK
-from skillopt_sleep.domain.session import OWN_RUN_MARKER, is_own_run
 from skillopt_sleep.errors import DiskError, NotInstalled, TimedOut
+from skillopt_sleep.model.session import OWN_RUN_MARKER, is_own_run
 
 PYTHON = [sys.executable, "-SE", "-c"]
 

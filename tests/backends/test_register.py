@@ -12,11 +12,11 @@ import msgspec
 import psutil
 import pytest
 
-from skillopt_sleep.backends import register
+from skillopt_sleep.backends import child_registry as register
+from skillopt_sleep.backends.child_registry import MARK, Note, Reaped, Register, reap
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.backends.register import MARK, Note, Reaped, Register, reap
-from skillopt_sleep.domain.session import OWN_RUN_MARKER
 from skillopt_sleep.errors import DiskError
+from skillopt_sleep.model.session import OWN_RUN_MARKER
 from tests.fakes.home import make_person
 
 SLEEPER = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]

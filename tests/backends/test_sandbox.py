@@ -12,7 +12,7 @@ import pytest
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands, socket_filter
 from skillopt_sleep.backends.workspace import Layout, workspace
-from skillopt_sleep.domain.assignment import Assignment, CheckCommand, ReplayMode
+from skillopt_sleep.model.rollout import Assignment, CheckCommand, ReplayMode
 
 ENV = dict(os.environ)
 BWRAP = shutil.which("bwrap")

@@ -12,13 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import FATAL, PLUGIN, Faults, SimulatedBackend, load_world
-from skillopt_sleep.backends.worlds.world import flaws, write_world
-from skillopt_sleep.bench.worlds import make_sessions, make_world
-from skillopt_sleep.domain.call import Prompt
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
+from skillopt_sleep.backends.simulation.world import flaws, write_world
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -31,8 +25,13 @@ from skillopt_sleep.errors import (
     UsageError,
 )
 from skillopt_sleep.judges.rubric import RubricJudge
-from skillopt_sleep.optimize.reflect import Lesson, reflect
-from skillopt_sleep.optimize.replay import Models, replay_prompt
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.rollout import ReplayResult
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.optimizer.reflect import Lesson, reflect
+from skillopt_sleep.optimizer.replay import Models, replay_prompt
+from tests.benchmarks.worlds import make_sessions, make_world
 
 WORLD = make_world(20260307)
 TASK = WORLD.tasks[0]

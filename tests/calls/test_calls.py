@@ -7,16 +7,12 @@ import time
 
 import pytest
 
-from skillopt_sleep.calls import memory
+from skillopt_sleep.calls import limiter as memory
 from skillopt_sleep.calls.budget import Budget, Budgeted
-from skillopt_sleep.calls.ledgered import Ledgered
-from skillopt_sleep.calls.limit import Limited, Limiter
-from skillopt_sleep.calls.memory import RESERVE, free_memory
+from skillopt_sleep.calls.chain import ATTEMPTS, Breaker, Retried
+from skillopt_sleep.calls.limiter import RESERVE, Limited, Limiter, free_memory
 from skillopt_sleep.calls.pool import Pool
-from skillopt_sleep.calls.retry import ATTEMPTS, Breaker, Retried
-from skillopt_sleep.calls.send import Recorded
-from skillopt_sleep.domain.budget import Caps, Spend
-from skillopt_sleep.domain.call import Prompt, Role
+from skillopt_sleep.calls.send import Ledgered, Recorded
 from skillopt_sleep.errors import (
     BackendUnusable,
     BudgetSpent,
@@ -28,8 +24,9 @@ from skillopt_sleep.errors import (
     TimedOut,
     TooLong,
 )
-from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.ledger import NightLedger
+from skillopt_sleep.model.call import Caps, Prompt, Role, Spend
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.clock import FakeClock
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.calls.chain import chain
-from skillopt_sleep.domain.budget import Caps
-from skillopt_sleep.domain.call import Health, Prompt, Reply, Role
 from skillopt_sleep.errors import BackendUnusable, Overloaded
-from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.ledger import NightLedger
+from skillopt_sleep.model.call import Caps, Health, Prompt, Reply, Role
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.clock import FakeClock
 
 

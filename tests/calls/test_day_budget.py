@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.calls.budget import Budget
-from skillopt_sleep.domain.budget import Allowance, Caps, Spend
-from skillopt_sleep.domain.call import Attempt, Prompt, Reply, Role, Usage
 from skillopt_sleep.errors import BudgetSpent
-from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.ledger import NightLedger
+from skillopt_sleep.model.call import Allowance, Attempt, Caps, Prompt, Reply, Role, Spend, Usage
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.clock import FakeClock
 from tests.fakes.home import make_person
 

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.calls.budget import MINUTES_GRACE, Budget, Budgeted
 from skillopt_sleep.calls.chain import chain
-from skillopt_sleep.calls.limit import Limited, Limiter
+from skillopt_sleep.calls.limiter import Limited, Limiter
 from skillopt_sleep.calls.send import Recorded
-from skillopt_sleep.domain.assignment import Assignment, Ending, ReplayMode, Trajectory
-from skillopt_sleep.domain.budget import Caps, Spend
-from skillopt_sleep.domain.call import Bounds, Prompt, Reply, Role, Usage
 from skillopt_sleep.errors import BudgetSpent, Overloaded
-from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.ledger import NightLedger
+from skillopt_sleep.model.call import Bounds, Caps, Prompt, Reply, Role, Spend, Usage
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.clock import FakeClock
 

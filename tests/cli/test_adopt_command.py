@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from skillopt_sleep.stores.swaps import Swap
+from skillopt_sleep.storage.atomic_replace import Swap
 
 MEMORY = b"# Our rules\r\n\r\nBe kind.\n\n\tTabs stay.  \nno newline at the end"
 
@@ -220,7 +220,7 @@ def test_all_that_is_undecided(cli, mira, undecided, live):
 
 def test_guarded_edit_goes_live_by_its_name_alone(cli, mira, live, monkeypatch):
     """It is no part of the proposal; naming it is the user's word for it."""
-    monkeypatch.setattr("skillopt_sleep.optimize.step.guard", lambda *_, **__: "it asks to hide something")
+    monkeypatch.setattr("skillopt_sleep.optimizer.step.guard", lambda *_, **__: "it asks to hide something")
     report = cli(*mira.arguments("run", "--json"), "--edit-budget=1").json
     assert report["proposal"] is None
     held = next(each for each in report["held_edits"] if each["status"] == "guarded")

@@ -8,9 +8,9 @@ import shutil
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.commands import command_id
-from skillopt_sleep.domain.session import Command, Feedback
+from skillopt_sleep.mining.commands import command_id
+from skillopt_sleep.model.session import Command, Feedback
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 from tests.fakes.repository import make_project, tree
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_sleep.backends.simulated import load_world
-from skillopt_sleep.domain.text import group_near_duplicates
+from skillopt_sleep.model.near_duplicates import group_near_duplicates
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
 

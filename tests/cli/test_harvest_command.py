@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.domain.taskfile import decode_tasks
+from skillopt_sleep.mining.task_file import decode_tasks
 from tests.fakes.home import make_person
 
 KEYS = {"source", "path", "session_id", "cwd", "prompts", "finals", "tools", "feedback"}

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from skillopt_sleep.reports import diagnostics
-from skillopt_sleep.stores.lock import is_locked, one_night
+from skillopt_sleep.storage.lock import is_locked, one_night
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 

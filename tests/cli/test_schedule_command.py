@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from skillopt_sleep.cli import run as run_module
 from skillopt_sleep.cli import schedule as schedule_module
-from skillopt_sleep.domain.schedule import Attempt, Schedule
-from skillopt_sleep.stores import staging
-from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.schedule import AttemptStore, load_schedule, save_schedule
+from skillopt_sleep.scheduling.due import Attempt, Schedule
+from skillopt_sleep.scheduling.store import AttemptStore, load_schedule, save_schedule
+from skillopt_sleep.storage import staging
+from skillopt_sleep.storage.database import Database
 from tests.fakes.home import make_person
 from tests.fakes.program import ROOT, run
 from tests.fakes.system import make_system
@@ -608,7 +608,7 @@ def test_line_of_the_crontab_runs_the_night(tmp_path):
 
 def test_program_that_is_not_installed_is_found_at_night_all_the_same(tmp_path):
     """Started from a folder of its own, that folder is baked in; else nothing is."""
-    from skillopt_sleep.daemon.installing import python_path
+    from skillopt_sleep.usecases.installing import python_path
 
     assert python_path({"PATH": os.environ["PATH"]}) in ({}, {"PYTHONPATH": str(ROOT)})
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from skillopt_sleep.backends.worlds.world import write_world
-from skillopt_sleep.bench.worlds import make_world
+from skillopt_sleep.backends.simulation.world import write_world
+from tests.benchmarks.worlds import make_world
 from tests.fakes.program import run, started
 
 WORLD = make_world(3, rules=3, tasks_per_rule=10)

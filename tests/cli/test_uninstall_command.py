@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.stores.lock import one_night
+from skillopt_sleep.storage.lock import one_night
 from tests.cli.test_plugin_command import AGENT
 from tests.fakes.program import ROOT
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from skillopt_sleep.domain.session import Feedback
+from skillopt_sleep.model.session import Feedback
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import skillopt_sleep
-from skillopt_sleep.domain.call import Health, Prompt, Reply
-from skillopt_sleep.domain.session import SessionFile
-from skillopt_sleep.domain.task import Reference
 from skillopt_sleep.errors import BackendError, SettingsError, UsageError
-from skillopt_sleep.ports import Backend, Judge, Source
+from skillopt_sleep.model.call import Health, Prompt, Reply
+from skillopt_sleep.model.ports import Backend, Judge, Source
+from skillopt_sleep.model.session import SessionFile
+from skillopt_sleep.model.task import Reference
 from skillopt_sleep.registry import Kind, build, find, names
 
 PORTS = {Kind.SOURCE: Source, Kind.BACKEND: Backend, Kind.JUDGE: Judge}

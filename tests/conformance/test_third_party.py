@@ -19,7 +19,7 @@ GOOSE = '''
 
 import dataclasses
 
-from skillopt_sleep.domain.call import Health, Reply
+from skillopt_sleep.model.call import Health, Reply
 from skillopt_sleep.errors import EmptyReply
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from skillopt_sleep.app import App
-from skillopt_sleep.backends.worlds.world import World
+from skillopt_sleep.backends.simulation.world import World
+from skillopt_sleep.usecases.app import App
 from tests.fakes.dying import Dying
 from tests.fakes.home import Person, make_person
 from tests.fakes.witness import WitnessBackend

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from skillopt_sleep.app.consent import ask_first
 from skillopt_sleep.errors import NotAllowed
+from skillopt_sleep.usecases.consent import ask_first
 from tests.end_to_end.test_backend_failures import DIALECTS, SYSTEM_PATH
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person

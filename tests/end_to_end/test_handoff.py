@@ -10,9 +10,9 @@ import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.cli import main
-from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.stores.ledger import NightLedger
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.domain.call import Prompt
+from skillopt_sleep.model.call import Prompt
 
 
 def claude(call, world):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from skillopt_sleep.domain.call import Reply
+from skillopt_sleep.model.call import Reply
 
 
 class ScriptedAsk:

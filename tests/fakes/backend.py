@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from skillopt_sleep.domain.call import Health, Reply, Usage
+from skillopt_sleep.model.call import Health, Reply, Usage
 
 
 class ScriptedBackend:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import EditOp, EditRecord, edit_id
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import EditOp, EditRecord, edit_id
 
 
 def record(text, *, op="append", anchor="", tasks=()):

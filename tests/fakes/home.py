@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from skillopt_sleep.app import App
-from skillopt_sleep.backends.worlds.world import World, write_world
-from skillopt_sleep.bench.session_files import claude_lines, claude_path
-from skillopt_sleep.bench.worlds import make_sessions, make_world
+from skillopt_sleep.backends.simulation.world import World, write_world
 from skillopt_sleep.settings import load
+from skillopt_sleep.usecases.app import App
+from tests.benchmarks.session_files import claude_lines, claude_path
+from tests.benchmarks.worlds import make_sessions, make_world
 
 SEED = 2
 """Pinned, so that her nights deal the same tasks and make the same calls whenever they are run."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from skillopt_sleep.domain.call import Health, Prompt, Reply
-from skillopt_sleep.ports import Backend
+from skillopt_sleep.model.call import Health, Prompt, Reply
+from skillopt_sleep.model.ports import Backend
 
 QUIET = 0.25
 """Seconds in which no further call comes: those that wait are all there will be in this step."""

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 
-from skillopt_sleep.domain.call import Health, Reply, Usage
+from skillopt_sleep.model.call import Health, Reply, Usage
 from skillopt_sleep.train import RolloutResult, SkillEnv
 
 TOPICS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")

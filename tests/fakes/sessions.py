@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.domain.session import Feedback, PromptKind, Session, Turn
+from skillopt_sleep.model.session import Feedback, PromptKind, Session, Turn
 
 FEEDBACK = {"no": Feedback.CORRECTION, "ok": Feedback.APPROVAL}
 

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.domain.call import Health, Prompt, Reply
+from skillopt_sleep.model.call import Health, Prompt, Reply
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

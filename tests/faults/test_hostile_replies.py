@@ -9,24 +9,23 @@ import time
 import msgspec
 import pytest
 
-from skillopt_sleep.domain.call import Reply
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.edit import EditOp, parse_edits
-from skillopt_sleep.domain.guard import guard
-from skillopt_sleep.domain.replies import extract_json
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.errors import BadReply
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.judges.rubric import RubricJudge
-from skillopt_sleep.night.mine_model import mine_model
-from skillopt_sleep.optimize.reflect import Lesson, reflect
-from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.mining.model_miner import mine_model
+from skillopt_sleep.model.call import Reply
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.edit import EditOp, parse_edits
+from skillopt_sleep.model.replies import extract_json
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.optimizer.reflect import Lesson, reflect
+from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.safety.guard import guard
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
 from tests.fakes.sessions import session, turn
-from tests.night.test_verdict import one_by_one
+from tests.gate.test_verdict import one_by_one
 
 MARKER = "<!-- skillopt-sleep:end -->"
 EDIT = {"op": "append", "document": "memory", "text": "Be brief.", "anchor": "", "reason": "r", "tasks": ["t1"]}

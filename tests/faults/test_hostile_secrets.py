@@ -6,14 +6,14 @@ import json
 
 from msgspec.structs import replace
 
-from skillopt_sleep.app import App
-from skillopt_sleep.bench.secret_samples import KINDS, samples
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.session import Command
-from skillopt_sleep.domain.task import ExactReference, RubricReference, TaskRecord
+from skillopt_sleep.model.session import Command
+from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.settings import load
+from skillopt_sleep.usecases.app import App
+from tests.benchmarks.secret_samples import KINDS, samples
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
-from tests.night.test_verdict import recording
+from tests.gate.test_verdict import recording
 
 ENVIRONMENT = {
     "DEPLOY_TOKEN": "kite-42-blue-orchid",
@@ -123,9 +123,9 @@ def test_canaries_in_a_task_file(tmp_path):
 def test_a_reply_and_a_complaint_with_a_secret(tmp_path):
     """What a model says, and what its transport complains of, is kept without it."""
     from skillopt_sleep.calls.send import Recorded
-    from skillopt_sleep.domain.call import Prompt, Reply, Role
-    from skillopt_sleep.domain.redact import Redactor
     from skillopt_sleep.errors import TimedOut
+    from skillopt_sleep.model.call import Prompt, Reply, Role
+    from skillopt_sleep.safety.redaction.redactor import Redactor
     from tests.fakes.clock import FakeClock
 
     key = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"

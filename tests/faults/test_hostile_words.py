@@ -11,12 +11,12 @@ import sys
 import msgspec
 import pytest
 
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.call import Reply
-from skillopt_sleep.domain.edit import EditStatus
 from skillopt_sleep.errors import Refused, SleepError
+from skillopt_sleep.model.call import Reply
+from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.reports import markdown, terminal
-from skillopt_sleep.reports.plain import plain
+from skillopt_sleep.reports.words import plain
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
 INJECTED = (
@@ -97,7 +97,7 @@ def test_an_injected_session_with_an_obedient_optimizer(tmp_path, gate_mode):
 
 def test_a_held_edit_is_adopted_only_by_its_own_name(tmp_path):
     """Neither the night as a whole nor what is undecided takes it along."""
-    from skillopt_sleep.app.adopt import adopt_night
+    from skillopt_sleep.usecases.adopt import adopt_night
 
     person = make_person(tmp_path / "mira", rules=3, tasks_per_rule=10)
     app = person.app(miner="model")
@@ -143,7 +143,7 @@ def test_a_cloned_project_grants_nothing(tmp_path):
         (person.project / name).write_text('backend = "openai"\nmax_usd = 1000\n')
     app = person.app()
     assert app.status().proposals == ()
-    from skillopt_sleep.app.adopt import adopt_night
+    from skillopt_sleep.usecases.adopt import adopt_night
 
     for night in (None, "20260101-000000-abcd", "../../..", "/etc", "x\0y"):
         with pytest.raises((SleepError, ValueError)):

@@ -12,14 +12,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
 from skillopt_sleep.errors import DiskError, SettingsError
-from skillopt_sleep.stores import preflight
-from skillopt_sleep.stores.database import Database
-from skillopt_sleep.stores.preflight import check_disk
-from skillopt_sleep.stores.prune import prune
-from skillopt_sleep.stores.salvage import BACKUP, salvage
-from skillopt_sleep.stores.staging import SCHEMA
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.storage import space as preflight
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.repair import BACKUP, salvage
+from skillopt_sleep.storage.space import check_disk, prune
+from skillopt_sleep.storage.staging import SCHEMA
 from tests.fakes.home import make_person
 from tests.fakes.package import install
 from tests.fakes.program import run
@@ -148,7 +147,7 @@ def test_repaired_database(tmp_path):
 
 def test_repair_with_the_last_nights_copy(tmp_path):
     """What the damaged file has lost of the past comes from there; what it still says of the present stays."""
-    from skillopt_sleep.stores.salvage import keep_copy
+    from skillopt_sleep.storage.repair import keep_copy
 
     database = filled(tmp_path)
     keep_copy(database)

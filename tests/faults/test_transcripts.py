@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from skillopt_sleep.bench.corpus import write_claude_corpus, write_codex_corpus
-from skillopt_sleep.domain.session import SessionFile
+from skillopt_sleep.model.session import SessionFile
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
+from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
 
 FILES = 10_000
 """Damaged files in all."""

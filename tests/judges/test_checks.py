@@ -6,11 +6,10 @@ import time
 
 import pytest
 
-from skillopt_sleep.domain.check import parse_check
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import ChecksReference, TaskRecord
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.judges.checks import PLUGIN
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import ChecksReference, TaskRecord, parse_check
 from tests.fakes.ask import nobody
 
 REPORT = """\

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.domain.assignment import CommandRun
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.task import CommandReference, RubricReference, TaskRecord
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.judges.command import CommandJudge
+from skillopt_sleep.model.rollout import CommandRun, ReplayResult
+from skillopt_sleep.model.task import CommandReference, RubricReference, TaskRecord
 from tests.fakes.ask import nobody
 
 CASES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.judges.exact import PLUGIN
+from skillopt_sleep.model.rollout import ReplayResult
+from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from tests.fakes.ask import nobody
 
 

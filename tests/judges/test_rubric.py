@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.call import Prompt
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.errors import BadReply, EmptyReply, UsageError
 from skillopt_sleep.judges.rubric import LONGEST, PLUGIN, SCHEMA, pair_prompt, rubric_prompt
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from tests.fakes.ask import ScriptedAsk
 
 TASK = TaskRecord(

@@ -46,7 +46,7 @@ def follow(asked: Asked) -> Said:
 def simulated(world: str = "") -> Mind:
     """The simulated agent of the product in that world ("" = the demo's), whatever the way it is asked by."""
     from skillopt_sleep.backends.simulated import SimulatedBackend
-    from skillopt_sleep.domain.call import Prompt
+    from skillopt_sleep.model.call import Prompt
 
     backend = SimulatedBackend(world=world)
 

@@ -8,19 +8,18 @@ import random
 import msgspec
 import pytest
 
-from skillopt_sleep.app.audit import null_trial
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.audit import Position
-from skillopt_sleep.domain.call import Reply
-from skillopt_sleep.domain.evidence import Arm
-from skillopt_sleep.domain.paired import Result
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, UsageError
-from skillopt_sleep.optimize.trial import run_paired
+from skillopt_sleep.gate.account import Arm
+from skillopt_sleep.gate.audit import Position
+from skillopt_sleep.gate.rule import Result, Verdict
+from skillopt_sleep.gate.trial import run_paired
+from skillopt_sleep.model.call import Reply
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.usecases.aa_test import null_trial
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
-from tests.night.test_verdict import BASE, BETTER, models, outcome_of, paired, polite, recording, val_tasks
+from tests.gate.test_verdict import BASE, BETTER, models, outcome_of, paired, polite, recording, val_tasks
 
 
 def graded(name):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.cli.rehearsal import say_price
+from skillopt_sleep.cli.run import say_price
 from skillopt_sleep.reports import markdown, terminal
 from tests.fakes.home import make_person
-from tests.night.test_verdict import recording
+from tests.gate.test_verdict import recording
 
 
 def test_night_compared_with_what_was_expected(tmp_path, capsys):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from skillopt_sleep.bench.gate_agent import MemoryLedger, connect, pools
-from skillopt_sleep.bench.gate_cells import Cell, Judge, tasks_of
-from skillopt_sleep.bench.gate_driven import BASELINE
-from skillopt_sleep.domain.edit import EditStatus
-from skillopt_sleep.domain.rollout import GateMetric
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.edit import EditStatus
+from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.night.consolidate import consolidate
-from skillopt_sleep.night.trying import ConsolidatePlan
+from skillopt_sleep.night.trial_policy import ConsolidatePlan
+from tests.benchmarks.gate_agent import MemoryLedger, connect, pools
+from tests.benchmarks.gate_cells import Cell, Judge, tasks_of
+from tests.benchmarks.gate_driven import BASELINE
 
 HARM = Cell(tasks=2, judge=Judge.BINARY, base=1.0, effect=-1.0)
 """Two val tasks, broken by the rule that every reflection proposes."""

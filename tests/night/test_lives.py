@@ -13,27 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.call import Health
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.check import Check, CheckKind
-from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.edit import EditOp, EditRecord, EditStatus, edit_id
-from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.pending import PendingEdit
-from skillopt_sleep.domain.report import NightState
-from skillopt_sleep.domain.session import SessionKey
-from skillopt_sleep.domain.split import Past, Pools, SplitPlan, split_tasks
-from skillopt_sleep.domain.task import ChecksReference, Split, TaskRecord
-from skillopt_sleep.domain.verdict import GateMode, Verdict
 from skillopt_sleep.errors import Overloaded
+from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.gate.rule import GateMode, Tally, Verdict
 from skillopt_sleep.judges.checks import ChecksJudge
+from skillopt_sleep.model.call import Health
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, edit_id
+from skillopt_sleep.model.session import SessionKey
+from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, Split, TaskRecord
 from skillopt_sleep.night.consolidate import consolidate
-from skillopt_sleep.night.gather import choose
 from skillopt_sleep.night.harvest import RECENT, Harvested
-from skillopt_sleep.night.recollect import recollect
-from skillopt_sleep.night.trying import ConsolidatePlan, base_of
-from skillopt_sleep.optimize.replay import Models
+from skillopt_sleep.night.plan import recollect
+from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
+from skillopt_sleep.night.report import NightState
+from skillopt_sleep.night.select_tasks import choose
+from skillopt_sleep.night.trial_policy import ConsolidatePlan, base_of
+from skillopt_sleep.optimizer.replay import Models
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
 

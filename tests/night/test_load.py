@@ -5,20 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.assignment import Ending, ReplayMode, Shown, Trajectory
-from skillopt_sleep.domain.auto import not_by_itself
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.report import Loading, NightReport
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, TimedOut
-from skillopt_sleep.night.load import load
+from skillopt_sleep.gate.gate import Trial
+from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, Shown, Trajectory
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.night.load_check import load
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.optimize.gate import Trial
-from skillopt_sleep.optimize.replay import Manner, Models
+from skillopt_sleep.night.pools import Pools
+from skillopt_sleep.night.report import Loading, NightReport
+from skillopt_sleep.optimizer.replay import Manner, Models
+from skillopt_sleep.usecases.adopt import not_by_itself
 from tests.fakes.ask import nobody
 
 SKILL = Document(kind=DocumentKind.SKILL, path="/p/.claude/skills/house/SKILL.md", whole=True)

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.domain.account import Tried
-from skillopt_sleep.domain.report import NightState, StoppedBy
-from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import Overloaded
+from skillopt_sleep.gate.account import Tried
+from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night import night
+from skillopt_sleep.night.report import NightState, StoppedBy
 from tests.fakes.home import make_person
 
 

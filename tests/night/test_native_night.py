@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from skillopt_sleep.app import App
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.domain.assignment import Ending, ReplayMode, Shown, Trajectory
-from skillopt_sleep.domain.call import Prompt, Role
-from skillopt_sleep.domain.document import region
-from skillopt_sleep.domain.report import Loading, StoppedBy
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.call import Prompt, Role
+from skillopt_sleep.model.document import region
+from skillopt_sleep.model.rollout import Ending, ReplayMode, Shown, Trajectory
+from skillopt_sleep.night.report import Loading, StoppedBy
 from skillopt_sleep.settings import load
+from skillopt_sleep.usecases.app import App
 from tests.fakes.home import make_person
 
 

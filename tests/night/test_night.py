@@ -7,13 +7,13 @@ import json
 import jsonschema
 import pytest
 
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.report import GateAction, NightState, StoppedBy
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.domain.verdict import Verdict
 from skillopt_sleep.errors import DiskError, UsageError
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night import night as night_module
+from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.reports import diagnostics
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
 
@@ -87,7 +87,7 @@ def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
 @pytest.mark.parametrize("fault", ["empty", "rate_limited", "overloaded", "timed_out", "bad_reply"])
 def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypatch):
     """Every call lost in transport: exit 4, nothing scored, nothing used up."""
-    monkeypatch.setattr("skillopt_sleep.calls.retry.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("skillopt_sleep.calls.chain.FIRST_WAIT", 0.001)
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
     app = person.app(simulated={"faults": {fault: 1.0}})
     monkeypatch.setattr(app.clock, "sleep", lambda _: None)

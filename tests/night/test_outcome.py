@@ -5,18 +5,16 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain import pending
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
-from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.report import NightReport, TaskOrigin
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import Origin, RubricReference, TaskRecord
-from skillopt_sleep.domain.verdict import Decision, GateMode, Verdict
+from skillopt_sleep.gate import pending
+from skillopt_sleep.gate.gate import Trial
+from skillopt_sleep.gate.rule import Decision, GateMode, Tally, Verdict
+from skillopt_sleep.model.document import Candidate, DocumentKind
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.optimize.gate import Trial
+from skillopt_sleep.night.pools import Pools
+from skillopt_sleep.night.report import NightReport, TaskOrigin
 from tests.fakes.home import make_person
 
 EDITS = tuple(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.domain.assignment import CheckCommand, ReplayMode
-from skillopt_sleep.domain.report import NightReport
-from skillopt_sleep.domain.task import CommandReference, RubricReference, TaskRecord
-from skillopt_sleep.night.gather import Gathered
-from skillopt_sleep.night.prepare import prepare
-from skillopt_sleep.optimize.replay import Manner
+from skillopt_sleep.model.rollout import CheckCommand, ReplayMode
+from skillopt_sleep.model.task import CommandReference, RubricReference, TaskRecord
+from skillopt_sleep.night.report import NightReport
+from skillopt_sleep.night.select_tasks import Gathered, prepare
+from skillopt_sleep.optimizer.replay import Manner
 
 RUBRIC = RubricReference(rubric="good")
 TASKS = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import EditOp, EditRecord
-from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.pending import PendingEdit
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.night.recollect import recollect
+from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.gate.rule import Tally
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import EditOp, EditRecord
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.night.plan import recollect
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
 

@@ -6,20 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.bench.worlds import make_sessions
-from skillopt_sleep.domain.check import Check, CheckKind
-from skillopt_sleep.domain.sealed import MOST_ATTEMPTS
-from skillopt_sleep.domain.split import SplitPlan, split_tasks
-from skillopt_sleep.domain.task import ChecksReference
 from skillopt_sleep.errors import BudgetSpent, Overloaded
 from skillopt_sleep.judges.checks import ChecksJudge
+from skillopt_sleep.model.task import Check, CheckKind, ChecksReference
 from skillopt_sleep.night import night as night_module
-from skillopt_sleep.night.unseal import unseal
-from skillopt_sleep.optimize.replay import Models
-from skillopt_sleep.stores.adoption import adopt, revert
+from skillopt_sleep.night.pools import SplitPlan, split_tasks
+from skillopt_sleep.night.report import MOST_ATTEMPTS
+from skillopt_sleep.night.sealed_test import unseal
+from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.storage.adoption import adopt, revert
+from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.home import make_person
-from tests.night.test_verdict import pools_of, recording
+from tests.gate.test_verdict import pools_of, recording
 
 PRESENT = Check(kind=CheckKind.CONTAINS, value="here")
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.account import Account
-from skillopt_sleep.domain.audit import Audit, Position
-from skillopt_sleep.domain.budget import Caps, Spend
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.edit import AppliedEdit, EditOp, EditRecord, EditStatus
-from skillopt_sleep.domain.report import (
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.audit import Audit, Position
+from skillopt_sleep.gate.rule import Decision, Verdict
+from skillopt_sleep.model.call import Caps, PhaseTally, Spend
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
+from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.model.task import Shortfall
+from skillopt_sleep.night.report import (
     BackendHealth,
     Counts,
     DocumentChange,
@@ -19,17 +23,12 @@ from skillopt_sleep.domain.report import (
     NightReport,
     NightState,
     PendingReport,
-    PhaseTally,
-    Refusal,
+    SealedTest,
     StoppedBy,
     TaskLabel,
     TaskOrigin,
     TrialReport,
 )
-from skillopt_sleep.domain.sealed import SealedTest
-from skillopt_sleep.domain.session import Skip
-from skillopt_sleep.domain.shortfall import Shortfall
-from skillopt_sleep.domain.verdict import Decision, Verdict
 
 SKILL = "/home/ada/shop/.claude/skills/house-rules/SKILL.md"
 MEMORY = "/home/ada/shop/CLAUDE.md"

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import NightReport, Refusal, TaskLabel
-from skillopt_sleep.domain.session import Skip
 from skillopt_sleep.errors import DiskError
+from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.night.report import NightReport, TaskLabel
 from skillopt_sleep.reports import diagnostics
 from tests.reports.samples import ACCEPTED, RUNNING, SAMPLES
 

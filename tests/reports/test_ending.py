@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import NightState, StoppedBy
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.reports.ending import ending
 from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, RUNNING, SAMPLES, UNDECIDED
 

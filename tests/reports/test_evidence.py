@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.evidence import Arm, EvidenceRow, evidence_row
-from skillopt_sleep.domain.rollout import ReplayResult, Score
-from skillopt_sleep.domain.task import Origin, RubricReference, Split, TaskRecord
+from skillopt_sleep.gate.account import Arm, EvidenceRow, evidence_row
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord
 from skillopt_sleep.reports import evidence
 
 TASK = TaskRecord(

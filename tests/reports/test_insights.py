@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.insights import Correction, Insights, Recurring, Sighting
+from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
 from skillopt_sleep.reports.insights import render
 
 

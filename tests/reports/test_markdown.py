@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.report import Refusal, TaskLabel
-from skillopt_sleep.domain.session import Skip
+from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.night.report import TaskLabel
 from skillopt_sleep.reports import markdown
-from skillopt_sleep.reports.plain import plain
+from skillopt_sleep.reports.words import plain
 from tests.reports.samples import ACCEPTED, SAMPLES
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])

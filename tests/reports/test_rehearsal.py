@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.expect import Expected, Rehearsal
-from skillopt_sleep.domain.split import Pools
-from skillopt_sleep.domain.task import RubricReference, TaskRecord
-from skillopt_sleep.reports import rehearsal
+from skillopt_sleep.model.call import Expected
+from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.night.forecast import Rehearsal
+from skillopt_sleep.night.pools import Pools
+from skillopt_sleep.reports import dry_run as rehearsal
 from tests.reports.samples import TASKS
 
 RECORDS = tuple(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.account import Account
-from skillopt_sleep.domain.shortfall import Shortfall
-from skillopt_sleep.domain.status import Status
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports import status
+from skillopt_sleep.reports.status import Status
 from tests.reports.samples import (
     ACCEPTED,
     BUDGET,

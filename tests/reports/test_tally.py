@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.account import Account
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.reports import markdown, tally, terminal
 from skillopt_sleep.reports.rows import Outcome, held, task_rows
 from tests.reports.samples import ACCEPTED, GOES_ON, GUARDED, MEMORY_RULE, PAIRED, PENDING_RULE

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.audit import Audit, NullTrial, Position
-from skillopt_sleep.domain.budget import Spend
-from skillopt_sleep.domain.paired import Tally
-from skillopt_sleep.domain.shortfall import Shortfall
-from skillopt_sleep.domain.status import Status
-from skillopt_sleep.domain.verdict import Verdict
+from skillopt_sleep.gate.audit import Audit, NullTrial, Position
+from skillopt_sleep.gate.rule import Tally, Verdict
+from skillopt_sleep.model.call import Spend
+from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports import markdown, status, terminal, trust
+from skillopt_sleep.reports.status import Status
 from tests.reports.samples import PAIRED, UNDECIDED
 
 KNOWN = PAIRED.audit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.domain.why import find
 from skillopt_sleep.reports import why
+from skillopt_sleep.reports.why import find
 from tests.reports.samples import ACCEPTED, COMMIT_RULE, GOES_ON, PAIRED, REJECTED
 
 NIGHTS = (GOES_ON, PAIRED)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.bench.corpus import write_claude_corpus
-from skillopt_sleep.domain.session import OWN_RUN_MARKER, Command, Feedback, PromptKind
+from skillopt_sleep.model.session import OWN_RUN_MARKER, Command, Feedback, PromptKind
 from skillopt_sleep.sources.claude import PLUGIN, ClaudeSource
+from tests.benchmarks.corpus import write_claude_corpus
 from tests.sources.writing import ClaudeFile, stored
 
 REFUSED = (

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.bench.corpus import write_codex_corpus
-from skillopt_sleep.domain.session import OWN_RUN_MARKER, Command, Feedback, PromptKind
+from skillopt_sleep.model.session import OWN_RUN_MARKER, Command, Feedback, PromptKind
 from skillopt_sleep.sources.codex import PLUGIN, CodexSource
+from tests.benchmarks.corpus import write_codex_corpus
 from tests.sources.writing import CodexFile, stored
 
 CONTEXT = "<environment_context>\n  <cwd>/srv/app</cwd>\n</environment_context>"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.domain.session import Skip
-from skillopt_sleep.sources import jsonl
-from skillopt_sleep.sources.jsonl import feed
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.sources import files as jsonl
+from skillopt_sleep.sources.files import feed
 
 
 class Line(msgspec.Struct):

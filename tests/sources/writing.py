@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
-from skillopt_sleep.domain.session import SessionFile
+from skillopt_sleep.model.session import SessionFile
 
 
 class ClaudeFile:

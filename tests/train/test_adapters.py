@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.app.train import build_environment
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.bench.worlds import make_world
 from skillopt_sleep.errors import BackendUnusable, TimedOut
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.compat import BaseDataLoader, BatchSpec, chat_optimizer
+from skillopt_sleep.usecases.training import build_environment
+from tests.benchmarks.worlds import make_world
 from tests.train.adapters import house_style, one_file
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter

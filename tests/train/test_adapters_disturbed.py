@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.bench.worlds import make_world
 from skillopt_sleep.calls import clock
 from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.pricing import price
+from tests.benchmarks.worlds import make_world
 from tests.train.adapters.gamefiles import GameAdapter, RigidGameAdapter
 from tests.train.adapters.one_file import OneFileAdapter
 from tests.train.adapters.resuming import ResumingAdapter

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.domain.call import Health
 from skillopt_sleep.errors import (
     BackendUnusable,
     BudgetSpent,
@@ -20,6 +19,7 @@ from skillopt_sleep.errors import (
     TooLong,
     UsageError,
 )
+from skillopt_sleep.model.call import Health
 from skillopt_sleep.train import RolloutResult, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 from tests.train.test_trainer import trainer

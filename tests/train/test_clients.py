@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.backends.openai import OpenAIBackend
-from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SettingsError, UsageError
-from skillopt_sleep.optimize.optimizer import object_schema
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.optimizer.client import object_schema
 from skillopt_sleep.train import OpenAIChatClient, SkillOptConfig, SkillOptTrainer, client
 from skillopt_sleep.train.clients import as_backend
-from skillopt_sleep.train.talking import AskClient
+from skillopt_sleep.train.conversations import AskClient
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.school import School, SchoolEnv
 from tests.loopback import Loopback

@@ -9,12 +9,9 @@ from fractions import Fraction
 
 import pytest
 
-from skillopt_sleep.domain.patch import united
 from skillopt_sleep.errors import BudgetSpent, Overloaded, UsageError
+from skillopt_sleep.optimizer.aggregate import united
 from skillopt_sleep.train import SkillEnv, SkillOptConfig, compat
-from skillopt_sleep.train.adapted import AdapterEnv
-from skillopt_sleep.train.cases import minibatches
-from skillopt_sleep.train.chats import Sitting, working
 from skillopt_sleep.train.compat import (
     BaseDataLoader,
     BatchSpec,
@@ -34,8 +31,11 @@ from skillopt_sleep.train.compat import (
     run_error_analyst_minibatch,
     run_success_analyst_minibatch,
 )
+from skillopt_sleep.train.compat.bridge import AdapterEnv
+from skillopt_sleep.train.compat.chats import Sitting, working
 from skillopt_sleep.train.editing import patch_of, to_patch
-from skillopt_sleep.train.environments import as_env
+from skillopt_sleep.train.environments.loading import as_env
+from skillopt_sleep.train.reflection import minibatches
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter
 from tests.train.adapters.simulator import SimulatorAdapter

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.domain.call import Prompt
 from skillopt_sleep.errors import BackendUnusable, BadReply, NotLoggedIn
+from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
 from tests.fakes.school import School, SchoolEnv
 

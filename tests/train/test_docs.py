@@ -82,7 +82,7 @@ def test_code_on_environments_runs(tmp_path, monkeypatch):
         exec(compile(code, str(ENVIRONMENTS), "exec"), names)
     (own,) = [code for code in blocks(ENVIRONMENTS, "python") if code.startswith("# my_env.py")]
     Path("my_env.py").write_text(own)
-    from skillopt_sleep.app.train import build_environment
+    from skillopt_sleep.usecases.training import build_environment
 
     assert build_environment({"file": "my_env.py", "words": "a,b,c"}).get_items("test")[0]["id"] == "c"
     adapter = names["CapitalsAdapter"]
@@ -101,8 +101,8 @@ def test_code_on_environments_runs(tmp_path, monkeypatch):
 
 def test_tables_of_options_are_complete():
     """Every way of scoring is in the table, and every name the pages claim is there."""
-    from skillopt_sleep.domain.answers import Scoring
     from skillopt_sleep.train import compat
+    from skillopt_sleep.train.environments.answers import Scoring
 
     page = ENVIRONMENTS.read_text(encoding="utf-8")
     assert all(f"| `{each}` |" in page for each in Scoring)

@@ -8,15 +8,24 @@ import math
 import pytest
 
 from skillopt_sleep import registry
-from skillopt_sleep.app.train import build_environment
-from skillopt_sleep.domain.check import Check, CheckKind
-from skillopt_sleep.domain.task import ChecksReference, ExactReference, RubricReference, Split, TaskRecord
-from skillopt_sleep.domain.taskfile import encode_tasks
 from skillopt_sleep.errors import Overloaded, UsageError
-from skillopt_sleep.train.environments import ChecksEnv, SimpleQAEnv, as_env, checked, load_environment, roll_out
+from skillopt_sleep.mining.task_file import encode_tasks
+from skillopt_sleep.model.task import (
+    Check,
+    CheckKind,
+    ChecksReference,
+    ExactReference,
+    RubricReference,
+    Split,
+    TaskRecord,
+)
+from skillopt_sleep.train.environments.checks import ChecksEnv
+from skillopt_sleep.train.environments.loading import as_env, checked, load_environment, roll_out
+from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
 from skillopt_sleep.train.ports import SkillEnv
 from skillopt_sleep.train.recipe import read_recipe
 from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.usecases.training import build_environment
 from tests.fakes.package import install
 
 

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.worlds.world import write_world
-from skillopt_sleep.bench.worlds import make_world
+from skillopt_sleep.backends.simulation.world import write_world
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
-from skillopt_sleep.train.environments.finding import make_environment
-from skillopt_sleep.train.traits import client_traits, env_traits, function_digest
+from skillopt_sleep.train.environments.loading import make_environment
+from skillopt_sleep.train.identity import client_traits, env_traits, function_digest
+from tests.benchmarks.worlds import make_world
 
 WORLD = make_world(3, rules=2, tasks_per_rule=6)
 ROWS = [{"id": each.id, "question": each.asks[0], "answers": [each.good]} for each in WORLD.tasks]

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from skillopt_sleep.app.eval import Part, evaluation_for
-from skillopt_sleep.app.train import TrainWorkshop, night_material
 from skillopt_sleep.cli.options import make_app
-from skillopt_sleep.domain.call import Health, Reply
-from skillopt_sleep.domain.document import DocumentKind
-from skillopt_sleep.domain.task import ExactReference, TaskRecord
-from skillopt_sleep.domain.taskfile import encode_tasks
+from skillopt_sleep.mining.task_file import encode_tasks
+from skillopt_sleep.model.call import Health, Reply
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.task import ExactReference, TaskRecord
 from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import recipe_of
+from skillopt_sleep.usecases.evaluation import Part, evaluation_for
+from skillopt_sleep.usecases.training import TrainWorkshop, night_material
 
 OWN = "violet-harbour-4417-lantern"
 """The value of a variable of this environment that says it is a secret; no pattern would know it."""

@@ -1,10 +1,9 @@
-"""What a skill is trained on: questions with answers, this program's own tasks, or an environment of your own."""
+"""What a skill is trained on: questions with answers, tasks of our own, or your own environment."""
 
 from __future__ import annotations
 
-from skillopt_sleep.train.environments.checking import checked, roll_out
 from skillopt_sleep.train.environments.checks import ChecksEnv
-from skillopt_sleep.train.environments.finding import as_env, load_environment
+from skillopt_sleep.train.environments.loading import as_env, checked, load_environment, roll_out
 from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
 
 __all__ = ["ChecksEnv", "SimpleQAEnv", "as_env", "checked", "load_environment", "roll_out"]

@@ -8,20 +8,17 @@ from typing import Any
 
 import msgspec
 
-from skillopt_sleep.domain.candidate import Candidate
-from skillopt_sleep.domain.document import Document, DocumentKind
-from skillopt_sleep.domain.rollout import ReplayResult
-from skillopt_sleep.domain.task import ExactReference, RubricReference, Split, TaskRecord, group_of
-from skillopt_sleep.domain.taskfile import decode_tasks
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.optimize.replay import judge_of, replay_prompt
-from skillopt_sleep.ports import Ask, Judge
-from skillopt_sleep.train.asking import ask_of
+from skillopt_sleep.mining.task_file import decode_tasks
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.ports import Ask, Judge
+from skillopt_sleep.model.rollout import ReplayResult
+from skillopt_sleep.model.task import ExactReference, RubricReference, Split, TaskRecord, group_of
+from skillopt_sleep.optimizer.replay import judge_of, replay_prompt
+from skillopt_sleep.train.conversations import ask_of
 from skillopt_sleep.train.datasets import SPLITS, parse_ratio, split_items
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
-
-__all__ = ["PLUGIN", "ChecksEnv"]
 
 
 class ChecksEnv(SkillEnv):

@@ -9,28 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from skillopt_sleep.domain.answers import Expected, Scoring, flaw, score_answer
-from skillopt_sleep.domain.document import Document, DocumentKind, region
-from skillopt_sleep.domain.nearest import did_you_mean
-from skillopt_sleep.domain.replies import without_thinking
-from skillopt_sleep.domain.words import excerpt
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.replies import without_thinking
+from skillopt_sleep.model.text import did_you_mean, excerpt
 from skillopt_sleep.prompts import render
-from skillopt_sleep.train.datasets import (
-    SPLITS,
-    Splits,
-    answers_of,
-    check_ids,
-    load_splits,
-    question_of,
-    without_straddlers,
-)
-from skillopt_sleep.train.environments.checking import as_score, blamed
+from skillopt_sleep.train.datasets import SPLITS, Splits, check_ids, load_splits, without_straddlers
+from skillopt_sleep.train.environments.answers import Expected, Scoring, flaw, score_answer
+from skillopt_sleep.train.environments.loading import as_score, blamed
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
-from skillopt_sleep.train.twins import ANSWERS, odd_answer
-
-__all__ = ["PLUGIN", "Scorer", "SimpleQAEnv"]
+from skillopt_sleep.train.twins import ANSWERS, answers_of, odd_answer, question_of
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
 """Scores an answer to an item: (hard, soft), or soft alone, and hard is then whether it reaches ``pass_at``."""

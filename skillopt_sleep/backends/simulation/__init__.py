@@ -1,0 +1,1 @@
+"""What the simulated agent knows, as data, and how it answers, as pure rules."""

@@ -1,1 +1,0 @@
-"""Measurements anyone can repeat."""

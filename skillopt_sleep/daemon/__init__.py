@@ -1,1 +1,0 @@
-"""Running by itself, night after night."""

@@ -1,0 +1,1 @@
+"""The decision rule, the trial that feeds it, and the account of what was tried."""

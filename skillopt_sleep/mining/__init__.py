@@ -1,0 +1,1 @@
+"""From sessions to tasks: episodes, miners, proofs, recurrences and insights."""

@@ -1,0 +1,173 @@
+"""The part of JSON Schema that checks may use, read strictly: a keyword beyond it is refused, never passed over.
+
+A checker that ignores what it does not know calls a wrong answer right. So a schema is proven to use known keywords
+only when a check is parsed, and what it says is then taken literally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
+
+from skillopt_sleep.model import Json
+
+PATTERN_SECONDS = 1.0
+"""Longest that one pattern may look through one text; what takes longer counts as no match."""
+
+DEPTH = 32
+"""Levels of nesting a schema may have."""
+
+Schema = dict[str, Json]
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a regular expression is found in a text within ``PATTERN_SECONDS``; patterns come from models."""
+    import regex  # noqa: PLC0415  17 ms that most commands need not wait for
+
+    try:
+        return regex.search(pattern, text, timeout=PATTERN_SECONDS) is not None
+    except TimeoutError:
+        return False
+
+
+def check_schema(schema: Json, where: str = "schema", depth: int = 0) -> None:
+    """Raise ``ValueError`` naming the place, unless ``schema`` is well formed and of known keywords only."""
+    if not isinstance(schema, dict):
+        raise ValueError(f"{where} is no JSON object")  # noqa: TRY004  data, no call
+    if depth > DEPTH:
+        raise ValueError(f"{where} is nested more than {DEPTH} levels deep")
+    for keyword, value in schema.items():
+        if keyword in ANNOTATIONS:
+            continue
+        if keyword not in KEYWORDS:
+            raise ValueError(f"{where} uses {keyword!r}; known are {', '.join(sorted(KEYWORDS))}")
+        if not KEYWORDS[keyword](value):
+            raise ValueError(f"{where}.{keyword} is malformed: {value!r:.60}")
+    for name, inner in _inner(schema):
+        check_schema(inner, f"{where}.{name}", depth + 1)
+
+
+def violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:
+    """What ``value`` lacks to conform to a checked schema, in words; nothing when it does."""
+    types = schema.get("type")
+    wanted = [types] if isinstance(types, str) else types
+    if isinstance(wanted, list) and not any(TYPES[cast("str", name)](value) for name in wanted):
+        yield f"{where} is not of type {' or '.join(map(str, wanted))}"
+        return
+    if "const" in schema and not _equal(value, schema["const"]):
+        yield f"{where} is not {schema['const']!r}"
+    if isinstance(choices := schema.get("enum"), list) and not any(_equal(value, choice) for choice in choices):
+        yield f"{where} is none of {choices}"
+    if isinstance(value, dict):
+        yield from _object_violations(value, schema, where)
+    elif isinstance(value, list):
+        yield from _array_violations(value, schema, where)
+    elif isinstance(value, str):
+        yield from _size_violations(len(value), schema, ("minLength", "maxLength"), f"the length of {where}")
+        if isinstance(pattern := schema.get("pattern"), str) and not matches(pattern, value):
+            yield f"{where} does not match {pattern!r}"
+    elif _is_number(value):
+        yield from _size_violations(cast("float", value), schema, ("minimum", "maximum"), where)
+
+
+def _object_violations(value: dict[str, Json], schema: Schema, where: str) -> Iterator[str]:
+    properties = cast("dict[str, Schema]", schema.get("properties", {}))
+    for name in cast("list[str]", schema.get("required", [])):
+        if name not in value:
+            yield f"{where} lacks {name!r}"
+    others = schema.get("additionalProperties", True)
+    for name, inner in value.items():
+        if name in properties:
+            yield from violations(inner, properties[name], f"{where}.{name}")
+        elif isinstance(others, dict):
+            yield from violations(inner, others, f"{where}.{name}")
+        elif others is False:
+            yield f"{where} must not have {name!r}"
+
+
+def _array_violations(value: list[Json], schema: Schema, where: str) -> Iterator[str]:
+    yield from _size_violations(len(value), schema, ("minItems", "maxItems"), f"the number of items of {where}")
+    if isinstance(items := schema.get("items"), dict):
+        for number, item in enumerate(value):
+            yield from violations(item, items, f"{where}[{number}]")
+
+
+def _size_violations(size: float, schema: Schema, keywords: tuple[str, str], what: str) -> Iterator[str]:
+    least, most = (cast("float | None", schema.get(keyword)) for keyword in keywords)
+    if least is not None and size < least:
+        yield f"{what} is {size}, less than {least}"
+    if most is not None and size > most:
+        yield f"{what} is {size}, more than {most}"
+
+
+def _inner(schema: Schema) -> Iterator[tuple[str, Json]]:
+    """The schemas inside a schema, by their place."""
+    if isinstance(properties := schema.get("properties"), dict):
+        yield from ((f"properties.{name}", inner) for name, inner in properties.items())
+    if "items" in schema:
+        yield "items", schema["items"]
+    if isinstance(others := schema.get("additionalProperties"), dict):
+        yield "additionalProperties", others
+
+
+def _equal(one: Json, other: Json) -> bool:
+    """Equality as JSON has it: unlike in Python, true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    return one == other
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_size(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_pattern(value: Json) -> bool:
+    import regex  # noqa: PLC0415  17 ms that most commands need not wait for
+
+    if not isinstance(value, str):
+        return False
+    try:
+        regex.compile(value)
+    except regex.error:
+        return False
+    return True
+
+
+TYPES: Mapping[str, Callable[[Json], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "number": _is_number,
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or cast("float", value).is_integer()),
+}
+ANNOTATIONS = frozenset({"$schema", "title", "description", "default", "examples"})
+"""Keywords that say nothing about what is valid."""
+KEYWORDS: Mapping[str, Callable[[Json], bool]] = {
+    "type": lambda value: (
+        bool(value) and all(isinstance(n, str) and n in TYPES for n in (value if isinstance(value, list) else [value]))
+    ),
+    "properties": lambda value: isinstance(value, dict),
+    "required": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+    "items": lambda value: isinstance(value, dict),
+    "enum": lambda value: isinstance(value, list) and bool(value),
+    "const": lambda _: True,
+    "additionalProperties": lambda value: isinstance(value, (bool, dict)),
+    "minimum": _is_number,
+    "maximum": _is_number,
+    "minLength": _is_size,
+    "maxLength": _is_size,
+    "minItems": _is_size,
+    "maxItems": _is_size,
+    "pattern": _is_pattern,
+}
+"""Every keyword known, with what makes its value well formed."""

@@ -1,0 +1,290 @@
+"""Which texts ask for the same thing, in their authors' own words and without a model.
+
+People ask for one thing in many ways. Everything that must not tell such twins apart (one task with its recurrences,
+a split without leaks, what was asked again and again) asks here, so there is one answer to the question.
+
+A text is reduced to a set of weighted *terms*: words without endings, synonyms of everyday work folded into one. Two
+texts are as similar as the cosine of their terms, or as their spelling if that says more.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from rapidfuzz import fuzz
+
+from skillopt_sleep.model.text import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK, fold
+
+TWINS = 0.45
+"""Similarity from which two texts are twins: different wordings of what may be one intent.
+
+Chosen on a table of paraphrases (tests/domain/test_text.py), and low on purpose: putting twins apart lets an answer
+leak over a split, putting strangers together only costs a pair.
+"""
+
+SAME = 0.6
+"""Similarity from which two texts are one request made twice, if at most one of them has matter the other lacks.
+
+Here taking strangers for one would be the worse: "explain the fuel module" and "explain the valve module" are alike,
+but each has a word of its own.
+"""
+
+SLIP = 0.8
+"""Similarity of spelling from which the words that differ are slips of the pen, or a detail of a long text."""
+
+COHESION = 0.3
+"""Mean similarity to the other members of a group that a new member must have."""
+
+SPOKESMEN = 8
+"""Members that stand for their group in comparisons."""
+
+SHORT = 8
+"""Terms up to which a text is short enough for a slip of spelling to weigh."""
+
+READ = 1_500
+"""Characters of a text that are looked at."""
+
+TERMS = 24
+"""Terms of a text that count, the first ones: what is asked comes early, pasted logs come after."""
+
+PARTS = 2
+"""Parts that a word makes, where it is written without spaces: so many more terms count."""
+
+STEM = 3
+"""Letters that a stem keeps at least."""
+
+LIGHT = 0.4
+"""Weight of a word that says what to do but not with what ("fix", "write"), and of a number; other terms weigh 1."""
+
+_PHRASE = re.compile("|".join(rf"\b{re.escape(phrase)}" for phrase in PHRASES))
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+"""Scripts written without spaces, or with long endings: cut into single characters or pairs of them."""
+_RUN = re.compile(rf"[{_UNSPACED}]")
+_HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
+_SIGN = re.compile(rf"[{_HAN}]")
+_HIRAGANA = r"\u3040-\u309f"
+_SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
+"""Runs of one script, without the hiragana."""
+_WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
+_LINK = re.compile(r"\w{2,9}://\S+")
+"""A link says where, not what."""
+_HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
+_ENDINGS = (
+    "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
+    "ising", "izing", "ised", "ized", "ise", "ize", "ings", "ing", "ers", "er", "ies", "ied", "ed", "es", "ly", "s",
+)  # fmt: skip
+
+
+def terms(text: str) -> Mapping[str, float]:
+    """The terms that say what a text is about, in order, with their weights; stop words alone stand for themselves."""
+    read = text[:READ]
+    most = TERMS if read.isascii() or not _RUN.search(read) else TERMS * PARTS
+    meant = dict.fromkeys(_term(word) for word in _words(read, _signs) if word not in STOPWORDS)
+    if not meant:
+        return dict.fromkeys(_words(read)[:most], 1.0)
+    return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in list(meant)[:most]}
+
+
+def matter(text: str) -> frozenset[str]:
+    """The words that say what a text is about: no stop words, verbs of everyday work, numbers or single letters."""
+    return frozenset(
+        word
+        for word in _words(text[:READ])
+        if word not in STOPWORDS
+        and _term(word) not in _LIGHT_TERMS
+        and not word.isdecimal()
+        and (len(word) > 2 or not word.isascii())  # noqa: PLR2004  "ci", "q7": names too short to say anything alone
+    )
+
+
+def similar(a: str, b: str) -> float:
+    """How far two texts ask for one thing: 0 (nothing shared) to 1 (the same terms); symmetric."""
+    return _similarity(_Bag(a), _Bag(b))
+
+
+def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
+    """The group number of each text, counted from 0 by first appearance; texts of one group may ask for one thing.
+
+    A text joins the groups in which it has a twin (``TWINS``) if it also resembles their other members (``COHESION``),
+    so a chain of small steps does not tie strangers together. Depends on the texts and their order alone.
+    """
+    return _group(texts, TWINS, lambda one, other: _similarity(one, other) >= TWINS)
+
+
+def group_recurrences(texts: Sequence[str]) -> tuple[int, ...]:
+    """The same for texts that are one request made several times (``SAME``): groups within those of near-duplicates."""
+    return _group(texts, SAME, _is_same)
+
+
+def _group(texts: Sequence[str], likeness: float, related: Callable[[_Bag, _Bag], bool]) -> tuple[int, ...]:
+    bags = [_Bag(text) for text in texts]
+    distinct = {bag.key: bag for bag in bags}
+    groups = _Groups(likeness, related, Counter(term for bag in distinct.values() for term in bag.weights))
+    for bag in sorted(distinct.values(), key=lambda bag: bag.mass):  # the barest wording first: it is the core
+        groups.add(bag)
+    numbers: dict[int, int] = {}
+    return tuple(numbers.setdefault(groups.of(bag), len(numbers)) for bag in bags)
+
+
+class _Bag:
+    """A text as the set of its terms."""
+
+    __slots__ = ("heavy", "key", "light", "mass", "weights")
+
+    def __init__(self, text: str) -> None:
+        self.weights = terms(text) or {fold(text[:READ]): 1.0}
+        self.light = frozenset(term for term, weight in self.weights.items() if weight < 1.0)
+        self.heavy = frozenset(self.weights.keys() - self.light)
+        self.mass = len(self.heavy) + LIGHT * len(self.light)
+        self.key = " ".join(sorted(self.weights))
+
+
+def _similarity(a: _Bag, b: _Bag) -> float:
+    shared = len(a.heavy & b.heavy) + LIGHT * len(a.light & b.light)
+    cosine = shared / math.sqrt(a.mass * b.mass)
+    if len(a.weights) > SHORT or len(b.weights) > SHORT:
+        return cosine
+    spelling = fuzz.ratio(a.key, b.key, score_cutoff=75) / 50 - 1  # unrelated words have half their letters in common
+    return max(cosine, spelling)
+
+
+def _is_same(a: _Bag, b: _Bag) -> bool:
+    likeness = _similarity(a, b)
+    if likeness < SAME:
+        return False
+    own, others = a.heavy - b.heavy, b.heavy - a.heavy
+    if not own or not others:
+        return True
+    signs = any(map(_SIGN.fullmatch, own)) and any(map(_SIGN.fullmatch, others))
+    return likeness >= SLIP and not signs  # a single character is no slip: it is half a word
+
+
+class _Groups:
+    """Groups in the making. A few members stand for each, so the work stays small however large a group grows.
+
+    Twins are looked for by their rarest terms (prefix filtering): the cosine of two texts reaches a likeness only if
+    they share that much of the weight of the lighter one, and its square of the heavier one's. So the commonest terms
+    up to that weight need not be looked at. Texts must come in order of their weight. ``related`` has the last word.
+    """
+
+    def __init__(self, likeness: float, related: Callable[[_Bag, _Bag], bool], frequency: Counter[str]) -> None:
+        self._likeness = likeness
+        self._related = related
+        self._frequency = frequency
+        self._postings: defaultdict[str, list[_Bag]] = defaultdict(list)
+        self._group: dict[str, int] = {}
+        self._members: dict[int, list[_Bag]] = {}
+
+    def of(self, bag: _Bag) -> int:
+        return self._group[bag.key]
+
+    def add(self, bag: _Bag) -> None:
+        """Put a text that is no lighter than those before into the group it belongs to, or into a new one."""
+        homes = sorted(group for group in self._near(bag) if self._resembles(bag, self._members[group]))
+        home = homes[0] if homes else len(self._group)
+        self._group[bag.key] = home
+        members = self._members.setdefault(home, [])
+        members.append(bag)
+        if len(members) <= SPOKESMEN:
+            for term in self._rarest(bag, self._likeness):
+                self._postings[term].append(bag)
+        for other in homes[1:]:
+            self._unite(home, other)
+
+    def _near(self, bag: _Bag) -> set[int]:
+        """The groups in which the text has a twin."""
+        near: set[int] = set()
+        lightest = self._likeness**2 * bag.mass
+        for other in {other for term in self._rarest(bag, self._likeness**2) for other in self._postings[term]}:
+            if other.mass >= lightest and self.of(other) not in near and self._related(bag, other):
+                near.add(self.of(other))
+        return near
+
+    @staticmethod
+    def _resembles(bag: _Bag, members: Sequence[_Bag]) -> bool:
+        return fmean(_similarity(bag, member) for member in members[:SPOKESMEN]) >= COHESION
+
+    def _unite(self, home: int, other: int) -> None:
+        """Make two groups one that a new text belongs to both of, if they resemble each other."""
+        pairs = itertools.product(self._members[home][:SPOKESMEN], self._members[other][:SPOKESMEN])
+        if fmean(_similarity(a, b) for a, b in pairs) >= COHESION:
+            moved = self._members.pop(other)
+            self._members[home].extend(moved)
+            self._group.update((bag.key, home) for bag in moved)
+
+    def _rarest(self, bag: _Bag, share: float) -> list[str]:
+        """The rarest terms of a text, as many as leave less than ``share`` of its weight."""
+        ordered = sorted(bag.weights, key=lambda term: (self._frequency[term], term))
+        left = bag.mass
+        for count, term in enumerate(ordered, start=1):
+            left -= bag.weights[term]
+            if left < share * bag.mass:
+                return ordered[:count]
+        return ordered
+
+
+def _pairs(run: str) -> list[str]:
+    """What is written without spaces as pairs of characters."""
+    return [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
+
+
+def _signs(run: str) -> list[str]:
+    """The same as the parts that mean something wherever they stand, for such languages put words freely.
+
+    A Chinese character is a word, or half of one, and hiragana are endings and particles. Other scripts are letters,
+    of which it takes two to tell anything.
+    """
+    return [
+        sign
+        for found in _SCRIPT.finditer(run)
+        for sign in (found[0] if found["han"] else _pairs(found[0]))
+        if sign not in STOPSIGNS
+    ]
+
+
+def _words(text: str, unspaced: Callable[[str], list[str]] = _pairs) -> list[str]:
+    folded = _LINK.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+    words: list[str] = []
+    for found in _WORD.finditer(_PHRASE.sub(lambda match: PHRASES[match[0]], folded)):
+        word = found[0].replace("-", "")
+        if found["unspaced"]:
+            words.extend(unspaced(word))
+        elif not _HEX.fullmatch(word):
+            parts = found[0].split("-")
+            words.append(word)
+            if len(parts) > 1 and all(len(part) >= STEM and not part.isdecimal() for part in parts):
+                words.extend(parts)  # "front-end" is said "frontend", and "rate-limit" "rate limit"
+    return words
+
+
+@functools.lru_cache(maxsize=65_536)
+def _term(word: str) -> str:
+    """The word without its ending, or the first word of its family."""
+    return _FAMILIES.get(word) or _FAMILIES.get(_stem(word)) or _stem(word)
+
+
+def _stem(word: str) -> str:
+    """A light stem: one ending off if three letters stay, a final doubled consonant or e / i / y off, seven letters."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= STEM:
+            word = word.removesuffix(ending)
+            break
+    if len(word) > STEM:
+        word = word[:-1] if word[-1] in "eiy" or word[-1] == word[-2] else word
+    return word[:7]
+
+
+def _families(table: str) -> dict[str, str]:
+    lines = [line.split() for line in table.strip().splitlines()]
+    return {form: line[0] for line in lines for word in line for form in (word, _stem(word))}
+
+
+_FAMILIES = _families(MATTER) | _families(WORK)
+_LIGHT_TERMS = frozenset(line.split()[0] for line in WORK.strip().splitlines())

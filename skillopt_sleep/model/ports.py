@@ -1,0 +1,211 @@
+"""Protocols of the adapters and of the way to a model; each docstring says what may be raised and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
+
+from skillopt_sleep.model.call import Attempt, Health, Prompt, Reply, Role, Spend
+from skillopt_sleep.model.rollout import Assignment, ReplayMode, ReplayResult, Score, Trajectory
+from skillopt_sleep.model.session import Session, SessionFile, Skip
+from skillopt_sleep.model.task import TaskRecord
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class Clock(Protocol):
+    """Time and sleep, so that tests need neither."""
+
+    def now(self) -> datetime:
+        """The present moment, aware, UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that only ever rise."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; may raise ``Interrupted`` when the night is stopped meanwhile."""
+
+
+class Source(Protocol):
+    """One agent's session files on disk. Reads only; never writes, follows no link out of its home."""
+
+    @property
+    def name(self) -> str:
+        """The registry name, which is the file name of the adapter."""
+
+    def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
+        """Every regular session file, by stat alone: nothing is opened.
+
+        FIFOs, dangling links and unreadable folders are reported to ``skipped``. Raises nothing.
+        """
+
+    def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
+        """Stream one file into a session; None when no person typed in it (headless, sub-agent, empty).
+
+        Malformed lines and a file that vanishes or cannot be read are reported to ``skipped``. Raises nothing.
+        """
+
+
+class Backend(Protocol):
+    """One agent CLI or API: transport only. Safe to call from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """The registry name, which is the file name of the adapter."""
+
+    @property
+    def model(self) -> str:
+        """The model asked for; "" means the CLI's own default."""
+
+    @property
+    def sees(self) -> str:
+        """Who is sent the prompts, in words for the user."""
+
+    def probe(self) -> Health:
+        """Whether a call could succeed, found out without a model call. Raises nothing."""
+
+    def complete(self, prompt: Prompt) -> Reply:
+        """One answer to one prompt, never an error text and never "" as if the model had said it.
+
+        Raises ``FatalBackend`` (NotInstalled, NotLoggedIn, ModelRefused, TooOld, QuotaExhausted) or
+        ``TransientBackend`` (RateLimited, Overloaded, TimedOut, EmptyReply, BadReply); nothing else on purpose.
+        """
+
+    def close(self) -> None:
+        """End every child that is still running; later calls raise ``TimedOut``. Idempotent."""
+
+
+@runtime_checkable
+class SentTo(Protocol):
+    """A backend that says whom it sends its prompts to; the user is asked about one that does not."""
+
+    @property
+    def provider(self) -> str:
+        """A name that stays the same: anthropic, openai, a host; "" when nothing leaves this machine."""
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """A backend that says beforehand whether its replies may name a price; one that does not say is taken to."""
+
+    @property
+    def priced(self) -> bool:
+        """False when nothing it answers ever costs dollars that it knows of."""
+
+
+@runtime_checkable
+class RunsHere(Protocol):
+    """A backend each of whose calls is a process on this machine."""
+
+    @property
+    def footprint(self) -> int:
+        """Bytes of memory that one call takes."""
+
+
+@runtime_checkable
+class ToldKept(Protocol):
+    """A backend that holds replies until they are kept elsewhere."""
+
+    def kept(self, prompt: Prompt) -> None:
+        """The reply to this prompt, as it was sent, is in the ledger. Raises ``DiskError``."""
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """A backend with an agent behind it, which can be let to work in a folder. Safe to call from several threads."""
+
+    def refuses(self, mode: ReplayMode) -> str:
+        """Why this machine cannot replay so, in one line that says what to install, "" when it can.
+
+        Found out without a model call. Raises nothing.
+        """
+
+    def run(self, assignment: Assignment) -> Trajectory:
+        """Have the agent do it, in a throwaway workspace of which nothing is left.
+
+        What the agent itself did, refusing, running out of turns or time, breaking the workspace, is how it ended. For
+        what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part.
+        """
+
+
+class Ask(Protocol):
+    """One role's way to a model: every call passes ledger, budget, limit and retry before the backend."""
+
+    @property
+    def model(self) -> str:
+        """The model asked for; "" means the backend's default."""
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Answer ``prompt``; the reply is committed before it is returned.
+
+        An ``Assignment`` is answered by a ``Trajectory``. Raises what ``Backend.complete`` raises after the retries,
+        ``BudgetSpent`` before anything is sent, and ``Interrupted``.
+        """
+
+
+class Judge(Protocol):
+    """One way of scoring a rollout."""
+
+    @property
+    def name(self) -> str:
+        """The registry name, which is also the ``kind`` of the references it scores."""
+
+    def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
+        """Score a measured response of the task.
+
+        Raises what ``ask`` raises (the rollout is then unmeasured) and ``BadReply`` when a model's verdict cannot be
+        read; a malformed reference has been refused long before.
+        """
+
+
+@runtime_checkable
+class PairJudge(Protocol):
+    """A judge that can score both answers of a pair in one call, without being told which is which."""
+
+    def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
+        """Score two measured responses of the task, in the order given. Raises what ``Judge.score`` raises."""
+
+
+class Parallel(Protocol):
+    """Independent work, done at once as far as the workers go."""
+
+    def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Apply ``work`` to every item; results in the order of the items. Raises what ``work`` raises."""
+
+
+class Progress(Protocol):
+    """Whoever watches long work. Raises nothing; called from any thread."""
+
+    def begin(self, total: int) -> None:
+        """That many independent pieces of work begin."""
+
+    def step(self) -> None:
+        """One of them is done."""
+
+    def spent(self, phase: str, spend: Spend) -> None:
+        """A call of that phase has been settled; this is the account now."""
+
+
+class Ledger(Protocol):
+    """Store: the replies one night has paid for, and the account of every attempt."""
+
+    def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
+        """The committed reply to this prompt and sample, if there is one; it is counted as reused by ``reuse``."""
+
+    def reuse(self, phase: str) -> None:
+        """Count a reply that cost nothing because it had been paid for."""
+
+    def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
+        """Keep a reply for good, and account of the attempt that brought it, in one step. Raises ``DiskError``."""
+
+    def record(self, attempt: Attempt) -> None:
+        """Keep account of an attempt that brought no reply. Raises ``DiskError``."""
+
+    def spent(self) -> Spend:
+        """What earlier attempts have cost, against which caps are to count."""
+
+    def spent_on(self, day: str) -> Spend:
+        """What the nights that asked so have spent on a day, each since it first asked. Raises ``DiskError``."""

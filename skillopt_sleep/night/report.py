@@ -1,0 +1,343 @@
+"""Everything a night has to say, in one value: what ``diagnostics.json`` holds and every report is rendered from.
+
+The sealed test of a change that was adopted: tasks nothing has seen, scored once, for the record only.
+
+Whoever looks at a test again and again ends up fitting it. So a change is scored once, after it was adopted, every try
+is counted, and no verdict ever depends on the outcome.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct, field
+
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.audit import Audit
+from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.gate.rule import Decision, Verdict
+from skillopt_sleep.model.call import Caps, Expected, PhaseTally, Spend
+from skillopt_sleep.model.document import Candidate
+from skillopt_sleep.model.edit import AppliedEdit
+from skillopt_sleep.model.replies import Refusal
+from skillopt_sleep.model.rollout import ReplayMode
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.model.task import Shortfall
+
+MOST_ATTEMPTS = 3
+"""Nights that may try to score a change before it is given up: calls that transport lost are no score."""
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """An adopted change that waits for its sealed test: the documents before and after, and the tries so far.
+
+    ``change`` is the night whose proposal it was.
+    """
+
+    change: str
+    before: Candidate
+    after: Candidate
+    attempts: int = 0
+
+
+class SealedTest(Struct, frozen=True, kw_only=True):
+    """What the sealed tasks made of an adopted change; ``before`` and ``after`` are means under the gate metric.
+
+    ``change`` is the night whose proposal was adopted, ``night`` the one that scored it, ``attempts`` the tries it
+    took. ``why`` says what kept it from being scored, "" when it was: then it never is again.
+    """
+
+    change: str
+    night: str
+    tasks: int = 0
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+    before: float | None = None
+    after: float | None = None
+    attempts: int = 0
+    why: str = ""
+
+
+SCHEMA_VERSION = 1
+
+ABOUT = (
+    "One night of SkillOpt-Sleep. Tasks from your own agent sessions were replayed with your skill and memory files as"
+    " they are, and with proposed edits. Read `verdict` and `why` first; `stopped_by` says what ended the night early"
+    " (null: nothing did). No live file changes before `skillopt-sleep adopt`. `null` always means not measured or not"
+    " known, never zero. `report.md` beside this file says the same in prose."
+)
+"""What a reader of ``diagnostics.json`` who knows nothing is told."""
+
+
+class NightState(enum.StrEnum):
+    """Where a night stands. A ``running`` one without a process was killed, and the next run goes on with it."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class StoppedBy(enum.StrEnum):
+    """What ended a night before a verdict could be looked for."""
+
+    NO_SESSIONS = "no_sessions"
+    NO_TASKS = "no_tasks"
+    BACKEND = "backend"
+    BUDGET = "budget"
+    HANDOFF = "handoff"
+    INTERRUPTED = "interrupted"
+    CRASH = "crash"
+
+
+class GateAction(enum.StrEnum):
+    """What the gate did, in the words users of the reference know."""
+
+    ACCEPT_NEW_BEST = "accept_new_best"
+    ACCEPT = "accept"
+    REJECT = "reject"
+    GREEDY_APPLIED = "greedy_applied"
+    GREEDY_NOOP = "greedy_noop"
+    UNDECIDED = "undecided"
+    UNMEASURED = "unmeasured"
+
+
+class BackendHealth(Struct, frozen=True, kw_only=True):
+    """One role's way to a model, as probed at the start of the night; ``sees`` says who is sent the prompts."""
+
+    role: str
+    backend: str
+    model: str = ""
+    version: str = ""
+    ready: bool | None = None
+    logged_in: bool | None = None
+    detail: str = ""
+    sees: str = ""
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """How many of what. ``files_seen`` were listed, ``files_read`` opened; ``waiting`` sessions stay in the inbox."""
+
+    files_seen: int = 0
+    files_read: int = 0
+    sessions: int = 0
+    prompts: int = 0
+    corrections: int = 0
+    waiting: int = 0
+    out_of_scope: int = 0
+    mined: int = 0
+    refused: int = 0
+    tasks: int = 0
+    train: int = 0
+    val: int = 0
+    test: int = 0
+    left: int = 0
+
+
+class HoldoutRow(Struct, frozen=True, kw_only=True):
+    """One val task in one arm: ``hard`` and ``soft`` are means over its replays, the rest is of the first of them.
+
+    Both are None when transport lost them all; ``why`` says how.
+    """
+
+    id: str
+    reference_kind: str
+    hard: float | None
+    soft: float | None
+    response_len: int
+    response_head: str
+    why: str
+
+
+class HoldoutDetail(Struct, frozen=True, kw_only=True):
+    """The val tasks under both arms of the last trial."""
+
+    baseline: tuple[HoldoutRow, ...] = ()
+    candidate: tuple[HoldoutRow, ...] = ()
+
+
+class TrialReport(Struct, frozen=True, kw_only=True):
+    """One comparison of a document with and without some edits.
+
+    ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
+    (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
+    "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different
+    requests measured tonight, near-duplicates as one, and ``tasks_in_all`` those of the edits' whole life; ``improved``
+    and ``worsened`` name single tasks.
+    ``confirmed_regressions`` are those of an accepted edit that lost twice more when they were replayed again; of the
+    ``unconfirmed`` that could not be found out. ``losses_before`` counts its pairs lost in earlier nights, which are
+    not replayed again.
+    """
+
+    document: str
+    decision: Decision
+    improved: tuple[str, ...] = ()
+    worsened: tuple[str, ...] = ()
+    confirmed_regressions: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    losses_before: int = 0
+    score: int | None = None
+    e: float | None = None
+    k: int | None = None
+    since: str = ""
+    ties: int | None = None
+    tasks: int = 0
+    tasks_in_all: int = 0
+    edits: tuple[str, ...] = ()
+
+
+class PendingReport(Struct, frozen=True, kw_only=True):
+    """Edits that are not decided yet, with their tally; ``needs`` says what it would take.
+
+    ``edits`` are their ids, ``since`` is the night they were first tried, ``nights`` counts those they were tried in.
+    """
+
+    document: str
+    rules: tuple[str, ...]
+    wins: int
+    losses: int
+    ties: int
+    needs: str
+    since: str
+    nights: int = 1
+    edits: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(pending: PendingEdit) -> PendingReport:
+        """A pending edit as it is reported."""
+        return PendingReport(
+            document=pending.kind,
+            rules=tuple(edit.text or edit.anchor for edit in pending.edits),
+            wins=pending.tally.wins,
+            losses=pending.tally.losses,
+            ties=pending.tally.ties,
+            needs=pending.needs,
+            since=pending.night,
+            nights=pending.nights,
+            edits=tuple(edit.id for edit in pending.edits),
+        )
+
+
+class DocumentChange(Struct, frozen=True, kw_only=True):
+    """One live file the night proposes to change. ``diff`` is unified; ``tracked`` by git: the team will see it.
+
+    A digest is None where there is no file: before it is created, or after its last rule went.
+    """
+
+    kind: str
+    path: str
+    base_sha256: str | None
+    proposed_sha256: str | None
+    diff: str
+    tracked: bool = False
+
+
+class Loading(enum.StrEnum):
+    """Whether the agent really loads what a night proposes, by the agent's own records; the model is not asked."""
+
+    NOT_CHECKED = "not_checked"
+    LOADED = "loaded"
+    NOT_OPENED = "not_opened"
+    NOT_LOADED = "not_loaded"
+
+
+class ReplayReport(Struct, frozen=True, kw_only=True):
+    """How tasks were replayed: as text, or by the agent itself, in an empty folder or a copy of the project.
+
+    The counts are of replays by the agent, each once, those lost by transport left out: ``rollouts`` in all,
+    ``unproven`` where its records do not tell of a document it had; ``with_skill`` had a skill on the list, of which
+    ``opened`` read it. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time,
+    out_of_room, broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured).
+    ``loading`` is of the proposal, and ``why`` says how that is known.
+    """
+
+    mode: ReplayMode = ReplayMode.TEXT
+    rollouts: int = 0
+    unproven: int = 0
+    with_skill: int = 0
+    opened: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    loading: Loading = Loading.NOT_CHECKED
+    why: str = ""
+
+
+class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):
+    """A session that a task comes from; ``day`` is a date, "" when unknown."""
+
+    day: str
+    source: str
+    session_id: str
+
+
+class TaskLabel(Struct, frozen=True, kw_only=True):
+    """What stands behind a task id in a report.
+
+    ``intent`` is what was asked, ``words`` the person's corrections, ``origins`` the sessions, the oldest first.
+    """
+
+    id: str
+    intent: str
+    words: tuple[str, ...] = ()
+    origins: tuple[TaskOrigin, ...] = ()
+
+
+class NightReport(Struct, frozen=True, kw_only=True):
+    """One night. Times are ISO 8601 in UTC; scores lie in [0, 1] and are None where nothing was measured.
+
+    ``baseline_score`` and ``candidate_score`` are val means under the gate metric; ``holdout_baseline`` and
+    ``holdout_candidate`` the same arms as plain pass rates (means of ``hard``). ``exit_code`` is what a run ends with.
+    ``sealed`` is what the sealed tasks made of an adopted change, null when no test of one was due.
+    ``seed`` dealt the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting spent of its
+    caps, ``spend_night`` what the night has cost in all its sittings (a night cut short by a cap gets new ones).
+    ``expected`` is what its tasks were expected to take once they were known, mining not counted, by phase.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    about: str = ABOUT
+    night: str
+    project: str
+    seed: int = 0
+    state: NightState = NightState.RUNNING
+    stage: str = "open"
+    started_at: str = ""
+    updated_at: str = ""
+    finished_at: str | None = None
+    resumed: int = 0
+    verdict: Verdict = Verdict.UNMEASURED
+    why: str = ""
+    stopped_by: StoppedBy | None = None
+    exit_code: int | None = None
+    accepted: bool = False
+    gate_action: GateAction = GateAction.UNMEASURED
+    gate_mode: str = ""
+    gate_metric: str = ""
+    baseline_score: float | None = None
+    candidate_score: float | None = None
+    holdout_baseline: float | None = None
+    holdout_candidate: float | None = None
+    applied_edits: tuple[AppliedEdit, ...] = ()
+    rejected_edits: tuple[AppliedEdit, ...] = ()
+    held_edits: tuple[AppliedEdit, ...] = ()
+    holdout_detail: HoldoutDetail = HoldoutDetail()
+    reflect_raw: tuple[str, ...] = ()
+    call_error: str = ""
+    backends: tuple[BackendHealth, ...] = ()
+    counts: Counts = Counts()
+    skipped: tuple[Skip, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    tasks: tuple[TaskLabel, ...] = ()
+    phases: tuple[PhaseTally, ...] = ()
+    trials: tuple[TrialReport, ...] = ()
+    pending: tuple[PendingReport, ...] = ()
+    account: Account = Account()
+    audit: Audit = Audit()
+    shortfall: Shortfall = Shortfall()
+    sealed: SealedTest | None = None
+    replay: ReplayReport = ReplayReport()
+    documents: tuple[DocumentChange, ...] = ()
+    caps: Caps = Caps()
+    spend: Spend = Spend()
+    spend_night: Spend = Spend()
+    expected: tuple[Expected, ...] = ()
+    notes: tuple[str, ...] = ()
+    proposal: str | None = None

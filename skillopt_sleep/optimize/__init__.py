@@ -1,1 +1,0 @@
-"""One SkillOpt step: replay, reflect, select, gate; shared by a night and by training."""

@@ -1,0 +1,115 @@
+"""The optimizer as the stages of a step ask it: a template, a schema, and one way to read the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.errors import BadReply, TransientBackend
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.edit import EditRecord
+from skillopt_sleep.model.ports import Ask, Parallel
+from skillopt_sleep.model.replies import disarm, extract_json
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.prompts import render
+
+ReplyT = TypeVar("ReplyT", bound=Struct)
+
+EXCERPT = 900
+"""Characters shown of one answer."""
+
+TAGS = (
+    "document",
+    "preferences",
+    "rejected-before",
+    "requests",
+    "request",
+    "asked",
+    "answer",
+    "better-answer",
+    "worse-answer",
+    "the-developer-said",
+    "accepted-in-the-end",
+    "wanted",
+    "why-it-failed",
+    "notes",
+    "guidance",
+    "edits",
+    "history",
+    "before",
+    "now",
+)
+"""Every tag that stands in a prompt of the optimizer; none can be opened or closed by what is quoted."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """A reply as text; ``error`` says why there is none, or why it cannot be used."""
+
+    text: str = ""
+    error: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """The model that improves the skill. ``wording`` puts other words in place of a template's system part."""
+
+    ask: Ask
+    parallel: Parallel
+    wording: Mapping[str, str] = field(default_factory=dict)
+
+    def prompt(self, template: str, schema: dict[str, Json], *, wording: str = "", **fields: str) -> Prompt:
+        """The prompt of a template; ``wording`` is the name its system part may be overridden under."""
+        system, user = render(template, **fields)
+        return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
+
+    def answer(self, prompt: Prompt, *, phase: str) -> Answer:
+        """Ask; what transport lost, or nobody can read, comes back as an error; only the first is ``lost``.
+
+        Raises ``FatalBackend`` and ``BudgetSpent``.
+        """
+        try:
+            return Answer(text=self.ask(prompt, phase=phase).text)
+        except TransientBackend as error:
+            return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
+
+    def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
+        """Ask, and read the reply as a value; None when it was lost or cannot be read, and the answer says why."""
+        answer = self.answer(prompt, phase=phase)
+        if answer.error:
+            return None, answer
+        try:
+            return msgspec.convert(extract_json(answer.text), form), answer
+        except ValueError as error:  # msgspec's own is one
+            return None, Answer(text=answer.text, error=f"it cannot be read: {error}")
+
+
+def object_schema(**properties: Json) -> dict[str, Json]:
+    """The JSON Schema of an object with exactly these properties, all of them required."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": dict(properties),
+    }
+
+
+def quote(tag: str, text: str, most: int = EXCERPT) -> str:
+    """Material between tags that it can neither close nor open anew."""
+    return f"<{tag}>\n{disarm(excerpt(text, most), *TAGS)}\n</{tag}>"
+
+
+def numbered(edits: Sequence[EditRecord]) -> str:
+    """Edits as a model is shown them, counted from 1."""
+    lines = []
+    for number, edit in enumerate(edits, start=1):
+        anchor = f"\n   anchor: {disarm(edit.anchor, *TAGS)}" if edit.anchor else ""
+        text = f"\n   text: {disarm(edit.text, *TAGS)}" if edit.text else ""
+        reason = f"\n   reason: {disarm(excerpt(edit.reason, 200), *TAGS)}" if edit.reason else ""
+        lines.append(f"{number}. {edit.op}, proposed {edit.support} x{anchor}{text}{reason}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Redaction of secrets, the guard that holds harmful rules back, and who receives prompts."""

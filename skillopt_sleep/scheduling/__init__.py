@@ -1,0 +1,1 @@
+"""When a night is due, the daemon, and the schedulers of each operating system."""

@@ -1,1 +1,0 @@
-"""What the adapters of session files share, and the record formats behind them; no adapter lies here."""

@@ -1,0 +1,1 @@
+"""Everything that touches our own files: database, ledger, archive, journal, staging, adoption."""

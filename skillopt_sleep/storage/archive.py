@@ -1,0 +1,240 @@
+"""Sessions filed and not yet mined; the archive of their redacted words outlives the agent's own clean-up.
+
+Tasks mined so far, and the edits a gate turned down: what one night leaves for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from skillopt_sleep.gate.pending import ClosedEdit
+from skillopt_sleep.model.edit import AppliedEdit
+from skillopt_sleep.model.session import Session, SessionFile, SessionKey, Turn
+from skillopt_sleep.model.task import Split, TaskRecord
+from skillopt_sleep.storage.database import Database, decoded
+
+if TYPE_CHECKING:
+    from skillopt_sleep.night.pools import Past
+
+CONTEXT_TURNS = 2
+"""Turns shown before the first waiting one: a correction is worth little without what it corrects."""
+
+
+class SessionInbox:
+    """``ports.Inbox`` over the database.
+
+    A turn belongs to the first file that showed it: resumed, forked and copied sessions add only what is new. A file
+    that changed is read whole and compared turn by turn, so a rewritten or shortened file loses nothing that was
+    archived before.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def unchanged(self, source: str, file: SessionFile) -> bool:
+        """Compare with what was filed; one query a source, none a file."""
+        if source not in self._known:
+            rows = self._database.rows("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
+            self._known[source] = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows}
+        return self._known[source].get(file.path) == (file.size, file.mtime_ns)
+
+    def filing(self) -> AbstractContextManager[object]:
+        """One transaction."""
+        return self._database.transaction()
+
+    def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
+        """File the turns that no file has shown before."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (source, file.path, file.size, file.mtime_ns)
+            )
+            known = self._known.get(source)
+            first_time = known is not None and file.path not in known
+            if known is not None:
+                known[file.path] = (file.size, file.mtime_ns)
+            if session is None or not session.turns:
+                return None
+            new, archived = self._news(session, () if first_time else self._archived(source, session.path))
+            merged = msgspec.structs.replace(session, turns=archived)
+            if not archived:
+                return None
+            connection.executemany(
+                "INSERT INTO turns (source, turn, path) VALUES (?, ?, ?)",
+                [(source, turn.id, session.path) for turn in new],
+            )
+            connection.execute(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, path) DO UPDATE SET"
+                " ended_at = excluded.ended_at, last_turn = excluded.last_turn, data = excluded.data,"
+                " waiting = CASE waiting WHEN '' THEN excluded.waiting ELSE waiting END",
+                (
+                    source,
+                    session.path,
+                    session.session_id,
+                    session.cwd,
+                    session.model,
+                    session.ended_at,
+                    new[0].id if new else "",
+                    archived[-1].id,
+                    msgspec.json.encode(merged),
+                ),
+            )
+            return msgspec.structs.replace(session, turns=new) if new else None
+
+    def _news(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+        """The turns nobody had seen, and everything of this session that the archive is to hold."""
+        owners = {
+            row["turn"]: row["path"]
+            for row in self._database.rows(
+                "SELECT turn, path FROM turns WHERE source = ? AND turn IN (SELECT value FROM json_each(?))",
+                (session.source, msgspec.json.encode([turn.id for turn in session.turns]).decode()),
+            )
+        }
+        unique = {turn.id: turn for turn in session.turns}
+        new = tuple(turn for turn in unique.values() if turn.id not in owners)
+        kept = tuple(turn for turn in unique.values() if owners.get(turn.id, session.path) == session.path)
+        gone = tuple(turn for turn in before if turn.id not in unique)
+        return new, gone + kept
+
+    def _archived(self, source: str, path: str) -> tuple[Turn, ...]:
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (source, path))
+        return decoded(rows[0]["data"], Session).turns if rows else ()
+
+    def recent(self) -> tuple[SessionKey, ...]:
+        """Archived sessions whose model is known, mined or not, the newest first."""
+        rows = self._database.rows(
+            "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
+            " FROM sessions WHERE model != '' ORDER BY ended_at DESC, path"
+        )
+        return tuple(SessionKey(**row) for row in rows)
+
+    def waiting(self) -> tuple[SessionKey, ...]:
+        """Sessions with turns that no committed mining has seen, the newest first."""
+        rows = self._database.rows(
+            "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
+            " FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path"
+        )
+        return tuple(SessionKey(**row) for row in rows)
+
+    def waiting_by_folder(self) -> dict[str, int]:
+        """How many sessions wait, by the folder they worked in."""
+        rows = self._database.rows("SELECT cwd, COUNT(*) AS waiting FROM sessions WHERE waiting != '' GROUP BY cwd")
+        return {row["cwd"]: row["waiting"] for row in rows}
+
+    def load(self, key: SessionKey) -> Session:
+        """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
+        session = decoded(rows[0]["data"], Session)
+        at = {turn.id: index for index, turn in enumerate(session.turns)}
+        first, last = at[key.first_turn], at[key.last_turn]
+        return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
+
+    def everything(self) -> tuple[Session, ...]:
+        """All archived sessions, the oldest first."""
+        rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
+        return tuple(decoded(row["data"], Session) for row in rows)
+
+
+RECALLED = 24
+"""Rejected edits shown to a reflection; more would crowd out the failures it is to learn from."""
+
+
+class TaskArchive:
+    """``ports.Archive`` over the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
+        """Fresh ones first, then the most recently seen."""
+        rows = self._database.rows(
+            "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
+        )
+        return tuple(decoded(row["data"], TaskRecord) for row in rows)
+
+    def fresh(self, scope: str) -> frozenset[str]:
+        """Ids of the tasks no concluded night has used."""
+        rows = self._database.rows("SELECT id FROM tasks WHERE scope = ? AND fresh", (scope,))
+        return frozenset(row["id"] for row in rows)
+
+    def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
+        """Enter tasks and take sessions out of the inbox in one transaction; repeating it changes nothing."""
+        with self._database.transaction() as connection:
+            for task in tasks:
+                data = msgspec.json.encode(task)
+                seen_at = max((origin.at for origin in task.origins), default="")
+                connection.execute(
+                    "INSERT INTO tasks VALUES (?, ?, 1, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET"
+                    " fresh = CASE WHEN data = excluded.data THEN fresh ELSE 1 END,"
+                    " seen_at = excluded.seen_at, data = excluded.data",
+                    (scope, task.id, seen_at, data),
+                )
+            for key in mined:
+                connection.execute(
+                    "UPDATE sessions SET waiting = ? WHERE source = ? AND path = ?",
+                    (self._turn_after(key), key.source, key.path),
+                )
+
+    def _turn_after(self, key: SessionKey) -> str:
+        """The first turn filed since the session was taken up for mining, "" when there is none."""
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
+        ids = [turn.id for turn in decoded(rows[0]["data"], Session).turns]
+        return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
+
+    def past(self, scope: str) -> Past:
+        """The fresh ones, and the nights as val of every task that served."""
+        from skillopt_sleep.night.pools import Past  # noqa: PLC0415  `status` reads this module and deals nothing
+
+        rows = self._database.rows(
+            "SELECT task, SUM(split = ?) AS nights FROM services WHERE scope = ? AND split != ? GROUP BY task",
+            (Split.VAL, scope, Split.TEST),
+        )
+        return Past(fresh=self.fresh(scope), as_val={row["task"]: row["nights"] for row in rows})
+
+    def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
+        """Mark tasks as used; a night that says so again changes nothing."""
+        with self._database.transaction() as connection:
+            for split, ids in dealt.items():
+                connection.executemany(
+                    "INSERT OR REPLACE INTO services VALUES (?, ?, ?, ?)", [(scope, id_, night, split) for id_ in ids]
+                )
+                connection.executemany(
+                    "UPDATE tasks SET fresh = 0 WHERE scope = ? AND id = ?", [(scope, id_) for id_ in ids]
+                )
+
+
+class RejectedEditStore:
+    """``ports.RejectedEdits`` over the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def recall(self, project: str) -> tuple[AppliedEdit, ...]:
+        """The latest ``RECALLED``."""
+        rows = self._database.rows(
+            "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
+        )
+        return tuple(decoded(row["data"], AppliedEdit) for row in rows)
+
+    def closed(self, project: str) -> tuple[ClosedEdit, ...]:
+        """All of them, the first ones first."""
+        rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
+        return tuple(decoded(row["data"], ClosedEdit) for row in rows)
+
+    def remember(
+        self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
+    ) -> None:
+        """Keep each edit once, with the latest reason; of a closed one, the night that ended it first."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
+                [(project, rejected.edit.id, night, msgspec.json.encode(rejected)) for rejected in edits],
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO closed_edits VALUES (?, ?, ?, ?, ?)",
+                [(project, each.base, each.edit.id, each.night, msgspec.json.encode(each)) for each in closed],
+            )

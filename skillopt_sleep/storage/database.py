@@ -1,0 +1,281 @@
+"""One SQLite file for one user: opened late, migrated forward, written in short transactions from any thread."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from skillopt_sleep.errors import DiskError
+
+T = TypeVar("T")
+
+REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
+
+BACK = "to put it back: skillopt-sleep doctor --repair"
+VERSION = 3
+"""``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program.
+
+An older file is brought up by running the schema again, which only ever adds tables.
+"""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS files (
+    source TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+    PRIMARY KEY (source, path)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (
+    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, cwd TEXT NOT NULL, model TEXT NOT NULL,
+    ended_at TEXT NOT NULL, waiting TEXT NOT NULL, last_turn TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (source, path)
+);
+CREATE INDEX IF NOT EXISTS sessions_waiting ON sessions (cwd) WHERE waiting != '';
+CREATE TABLE IF NOT EXISTS turns (
+    source TEXT NOT NULL, turn TEXT NOT NULL, path TEXT NOT NULL,
+    PRIMARY KEY (source, turn)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tasks (
+    scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (scope, id)
+);
+CREATE TABLE IF NOT EXISTS services (
+    scope TEXT NOT NULL, task TEXT NOT NULL, night TEXT NOT NULL, split TEXT NOT NULL,
+    PRIMARY KEY (scope, task, night)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS nights (
+    id TEXT PRIMARY KEY, project TEXT NOT NULL, plan TEXT NOT NULL, seed INTEGER NOT NULL, state TEXT NOT NULL,
+    sitting INTEGER NOT NULL, started_at TEXT NOT NULL, report BLOB
+);
+CREATE TABLE IF NOT EXISTS stages (
+    night TEXT NOT NULL, name TEXT NOT NULL, outcome BLOB NOT NULL,
+    PRIMARY KEY (night, name)
+);
+CREATE TABLE IF NOT EXISTS replies (
+    night TEXT NOT NULL, role TEXT NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL, sample INTEGER NOT NULL,
+    reply BLOB NOT NULL,
+    PRIMARY KEY (night, role, digest, model, sample)
+);
+CREATE TABLE IF NOT EXISTS calls (
+    night TEXT NOT NULL, sitting INTEGER NOT NULL, phase TEXT NOT NULL, role TEXT NOT NULL, error TEXT NOT NULL,
+    attempt INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost_usd REAL,
+    seconds REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS calls_night ON calls (night, sitting);
+CREATE TABLE IF NOT EXISTS rejected_edits (
+    project TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (project, edit)
+);
+CREATE TABLE IF NOT EXISTS pending_edits (
+    project TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (project, id)
+);
+CREATE TABLE IF NOT EXISTS tried_edits (
+    project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
+    PRIMARY KEY (project, id)
+);
+CREATE TABLE IF NOT EXISTS attempts (
+    project TEXT NOT NULL, due TEXT NOT NULL, started_at TEXT NOT NULL, starts INTEGER NOT NULL, ended_at TEXT,
+    code INTEGER,
+    PRIMARY KEY (project, due)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS days (
+    day TEXT NOT NULL, night TEXT NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd REAL NOT NULL,
+    unpriced INTEGER NOT NULL,
+    PRIMARY KEY (day, night)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS base_replays (
+    project TEXT NOT NULL, night TEXT NOT NULL, task TEXT NOT NULL, base TEXT NOT NULL, model TEXT NOT NULL,
+    phase TEXT NOT NULL, sample INTEGER NOT NULL, hard REAL NOT NULL, soft REAL NOT NULL,
+    PRIMARY KEY (project, night, task, base, phase, sample)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS judged_pairs (
+    project TEXT NOT NULL, night TEXT NOT NULL, first INTEGER NOT NULL, second INTEGER NOT NULL, ties INTEGER NOT NULL,
+    PRIMARY KEY (project, night)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sealed_tests (
+    project TEXT NOT NULL, change_night TEXT NOT NULL, night TEXT NOT NULL, outcome BLOB,
+    PRIMARY KEY (project, change_night, night)
+);
+CREATE TABLE IF NOT EXISTS approved_commands (
+    project TEXT NOT NULL, line TEXT NOT NULL, seconds REAL NOT NULL, approved_at TEXT NOT NULL,
+    PRIMARY KEY (project, line)
+);
+CREATE TABLE IF NOT EXISTS tried_lives (
+    project TEXT NOT NULL, id TEXT NOT NULL, night TEXT NOT NULL, k INTEGER NOT NULL, verdict TEXT NOT NULL,
+    PRIMARY KEY (project, id, night)
+);
+CREATE TABLE IF NOT EXISTS closed_edits (
+    project TEXT NOT NULL, base TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (project, base, edit)
+);
+CREATE TABLE IF NOT EXISTS agreements (
+    source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,
+    PRIMARY KEY (source, provider)
+);
+"""
+
+
+class Database:
+    """The user's ``sleep.db``. Safe to use from several threads; each transaction holds it alone.
+
+    WAL with ``synchronous = NORMAL``: a committed transaction outlives ``kill -9`` of this process at any moment; a
+    power cut may cost the last ones, never the file. Raises ``DiskError`` naming the file for anything SQLite cannot
+    do. A ``rehearsal`` is a copy in memory: everything can be tried on it, and nothing of it stays.
+    """
+
+    def __init__(self, path: Path, *, extra_schema: str = "", rehearsal: bool = False) -> None:
+        self.path = path
+        self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", SCHEMA + extra_schema))
+        self._schema = SCHEMA + extra_schema
+        self._lock = threading.RLock()
+        self._depth = 0
+        copied = path.with_name(f"{path.name}.copy").exists()
+        if copied and not path.exists():
+            raise DiskError(f"{path} is gone, and a copy of it is there; {BACK}")
+        try:
+            if rehearsal:
+                self._connect(":memory:")
+                self._copy(path)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                if not path.exists():
+                    path.touch(mode=0o600)
+                self._mend_modes()
+                self._connect(str(path))
+            if copied and not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                self._connection.close()
+                raise DiskError(
+                    f"{path} is empty, and a copy of it is there; to put it back: skillopt-sleep doctor --repair"
+                )
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            if "not a database" in str(error) or "malformed" in str(error):
+                raise DiskError(f"{path} is damaged ({error}); {REPAIR}") from error
+            way_out = self._way_out(error) or "; check that the folder is writable and the disk not full"
+            raise DiskError(f"cannot open {path}: {error}{way_out}") from error
+        except OSError as error:
+            raise DiskError(f"cannot open {path}: {error.strerror}; name another folder with --data-dir") from error
+
+    def _connect(self, name: str) -> None:
+        self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
+        self._connection.row_factory = sqlite3.Row
+
+    def _copy(self, path: Path) -> None:
+        if path.exists():
+            # reading leaves two files beside a database, unless it is told that nobody writes: there is no log
+            mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+            original = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
+            original.backup(self._connection)
+            original.close()
+
+    def _mend_modes(self) -> None:
+        """Make our own log writable as the database is: reading a file that is read-only leaves one that is, too."""
+        mode = self.path.stat().st_mode & 0o777
+        for part in self._log():
+            with suppress(OSError):
+                found = part.stat()
+                if mode & 0o200 and not found.st_mode & 0o200:
+                    part.chmod(mode)
+
+    def _log(self) -> list[Path]:
+        return [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")]
+
+    def _way_out(self, error: sqlite3.Error) -> str:
+        """What helps against an error: the repair, or the file that is in the way made writable."""
+        said = str(error)
+        if any(sign in said for sign in ("no such table", "no such column", "malformed", "not a database")):
+            return f"; {REPAIR}"
+        if "readonly" in said or "unable to open" in said:
+            for path in (self.path, *self._log(), self.path.parent):
+                if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                    return f"; {path} is in the way: make it writable"
+        return ""
+
+    def make_tables(self) -> None:
+        """Make the tables that are missing; the others stay as they are. Raises ``DiskError``."""
+        try:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}COMMIT;")
+        except sqlite3.Error as error:
+            raise DiskError(f"cannot write {self.path}: {error}{self._way_out(error)}") from error
+
+    def _prepare(self) -> None:
+        version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise DiskError(
+                f"{self.path} was written by a newer version (schema {version}, this program knows {VERSION})"
+            )
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        if version < VERSION:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}PRAGMA user_version = {VERSION};COMMIT;")
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """All or nothing; nests into the one already open in this thread. A ``durable`` one outlives a power cut."""
+        with self._lock:
+            outermost = self._depth == 0
+            self._depth += 1
+            try:
+                if outermost:
+                    self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                    self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                if outermost:
+                    self._connection.execute("COMMIT")
+            except BaseException as error:
+                if outermost and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise DiskError(f"cannot write {self.path}: {error}{self._way_out(error)}") from error
+                raise
+            finally:
+                self._depth -= 1
+
+    def rows(self, query: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> list[sqlite3.Row]:
+        """Run one reading query."""
+        with self._lock:
+            try:
+                return self._connection.execute(query, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise DiskError(f"cannot read {self.path}: {error}{self._way_out(error)}") from error
+
+    def each(self, query: str) -> Iterator[sqlite3.Row]:
+        """The rows of a reading query one by one, for more than need be held at once."""
+        with self._lock:
+            try:
+                yield from self._connection.execute(query)
+            except sqlite3.Error as error:
+                raise DiskError(f"cannot read {self.path}: {error}{self._way_out(error)}") from error
+
+    def copy_into(self, other: sqlite3.Connection) -> None:
+        """Copy everything as it stands into another connection. Raises ``sqlite3.Error``."""
+        with self._lock:
+            self._connection.backup(other)
+
+    def close(self) -> None:
+        """Close the file; what was committed stays."""
+        with self._lock:
+            self._connection.close()
+
+
+def decoded(data: bytes | str, kind: type[T]) -> T:
+    """The JSON of an entry as what it was written as. Raises ``DiskError`` naming the repair when it cannot be."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (ValueError, TypeError) as error:  # msgspec's errors and those of an encoding are ValueErrors
+        raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error
+
+
+def understood(value: object, kind: type[T]) -> T:
+    """The value of a column, a name or a time, as what it stands for. Raises ``DiskError`` as ``decoded`` does."""
+    try:
+        return msgspec.convert(value, kind)
+    except (ValueError, TypeError) as error:
+        raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error

@@ -1,1 +1,0 @@
-"""Everything that touches our own disk."""

@@ -1,0 +1,90 @@
+"""The commands that may score replays: those the user's sessions ran again and again, and those the user approved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.mining.commands import Recurring, command_id, recurring, single_spaced, why_not_plain
+from skillopt_sleep.model.rollout import CheckCommand
+
+if TYPE_CHECKING:
+    from skillopt_sleep.usecases.app import App
+
+MOST_SHOWN = 20
+"""Commands that are offered at most."""
+LONGEST_LIMIT = 3600.0
+
+
+class Checks(Struct, frozen=True, kw_only=True):
+    """What may be run for a project, and what could be. ``records`` tells of approved ones that sessions ran."""
+
+    project: str
+    approved: tuple[CheckCommand, ...] = ()
+    records: tuple[Recurring, ...] = ()
+    offered: tuple[Recurring, ...] = ()
+
+
+def checks(app: App) -> Checks:
+    """The approved commands of the project, and those its sessions offer, on a copy in memory."""
+    app.rehearsing = True
+    app.file_sessions()
+    return _checks(app)
+
+
+def _checks(app: App) -> Checks:
+    project = str(app.project)
+    approved = app.approvals.of(project)
+    lines = {each.line for each in approved}
+    found = recurring(app.in_scope(app.inbox.everything()), project)
+    return Checks(
+        project=project,
+        approved=approved,
+        records=tuple(each for each in found if each.line in lines),
+        offered=tuple(each for each in found if each.line not in lines)[:MOST_SHOWN],
+    )
+
+
+def approve(app: App, named: str, *, seconds: float) -> CheckCommand:
+    """Let a command be run over what replays leave behind: one that is offered, by its id, or one written out.
+
+    Raises ``UsageError`` for an id that none has, a line that cannot be looked at as a whole, or a limit out of range.
+    """
+    if not 0 < seconds <= LONGEST_LIMIT:
+        raise UsageError(f"--seconds {seconds:g}: a limit between 0 and {LONGEST_LIMIT:g} seconds is wanted")
+    line = _named(named, [each.line for each in _offered(app)])
+    command = CheckCommand(line=line, seconds=seconds)
+    app.approvals.approve(str(app.project), command, app.clock.now())
+    return command
+
+
+def remove(app: App, named: str) -> str:
+    """Let it be run no more. Raises ``UsageError`` when it is not approved."""
+    approved = [each.line for each in app.approvals.of(str(app.project))]
+    line = next((each for each in approved if each in {named, single_spaced(named)} or command_id(each) == named), None)
+    if line is None:
+        known = ", ".join(command_id(each) for each in approved) or "none"
+        raise UsageError(f"{named!r} is not approved for {app.project}; approved are: {known}")
+    app.approvals.remove(str(app.project), line)
+    return line
+
+
+def _offered(app: App) -> tuple[Recurring, ...]:
+    app.file_sessions()
+    return recurring(app.in_scope(app.inbox.everything()), str(app.project))
+
+
+def _named(named: str, lines: list[str]) -> str:
+    """The command of that id, or the command itself, written out."""
+    found = next((line for line in lines if command_id(line) == named), None)
+    if found is not None:
+        return found
+    if len(named) == len(command_id("")) and all(letter in "0123456789abcdef" for letter in named):
+        raise UsageError(f"no command has the id {named}; `skillopt-sleep checks` lists them")
+    if not named.strip():
+        raise UsageError("an empty command tells nothing: name one by its id, or write it out")
+    if why := why_not_plain(named):
+        raise UsageError(f"{named!r}: {why}")
+    return single_spaced(named)

@@ -1,0 +1,207 @@
+"""Harvest: what reading session files costs, beside decoding the same lines as plain JSON and reading the same bytes.
+
+All in one run over one made-up corpus. Each stage runs in an interpreter of its own, in turn with the others so that a
+noisy machine is noisy for all, and the fastest run counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.ports import Source
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.settings import load
+from skillopt_sleep.sources.claude import ClaudeSource
+from skillopt_sleep.sources.codex import CodexSource
+from skillopt_sleep.usecases.app import App
+from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
+
+CORPORA = {"claude": write_claude_corpus, "codex": write_codex_corpus}
+BASE = "orjson over every line"
+"""The stage that the others are compared with."""
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """One run of a stage. ``peak_mb`` is the most memory its process held; ``found`` counts what it found."""
+
+    seconds: float
+    peak_mb: float
+    found: int
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A stage over one agent's corpus: its fastest run; ``ratio`` is its time by that of ``BASE``."""
+
+    agent: str
+    stage: str
+    seconds: float
+    mb_per_second: float
+    ratio: float
+    peak_mb: float
+    found: int
+
+
+def read_bytes(agent: str, home: str) -> int:
+    """Read every file; counts bytes."""
+    return sum(len(Path(path).read_bytes()) for path in _paths(agent, home))
+
+
+def decode_lines(agent: str, home: str) -> int:
+    """Decode every line; counts lines. Needs orjson, a development dependency."""
+    import orjson
+
+    count = 0
+    for path in _paths(agent, home):
+        with open(path, "rb") as file:  # noqa: PTH123 - as fast as it gets
+            for line in file:
+                orjson.loads(line)
+                count += 1
+    return count
+
+
+def read_sessions(agent: str, home: str) -> int:
+    """Read every file as the sources do; counts turns."""
+    source = _source(agent, home)
+    skips: list[Skip] = []
+    sessions = (source.read(file, skips.append) for file in source.files(skips.append))
+    return sum(len(session.turns) for session in sessions if session)
+
+
+def harvest(agent: str, home: str) -> int:
+    """File everything as the command does, into a database of its own: sources, redaction, storing; counts turns."""
+    shutil.rmtree(_data(home), ignore_errors=True)
+    return sum(len(session.turns) for session in _app(agent, home).file_sessions().new)
+
+
+def harvest_again(agent: str, home: str) -> int:
+    """The same with nothing new since; counts files opened, which are to be none."""
+    return _app(agent, home).file_sessions().read
+
+
+STAGES: dict[str, Callable[[str, str], int]] = {
+    "read the bytes": read_bytes,
+    BASE: decode_lines,
+    "sources": read_sessions,
+    "the whole harvest": harvest,
+    "again, nothing new": harvest_again,
+}
+"""What is measured, in order: each is given an agent and its home, and returns how much it found."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark and print its table, or JSON."""
+    parser = argparse.ArgumentParser(prog="harvest", description=__doc__)
+    parser.add_argument("--megabytes", type=float, default=350.0, help="size of each corpus (default: %(default)s)")
+    parser.add_argument("--agents", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each stage, the fastest counts")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--stage", nargs=3, metavar=("STAGE", "AGENT", "HOME"), help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.stage:
+        print(msgspec.json.encode(_measure(*given.stage)).decode())
+        return 0
+    rows = [row for agent in given.agents for row in _compare(agent, given.megabytes, given.seed, given.runs)]
+    print(msgspec.json.encode(rows).decode() if given.json else _table(rows))
+    return 0
+
+
+def _compare(agent: str, megabytes: float, seed: int, runs: int) -> list[Row]:
+    with tempfile.TemporaryDirectory() as home:
+        size = CORPORA[agent](Path(home), megabytes=megabytes, seed=seed).size
+        measured: dict[str, list[Measured]] = {stage: [] for stage in STAGES}
+        for _ in range(runs):
+            for stage, results in measured.items():
+                results.append(_in_own_process(stage, agent, home))
+    best = {stage: min(results, key=lambda result: result.seconds) for stage, results in measured.items()}
+    return [
+        Row(
+            agent=agent,
+            stage=stage,
+            seconds=round(result.seconds, 4),
+            mb_per_second=round(size / result.seconds / 1e6, 1),
+            ratio=round(result.seconds / best[BASE].seconds, 3),
+            peak_mb=round(max(run.peak_mb for run in measured[stage]), 1),
+            found=result.found,
+        )
+        for stage, result in best.items()
+    ]
+
+
+def _in_own_process(stage: str, agent: str, home: str) -> Measured:
+    command = [sys.executable, "-m", "tests.benchmarks.harvest", "--stage", stage, agent, home]
+    done = subprocess.run(command, capture_output=True, check=True)
+    return msgspec.json.decode(done.stdout, type=Measured)
+
+
+def _measure(stage: str, agent: str, home: str) -> Measured:
+    started = time.perf_counter()
+    found = STAGES[stage](agent, home)
+    return Measured(seconds=time.perf_counter() - started, peak_mb=_peak_mb(), found=found)
+
+
+def _peak_mb() -> float:
+    """The most memory this process held; the kernel's own count where there is one, as others include the parent's."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = (line.split() for line in status.read_text().splitlines())
+        return next((int(words[1]) / 1e3 for words in lines if words[0] == "VmHWM:"), 0.0) or _usage_mb()
+    return _usage_mb()
+
+
+def _usage_mb() -> float:
+    import resource
+
+    unit = 1e6 if sys.platform == "darwin" else 1e3
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def _source(agent: str, home: str) -> Source:
+    return ClaudeSource(homes=(home,)) if agent == "claude" else CodexSource(home=home)
+
+
+def _app(agent: str, home: str) -> App:
+    options = {"homes": [home]} if agent == "claude" else {"home": home}
+    flags: dict[str, Json] = {
+        "scope": "all",
+        "source": agent,
+        "data_dir": str(_data(home)),
+        "sources": {agent: cast("dict[str, Json]", options)},
+    }
+    env = {"HOME": home}
+    settings, origins = load(env, flags)
+    return App(settings, origins, env, Path(home))
+
+
+def _data(home: str) -> Path:
+    return Path(home) / "harvested"
+
+
+def _paths(agent: str, home: str) -> Iterator[str]:
+    return (file.path for file in _source(agent, home).files(lambda _: None))
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = [f"{'agent':8} {'stage':24} {'seconds':>8} {'MB/s':>8} {'ratio':>6} {'peak MB':>8} {'found':>10}"]
+    lines += [
+        f"{row.agent:8} {row.stage:24} {row.seconds:8.3f} {row.mb_per_second:8.0f} {row.ratio:6.2f}"
+        f" {row.peak_mb:8.0f} {row.found:10}"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""What a night is expected to cost, before a call is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_sleep.gate.rule import GateMode
+from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
+from skillopt_sleep.night.forecast import expected_calls
+from skillopt_sleep.night.pools import Pools
+
+
+def pools(train, val, reference):
+    made = [TaskRecord(id=f"t{number}", intent=f"task {number}", reference=reference) for number in range(train + val)]
+    return Pools(train=tuple(made[:train]), val=tuple(made[train:]))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reference", "most"),
+    [
+        pytest.param(GateMode.STRICT, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 72}, id="strict"),
+        pytest.param(
+            GateMode.PAIRED, RubricReference(rubric="r"), {"train": 96, "reflect": 2, "val": 288}, id="paired"
+        ),
+        pytest.param(
+            GateMode.PAIRED, ExactReference(answer="a"), {"train": 48, "reflect": 2, "val": 192}, id="no judge"
+        ),
+        pytest.param(GateMode.OFF, RubricReference(rubric="r"), {"train": 96, "reflect": 2}, id="off"),
+    ],
+)
+def test_most_calls_by_phase(mode, reference, most):
+    """Two documents over 24 train and 12 val tasks; a paired trial has 36 pairs a night, and 12 to confirm 6 losses."""
+    found = expected_calls(pools(24, 12, reference), samples=1, documents=2, mode=mode, mining_batches=0)
+    assert {each.phase: each.most for each in found if each.phase != "mine"} == most
+
+
+def test_usual_night_is_one_round_of_each_document():
+    """Train once, a reflection for each of two documents, and a dozen pairs of two answers and a judge for each."""
+    found = expected_calls(
+        pools(24, 12, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
+    )
+    assert {each.phase: each.usual for each in found} == {"mine": 3, "train": 48, "reflect": 2, "val": 72}
+    assert all(each.least <= each.usual <= each.most for each in found)
+
+
+def test_night_without_val_expects_nothing():
+    """Nothing could be accepted, so nothing is spent."""
+    found = expected_calls(
+        pools(5, 0, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
+    )
+    assert [(each.phase, each.most) for each in found] == [("mine", 3)]
+
+
+def test_adopted_change_that_waits_costs_two_answers_a_sealed_task():
+    """And one judge for both; only where something waits, and there is something sealed."""
+    dealt = pools(5, 2, RubricReference(rubric="r"))
+    sealed = Pools(train=dealt.train, val=dealt.val, test=dealt.val)
+
+    def test_calls(pools_, *, waits):
+        found = expected_calls(pools_, samples=1, documents=1, mode=GateMode.PAIRED, mining_batches=0, sealed=waits)
+        return [(each.least, each.most) for each in found if each.phase == "test"]
+
+    assert test_calls(sealed, waits=True) == [(0, 6)]
+    assert test_calls(sealed, waits=False) == []
+    assert test_calls(dealt, waits=True) == []

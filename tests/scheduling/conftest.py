@@ -1,0 +1,97 @@
+"""A schedule, and a world to attend it in that only moves when it is told to."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from skillopt_sleep.scheduling.attend import Attendant, World
+from skillopt_sleep.scheduling.due import Schedule, ScheduledProject
+from skillopt_sleep.scheduling.store import AttemptStore
+from skillopt_sleep.storage.database import Database
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+class MovableClock:
+    """``ports.Clock`` that stands where it is put."""
+
+    def __init__(self, start):
+        self.at = start
+
+    def now(self):
+        return self.at
+
+    def monotonic(self):
+        return self.at.timestamp()
+
+    def sleep(self, seconds):
+        self.at += timedelta(seconds=seconds)
+
+
+@dataclasses.dataclass
+class Stage:
+    """The world of an attendant: what it is told, what it did, and what is said."""
+
+    clock: MovableClock
+    attempts: AttemptStore
+    schedule: Schedule
+    zone: ZoneInfo = BERLIN
+    length: timedelta = timedelta(minutes=40)
+    codes: list = dataclasses.field(default_factory=list)
+    held: str = ""
+    nights: list = dataclasses.field(default_factory=list)
+    said: list = dataclasses.field(default_factory=list)
+    told: list = dataclasses.field(default_factory=list)
+    jitter: bool = True
+    breaks: Exception | None = None
+
+    def read(self):
+        """The schedule, unless it cannot be read."""
+        if self.breaks is not None:
+            raise self.breaks
+        return self.schedule
+
+    def night(self, schedule, step):
+        """Each night takes a while and ends as it is told, by default well."""
+        self.nights.append((step.project.project, step.due.label, self.clock.now()))
+        self.clock.sleep(self.length.total_seconds())
+        code = self.codes.pop(0) if self.codes else 0
+        if isinstance(code, Exception):
+            raise code
+        return code
+
+    def attendant(self):
+        """Somebody who has just been started."""
+        world = World(
+            schedule=self.read,
+            attempts=self.attempts,
+            night=self.night,
+            clock=self.clock,
+            zone=lambda: self.zone,
+            hold=lambda _: self.held,
+            say=self.said.append,
+            tell=lambda *state: self.told.append(state),
+        )
+        return Attendant(world, salt="mira", jitter=self.jitter)
+
+    @property
+    def labels(self):
+        """The dues that had a night, in order."""
+        return [label for _, label, _ in self.nights]
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """One project, every night at three, from March 2026 on in Berlin; no jitter."""
+    start = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    database = Database(tmp_path / "sleep.db")
+    yield Stage(
+        clock=MovableClock(start),
+        attempts=AttemptStore(database),
+        schedule=Schedule(at="03:00", jitter=0, projects=(ScheduledProject(project="/shop", since=start),)),
+    )
+    database.close()

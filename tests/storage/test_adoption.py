@@ -1,0 +1,77 @@
+"""What a file is once some of what was adopted is taken out: the pure rule."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import Refused
+from skillopt_sleep.model.document import BEGIN, END, Document, DocumentKind
+from skillopt_sleep.model.edit import EditOp, EditRecord, apply_edits
+from skillopt_sleep.storage.live_files import Adoption, moved, without
+
+EMPTY_BLOCK = f"{BEGIN}\n{END}\n".encode()
+
+
+def append(text: str) -> EditRecord:
+    """An edit that is its own id."""
+    return EditRecord(id=text, op=EditOp.APPEND, document=DocumentKind.MEMORY, text=text)
+
+
+def nights(before: bytes | None, *texts: str) -> tuple[Adoption, ...]:
+    """A file in which every night appended one rule."""
+    found = []
+    for number, text in enumerate(texts, start=1):
+        document = Document(kind=DocumentKind.MEMORY, path="/p/CLAUDE.md", content=before)
+        after, _ = apply_edits(document, [append(text)])
+        made = Adoption(
+            id=number,
+            night=f"n{number}",
+            project="/p",
+            path=document.path,
+            kind=document.kind,
+            whole=False,
+            before=before,
+            after=after.content,
+            edits=(append(text),),
+        )
+        found.append(made)
+        before = after.content
+    return tuple(found)
+
+
+def taken_out(history, *texts):
+    """The history without these edits, and the file that was as the last of them left it."""
+    result = without(history, lambda _, edit: edit.id in texts)
+    return result, moved(history[-1].after, history, result)
+
+
+@pytest.mark.parametrize("order", [("a", "b", "c"), ("c", "b", "a"), ("b", "a", "c")], ids="".join)
+def test_nights_taken_out_one_by_one(order):
+    """In any order, the last one leaves the exact bytes of the first, here an empty block, which no edit makes."""
+    history = nights(EMPTY_BLOCK, "a", "b", "c")
+    for text in order:
+        history, content = taken_out(history, text)
+    assert content == EMPTY_BLOCK
+    assert all(not adoption.edits and adoption.before == adoption.after for adoption in history)
+
+
+def test_night_before_the_one_taken_out():
+    """It stays as it was made, even if the same edits made something else by today's rules."""
+    first, second = nights(b"# Mine\n", "a", "b")
+    first = replace(first, edits=(append("of old"),))
+    (kept, _), content = taken_out((first, second), "b")
+    assert kept == first
+    assert content == second.before
+
+
+def test_edit_whose_work_a_later_one_undid():
+    """Refused: the later one could not have been made, for the rule would have been there all along."""
+    (first,) = nights(b"", "a")
+    delete = EditRecord(id="delete", op=EditOp.DELETE, document=DocumentKind.MEMORY, anchor="a")
+    without_a, _ = apply_edits(first.document(first.after), [delete])
+    second = replace(first, id=2, before=first.after, after=without_a.content, edits=(delete,))
+    with_a, _ = apply_edits(without_a, [append("a")])
+    third = replace(first, id=3, before=without_a.content, after=with_a.content)
+    with pytest.raises(Refused, match="later edits stand on"):
+        taken_out((first, second, third), "delete")

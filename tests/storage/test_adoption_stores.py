@@ -1,0 +1,459 @@
+"""Adopt and revert: live files change only on request, and come back byte for byte."""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import DiskError, Refused
+from skillopt_sleep.model.document import BEGIN, END, bullets
+from skillopt_sleep.model.edit import EditOp
+from skillopt_sleep.storage import adoption
+from skillopt_sleep.storage import atomic_replace as swaps
+from skillopt_sleep.storage.adoption import adopt, adoptions, revert
+from skillopt_sleep.storage.staging import ProposalStatus
+from tests.storage.proposing import MEMORY, SKILL, Project, edit
+
+MINE = b"\xef\xbb\xbf# Mine\r\n\xff no final newline"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with a memory file and no skill."""
+    project = Project(tmp_path)
+    project.memory.write_bytes(MINE)
+    return project
+
+
+def status(project, night):
+    """Where a proposal stands."""
+    return next(each.status for each in project.staging.proposals() if each.manifest.night == night)
+
+
+def test_adopted_night(project):
+    """Its files are live, with the permissions they had; new ones are 0644; nothing was live before."""
+    project.memory.chmod(0o640)
+    before = project.files()
+    made = project.stage("n1", edit("append", "Use tabs."), edit("append", "Total first.", kind=SKILL))
+    assert project.files() == before
+    skill, memory = adopt(project.staging, "n1")
+    assert {*skill.edits, *memory.edits} == {*made}
+    assert (skill.existed, skill.exists, memory.existed) == (False, True, True)
+    for number, path in ((1, project.skill), (2, project.memory)):
+        kind = "skill" if path == project.skill else "memory"
+        assert path.read_bytes() == (project.staging.folder("n1") / f"{number}-{kind}.md").read_bytes()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (project.memory, project.skill)] == [0o640, 0o644]
+    assert status(project, "n1") is ProposalStatus.ADOPTED
+
+
+def test_reverted_night(project):
+    """Every byte, permission and folder is as it was, and the proposal could be adopted again."""
+    before = project.files()
+    project.memory.chmod(0o600)
+    project.stage("n1", edit("append", "Use tabs."), edit("append", "Total first.", kind=SKILL))
+    adopt(project.staging, "n1")
+    skill, memory = revert(project.staging, night="n1")
+    assert project.files() == before
+    assert stat.S_IMODE(project.memory.stat().st_mode) == 0o600
+    assert (skill.existed, skill.exists, memory.exists) == (True, False, True)
+    assert adoptions(project.database) == ()
+    assert status(project, "n1") is ProposalStatus.REVERTED
+    adopt(project.staging, "n1")
+    revert(project.staging, night="n1")
+    assert project.files() == before
+
+
+def test_night_that_takes_out_the_last_rule(project):
+    """A file that held nothing else goes, and revert brings it back with its permissions."""
+    project.memory.unlink()
+    project.stage("n1", edit("append", "One."))
+    adopt(project.staging, "n1")
+    project.memory.chmod(0o600)
+    content = project.memory.read_bytes()
+    project.stage("n2", edit("delete", anchor="One."))
+    (change,) = adopt(project.staging, "n2")
+    assert (change.exists, project.memory.exists()) == (False, False)
+    revert(project.staging, night="n2")
+    assert (project.memory.read_bytes(), stat.S_IMODE(project.memory.stat().st_mode)) == (content, 0o600)
+    revert(project.staging, night="n1")
+    assert project.files() == {}
+
+
+def test_some_edits_of_a_night(project):
+    """Only these go live, and a document without any of them is not touched."""
+    project.stage("n1", a := edit("append", "a"), b := edit("append", "b"), edit("append", "s", kind=SKILL))
+    (change,) = adopt(project.staging, "n1", only={b.id})
+    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
+    assert [each.id for each in change.edits] == [b.id]
+    assert not project.skill.exists()
+    with pytest.raises(Refused, match=f"live are: night n1 \\(edits {b.id}\\)"):
+        revert(project.staging, edit=a.id)
+
+
+def test_edit_that_needs_another(project):
+    """It is refused alone, by name."""
+    project.stage("n1", edit("append", "a"), needing := edit("replace", "b", "a"))
+    with pytest.raises(Refused, match=f"edit {needing.id} needs another one"):
+        adopt(project.staging, "n1", only={needing.id})
+    assert project.memory.read_bytes() == MINE
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        pytest.param(lambda p: p.memory.write_bytes(MINE + b"!"), "CLAUDE.md was changed since night n1", id="changed"),
+        pytest.param(lambda p: p.memory.unlink(), "CLAUDE.md was changed since night n1", id="removed"),
+        pytest.param(lambda p: p.skill.mkdir(parents=True), "SKILL.md is a folder", id="folder"),
+        pytest.param(
+            lambda p: (p.folder / ".claude").symlink_to(p.folder.parent), r"\.claude is a link", id="linked-folder"
+        ),
+        pytest.param(
+            lambda p: (p.memory.rename(p.folder / "x"), p.memory.symlink_to("x")), "CLAUDE.md is a link", id="linked"
+        ),
+        pytest.param(
+            lambda p: (p.staging.folder("n1") / "1-skill.md").write_bytes(b""), "1-skill.md is not", id="swap"
+        ),
+    ],
+)
+def test_adopting_when_something_is_not_as_it_was(project, spoil, why):
+    """Refused with exit code 8, naming the file; not even the other document is written."""
+    project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
+    spoil(project)
+    before = project.files()
+    with pytest.raises(Refused, match=why) as refusal:
+        adopt(project.staging, "n1")
+    assert refusal.value.exit_code == 8
+    assert project.files() == before
+    assert adoptions(project.database) == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        pytest.param(lambda p: adopt(p.staging, "n9"), r"night n9 has no proposal .*: n1$", id="unknown-night"),
+        pytest.param(
+            lambda p: adopt(p.staging, "n1", only={"x"}), "no such edit: x; the proposal has", id="unknown-edit"
+        ),
+        pytest.param(lambda p: adopt(p.staging, "n1", only=()), "no such edit: none named", id="no-edit"),
+        pytest.param(lambda p: (adopt(p.staging, "n1"), adopt(p.staging, "n1")), "n1 is adopted already", id="twice"),
+        pytest.param(lambda p: revert(p.staging, night="n1"), "cannot be reverted; live are: none", id="not-adopted"),
+        pytest.param(lambda p: (adopt(p.staging, "n1"), revert(p.staging)), r"live are: night n1", id="unnamed"),
+    ],
+)
+def test_asking_for_what_there_is_not(project, call, why):
+    """Refused, with what there is."""
+    project.stage("n1", edit("append", "a"))
+    with pytest.raises(Refused, match=why):
+        call(project)
+
+
+@pytest.mark.parametrize(
+    ("which", "name"), [("adopt", "skill"), ("adopt", "memory"), ("revert", "memory")], ids=lambda each: each
+)
+def test_write_that_fails(project, monkeypatch, which, name):
+    """What was written before it is put back: all or nothing, in the files and in the record."""
+    project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
+    if which == "revert":
+        adopt(project.staging, "n1")
+    before, live = project.files(), adoptions(project.database)
+    write = swaps.write_atomic
+
+    def failing(path, data, mode):
+        if path == getattr(project, name):
+            raise DiskError(f"cannot write {path}: No space left on device")
+        write(path, data, mode)
+
+    monkeypatch.setattr(swaps, "write_atomic", failing)
+    with pytest.raises(DiskError, match="No space left"):
+        adopt(project.staging, "n1") if which == "adopt" else revert(project.staging, night="n1")
+    assert project.files() == before
+    assert adoptions(project.database) == live
+    monkeypatch.undo()
+    adopt(project.staging, "n1") if which == "adopt" else revert(project.staging, night="n1")
+
+
+def test_file_that_changes_while_another_is_written(project, monkeypatch):
+    """It is not overwritten, and the other one is put back."""
+    project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
+    before = project.files()
+    write = swaps.write_atomic
+
+    def meanwhile(path, data, mode):
+        project.memory.write_bytes(b"saved by an editor")
+        write(path, data, mode)
+
+    monkeypatch.setattr(swaps, "write_atomic", meanwhile)
+    with pytest.raises(Refused, match=r"CLAUDE.md was changed by somebody else"):
+        adopt(project.staging, "n1")
+    assert project.files() == {**before, "CLAUDE.md": b"saved by an editor"}
+    assert adoptions(project.database) == ()
+
+
+def test_live_file_moved_behind_a_link(project, tmp_path):
+    """Revert refuses too: what lies behind it is not ours to remove."""
+    project.stage("n1", edit("append", "s", kind=SKILL))
+    adopt(project.staging, "n1")
+    (project.folder / ".claude").rename(tmp_path / "elsewhere")
+    (project.folder / ".claude").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match=r"\.claude is a link to"):
+        revert(project.staging, night="n1")
+    assert (tmp_path / "elsewhere" / "skills" / "learned" / "SKILL.md").exists()
+
+
+def test_folders_made_for_a_file_that_other_nights_edited(project):
+    """They go with the file, whichever night goes last."""
+    before = project.files()
+    project.stage("n1", edit("append", "a", kind=SKILL))
+    adopt(project.staging, "n1")
+    project.stage("n2", edit("append", "b", kind=SKILL))
+    adopt(project.staging, "n2")
+    revert(project.staging, night="n1")
+    revert(project.staging, night="n2")
+    assert project.files() == before
+
+
+def test_program_that_applies_edits_otherwise_by_now(project, monkeypatch):
+    """Refused: what would go live is not what the user was shown."""
+    project.stage("n1", edit("append", "a"))
+    monkeypatch.setattr(adoption, "apply_edits", lambda document, edits, cap: (replace(document, content=b"b"), ()))
+    with pytest.raises(Refused, match="staged by another version"):
+        adopt(project.staging, "n1")
+    assert project.memory.read_bytes() == MINE
+
+
+def test_record_of_what_was_reverted(project):
+    """It says when, edit by edit, and keeps the bytes the night once found and made."""
+    project.stage("n1", a := edit("append", "a"), b := edit("append", "b"))
+    adopt(project.staging, "n1")
+    made = project.memory.read_bytes()
+    revert(project.staging, edit=b.id)
+    only_a = project.memory.read_bytes()
+    project.clock.seconds += 60
+    revert(project.staging, edit=a.id)
+    (row,) = project.database.rows("SELECT before, after, edits, reverted_at FROM adoptions")
+    edits = {each["edit"]["id"]: each["reverted_at"] for each in msgspec.json.decode(row["edits"])}
+    assert edits == {a.id: "2026-03-02T03:01:00+00:00", b.id: "2026-03-02T03:00:00+00:00"}
+    assert (row["before"], row["after"], row["reverted_at"]) == (MINE, only_a, edits[a.id])
+    assert made != only_a
+
+
+def test_one_edit_of_many_nights(project):
+    """It goes from the middle, and every other rule stays where it was."""
+    project.stage("n1", edit("append", "a"), b := edit("append", "b"))
+    adopt(project.staging, "n1")
+    project.stage("n2", edit("replace", "a, sharper", "a"), edit("append", "c"))
+    adopt(project.staging, "n2")
+    (change,) = revert(project.staging, edit=b.id)
+    assert [each.id for each in change.edits] == [b.id]
+    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- a, sharper", "- c")
+    revert(project.staging, night="n2")
+    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- a",)
+    revert(project.staging, night="n1")
+    assert project.memory.read_bytes() == MINE
+
+
+def test_edits_that_later_ones_stand_on(project):
+    """Refused, naming the later ones and the commands that revert them first, in an order that works."""
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    project.stage("n2", b := edit("replace", "b", "a"), c := edit("insert_after", "c", "b"), edit("append", "d"))
+    adopt(project.staging, "n2")
+    before = project.files()
+    first = f"revert these first: skillopt-sleep revert --edit {c.id}; skillopt-sleep revert --edit {b.id}$"
+    with pytest.raises(Refused, match=first):
+        revert(project.staging, night="n1")
+    assert project.files() == before
+    revert(project.staging, edit=c.id)
+    revert(project.staging, edit=b.id)
+    revert(project.staging, night="n1")
+    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- d",)
+
+
+def test_anchor_that_would_mean_another_rule(project):
+    """An edit keeps to the rule it was adopted for, also when its words fit another one after a revert."""
+    project.stage("n1", edit("append", "Use tabs in tables."))
+    adopt(project.staging, "n1")
+    project.stage("n2", edit("replace", "Use spaces in tables.", "tabs"), edit("append", "Use tabs in code."))
+    adopt(project.staging, "n2")
+    project.stage("n3", edit("delete", anchor="tabs"))
+    adopt(project.staging, "n3")
+    with pytest.raises(Refused, match="later edits stand on"):
+        revert(project.staging, night="n2")
+    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- Use spaces in tables.",)
+
+
+def test_file_changed_outside_our_region(project):
+    """The user's own bytes stay; only the region goes back."""
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    project.memory.write_bytes(project.memory.read_bytes().replace(b"# Mine", b"# Ours"))
+    project.stage("n2", edit("append", "b"))
+    adopt(project.staging, "n2")
+    project.memory.write_bytes(project.memory.read_bytes() + b"\r\nbelow\r\n")
+    revert(project.staging, night="n1")
+    assert b"- b\r\n" in project.memory.read_bytes()
+    revert(project.staging, night="n2")
+    assert project.memory.read_bytes() == MINE.replace(b"# Mine", b"# Ours") + b"\r\n\r\nbelow\r\n"
+
+
+def test_region_changed_by_hand(project):
+    """Refused, naming the file and the night; nothing is touched."""
+    project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
+    adopt(project.staging, "n1")
+    project.memory.write_bytes(project.memory.read_bytes().replace(b"- a", b"- a, by hand"))
+    before = project.files()
+    with pytest.raises(Refused, match=r"CLAUDE.md: its rules were changed by hand since night n1"):
+        revert(project.staging, night="n1")
+    assert project.files() == before
+
+
+def test_region_changed_by_hand_between_two_nights(project):
+    """The later night can be reverted to the hand-made state, the earlier one only without it."""
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    by_hand = project.memory.read_bytes().replace(b"- a", b"- by hand")
+    project.memory.write_bytes(by_hand)
+    project.stage("n2", edit("append", "b"))
+    adopt(project.staging, "n2")
+    with pytest.raises(Refused, match=r"between the nights n1 and n2; .*: skillopt-sleep revert n2"):
+        revert(project.staging, night="n1")
+    revert(project.staging, night="n2")
+    assert project.memory.read_bytes() == by_hand
+
+
+def test_rules_taken_out_by_hand(project):
+    """Then there is nothing left to do, and the night counts as reverted."""
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    project.memory.write_bytes(b"all new\n")
+    revert(project.staging, night="n1")
+    assert project.memory.read_bytes() == b"all new\n"
+    assert status(project, "n1") is ProposalStatus.REVERTED
+
+
+def test_edit_that_is_live_in_two_projects(tmp_path):
+    """Refused without the night: which one is meant would be a guess."""
+    project, other = Project(tmp_path, "one"), Project(tmp_path, "two")
+    made = edit("append", "a")
+    project.stage("n1", made)
+    adopt(project.staging, "n1")
+    other.stage("n2", made)
+    adopt(other.staging, "n2")
+    with pytest.raises(Refused, match="several projects; name the night too"):
+        revert(project.staging, edit=made.id)
+    revert(project.staging, night="n2", edit=made.id)
+    assert (project.memory.exists(), other.memory.exists()) == (True, False)
+
+
+WORDS = st.sampled_from(["a", "b", "c", "d e", "f\n  g"])
+EMPTY_BLOCK = f"# Mine\n{BEGIN}\n{END}\nbelow".encode()
+ORIGINALS = st.sampled_from([None, b"", b"# Mine\n", MINE, b"x\r\ny\r\n", b"- mine\n\n", EMPTY_BLOCK])
+SKILLS = st.sampled_from([None, b"---\nname: s\n---\n\n# Title\n\n- b\n", b"---\r\nname: s\r\n---\r\n\n- a", b""])
+
+
+class Life(RuleBasedStateMachine):
+    """Nights adopted and reverted in any order, with a user who edits the same files."""
+
+    @initialize(memory=ORIGINALS, skill=SKILLS)
+    def begin(self, memory, skill):
+        """A project as its owner left it."""
+        self.scratch = tempfile.TemporaryDirectory()
+        self.project = Project(Path(self.scratch.name))
+        if memory is not None:
+            self.project.memory.write_bytes(memory)
+        if skill is not None:
+            self.project.skill.parent.mkdir(parents=True)
+            self.project.skill.write_bytes(skill)
+        self.original = self.project.files()
+        self.nights = 0
+        self.heading = b""
+        self.by_hand = False
+
+    def teardown(self):
+        """All reverted, the latest first, everything is as its owner left it."""
+        if not hasattr(self, "project"):
+            return
+        for night in reversed(dict.fromkeys(each.night for each in adoptions(self.project.database))):
+            self.ask(revert, night=night)
+        if not self.by_hand:
+            assert self.project.files() == self.expected()
+        self.project.database.close()
+        self.scratch.cleanup()
+
+    def expected(self):
+        """What must be there once nothing is live: the user's own."""
+        if not self.heading:
+            return self.original
+        return dict(
+            sorted({**self.original, "CLAUDE.md": self.heading + (self.original.get("CLAUDE.md") or b"")}.items())
+        )
+
+    def ask(self, function, *arguments, **options):
+        """Do it; refused, it must have changed nothing."""
+        before, live = self.project.files(), adoptions(self.project.database)
+        try:
+            function(self.project.staging, *arguments, **options)
+        except Refused:
+            assert self.project.files() == before
+            assert adoptions(self.project.database) == live
+
+    @rule(
+        edits=st.lists(st.tuples(st.sampled_from(EditOp), WORDS, WORDS, st.sampled_from([MEMORY, SKILL])), max_size=4),
+        part=st.none() | st.integers(0, 3),
+    )
+    def night(self, edits, part):
+        """A night is staged, and adopted whole or in part."""
+        self.nights += 1
+        night = f"n{self.nights}"
+        made = self.project.stage(night, *(edit(*each) for each in edits))
+        if made:
+            self.ask(adopt, night, only=None if part is None else {each.id for each in made[part:]})
+
+    @precondition(lambda self: adoptions(self.project.database))
+    @rule(data=st.data())
+    def revert_night(self, data):
+        """Any night that is live."""
+        nights = [each.night for each in adoptions(self.project.database)]
+        self.ask(revert, night=data.draw(st.sampled_from(nights)))
+
+    @precondition(lambda self: adoptions(self.project.database))
+    @rule(data=st.data())
+    def revert_edit(self, data):
+        """Any edit that is live."""
+        edits = [edit.id for each in adoptions(self.project.database) for edit in each.edits]
+        self.ask(revert, edit=data.draw(st.sampled_from(edits)))
+
+    @precondition(lambda self: self.original.get("CLAUDE.md", b"").endswith(b"\n") and not self.heading)
+    @rule()
+    def user_writes_above(self):
+        """The owner adds a line to the top of the file."""
+        content = self.project.memory.read_bytes()
+        self.heading = b"# Above\r\n" if b"\r\n" in content else b"# Above\n"
+        self.project.memory.write_bytes(self.heading + content)
+
+    @precondition(lambda self: not self.by_hand and self.project.memory.exists())
+    @rule()
+    def user_writes_inside(self):
+        """The owner adds a rule to our block."""
+        content = self.project.memory.read_bytes()
+        if END.encode() in content:
+            self.by_hand = True
+            self.project.memory.write_bytes(content.replace(END.encode(), b"- BY HAND\n" + END.encode()))
+
+    @invariant()
+    def what_was_written_by_hand_stays(self):
+        """Nothing ever writes over it."""
+        if getattr(self, "by_hand", False):
+            assert b"- BY HAND" in self.project.memory.read_bytes()
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)

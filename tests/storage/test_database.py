@@ -1,0 +1,100 @@
+"""The database file: brought forward from an older schema, never opened by an older program."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.storage.database import VERSION, Database
+
+
+def _older(path):
+    """A file as an older program left it: one table missing, a row in another."""
+    Database(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO files VALUES ('claude', '/a.jsonl', 3, 4)")
+        raw.execute("DROP TABLE pending_edits")
+        raw.execute(f"PRAGMA user_version = {VERSION - 1}")
+    raw.close()
+
+
+@pytest.mark.parametrize("rehearsal", [False, True], ids=["for real", "as a copy in memory"])
+def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, rehearsal):
+    """Opening an older file adds the tables it lacks; its rows stay as they were."""
+    path = tmp_path / "sleep.db"
+    _older(path)
+    database = Database(path, rehearsal=rehearsal)
+    assert [tuple(row) for row in database.rows("SELECT * FROM files")] == [("claude", "/a.jsonl", 3, 4)]
+    assert database.rows("SELECT * FROM pending_edits") == []
+    assert database.rows("PRAGMA user_version")[0][0] == VERSION
+
+
+def test_file_of_a_newer_program_is_left_alone(tmp_path):
+    """A schema this program does not know is refused by name, and nothing is written."""
+    path = tmp_path / "sleep.db"
+    Database(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute(f"PRAGMA user_version = {VERSION + 1}")
+    raw.close()
+    before = path.read_bytes()
+    with pytest.raises(DiskError, match="newer version"):
+        Database(path)
+    assert path.read_bytes() == before
+
+
+def test_log_left_read_only_is_mended(tmp_path):
+    """A database that was read-only for a while leaves files that are, too; once it is writable, they are again."""
+    path = tmp_path / "sleep.db"
+    first = Database(path)
+    with first.transaction() as connection:
+        connection.execute("INSERT INTO files VALUES ('claude', '/a.jsonl', 3, 4)")
+    parts = [path.with_name(path.name + end) for end in ("-wal", "-shm")]
+    for part in parts:
+        part.chmod(0o400)
+    second = Database(path)
+    assert {part.stat().st_mode & 0o777 for part in parts} == {0o600}
+    second.close()
+    first.close()
+
+
+@pytest.mark.parametrize("rehearsal", [False, True], ids=["for real", "as a copy in memory"])
+@pytest.mark.parametrize("left", ["nothing", "no table", "gone"])
+def test_empty_file_beside_a_copy(tmp_path, rehearsal, left):
+    """Is a database that was lost, not one that is to be begun; the file stays as it is."""
+    path = tmp_path / "sleep.db"
+    Database(path).close()
+    path.rename(tmp_path / "sleep.db.copy")
+    if left != "gone":
+        path.touch()
+    if left == "no table":
+        with sqlite3.connect(path) as raw:
+            raw.execute("PRAGMA user_version = 3")
+        raw.close()
+    before = path.read_bytes() if path.exists() else None
+    with pytest.raises(DiskError, match="a copy of it is there; to put it back: skillopt-sleep doctor --repair"):
+        Database(path, rehearsal=rehearsal)
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_empty_file_without_a_copy(tmp_path):
+    """Is as good as none."""
+    path = tmp_path / "sleep.db"
+    path.touch()
+    database = Database(path)
+    assert database.rows("SELECT * FROM files") == []
+    database.close()
+
+
+def test_missing_table_names_the_repair(tmp_path):
+    """Whoever reads or writes it is told what helps."""
+    path = tmp_path / "sleep.db"
+    database = Database(path)
+    with database.transaction() as connection:
+        connection.execute("DROP TABLE files")
+    with pytest.raises(DiskError, match=r"no such table: files; .* doctor --repair"):
+        database.rows("SELECT * FROM files")
+    with pytest.raises(DiskError, match="doctor --repair"), database.transaction() as connection:
+        connection.execute("DELETE FROM files")
+    database.close()

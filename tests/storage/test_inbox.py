@@ -1,0 +1,155 @@
+"""What is filed stays until its mining is committed."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.model.session import Session, SessionFile, Turn
+from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord
+from skillopt_sleep.storage.archive import SessionInbox, TaskArchive
+from skillopt_sleep.storage.database import Database
+
+
+@pytest.fixture
+def database(tmp_path):
+    return Database(tmp_path / "sleep.db")
+
+
+def session(*turns, path="/s/a.jsonl", **fields):
+    return Session(
+        source="claude",
+        path=path,
+        session_id="a",
+        cwd="/work/shop",
+        ended_at="2026-03-01T10:00:00Z",
+        turns=tuple(Turn(id=turn, prompt=f"words of {turn}") for turn in turns),
+        **fields,
+    )
+
+
+def file(size, path="/s/a.jsonl"):
+    return SessionFile(path=path, size=size, mtime_ns=1)
+
+
+def task(number, at="2026-03-01T10:00:00Z"):
+    origin = Origin(source="claude", session_id="a", path="/s/a.jsonl", words="w", at=at)
+    return TaskRecord(id=number, intent=number, reference=RubricReference(rubric="r"), origins=(origin,))
+
+
+def ids(found):
+    return [turn.id for turn in found.turns]
+
+
+def test_file_filed_before_is_not_opened_again(database):
+    """Same size and time: unchanged, also for the next process."""
+    SessionInbox(database).file("claude", file(10), session("1"))
+    inbox = SessionInbox(database)
+    assert inbox.unchanged("claude", file(10))
+    assert not inbox.unchanged("claude", file(11))
+    assert not inbox.unchanged("codex", file(10))
+
+
+def test_session_that_grew_is_filed_with_its_new_turns(database):
+    """Only words not seen before are news, and the archive holds all of them."""
+    inbox = SessionInbox(database)
+    assert ids(inbox.file("claude", file(10), session("1", "2"))) == ["1", "2"]
+    assert ids(inbox.file("claude", file(20), session("1", "2", "3"))) == ["3"]
+    assert ids(inbox.everything()[0]) == ["1", "2", "3"]
+    assert inbox.file("claude", file(21), session("1", "2", "3")) is None
+
+
+def test_forked_copy_adds_only_what_is_new(database):
+    """A turn belongs to the first file that showed it."""
+    inbox = SessionInbox(database)
+    inbox.file("claude", file(10), session("1", "2"))
+    forked = inbox.file("claude", file(10, "/s/b.jsonl"), session("1", "2", "3", path="/s/b.jsonl"))
+    assert ids(forked) == ["3"]
+    assert [ids(each) for each in inbox.everything()] == [["1", "2"], ["3"]]
+
+
+def test_shortened_file_loses_nothing_archived(database):
+    """A file rewritten shorter keeps its earlier turns in the archive."""
+    inbox = SessionInbox(database)
+    inbox.file("claude", file(10), session("1", "2"))
+    inbox.file("claude", file(5), session("3"))
+    assert ids(inbox.everything()[0]) == ["1", "2", "3"]
+
+
+def test_answer_that_was_still_coming_is_completed(database):
+    """A turn seen half-way is replaced by its finished form, without being news."""
+    inbox = SessionInbox(database)
+    inbox.file("claude", file(10), session("1"))
+    done = session("1")
+    done = replace(done, turns=(replace(done.turns[0], final="the answer"),))
+    assert inbox.file("claude", file(20), done) is None
+    assert inbox.everything()[0].turns[0].final == "the answer"
+
+
+def test_session_waits_until_its_mining_is_committed(database):
+    """Also with zero tasks it leaves; what was filed meanwhile goes on waiting."""
+    inbox, archive = SessionInbox(database), TaskArchive(database)
+    inbox.file("claude", file(10), session("1", "2"))
+    (key,) = inbox.waiting()
+    inbox.file("claude", file(20), session("1", "2", "3", "4"))
+    archive.commit("", [], [key])
+    (rest,) = inbox.waiting()
+    assert (rest.first_turn, rest.last_turn) == ("3", "4")
+    archive.commit("", [], [rest])
+    assert inbox.waiting() == ()
+
+
+def test_waiting_turns_come_with_what_they_answer_to(database):
+    """The turns before the first waiting one are context; a key loads the same turns for ever."""
+    inbox, archive = SessionInbox(database), TaskArchive(database)
+    inbox.file("claude", file(10), session("1", "2", "3"))
+    archive.commit("", [], inbox.waiting())
+    inbox.file("claude", file(20), session("1", "2", "3", "4"))
+    (key,) = inbox.waiting()
+    inbox.file("claude", file(30), session("1", "2", "3", "4", "5"))
+    assert ids(inbox.load(key)) == ["2", "3", "4"]
+
+
+def test_task_is_fresh_until_a_concluded_night_used_it(database):
+    """Used tasks stay in the archive, and are fresh again when they recur."""
+    archive = TaskArchive(database)
+    archive.commit("p", [task("x"), task("y")], [])
+    archive.used("p", "n1", {Split.VAL: ["x"]})
+    assert archive.fresh("p") == {"y"}
+    archive.commit("p", [task("x")], [])
+    assert archive.fresh("p") == {"y"}
+    archive.commit("p", [task("x", at="2026-03-02T10:00:00Z")], [])
+    assert archive.fresh("p") == {"x", "y"}
+    assert archive.tasks("other") == ()
+
+
+def test_rehearsal_leaves_no_trace(tmp_path):
+    """What is tried on a copy in memory is not in the file, and makes none."""
+    path = tmp_path / "sleep.db"
+    SessionInbox(Database(path, rehearsal=True)).file("claude", file(10), session("1"))
+    assert not path.exists()
+    SessionInbox(Database(path)).file("claude", file(10), session("1"))
+    copy = SessionInbox(Database(path, rehearsal=True))
+    copy.file("claude", file(20), session("1", "2"))
+    assert ids(copy.everything()[0]) == ["1", "2"]
+    assert ids(SessionInbox(Database(path)).everything()[0]) == ["1"]
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, far from it" * 50], ids=["garbage"])
+def test_unusable_database_is_named(tmp_path, content):
+    """One line names the file; nothing is overwritten."""
+    path = tmp_path / "sleep.db"
+    path.write_bytes(content)
+    with pytest.raises(DiskError, match=r"sleep\.db"):
+        Database(path)
+    assert path.read_bytes() == content
+
+
+def test_database_of_a_newer_program_is_left_alone(tmp_path):
+    """A higher schema version is refused, not guessed at."""
+    path = tmp_path / "sleep.db"
+    with Database(path).transaction() as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(DiskError, match="newer version"):
+        Database(path)

@@ -1,0 +1,225 @@
+"""Live files change all together or not at all, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.errors import DiskError, Refused
+from skillopt_sleep.storage import atomic_replace as swaps
+from skillopt_sleep.storage import files
+from skillopt_sleep.storage.adoption import adopt, adoptions, revert
+from skillopt_sleep.storage.atomic_replace import Swap, one_change, undo_unfinished
+from tests.storage.proposing import SKILL, Project, edit
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with a memory file and a proposal for it and for a new skill."""
+    project = Project(tmp_path)
+    project.memory.write_bytes(b"# Mine\n")
+    project.stage("n1", edit("append", "Use tabs."), edit("append", "Total first.", kind=SKILL))
+    return project
+
+
+@pytest.mark.parametrize("what", ["adopt", "revert"])
+def test_killed_before_every_step(tmp_path, what):
+    """The next command finds three documents all old or all new, and revert is still exact."""
+    command = [sys.executable, "-m", "tests.storage.dying", str(tmp_path), what]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) > 30
+    assert any(row["half"] for row in rows), "no death left anything half done, so nothing was shown"
+    for row in rows:
+        assert row["all_old"] != row["all_new"], row
+        assert row["all_new"] == row["live"], row
+        assert row["exact"], row
+        assert row["adoptable"], row
+    assert not rows[0]["live"] if what == "adopt" else rows[0]["live"]
+
+
+def _half_done(project):
+    """As a kill between the two files leaves it: the journal, and the first file written."""
+    old = project.memory.read_bytes()
+    adopt(project.staging, "n1")
+    new = project.memory.read_bytes()
+    revert(project.staging, night="n1")
+    swap = Swap(path=str(project.memory), within=str(project.folder), old=old, new=new)
+    with project.database.transaction() as connection:
+        data = swaps.msgspec.msgpack.encode(swap)
+        connection.execute("INSERT INTO swaps (what, swap) VALUES ('adopting night n1', ?)", (data,))
+    project.memory.write_bytes(new)
+    return old
+
+
+def test_half_done_change(project):
+    """Undone by whoever opens the data next, and said; with it what a dead writer left beside the file."""
+    old = _half_done(project)
+    left = project.folder / ".CLAUDE.md.skillopt-x1"
+    left.write_bytes(b"half")
+    assert undo_unfinished(project.database) == ("adopting night n1 was cut short and has been undone",)
+    assert project.memory.read_bytes() == old
+    assert not left.exists()
+    assert undo_unfinished(project.database) == ()
+
+
+def test_half_done_change_of_a_file_edited_around_it_since(project):
+    """The user's words stay, and only what we had written goes."""
+    old = _half_done(project)
+    project.memory.write_bytes(b"A line of mine.\n" + project.memory.read_bytes())
+    assert undo_unfinished(project.database) == ("adopting night n1 was cut short and has been undone",)
+    assert project.memory.read_bytes() == b"A line of mine.\n" + old
+
+
+def test_half_done_change_of_rules_edited_since(project):
+    """They stay, and it is said that they do."""
+    _half_done(project)
+    edited = project.memory.read_bytes().replace(b"Use tabs.", b"Use tabs (mostly).")
+    project.memory.write_bytes(edited)
+    said = undo_unfinished(project.database)
+    assert f"{project.memory} was changed since by somebody else and stays as it is" in said
+    assert project.memory.read_bytes() == edited
+
+
+@pytest.mark.parametrize("way", ["link", "folder"])
+def test_change_that_cannot_be_undone_stops_nothing_else(project, way):
+    """It is said at each command; that file alone is refused; the repair gives it up and keeps the old bytes."""
+    old = _half_done(project)
+    project.memory.unlink()
+    project.memory.mkdir() if way == "folder" else project.memory.symlink_to("elsewhere")
+    for _ in range(2):
+        said = undo_unfinished(project.database)
+        assert "cannot be put back" in said[0]
+        assert "doctor --repair" in said[-1]
+    (said,) = swaps.give_up_unfinished(project.database)
+    assert "stays as it is" in said
+    (kept,) = project.database.path.parent.glob("unfinished-*")
+    assert kept.read_bytes() == old
+    assert undo_unfinished(project.database) == ()
+
+
+def test_change_somebody_is_at_work_on(project):
+    """Is not undone under their hands."""
+    _half_done(project)
+    new = project.memory.read_bytes()
+    code = f"""
+import sys
+from pathlib import Path
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.staging import SCHEMA
+from skillopt_sleep.storage.atomic_replace import _lock
+with _lock(Path({str(project.database.path.parent / "adopt.lock")!r}), 0) as held:
+    print(held, flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout.readline() == "True\n"
+        assert undo_unfinished(project.database) == ()
+        assert project.memory.read_bytes() == new
+        owner.communicate()
+    assert undo_unfinished(project.database)
+
+
+def test_second_change_meanwhile(project, monkeypatch):
+    """Waits for its turn, and is refused when the first does not end."""
+    monkeypatch.setattr(swaps, "PATIENCE", 0.05)
+    with one_change(project.database), pytest.raises(Refused, match="another adopt or revert is at work"):
+        adopt(project.staging, "n1")
+
+
+def test_failure_that_cannot_be_undone(project, monkeypatch):
+    """Is said as what it is; the next command puts the files back."""
+    write = swaps.write_atomic
+    project.skill.parent.mkdir(parents=True)
+    project.skill.write_bytes(b"---\nname: learned\ndescription: d\n---\n\n- old\n")
+    changed = project.files()
+    project.stage("n2", edit("append", "a"), edit("append", "b", kind=SKILL))
+    monkeypatch.setattr(swaps, "write_atomic", _write_then_fail(write, project.memory))
+    with pytest.raises(DiskError, match=r"half of this is done .*any next command puts the files back"):
+        adopt(project.staging, "n2")
+    assert project.files() != changed
+    monkeypatch.undo()
+    assert undo_unfinished(project.database)
+    assert project.files() == changed
+
+
+def _write_then_fail(write, last):
+    """A disk that takes one file and then nothing more."""
+    taken = []
+
+    def failing(path, data, mode):
+        if taken:
+            raise DiskError(f"cannot write {path}: No space left on device")
+        taken.append(path)
+        write(path, data, mode)
+
+    return failing
+
+
+def _other_owner(project):
+    os.chown(project.memory, 12345, 12345)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        pytest.param(lambda p: p.memory.chmod(0o444), r"CLAUDE\.md is read-only; make it writable", id="read-only"),
+        pytest.param(
+            _other_owner,
+            r"CLAUDE\.md belongs to another user \(uid 12345\)",
+            id="owner",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away"),
+        ),
+        pytest.param(lambda p: os.link(p.memory, p.folder / "other"), "another name too", id="hard-link"),
+        pytest.param(lambda p: p.folder.rename(p.folder.parent / "x"), "is not there any more", id="project-gone"),
+        pytest.param(lambda p: (p.folder / ".claude").write_bytes(b""), r"\.claude is no folder", id="file-for-folder"),
+    ],
+)
+def test_file_that_may_not_be_written(project, spoil, why):
+    """Refused with exit code 8 and the reason, before anything is touched."""
+    staging = project.staging
+    monkey = staging.verified("n1")
+    spoil(project)
+    with pytest.raises(Refused, match=why) as refusal:
+        _adopt_verified(staging, monkey)
+    assert refusal.value.exit_code == 8
+    assert adoptions(project.database) == ()
+    assert project.database.rows("SELECT * FROM swaps") == []
+
+
+def _adopt_verified(staging, proposal):
+    """Adopt, the proposal itself taken as found: where the whole project is gone, so is the proposal."""
+    from skillopt_sleep.storage import adoption
+
+    planned = adoption._planned
+    return [planned(staging, "n1", each, [], "") for each in proposal.manifest.documents]
+
+
+@pytest.mark.parametrize("kept", ["claude.md", "Claude.md"], ids=str)
+def test_file_system_that_takes_two_spellings_for_one(project, monkeypatch, kept):
+    """Refused: the file would get another name, or git see two."""
+    monkeypatch.setattr(files.os, "listdir", lambda folder: [kept])
+    with pytest.raises(Refused, match="spelled otherwise on disk"):
+        adopt(project.staging, "n1")
+
+
+def test_folder_that_cannot_be_written(project, monkeypatch):
+    """Refused before the first file, whoever asks."""
+    monkeypatch.setattr(files.os, "access", lambda path, mode: Path(path) != project.folder)
+    with pytest.raises(Refused, match="cannot be written to; make it writable"):
+        adopt(project.staging, "n1")
+    monkeypatch.undo()
+    adopt(project.staging, "n1")
+    monkeypatch.setattr(files.os, "access", lambda path, mode: Path(path) != project.folder)
+    with pytest.raises(Refused, match="cannot be written to"):
+        revert(project.staging, night="n1")
