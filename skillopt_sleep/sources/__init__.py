@@ -1,1 +1,1 @@
-"""One module per transcript format; the file name is the name of the source."""
+"""One module per transcript format; the module's name is the name of the source."""

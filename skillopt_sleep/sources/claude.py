@@ -1,56 +1,68 @@
-"""Claude Code sessions: ``projects/<folder>/<session>.jsonl`` below each of its homes.
+"""Reads Claude Code sessions: ``projects/<folder>/<session>.jsonl`` in each of its configuration folders.
 
-One Claude Code session file, record by record, made into a session.
-
-Only what a person typed begins a turn. It stands in ordinary user records, and hides in four more places: words typed
-while the agent worked, as an attachment; text beside a tool's result; what was said while refusing a tool call; and
-words that only the queue remembers.
+Only what a person typed begins a turn. Most of it is in ordinary user records. The rest is in four other places: an
+attachment (typed while the agent worked), text beside a tool result, the reason given when a tool call was refused,
+and the records of the input queue.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
+from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources.claude_records import (
     Attachment,
     Block,
+    InputQueue,
     Message,
-    Queue,
     Record,
-    Words,
-    answers_of,
-    blocks_of,
-    decode_input,
+    TypedText,
     decode_record,
+    decode_tool_input,
+    find_typed_text,
     is_interruption,
-    rejection_words,
-    shell_result,
-    text_of,
-    typed_words,
+    read_answers,
+    read_blocks,
+    read_rejection,
+    read_shell_result,
+    read_text,
 )
-from skillopt_sleep.sources.files import feed, session_files
+from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
-WITHOUT_PERSON = frozenset({"memory", "subagents", "tool-results"})
-"""Folders below ``projects`` in which no person's words lie."""
+FOLDERS_WITHOUT_PROMPTS = frozenset({"memory", "subagents", "tool-results"})
+"""Folders below ``projects`` that hold nothing a person typed."""
+
+SHELLS = frozenset({"Bash", "PowerShell"})
+EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
+QUESTION = "AskUserQuestion"
+SKILL = "Skill"
+TOOLS_WITH_READ_INPUT = SHELLS | EDITORS | {SKILL}
+"""The tools whose arguments are decoded."""
+
+SYNTHETIC_MODEL = "<synthetic>"
+"""The model named in texts that Claude Code itself wrote in place of the model, such as API errors."""
+
+AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
+"""Kinds of refusal that no person decided."""
+
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
+_NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude requested permissions", "<tool_use_error>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaudeSource:
-    """Sessions of Claude Code.
-
-    ``homes`` are its configuration folders (``~/.claude``, each of ``CLAUDE_CONFIG_DIR``). Records written through an
-    entrypoint of ``headless`` are a program's: ``sdk-cli`` is ``claude -p``. Editors and other programs of a person
-    speak through the SDK as well (``sdk-ts``, ``sdk-py``), so these count unless they are named here.
-    """
+    """The sessions of Claude Code."""
 
     homes: tuple[str, ...] = ()
+    """Its configuration folders: ``~/.claude``, or those in ``CLAUDE_CONFIG_DIR``."""
     headless: tuple[str, ...] = ("sdk-cli",)
+    """Entrypoints used by programs, not people: ``sdk-cli`` is ``claude -p``. Editors use the SDK too (``sdk-ts``,
+    ``sdk-py``), so those count as a person unless they are listed here."""
 
     @property
     def name(self) -> str:
@@ -58,46 +70,29 @@ class ClaudeSource:
         return "claude"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Every session file of every home, each home once however it is spelled."""
+        """Every session file of every home. A home that is named twice, in different spellings, is listed once."""
         roots = [os.path.join(home, "projects") for home in self.homes]  # noqa: PTH118 - paths are plain strings here
         for root in {os.path.realpath(root): root for root in roots}.values():
-            yield from session_files(root, skipped, without=WITHOUT_PERSON)
+            yield from list_session_files(root, skipped, without=FOLDERS_WITHOUT_PROMPTS)
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """One session; None when no person typed in it."""
-        session = ClaudeSession(file.path, frozenset(self.headless))
-        feed(file.path, session.take, skipped)
-        return session.session()
+        """Read one session; None when no person typed in it."""
+        reader = _SessionReader(file.path, frozenset(self.headless))
+        read_lines(file.path, reader.take, skipped)
+        return reader.session()
 
 
-SHELLS = frozenset({"Bash", "PowerShell"})
-EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
-QUESTION = "AskUserQuestion"
-SKILL = "Skill"
-READ_INPUTS = SHELLS | EDITORS | {SKILL}
-"""The tools whose arguments say something we read."""
-
-SYNTHETIC = "<synthetic>"
-"""The model named in texts that Claude Code wrote in the model's place, such as API errors."""
-
-MACHINE_DENIALS = frozenset({"automode-blocked", "permission-rule"})
-"""Kinds of refusal in which no person had a say."""
-
-_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
-_NEVER_RAN = ("The user doesn't want to", "Permission for this", "Claude requested permissions", "<tool_use_error>")
-
-
-class ClaudeSession:
-    """Takes the lines of one file in order; ``headless`` are the entrypoints behind which nobody types."""
+class _SessionReader:
+    """Builds a session from the lines of one file, taken in order."""
 
     def __init__(self, path: str, headless: frozenset[str]) -> None:
         self._path = path
         self._headless = headless
         self._log = TurnLog()
-        self._queue = Queue()
+        self._queue = InputQueue()
         self._from_queue: dict[str, Draft] = {}
         self._seen: set[str] = set()
-        self._told: set[str] = set()
+        self._used_ids: set[str] = set()
         self._questions: set[str] = set()
         self._first_words: str | None = None
         self._session_id = ""
@@ -110,23 +105,23 @@ class ClaudeSession:
         self._ended_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read one line. Raises one of ``jsonl.FAULTS`` when it is no record."""
+        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
         record = decode_record(line)
         match record.type:
             case "assistant" | "user":
                 if isinstance(record.message, Message) and self._is_new(record):
-                    self._place(record)
-                    read = self._assistant if record.type == "assistant" else self._user
+                    self._note_place_and_time(record)
+                    read = self._read_assistant if record.type == "assistant" else self._read_user
                     read(record, record.message)
             case "attachment":
                 if record.attachment is not None and self._is_new(record):
-                    self._place(record)
-                    self._attachment(record, record.attachment)
+                    self._note_place_and_time(record)
+                    self._read_attachment(record, record.attachment)
             case "queue-operation":
-                self._queue_operation(record)
+                self._read_queue_operation(record)
 
     def session(self) -> Session | None:
-        """What the lines made up; None when no person typed in it, or when it was one of our own runs."""
+        """The session read so far; None when no person typed in it, or when it is one of our own replays."""
         if any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""}):
             return None
         turns = self._log.turns()
@@ -145,15 +140,14 @@ class ClaudeSession:
         )
 
     def _is_new(self, record: Record) -> bool:
-        """Whether a record belongs to the conversation and comes for the first time: resume and fork repeat them."""
+        """Whether a record is part of the main conversation and not a copy: resume and fork repeat records."""
         if record.is_sidechain or record.uuid in self._seen:
             return False
         if record.uuid:
             self._seen.add(record.uuid)
         return True
 
-    def _place(self, record: Record) -> None:
-        """Where and when the session was."""
+    def _note_place_and_time(self, record: Record) -> None:
         if record.cwd and record.cwd not in self._cwds:
             self._cwd = self._cwd or record.cwd
             self._cwds.add(record.cwd)
@@ -163,42 +157,41 @@ class ClaudeSession:
             self._ended_at = stamp
         self._entrypoint = record.entrypoint or self._entrypoint
         self._branch = record.git_branch or self._branch
-        if not self._session_id:
-            self._session_id = record.session_id or ""
+        self._session_id = self._session_id or record.session_id or ""
 
-    def _assistant(self, record: Record, message: Message) -> None:
-        invented = record.is_api_error_message or message.model == SYNTHETIC
-        if message.model and not invented:
+    def _read_assistant(self, record: Record, message: Message) -> None:
+        is_synthetic = record.is_api_error_message or message.model == SYNTHETIC_MODEL
+        if message.model and not is_synthetic:
             self._model = message.model
-        for block in blocks_of(message.content):
+        for block in read_blocks(message.content):
             if block.type == "text":
-                if not invented and block.text and block.text.strip():
+                if not is_synthetic and block.text and block.text.strip():
                     self._log.current.final = block.text
             elif block.type == "tool_use" and block.name:
-                self._call(block, block.name)
+                self._read_tool_call(block, block.name)
 
-    def _call(self, block: Block, name: str) -> None:
+    def _read_tool_call(self, block: Block, name: str) -> None:
         turn = self._log.current
         turn.tools[name] = None
         if name == QUESTION:
             self._questions.add(block.id or "")
-        if name not in READ_INPUTS:
+        if name not in TOOLS_WITH_READ_INPUT:
             return
-        given = decode_input(block.input)
+        given = decode_tool_input(block.input)
         if name in SHELLS and given.command:
-            self._log.run(block.id or "", given.command)
+            self._log.start_command(block.id or "", given.command)
         elif name in EDITORS and (path := given.file_path or given.notebook_path):
             turn.files[path] = None
         elif name == SKILL and (skill := given.skill or given.command):
             turn.skills[skill.removeprefix("/")] = None
 
-    def _user(self, record: Record, message: Message) -> None:
+    def _read_user(self, record: Record, message: Message) -> None:
         texts: list[str] = []
         beside_result = False
-        for block in blocks_of(message.content):
+        for block in read_blocks(message.content):
             if block.type == "tool_result":
                 beside_result = True
-                self._result(record, block)
+                self._read_tool_result(record, block)
             elif block.type == "text" and block.text:
                 texts.append(block.text)
         if not texts:
@@ -207,76 +200,75 @@ class ClaudeSession:
             self._first_words = "\n".join(texts)
         if any(map(is_interruption, texts)):
             self._log.interrupt()
-        if _is_the_persons(record):
-            words = Words(starts_work=True) if record.plan_content else typed_words(texts)
-            self._typed(record, words, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
+        if _is_from_person(record):
+            typed = TypedText(starts_work=True) if record.plan_content else find_typed_text(texts)
+            self._add_typed(record, typed, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
 
-    def _typed(self, record: Record, words: Words, kind: PromptKind) -> None:
-        """What came in a person's name: words begin a turn, and anything else that sets the agent to work ends one."""
-        if not words.starts_work:
+    def _add_typed(self, record: Record, typed: TypedText, kind: PromptKind) -> None:
+        """Begin a turn for what a person typed; work that starts without a person's words ends the turn instead."""
+        if not typed.starts_work:
             return
-        if not words.text or self._entrypoint in self._headless:
-            self._log.cut()
-        elif words.text in self._from_queue:
-            self._from_queue.pop(words.text).id = self._id(record, words.text)
+        if not typed.text or self._entrypoint in self._headless:
+            self._log.end_turn()
+        elif typed.text in self._from_queue:
+            self._from_queue.pop(typed.text).id = self._turn_id(record, typed.text)
         else:
             if kind is PromptKind.TYPED:
                 self._from_queue.clear()
-            self._say(record, words.text, kind)
-        if words.command:
-            self._log.current.skills[words.command] = None
+            self._begin_turn(record, typed.text, kind)
+        if typed.command:
+            self._log.current.skills[typed.command] = None
 
-    def _result(self, record: Record, block: Block) -> None:
+    def _read_tool_result(self, record: Record, block: Block) -> None:
         call = block.tool_use_id or ""
         if block.is_error:
-            self._failed(record, block, call)
-            return
-        if call in self._questions:
-            if chosen := "\n".join(answers_of(record.tool_use_result)):
-                self._log.aside(chosen, id=self._id(record, chosen), kind=PromptKind.ANSWER, at=record.timestamp or "")
+            self._read_failed_call(record, block, call)
+        elif call in self._questions:
+            if answer := "\n".join(read_answers(record.tool_use_result)):
+                at = record.timestamp or ""
+                self._log.add_aside(answer, id=self._turn_id(record, answer), kind=PromptKind.ANSWER, at=at)
         elif self._log.is_running(call):
-            done = shell_result(record.tool_use_result)
-            unknown = done.interrupted or done.background_task_id or done.return_code_interpretation
-            self._log.ended(call, None if unknown else 0)
+            result = read_shell_result(record.tool_use_result)
+            is_unknown = result.interrupted or result.background_task_id or result.return_code_interpretation
+            self._log.finish_command(call, None if is_unknown else 0)
 
-    def _failed(self, record: Record, block: Block, call: str) -> None:
-        content = text_of(block.content)
+    def _read_failed_call(self, record: Record, block: Block, call: str) -> None:
+        content = read_text(block.content)
         if content.startswith(_NEVER_RAN):
-            self._log.never_ran(call)
+            self._log.drop_command(call)
         elif match := _EXIT_CODE.match(content):
-            self._log.ended(call, int(match[1]))
-        if record.tool_denial_kind not in MACHINE_DENIALS and (words := rejection_words(content)):
-            self._say(record, words, PromptKind.REJECTION)
+            self._log.finish_command(call, int(match[1]))
+        if record.tool_denial_kind not in AUTOMATIC_DENIALS and (words := read_rejection(content)):
+            self._begin_turn(record, words, PromptKind.REJECTION)
 
-    def _attachment(self, record: Record, attachment: Attachment) -> None:
+    def _read_attachment(self, record: Record, attachment: Attachment) -> None:
         if attachment.type != "queued_command":
             return
-        text = text_of(attachment.prompt)
-        self._queue.attached(text)
-        human = attachment.origin is None or attachment.origin.kind in {None, "human"}
-        if attachment.command_mode == "prompt" and human and not attachment.is_meta:
-            self._typed(record, typed_words([text]), PromptKind.QUEUED)
+        text = read_text(attachment.prompt)
+        self._queue.note_attached(text)
+        is_human = attachment.origin is None or attachment.origin.kind in {None, "human"}
+        if attachment.command_mode == "prompt" and is_human and not attachment.is_meta:
+            self._add_typed(record, find_typed_text([text]), PromptKind.QUEUED)
 
-    def _queue_operation(self, record: Record) -> None:
-        text = self._queue.move(record.operation or "", text_of(record.content), record.reason or "")
-        words = typed_words([text]).text
+    def _read_queue_operation(self, record: Record) -> None:
+        text = self._queue.apply(record.operation or "", read_text(record.content), record.reason or "")
+        words = find_typed_text([text]).text
         if words and self._entrypoint not in self._headless:
-            self._from_queue[words] = self._say(record, words, PromptKind.QUEUED)
+            self._from_queue[words] = self._begin_turn(record, words, PromptKind.QUEUED)
 
-    def _say(self, record: Record, text: str, kind: PromptKind) -> Draft:
-        return self._log.begin(text, id=self._id(record, text), kind=kind, at=record.timestamp or "")
+    def _begin_turn(self, record: Record, text: str, kind: PromptKind) -> Draft:
+        return self._log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
-    def _id(self, record: Record, text: str) -> str:
-        """The record's own id; where it has none, or has had its turn, a digest of what makes the words unique."""
-        if record.uuid and record.uuid not in self._told:
-            self._told.add(record.uuid)
+    def _turn_id(self, record: Record, text: str) -> str:
+        """The record's own id; a digest of its place and text when it has none or its id is already taken."""
+        if record.uuid and record.uuid not in self._used_ids:
+            self._used_ids.add(record.uuid)
             return record.uuid
-        known = f"{record.uuid or record.session_id}\0{record.timestamp}\0{text}"
-        return hashlib.sha256(known.encode()).hexdigest()[:32]
+        return sha256(f"{record.uuid or record.session_id}\0{record.timestamp}\0{text}".encode())[:32]
 
 
-def _is_the_persons(record: Record) -> bool:
-    """Whether the text of a user record may be a person's: expansions, summaries and notices say that it is not."""
+def _is_from_person(record: Record) -> bool:
+    """Whether the text of a user record may be a person's: expansions, summaries and notices are marked as such."""
     if record.is_meta or record.is_compact_summary or record.turn_companion or record.source_tool_use_id:
         return False
     if record.origin is not None and record.origin.kind is not None:

@@ -1,17 +1,8 @@
-"""The records of a Claude Code session file, as far as they are read; the rest of each is skipped without being built.
+"""Decodes the records of a Claude Code session file and finds what a person typed in them.
 
-One record is one JSON object on a line. A message of the model is spread over several records, one block in each.
-
-Which of the text in a Claude Code user record a person typed.
-
-Claude Code speaks to the model in the user's name: it wraps commands in tags, puts reminders before and after what
-was typed, and sends notices that nobody typed at all. Told apart by the forms it writes, never by their content.
-
-What a person typed while the agent worked, as the queue records of Claude Code tell it.
-
-Nearly all such words are written a second time: as the next prompt (``dequeue``) or as an attachment of the running
-turn. In sessions of early 2026 some were not: they survive only as an ``enqueue`` and the ``remove`` that handed them
-to the agent.
+A record is one JSON object on one line; fields that are not needed are skipped without being built. A message of the
+model is spread over several records, one block each. Claude Code also writes in the user's name: it wraps commands in
+tags, adds reminders around a prompt, and sends notices. These are recognised by their form, never by their content.
 """
 
 from __future__ import annotations
@@ -24,7 +15,7 @@ from msgspec import Raw, Struct
 
 NOTHING = Raw(b"null")
 
-READ = frozenset({"assistant", "attachment", "queue-operation", "user"})
+READ_TYPES = frozenset({"assistant", "attachment", "queue-operation", "user"})
 """The types of record that are read."""
 
 
@@ -49,13 +40,13 @@ class Message(Struct, gc=False):
 
 
 class Origin(Struct, gc=False):
-    """Who caused a record: human, task-notification, peer, coordinator, ..."""
+    """Who caused a record: ``human``, ``task-notification``, ``peer``, ``coordinator`` and others."""
 
     kind: str | None = None
 
 
 class Attachment(Struct, rename="camel", gc=False):
-    """What was put beside the conversation; ``queued_command`` is what came in while the agent worked."""
+    """Something added to the conversation; type ``queued_command`` is what was typed while the agent worked."""
 
     type: str = ""
     prompt: Raw = NOTHING
@@ -65,7 +56,7 @@ class Attachment(Struct, rename="camel", gc=False):
 
 
 class Record(Struct, rename="camel", gc=False):
-    """One line. ``content``, ``operation`` and ``reason`` belong to queue operations."""
+    """One line of the file. ``content``, ``operation`` and ``reason`` are fields of queue operations."""
 
     type: str = ""
     uuid: str | None = None
@@ -92,14 +83,14 @@ class Record(Struct, rename="camel", gc=False):
     content: Raw = NOTHING
 
 
-class Heading(Struct, gc=False):
-    """What tells the kind of a line, whatever else is in it."""
+class RecordType(Struct, gc=False):
+    """Only the type of a record, for lines that do not decode as a whole."""
 
     type: str = ""
 
 
 class ToolInput(Struct, gc=False):
-    """The arguments of the tools whose calls are told apart."""
+    """The arguments of the tools in ``TOOLS_WITH_READ_INPUT``."""
 
     command: str | None = None
     file_path: str | None = None
@@ -108,7 +99,7 @@ class ToolInput(Struct, gc=False):
 
 
 class ShellResult(Struct, rename="camel", gc=False):
-    """How a shell command ended, when it did not fail."""
+    """The details of a shell command that did not fail."""
 
     interrupted: bool | None = None
     background_task_id: str | None = None
@@ -116,55 +107,55 @@ class ShellResult(Struct, rename="camel", gc=False):
 
 
 class Answers(Struct, gc=False):
-    """What was chosen in a question dialogue, by question."""
+    """The options chosen in a question dialogue, by question."""
 
     answers: dict[str, str | list[str]] | None = None
 
 
 _decode_record = msgspec.json.Decoder(Record).decode
-_decode_heading = msgspec.json.Decoder(Heading).decode
-decode_input = msgspec.json.Decoder(ToolInput).decode
+_decode_type = msgspec.json.Decoder(RecordType).decode
+decode_tool_input = msgspec.json.Decoder(ToolInput).decode
 _decode_shell_result = msgspec.json.Decoder(ShellResult).decode
 _decode_answers = msgspec.json.Decoder(Answers).decode
 _decode_content = msgspec.json.Decoder(str | list[Block] | None).decode
 
 
 def decode_record(line: bytes) -> Record:
-    """One line. A record of a type that is not read may look like anything, so only an empty one comes back."""
+    """Decode one line. A record of a type that is not read may have any shape and comes back empty."""
     try:
         return _decode_record(line)
     except msgspec.ValidationError:
-        if _decode_heading(line).type in READ:
+        if _decode_type(line).type in READ_TYPES:
             raise
         return Record()
 
 
-def blocks_of(content: str | list[Block] | None) -> list[Block]:
-    """The blocks of a message; a bare string is a text block."""
+def read_blocks(content: str | list[Block] | None) -> list[Block]:
+    """The blocks of a message; a bare string counts as one text block."""
     if isinstance(content, str):
         return [Block(type="text", text=content)]
     return content or []
 
 
-def text_of(raw: Raw) -> str:
-    """The text of a JSON string or list of blocks, "" for anything that holds none."""
+def read_text(raw: Raw) -> str:
+    """The text of a JSON string or list of blocks; "" for any other shape."""
     try:
         content = _decode_content(raw)
     except msgspec.ValidationError:
         return ""
-    return "\n\n".join(block.text for block in blocks_of(content) if block.type == "text" and block.text)
+    return "\n\n".join(block.text for block in read_blocks(content) if block.type == "text" and block.text)
 
 
-def shell_result(raw: Raw) -> ShellResult:
-    """The details of a shell command's result; tools of other makers leave anything there."""
+def read_shell_result(raw: Raw) -> ShellResult:
+    """The details of a shell command's result; empty for other shapes, which tools of third parties write."""
     try:
         return _decode_shell_result(raw)
     except msgspec.ValidationError:
         return ShellResult()
 
 
-def answers_of(raw: Raw) -> list[str]:
-    """What was chosen in a question dialogue."""
+def read_answers(raw: Raw) -> list[str]:
+    """The options chosen in a question dialogue, one string per question."""
     try:
         answers = _decode_answers(raw).answers or {}
     except msgspec.ValidationError:
@@ -191,7 +182,7 @@ NOTICES = (
     "[Image: ",
     "[SYSTEM NOTIFICATION",
 )
-"""A text that begins so is the machine's from beginning to end (or, ``<bash-input>``, a command for the shell)."""
+"""A text that begins with one of these was written by a program, or is a shell command (``<bash-input>``)."""
 
 _ADDED_TAGS = (
     "ide_diagnostics",
@@ -222,64 +213,60 @@ _NOTE_AFTER = "\n\nNote: The user's next message may contain a correction or pre
 _CLARIFY = "The user wants to clarify these questions."
 
 
-class Words(Struct, frozen=True, kw_only=True):
-    """What a person typed.
-
-    ``command`` is the name of the slash command it was given to. ``starts_work`` says that the agent was set to work,
-    by the text, by the command alone or by a plan handed over; a local command (``/model``) starts none.
-    """
+class TypedText(Struct, frozen=True, kw_only=True):
+    """What a person typed in one record."""
 
     text: str = ""
     command: str = ""
+    """The name of the slash command that was called."""
     starts_work: bool = False
+    """Whether the agent starts to work: for a prompt, a command or a plan handed over, not for ``/model`` and such."""
 
 
-def typed_words(texts: Sequence[str]) -> Words:
-    """What a person typed of the text blocks of one record."""
-    parts = [words for text in texts if (words := _typed(text)).starts_work]
-    return Words(
-        text="\n\n".join(words.text for words in parts if words.text),
-        command=next((words.command for words in parts if words.command), ""),
+def find_typed_text(texts: Sequence[str]) -> TypedText:
+    """What a person typed, from the text blocks of one record."""
+    parts = [typed for text in texts if (typed := _read_block(text)).starts_work]
+    return TypedText(
+        text="\n\n".join(typed.text for typed in parts if typed.text),
+        command=next((typed.command for typed in parts if typed.command), ""),
         starts_work=bool(parts),
     )
 
 
 def is_interruption(text: str) -> bool:
-    """Whether a text says that the person stopped the agent."""
+    """Whether a text block says that the person stopped the agent."""
     return text.lstrip().startswith(_INTERRUPTION)
 
 
-def rejection_words(result: str) -> str:
-    """What a person said while refusing a tool call, from the result the agent was given; "" when nothing."""
+def read_rejection(result: str) -> str:
+    """What a person wrote while refusing a tool call, from the result that the agent was given; "" for nothing."""
     match = _REJECTED.match(result)
     if match is None or match["words"].startswith(_CLARIFY):
         return ""
-    return _without_added(match["words"].partition(_NOTE_AFTER)[0])
+    return _strip_added(match["words"].partition(_NOTE_AFTER)[0])
 
 
-def _typed(text: str) -> Words:
-    text = _without_added(text)
+def _read_block(text: str) -> TypedText:
+    text = _strip_added(text)
     if not text or text.startswith((_INTERRUPTION, *NOTICES)) or text == _TOOL_LOADED:
-        return Words()
+        return TypedText()
     if text.startswith("<command-"):
-        return _commanded(text)
-    if text.startswith(_HAND_OFF):
-        return Words(starts_work=True)
-    if _IMAGES_ONLY.fullmatch(text) or _COMMAND_ALONE.fullmatch(text):
-        return Words(starts_work=True)
-    return Words(text=text, starts_work=True)
+        return _read_slash_command(text)
+    if text.startswith(_HAND_OFF) or _IMAGES_ONLY.fullmatch(text) or _COMMAND_ALONE.fullmatch(text):
+        return TypedText(starts_work=True)
+    return TypedText(text=text, starts_work=True)
 
 
-def _commanded(text: str) -> Words:
-    """A slash command: the message comes first when it is a prompt for the agent, the name when it is local."""
+def _read_slash_command(text: str) -> TypedText:
+    """A command for the agent begins with ``<command-message>``, a local one with ``<command-name>``."""
     match = _COMMAND.match(text)
     if match is None or text.startswith("<command-name>"):
-        return Words()
-    return Words(text=(match["args"] or "").strip(), command=match["name"].strip(), starts_work=True)
+        return TypedText()
+    return TypedText(text=(match["args"] or "").strip(), command=match["name"].strip(), starts_work=True)
 
 
-def _without_added(text: str) -> str:
-    """The text without the blocks that Claude Code or the editor put before and after it."""
+def _strip_added(text: str) -> str:
+    """Remove the blocks that Claude Code or the editor put before and after the text."""
     start = 0
     while match := _ADDED_BEFORE.match(text, start):
         start = match.end()
@@ -298,46 +285,50 @@ def _without_added(text: str) -> str:
 
 
 ABSORBED = "absorbed_mid_turn"
-"""The reason later versions give to a ``remove`` that hands words to the running turn; earlier ones give none."""
+"""The reason that later versions record when a ``remove`` hands words to the running turn; earlier ones give none."""
 
 NOTIFICATION = "<task-notification"
 
 
-class Queue:
-    """The texts waiting in the queue, first in first out."""
+class InputQueue:
+    """The texts that wait while the agent works, first in, first out.
+
+    Nearly all of them are written a second time, as the next prompt (``dequeue``) or as an attachment. In sessions of
+    early 2026 some exist only as an ``enqueue`` and the ``remove`` that handed them to the agent.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[str] = []
-        self._gone_before = 0
+        self._removed_early = 0
 
-    def move(self, operation: str, text: str, reason: str) -> str:
-        """Follow one queue operation; the text that went to the agent by it and may stand nowhere else, or ""."""
+    def apply(self, operation: str, text: str, reason: str) -> str:
+        """Follow one operation; return the text that it gave to the agent and that may be recorded nowhere else."""
         match operation:
             case "enqueue":
                 self._waiting.append(text)
             case "dequeue" if self._waiting:
                 self._waiting.pop(0)
-            case "popAll":  # taken back into the input box, which notices are not
+            case "popAll":  # back into the input box; notices stay in the queue
                 self._waiting = [waiting for waiting in self._waiting if waiting.startswith(NOTIFICATION)]
             case "remove":
                 removed = self._remove(text)
                 return removed if reason in {"", ABSORBED} else ""
         return ""
 
-    def attached(self, text: str) -> None:
-        """The text went into the running turn as an attachment; its ``remove`` may be yet to come."""
+    def note_attached(self, text: str) -> None:
+        """Take out a text that an attachment gave to the agent; its ``remove`` record may follow later."""
         if text in self._waiting:
             self._waiting.remove(text)
-            self._gone_before += 1
+            self._removed_early += 1
 
     def _remove(self, text: str) -> str:
-        """Take out the named text, or the first one where the record names none."""
+        """Take out the named text, or the first one when the record names none."""
         if text:
             if text not in self._waiting:
                 return ""
             self._waiting.remove(text)
             return text
-        if self._gone_before:
-            self._gone_before -= 1
+        if self._removed_early:
+            self._removed_early -= 1
             return ""
         return self._waiting.pop(0) if self._waiting else ""

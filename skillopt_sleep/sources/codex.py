@@ -1,19 +1,12 @@
-"""Codex rollouts: live ones by day in ``sessions/``, old ones in ``archived_sessions/``.
+"""Reads Codex rollouts: live ones by day in ``sessions/``, older ones in ``archived_sessions/``.
 
-Which of the text that Codex sends in the user's name a person typed.
-
-Codex puts context between a person's messages as further messages of the user, and its desktop and editor front-ends
-wrap what was typed. Told apart by the forms it writes, never by their content.
-
-One Codex rollout, record by record, made into a session.
-
-Every prompt is written twice: as an event that says so, and as a message of the user among others that nobody typed.
-The event counts. Only a rollout without any such event, from an early version, is read by its messages.
+Codex records every prompt twice: as an event, and as one of several user messages, most of which nobody typed. The
+event counts. Rollouts of early versions have no such events and are read by their messages. Context and wrappers
+that Codex and its front ends add are recognised by their form, never by their content.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections import Counter
@@ -23,60 +16,27 @@ from dataclasses import dataclass
 from msgspec import Raw
 
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
+from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources.codex_records import (
     SHELL_TOOLS,
     Payload,
     SessionMeta,
-    command_line,
-    commands_in_script,
-    decode_beginning,
+    decode_bare_payload,
     decode_item,
-    decode_payload,
     decode_record,
-    joined,
-    outcome,
-    patched_files,
-    pieces_of,
-    shell_call,
-    stdin_of,
-    text_of,
+    decode_session_meta,
+    find_commands_in_script,
+    find_patched_files,
+    join_pieces,
+    read_command_line,
+    read_command_result,
+    read_pieces,
+    read_shell_call,
+    read_stdin_process,
+    read_text,
 )
-from skillopt_sleep.sources.files import feed, session_files
+from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import TurnLog
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodexSource:
-    """Sessions of Codex. ``home`` is its folder (``~/.codex``, or ``CODEX_HOME``); "" means that there is none."""
-
-    home: str = ""
-
-    @property
-    def name(self) -> str:
-        """The registry name."""
-        return "codex"
-
-    def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Every rollout; of one that lies in both folders under the same name, the live one."""
-        if not self.home:
-            return
-        live = os.path.join(self.home, "sessions")  # noqa: PTH118 - paths are plain strings here
-        names: set[str] = set()
-        for file in session_files(live, skipped):
-            names.add(file.path.removeprefix(live))
-            yield file
-        archive = os.path.join(self.home, "archived_sessions")  # noqa: PTH118 - as above
-        if os.path.isdir(archive):  # noqa: PTH112 - as above
-            for file in session_files(archive, skipped):
-                if file.path.removeprefix(archive) not in names:
-                    yield file
-
-    def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
-        """One session; None for a sub-agent, and when no person typed in it."""
-        session = CodexSession(file.path)
-        feed(file.path, session.take, skipped)
-        return session.session()
-
 
 CONTEXT_TAGS = (
     "additional_context",
@@ -106,7 +66,7 @@ CONTEXT_TAGS = (
     "user_instructions",
     "user_shell_command",
 )
-"""A message that begins with one of these tags is context (``user_shell_command``: a command for the shell)."""
+"""A message that begins with one of these tags is context (or a shell command: ``user_shell_command``)."""
 
 _CONTEXT = re.compile(
     rf"<(?:{'|'.join(map(re.escape, CONTEXT_TAGS))})[^<>]*>"
@@ -115,10 +75,54 @@ _CONTEXT = re.compile(
 )
 _REQUEST = re.compile(r"^## My request for Codex:[ \t]*", re.MULTILINE)
 _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]+)</name>")
+_ID_IN_FILE_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+UNATTENDED_SOURCES = frozenset({"exec", "mcp"})
+"""Session sources whose prompt may come from a person's shell or from a program."""
+
+INTERNAL_THREADS = frozenset({"memory_consolidation", "subagent"})
+"""Threads that Codex starts by itself."""
+
+PERSONS_TEXT = "user.text"
+"""The content kind of a message piece that a person typed."""
 
 
-def typed_words(text: str) -> str:
-    """What a person typed of one message; "" when it is context, or only an image."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodexSource:
+    """The sessions of Codex."""
+
+    home: str = ""
+    """Its folder: ``~/.codex`` or ``CODEX_HOME``; "" for none."""
+
+    @property
+    def name(self) -> str:
+        """The registry name."""
+        return "codex"
+
+    def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
+        """Every rollout. When both folders hold one under the same relative path, the live one is listed."""
+        if not self.home:
+            return
+        live = os.path.join(self.home, "sessions")  # noqa: PTH118 - paths are plain strings here
+        names: set[str] = set()
+        for file in list_session_files(live, skipped):
+            names.add(file.path.removeprefix(live))
+            yield file
+        archive = os.path.join(self.home, "archived_sessions")  # noqa: PTH118 - as above
+        if os.path.isdir(archive):  # noqa: PTH112 - as above
+            for file in list_session_files(archive, skipped):
+                if file.path.removeprefix(archive) not in names:
+                    yield file
+
+    def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
+        """Read one session; None for a sub-agent's, and when no person typed in it."""
+        reader = _RolloutReader(file.path)
+        read_lines(file.path, reader.take, skipped)
+        return reader.session()
+
+
+def find_typed_text(text: str) -> str:
+    """What a person typed in one message; "" when it is context, or only an image."""
     text = text.strip()
     if _CONTEXT.match(text):
         return ""
@@ -126,44 +130,33 @@ def typed_words(text: str) -> str:
     return text[wrapped.end() :].strip() if wrapped else text
 
 
-def skill_named(text: str) -> str:
-    """The name of the skill whose text a message hands to the agent, "" when it hands over none."""
+def _find_skill_name(text: str) -> str:
+    """The name of the skill whose text a message hands to the agent; "" when it holds none."""
     match = _SKILL.match(text.lstrip())
     return match["name"].strip() if match else ""
 
 
-UNATTENDED = frozenset({"exec", "mcp"})
-"""Sources of a session in which the prompt may come from a person's shell or from a program."""
-
-INTERNAL = frozenset({"memory_consolidation", "subagent"})
-"""Threads that Codex starts by itself."""
-
-PERSONS_TEXT = "user.text"
-
-_ID_IN_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class CodexSession:
-    """Takes the lines of one rollout in order."""
+class _RolloutReader:
+    """Builds a session from the lines of one rollout, taken in order."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._log = TurnLog()
         self._meta: SessionMeta | None = None
-        self._events = False
-        self._told: dict[str, Counter[str]] = {"user_message": Counter(), "UserMessage": Counter()}
-        self._ids: Counter[str] = Counter()
+        self._has_events = False
+        self._prompts: dict[str, Counter[str]] = {"user_message": Counter(), "UserMessage": Counter()}
+        self._repeats: Counter[str] = Counter()
         self._processes: dict[str, str] = {}
         self._first_words = ""
         self._kind = PromptKind.TYPED
-        self._nobodys = False
+        self._is_internal = False
         self._model = ""
         self._at = ""
         self._started_at = ""
 
     def take(self, line: bytes) -> None:
-        """Read one line. Raises one of ``jsonl.FAULTS`` when it is no record."""
-        if self._nobodys:
+        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
+        if self._is_internal:
             return
         record = decode_record(line)
         payload = record.payload
@@ -171,26 +164,26 @@ class CodexSession:
         self._started_at = self._started_at or self._at
         match record.type:
             case "session_meta":
-                self._begin(decode_beginning(line).payload)
+                self._read_meta(decode_session_meta(line).payload)
             case "response_item" if payload is not None:
-                self._response(payload)
+                self._read_response(payload)
             case "event_msg" if payload is not None:
-                self._event(payload)
+                self._read_event(payload)
             case "turn_context" if payload is not None:
                 self._model = payload.model or self._model
             case "function_call" | "function_call_output" | "message" | "local_shell_call":
-                self._response(decode_payload(line))
+                self._read_response(decode_bare_payload(line))
 
     def session(self) -> Session | None:
-        """What the lines made up; None for a sub-agent, one of our own runs, and when no person typed in it."""
+        """The session read so far; None for a sub-agent's, for one of our own replays, and when no person typed."""
         meta = self._meta or SessionMeta()
         turns = self._log.turns()
-        if self._nobodys or not turns or is_own_run(meta.cwd or "", self._first_words):
+        if self._is_internal or not turns or is_own_run(meta.cwd or "", self._first_words):
             return None
         return Session(
             source="codex",
             path=self._path,
-            session_id=self._id(),
+            session_id=self._session_id(),
             cwd=meta.cwd or "",
             branch=(meta.git and meta.git.branch) or "",
             commit=(meta.git and meta.git.commit_hash) or "",
@@ -200,117 +193,117 @@ class CodexSession:
             turns=turns,
         )
 
-    def _begin(self, meta: SessionMeta) -> None:
-        """The first ``session_meta`` decides: it comes again on resume, and a fork adds the one of its parent."""
+    def _session_id(self) -> str:
+        name = os.path.basename(self._path)  # noqa: PTH119 - a name, not a path
+        in_name = _ID_IN_FILE_NAME.search(name)
+        return (self._meta and self._meta.id) or (in_name[0] if in_name else name.removesuffix(".jsonl"))
+
+    def _read_meta(self, meta: SessionMeta) -> None:
+        """Keep the first ``session_meta``: resuming repeats it, and a fork adds the one of its parent."""
         if self._meta is not None:
             return
         self._meta = meta
-        self._nobodys = isinstance(meta.source, dict) or meta.thread_source in INTERNAL
-        if isinstance(meta.source, str) and meta.source in UNATTENDED:
+        self._is_internal = isinstance(meta.source, dict) or meta.thread_source in INTERNAL_THREADS
+        if isinstance(meta.source, str) and meta.source in UNATTENDED_SOURCES:
             self._kind = PromptKind.HEADLESS
 
-    def _id(self) -> str:
-        name = os.path.basename(self._path)  # noqa: PTH119 - a name, not a path
-        in_name = _ID_IN_NAME.search(name)
-        return (self._meta and self._meta.id) or (in_name[0] if in_name else name.removesuffix(".jsonl"))
-
-    def _event(self, event: Payload) -> None:
+    def _read_event(self, event: Payload) -> None:
         match event.type:
             case "user_message" if event.kind in {None, "plain"}:
-                self._told_by(event.type, text_of(event.message))
+                self._add_event_prompt(event.type, read_text(event.message))
             case "item_completed":
-                self._item(event.item)
+                self._read_item(event.item)
             case "turn_aborted" if event.reason in {None, "interrupted"}:
                 self._log.interrupt()
             case "exec_command_end" if event.exit_code is not None:
-                self._log.ended(event.call_id or "", event.exit_code)
+                self._log.finish_command(event.call_id or "", event.exit_code)
             case "task_complete" if event.last_agent_message and not self._log.current.final:
                 self._log.current.final = event.last_agent_message
 
-    def _item(self, raw: Raw) -> None:
+    def _read_item(self, raw: Raw) -> None:
         item = decode_item(raw)
         match item.type:
             case "UserMessage":
-                self._told_by(item.type, text_of(item.content))
+                self._add_event_prompt(item.type, read_text(item.content))
             case "CommandExecution":
-                self._log.ran(command_line(item.command), item.exit_code)
+                self._log.finish_command_by_line(read_command_line(item.command), item.exit_code)
             case "FileChange":
                 self._log.current.files.update(dict.fromkeys(item.changes or ()))
 
-    def _told_by(self, channel: str, text: str) -> None:
-        """A prompt told by an event; versions that tell it by both kinds of event mean one prompt."""
-        told = self._told[channel]
-        told[text] += 1
-        if told[text] > max(other[text] for name, other in self._told.items() if name != channel):
-            if not self._events:
-                self._events = True
+    def _add_event_prompt(self, channel: str, text: str) -> None:
+        """Add a prompt from an event. Some versions write both kinds of event for the same prompt: it counts once."""
+        counts = self._prompts[channel]
+        counts[text] += 1
+        if counts[text] > max(other[text] for name, other in self._prompts.items() if name != channel):
+            if not self._has_events:
+                self._has_events = True
                 self._log.forget_prompts()
-            self._say(text)
+            self._add_prompt(text)
 
-    def _response(self, item: Payload) -> None:
+    def _read_response(self, item: Payload) -> None:
         match item.type:
             case "message" if item.role == "user":
-                self._message(item)
+                self._read_user_message(item)
             case "message" if item.role == "assistant":
-                if (text := text_of(item.content)).strip():
+                if (text := read_text(item.content)).strip():
                     self._log.current.final = text
             case "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call" | "tool_search_call":
-                self._call(item, item.name or item.type)
+                self._read_tool_call(item, item.name or item.type)
             case "function_call_output" | "custom_tool_call_output":
-                self._output(item)
+                self._read_tool_output(item)
 
-    def _message(self, item: Payload) -> None:
-        """A message of the user: a prompt only where no event tells of prompts, and then only what is no context."""
-        pieces = pieces_of(item.content)
-        for name in filter(None, map(skill_named, pieces)):
+    def _read_user_message(self, item: Payload) -> None:
+        """Note the skills of a user message; its text is a prompt only in rollouts without prompt events."""
+        pieces = read_pieces(item.content)
+        for name in filter(None, map(_find_skill_name, pieces)):
             self._log.current.skills[name] = None
-        if self._events:
+        if self._has_events:
             return
         kinds = item.kinds.content_item_kinds if item.kinds else None
         if kinds and len(kinds) == len(pieces):
             pieces = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == PERSONS_TEXT]
-        self._say(joined([words for piece in pieces if (words := typed_words(piece))]))
+        self._add_prompt(join_pieces(list(map(find_typed_text, pieces))))
 
-    def _say(self, text: str) -> None:
+    def _add_prompt(self, text: str) -> None:
         self._first_words = self._first_words or text
-        words = typed_words(text)
+        words = find_typed_text(text)
         if not words:
             return
-        known = f"{self._id()}\0{self._at}\0{words}"
-        self._ids[known] += 1  # two equal prompts of one moment are two
-        digest = hashlib.sha256(f"{known}\0{self._ids[known]}".encode()).hexdigest()[:32]
-        self._log.begin(words, id=digest, kind=self._kind, at=self._at)
+        place = f"{self._session_id()}\0{self._at}\0{words}"
+        self._repeats[place] += 1  # two equal prompts of one moment are two
+        digest = sha256(f"{place}\0{self._repeats[place]}".encode())[:32]
+        self._log.begin_turn(words, id=digest, kind=self._kind, at=self._at)
 
-    def _call(self, item: Payload, name: str) -> None:
+    def _read_tool_call(self, item: Payload, name: str) -> None:
         turn = self._log.current
         turn.tools[name] = None
         call = item.call_id or ""
-        written = text_of(item.input) if item.type == "custom_tool_call" else ""
+        text = read_text(item.input) if item.type == "custom_tool_call" else ""
         if name in SHELL_TOOLS or item.type == "local_shell_call":
             given = {"local_shell_call": item.action, "custom_tool_call": item.input}.get(item.type, item.arguments)
-            shell = shell_call(given)
-            written = command_line(shell.cmd, shell.command)
-            if written:
-                self._log.run(call, written)
-        elif name == "write_stdin" and (process := stdin_of(item.arguments)) in self._processes:
+            shell = read_shell_call(given)
+            text = read_command_line(shell.cmd, shell.command)
+            if text:
+                self._log.start_command(call, text)
+        elif name == "write_stdin" and (process := read_stdin_process(item.arguments)) in self._processes:
             self._processes[call] = self._processes[process]
         elif name == "exec":
-            for number, line in enumerate(commands_in_script(written)):
-                self._log.run(f"{call}#{number}", line)
-        elif name == "apply_patch" and not written:
-            written = text_of(item.arguments)
-        turn.files.update(dict.fromkeys(patched_files(written)))
+            for number, line in enumerate(find_commands_in_script(text)):
+                self._log.start_command(f"{call}#{number}", line)
+        elif name == "apply_patch" and not text:
+            text = read_text(item.arguments)
+        turn.files.update(dict.fromkeys(find_patched_files(text)))
 
-    def _output(self, item: Payload) -> None:
+    def _read_tool_output(self, item: Payload) -> None:
         call = item.call_id or ""
         call = self._processes.get(call, call)
         if not self._log.is_running(call):
             return
-        ended = outcome(item.output)
-        if ended.session:
-            self._processes[ended.session] = call
-        elif ended.status is not None:
-            self._log.ended(call, ended.status)
+        result = read_command_result(item.output)
+        if result.process:
+            self._processes[result.process] = call
+        elif result.status is not None:
+            self._log.finish_command(call, result.status)
 
 
 PLUGIN = CodexSource

@@ -1,8 +1,7 @@
-"""The records of a Codex rollout, as far as they are read; the rest of each is skipped without being built.
+"""Decodes the records of a Codex rollout, and what its tool calls did: commands, exit statuses, patched files.
 
-A record is an envelope of a type and a payload. Rollouts of 2025 held the payloads bare.
-
-What the tool calls of a Codex rollout did: the commands and their exit statuses, the files of a patch.
+A record is an envelope with a type and a payload; rollouts of 2025 hold the payloads bare. Fields that are not needed
+are skipped without being built.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from msgspec import Raw, Struct
 
 NOTHING = Raw(b"null")
 
-READ = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
+READ_TYPES = frozenset({"event_msg", "response_item", "session_meta", "turn_context"})
 """The types of record that are read."""
 
 READ_PAYLOADS = frozenset(
@@ -34,7 +33,7 @@ READ_PAYLOADS = frozenset(
         "user_message",
     }
 )
-"""The types of payload in which something is read; records of context have none."""
+"""The types of payload that are read; records of context have none."""
 
 
 class Git(Struct, gc=False):
@@ -54,20 +53,14 @@ class SessionMeta(Struct, gc=False):
     git: Git | None = None
 
 
-class Kind(Struct, gc=False):
-    """What tells the kind of a payload."""
-
-    type: str = ""
-
-
-class Kinds(Struct, gc=False):
-    """What later versions say about the pieces of a message."""
+class ContentKinds(Struct, gc=False):
+    """What later versions record about each piece of a message."""
 
     content_item_kinds: list[str] | None = None
 
 
 class Payload(Struct, gc=False):
-    """A ``response_item`` or ``event_msg``: the fields of all kinds that are read, each where its kind has it."""
+    """A ``response_item`` or ``event_msg``: the fields that are read, of all its types."""
 
     type: str = ""
     role: str | None = None
@@ -85,26 +78,32 @@ class Payload(Struct, gc=False):
     model: str | None = None
     reason: str | None = None
     last_agent_message: str | None = None
-    kinds: Kinds | None = msgspec.field(default=None, name="internal_chat_message_metadata_passthrough")
+    kinds: ContentKinds | None = msgspec.field(default=None, name="internal_chat_message_metadata_passthrough")
 
 
 class Record(Struct, gc=False):
-    """One line."""
+    """One line of the file."""
 
     type: str = ""
     timestamp: str | None = None
     payload: Payload | None = None
 
 
-class Heading(Struct, gc=False):
-    """What tells the kind of a line, whatever else is in it."""
+class PayloadType(Struct, gc=False):
+    """Only the type of a payload."""
+
+    type: str = ""
+
+
+class RecordType(Struct, gc=False):
+    """Only the type of a record, for lines that do not decode as a whole."""
 
     type: str = ""
     payload: Raw = NOTHING
 
 
-class Beginning(Struct, gc=False):
-    """A line of the type ``session_meta``."""
+class MetaRecord(Struct, gc=False):
+    """A record of type ``session_meta``."""
 
     payload: SessionMeta
 
@@ -126,56 +125,48 @@ class Piece(Struct, gc=False):
     text: str | None = None
 
 
-decode_beginning = msgspec.json.Decoder(Beginning).decode
-decode_payload = msgspec.json.Decoder(Payload).decode
-_decode_record = msgspec.json.Decoder(Record).decode
-_decode_kind = msgspec.json.Decoder(Kind).decode
-_decode_heading = msgspec.json.Decoder(Heading).decode
+decode_session_meta = msgspec.json.Decoder(MetaRecord).decode
+decode_bare_payload = msgspec.json.Decoder(Payload).decode
 decode_item = msgspec.json.Decoder(Item).decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_payload_type = msgspec.json.Decoder(PayloadType).decode
+_decode_type = msgspec.json.Decoder(RecordType).decode
 _decode_content = msgspec.json.Decoder(str | Piece | list[Piece | str] | None).decode
 
 
 def decode_record(line: bytes) -> Record:
-    """One line. A record of a kind that is not read may look like anything, so only its kind comes back."""
+    """Decode one line. A record of a kind that is not read may have any shape and comes back empty."""
     try:
         return _decode_record(line)
     except msgspec.ValidationError:
-        heading = _decode_heading(line)
-        if heading.type in READ and _decode_kind(heading.payload).type in READ_PAYLOADS:
+        kind = _decode_type(line)
+        if kind.type in READ_TYPES and _decode_payload_type(kind.payload).type in READ_PAYLOADS:
             raise
-        return Record(type="")
+        return Record()
 
 
-def pieces_of(raw: Raw) -> list[str]:
-    """The texts of a message's pieces; a piece without text, such as an image, is ""."""
-    return _texts(_content(raw))
+def read_pieces(raw: Raw) -> list[str]:
+    """The texts of a message's pieces; "" for a piece without text, such as an image."""
+    try:
+        content = _decode_content(raw) or ""
+    except msgspec.ValidationError:
+        return [""]
+    pieces = content if isinstance(content, list) else [content]
+    return [piece if isinstance(piece, str) else piece.text or "" for piece in pieces]
 
 
-def text_of(raw: Raw) -> str:
-    """The text of a JSON string, piece or list of pieces, "" for anything that holds none."""
-    content = _content(raw)
-    return content if isinstance(content, str) else joined(_texts(content))
+def read_text(raw: Raw) -> str:
+    """The text of a JSON string, piece or list of pieces; "" for any other shape."""
+    return join_pieces(read_pieces(raw))
 
 
-def joined(pieces: Sequence[str]) -> str:
-    """Pieces as one text."""
+def join_pieces(pieces: Sequence[str]) -> str:
+    """The pieces as one text, a blank line between them."""
     return "\n\n".join(piece for piece in pieces if piece)
 
 
-def _texts(content: str | Piece | list[Piece | str]) -> list[str]:
-    parts = content if isinstance(content, list) else [content]
-    return [part if isinstance(part, str) else part.text or "" for part in parts]
-
-
-def _content(raw: Raw) -> str | Piece | list[Piece | str]:
-    try:
-        return _decode_content(raw) or ""
-    except msgspec.ValidationError:
-        return ""
-
-
 SHELL_TOOLS = frozenset({"container.exec", "exec_command", "local_shell", "shell", "shell_command", "unified_exec"})
-"""The names Codex's shell tool has had."""
+"""The names that Codex's shell tool has had."""
 
 _WRAPPERS = re.compile(r"(?:.*/)?(?:ba|da|z|fi)?sh(?:\.exe)?|(?:.*[/\\])?(?:powershell|pwsh)(?:\.exe)?")
 _SHELL_FLAGS = re.compile(r"-\w*[cC](?:ommand)?")
@@ -186,7 +177,7 @@ _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", 
 _SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
 
 
-class Shell(Struct):
+class ShellCall(Struct):
     """The arguments of a shell call; versions name the command differently."""
 
     cmd: str | list[str] | None = None
@@ -194,88 +185,81 @@ class Shell(Struct):
     session_id: int | str | None = None
 
 
-class Metadata(Struct):
-    """The part of an older result that says how the command ended."""
+class ResultMetadata(Struct):
+    """The part of an older result that holds the exit code."""
 
     exit_code: int | None = None
 
 
 class OldResult(Struct):
-    """How older versions wrote the result of a command."""
+    """The result of a command as older versions wrote it."""
 
-    metadata: Metadata | None = None
+    metadata: ResultMetadata | None = None
 
 
-class Ended(Struct, frozen=True, kw_only=True):
-    """How a command ended; ``session`` names the running process it goes on in instead."""
+class CommandResult(Struct, frozen=True, kw_only=True):
+    """How a command ended, or the process in which it still runs."""
 
     status: int | None = None
-    session: str = ""
+    process: str = ""
 
 
-_decode_shell = msgspec.json.Decoder(Shell).decode
-_decode_old = msgspec.json.Decoder(OldResult).decode
+_decode_shell_call = msgspec.json.Decoder(ShellCall).decode
+_decode_old_result = msgspec.json.Decoder(OldResult).decode
 
 
-def shell_call(arguments: Raw) -> Shell:
-    """The arguments of a tool call, which Codex writes as JSON in a string."""
+def read_shell_call(arguments: Raw) -> ShellCall:
+    """The arguments of a tool call, which Codex writes as JSON in a string; empty when they cannot be read."""
     try:
-        return _decode_shell(text_of(arguments) or arguments)
+        return _decode_shell_call(read_text(arguments) or arguments)
     except (msgspec.DecodeError, RecursionError):
-        return Shell()
+        return ShellCall()
 
 
-def command_line(*candidates: str | list[str] | None) -> str:
-    """The first command there is, as a person would write it, without the shell that Codex wraps it in."""
-    for command in filter(None, candidates):
-        return command if isinstance(command, str) else _unwrapped(command)
-    return ""
+def read_command_line(*candidates: str | list[str] | None) -> str:
+    """The first command given, without the shell around it: ``bash -lc 'make test'`` is ``make test``."""
+    command = next(filter(None, candidates), "")
+    if isinstance(command, str):
+        return command
+    if len(command) == 3 and _WRAPPERS.fullmatch(command[0]) and _SHELL_FLAGS.fullmatch(command[1]):  # noqa: PLR2004  shell, flag, command
+        return command[2]
+    return " ".join(command)
 
 
-def stdin_of(arguments: Raw) -> str:
-    """The process that a ``write_stdin`` call speaks to."""
-    session = shell_call(arguments).session_id
-    return "" if session is None else str(session)
+def read_stdin_process(arguments: Raw) -> str:
+    """The process that a ``write_stdin`` call writes to; "" when it names none."""
+    process = read_shell_call(arguments).session_id
+    return "" if process is None else str(process)
 
 
-def commands_in_script(script: str) -> list[str]:
-    """The commands that the JavaScript of an ``exec`` call names literally."""
-    return [str(msgspec.json.decode(literal)) for literal in _SCRIPTED.findall(script) if _is_json(literal)]
+def find_commands_in_script(script: str) -> list[str]:
+    """The commands that the JavaScript of an ``exec`` call spells out as string literals."""
+    found = []
+    for literal in _SCRIPTED.findall(script):
+        try:
+            found.append(str(msgspec.json.decode(literal)))
+        except msgspec.DecodeError:
+            continue  # a JavaScript string that is not a JSON string
+    return found
 
 
-def outcome(output: Raw) -> Ended:
-    """How a command ended, from the result the agent was given. Only the head of it is read, not what was printed."""
-    text = text_of(output)
+def read_command_result(output: Raw) -> CommandResult:
+    """How a command ended, from the head of the result that the agent was given; what was printed is not searched."""
+    text = read_text(output)
     if text.startswith("{"):
         try:
-            metadata = _decode_old(text).metadata
+            metadata = _decode_old_result(text).metadata
         except (msgspec.DecodeError, RecursionError):
             metadata = None
-        return Ended(status=metadata.exit_code if metadata else None)
+        return CommandResult(status=metadata.exit_code if metadata else None)
     printed = text.find(_OUTPUT)
     end = len(text) if printed < 0 else printed
     if match := _STATUS.search(text, 0, end):
-        return Ended(status=int(match[1]))
+        return CommandResult(status=int(match[1]))
     running = _STILL_RUNS.search(text, 0, end)
-    return Ended(session=running[1] if running else "")
+    return CommandResult(process=running[1] if running else "")
 
 
-def patched_files(patch: str) -> list[str]:
-    """The paths a patch adds, updates, deletes or moves to."""
+def find_patched_files(patch: str) -> list[str]:
+    """The paths that a patch adds, updates, deletes or moves to."""
     return [path.strip() for path in _PATCHED.findall(patch)] if "*** Begin Patch" in patch else []
-
-
-def _unwrapped(words: Sequence[str]) -> str:
-    """``bash -lc 'make test'`` is ``make test``."""
-    wrapped = 3
-    if len(words) == wrapped and _WRAPPERS.fullmatch(words[0]) and _SHELL_FLAGS.fullmatch(words[1]):
-        return words[2]
-    return " ".join(words)
-
-
-def _is_json(literal: str) -> bool:
-    try:
-        msgspec.json.decode(literal)
-    except msgspec.DecodeError:
-        return False
-    return True

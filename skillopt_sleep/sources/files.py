@@ -1,9 +1,7 @@
-"""Session files as a folder shows them: found by name and stat alone, nothing opened, no link followed.
+"""Finds session files and reads their lines; whatever is wrong with a file or a line is counted, never raised.
 
-Session files are someone else's JSON Lines: read as a stream, what is wrong with a line is counted and never raised.
-
-They are written while we read them, by programs of any version, cut short by crashes and full disks. A night must
-not end because of one line of them, and must not pass over it in silence either.
+Session files are JSON Lines written by other programs, of any version, while we read them, and cut short by crashes
+and full disks. Files are found by name and stat alone; no link is followed and no FIFO or device is opened.
 """
 
 from __future__ import annotations
@@ -19,8 +17,10 @@ import msgspec
 
 from skillopt_sleep.model.session import SessionFile, Skip
 
+SUFFIX = ".jsonl"
+
 MAX_LINE = 32 * 2**20
-"""Bytes. What stands in a session once was part of one request to a model, and those end at 32 MB."""
+"""Bytes. A record was once part of a request to a model, and requests end at 32 MB."""
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line may raise; anything else is a bug of ours."""
@@ -32,40 +32,68 @@ _ESCAPED = re.compile(
 )
 
 
-def feed(path: str, take: Callable[[bytes], None], skipped: Callable[[Skip], None]) -> None:
-    """Hand each line of a file to ``take``, which raises one of ``FAULTS`` before it has made use of a bad line.
+def list_session_files(
+    root: str, skipped: Callable[[Skip], None], *, without: frozenset[str] = frozenset()
+) -> Iterator[SessionFile]:
+    """Every regular ``*.jsonl`` below ``root``, in order of path; folders named in ``without`` are not entered.
 
-    Memory is bounded by ``MAX_LINE``; a longer line is never held. A last line without its newline that cannot be
-    read is being written just now, so it is passed over. A lone surrogate is replaced, and counted. Everything else
-    that was not read is reported to ``skipped``, once for each reason, with the first line and the number of lines.
+    ``root`` itself may be a link; below it none is followed. Links, FIFOs, names that are not UTF-8 and folders that
+    cannot be listed are reported to ``skipped``.
     """
-    tally = _Tally(path)
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            is_missing = folder == root and isinstance(error, FileNotFoundError)
+            reason = "no such folder" if is_missing else _describe_error(error)
+            skipped(Skip(path=_to_printable(folder), reason=reason))
+            continue
+        inner: list[str] = []
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                skipped(Skip(path=_to_printable(entry.path), reason=_describe_error(error)))
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                inner += [entry.path] if entry.name not in without else []
+            elif reason := _find_obstacle(entry, status):
+                skipped(Skip(path=_to_printable(entry.path), reason=reason))
+            elif entry.name.endswith(SUFFIX):
+                yield SessionFile(path=entry.path, size=status.st_size, mtime_ns=status.st_mtime_ns)
+        folders += reversed(inner)
+
+
+def read_lines(path: str, take: Callable[[bytes], None], skipped: Callable[[Skip], None]) -> None:
+    """Hand each line of a file to ``take``, which raises one of ``FAULTS`` before it has used any of a bad line.
+
+    No more than ``MAX_LINE`` is held in memory. An unreadable last line without a newline is still being written and
+    is passed over. A lone surrogate is replaced and counted. Everything else that could not be read is reported to
+    ``skipped``: once per reason, with the number of the first line and how many there were.
+    """
+    tally = _SkipTally(path)
     try:
-        with _regular(path) as stream:
+        with _open_regular(path) as stream:
             for number, line in enumerate(iter(partial(stream.readline, MAX_LINE + 1), b""), start=1):
                 if len(line) > MAX_LINE and not line.endswith(b"\n"):
                     tally.add(f"line over {MAX_LINE // 2**20} MB", number)
-                    _drop_line(stream)
+                    _skip_rest_of_line(stream)
                     continue
                 try:
                     take(line)
                 except FAULTS as fault:
                     if line.endswith(b"\n") and not line.isspace():
-                        _take_mended(line, number, fault, take, tally)
+                        _retry_without_surrogates(line, number, fault, take, tally)
     except OSError as error:
-        tally.add(cause(error))
+        tally.add(_describe_error(error))
     tally.report(skipped)
 
 
-def cause(error: OSError) -> str:
-    """Why a file could not be read, in words for the report."""
-    if isinstance(error, FileNotFoundError):
-        return "vanished"
-    return (error.strerror or str(error)).lower()
-
-
-class _Tally:
-    """The skips of one file: for each reason, the first line and how many there were."""
+class _SkipTally:
+    """Counts the skips of one file by reason, with the first line of each."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -81,34 +109,35 @@ class _Tally:
             skipped(Skip(path=self._path, reason=reason, line=line, count=self._count[reason]))
 
 
-def _regular(path: str) -> BinaryIO:
-    """Open a regular file: a FIFO, link or device that took its place is never opened."""
+def _open_regular(path: str) -> BinaryIO:
+    """Open a regular file; a FIFO, link or device that has taken its place raises ``OSError``."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise OSError("not a regular file")
     return open(path, "rb", buffering=_BUFFER, opener=lambda name, flags: os.open(name, flags | _EXTRA_FLAGS))
 
 
-def _drop_line(stream: BinaryIO) -> None:
-    """Read on to the end of the line at hand, holding none of it."""
+def _skip_rest_of_line(stream: BinaryIO) -> None:
     while (rest := stream.readline(_BUFFER)) and not rest.endswith(b"\n"):
         pass
 
 
-def _take_mended(line: bytes, number: int, fault: Exception, take: Callable[[bytes], None], tally: _Tally) -> None:
-    """Try a faulty line again without its lone surrogates: JavaScript leaves them where it cuts a text in two."""
-    mended = _ESCAPED.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], line)
-    if mended == line:
-        tally.add(_reason(fault, line), number)
+def _retry_without_surrogates(
+    line: bytes, number: int, fault: Exception, take: Callable[[bytes], None], tally: _SkipTally
+) -> None:
+    """Try a bad line again without its lone surrogates, which JavaScript leaves where it cuts a text in two."""
+    repaired = _ESCAPED.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], line)
+    if repaired == line:
+        tally.add(_describe_fault(fault, line), number)
         return
     try:
-        take(mended)
+        take(repaired)
     except FAULTS as again:
-        tally.add(_reason(again, line), number)
+        tally.add(_describe_fault(again, line), number)
     else:
         tally.add("lone surrogate replaced", number)
 
 
-def _reason(fault: Exception, line: bytes) -> str:
+def _describe_fault(fault: Exception, line: bytes) -> str:
     match fault:
         case RecursionError():
             return "nested too deep"
@@ -120,45 +149,14 @@ def _reason(fault: Exception, line: bytes) -> str:
             return "NUL bytes" if b"\0" in line else "malformed JSON"
 
 
-SUFFIX = ".jsonl"
+def _describe_error(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "vanished"
+    return (error.strerror or str(error)).lower()
 
 
-def session_files(
-    root: str, skipped: Callable[[Skip], None], *, without: frozenset[str] = frozenset()
-) -> Iterator[SessionFile]:
-    """Every regular ``*.jsonl`` below ``root``, in order of path; folders named in ``without`` are not entered.
-
-    ``root`` itself may be a link, the user's own choice; below it none is followed. Links, FIFOs, names that are no
-    UTF-8 and folders that cannot be listed are reported to ``skipped``.
-    """
-    folders = [root]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError as error:
-            missing = folder == root and isinstance(error, FileNotFoundError)
-            skipped(Skip(path=_printable(folder), reason="no such folder" if missing else cause(error)))
-            continue
-        inner: list[str] = []
-        for entry in entries:
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except OSError as error:
-                skipped(Skip(path=_printable(entry.path), reason=cause(error)))
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                inner += [entry.path] if entry.name not in without else []
-            elif reason := _unfit(entry, status):
-                skipped(Skip(path=_printable(entry.path), reason=reason))
-            elif entry.name.endswith(SUFFIX):
-                yield SessionFile(path=entry.path, size=status.st_size, mtime_ns=status.st_mtime_ns)
-        folders += reversed(inner)
-
-
-def _unfit(entry: os.DirEntry[str], status: os.stat_result) -> str:
-    """Why an entry that looks like sessions is none; "" for session files and for what does not look like them."""
+def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
+    """Why an entry that may hold sessions is not read; "" for session files and for unrelated files."""
     if stat.S_ISREG(status.st_mode) and entry.path.isascii():
         return ""
     if stat.S_ISLNK(status.st_mode):
@@ -169,9 +167,9 @@ def _unfit(entry: os.DirEntry[str], status: os.stat_result) -> str:
         return ""
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
-    return "" if _printable(entry.path) == entry.path else "name is not UTF-8"
+    return "" if _to_printable(entry.path) == entry.path else "name is not UTF-8"
 
 
-def _printable(path: str) -> str:
-    """The path with bytes that are no UTF-8 replaced."""
+def _to_printable(path: str) -> str:
+    """The path with bytes that are not UTF-8 replaced."""
     return path.encode(errors="replace").decode()

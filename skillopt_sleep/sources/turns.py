@@ -1,7 +1,7 @@
-"""A session under construction: what a person asked, and what the agent did until the next time.
+"""Groups what happened in a session into turns: a prompt, and what the agent did until the next one.
 
-Every agent writes its own records, but a conversation has the same shape in all of them. The formats tell this log
-what happened, in order; it groups that into turns.
+Every agent writes its own records, but a conversation has the same shape in all of them. A transcript reader tells
+this log what happened, in order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from skillopt_sleep.sources.feedback import label_feedback
 
 
 @dataclass(slots=True)
-class Run:
-    """A command under way."""
+class RunningCommand:
+    """A shell command and its exit status, None as long as it is unknown."""
 
     line: str
     status: int | None = None
@@ -33,94 +33,94 @@ class Draft:
     tools: dict[str, None] = field(default_factory=dict)
     skills: dict[str, None] = field(default_factory=dict)
     files: dict[str, None] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    commands: list[RunningCommand] = field(default_factory=list)
+
+    def build(self, previous_answer: str) -> Turn:
+        """The finished turn, labelled with what its prompt says about ``previous_answer``."""
+        return Turn(
+            id=self.id,
+            prompt=self.prompt,
+            kind=self.kind,
+            at=self.at,
+            feedback=label_feedback(self.prompt, previous_answer, self.kind, self.interrupted),
+            final=self.final,
+            tools=tuple(self.tools),
+            skills=tuple(self.skills),
+            commands=tuple(Command(line=command.line, exit_status=command.status) for command in self.commands),
+            files=tuple(self.files),
+        )
 
 
 class TurnLog:
-    """What happened, in order, grouped by what the person said."""
+    """Collects the turns of one session."""
 
     def __init__(self) -> None:
         self.current = Draft()
-        """The turn that what the agent does now belongs to."""
+        """The turn to which the agent's present work belongs."""
         self._drafts = [self.current]
-        self._runs: dict[str, tuple[Draft, Run]] = {}
+        self._running: dict[str, tuple[Draft, RunningCommand]] = {}
         self._interrupted = False
 
-    def begin(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> Draft:  # noqa: A002 - Turn's own word
-        """A person speaks: what follows is the agent's answer to it."""
+    def begin_turn(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> Draft:  # noqa: A002 - Turn's own word
+        """Begin a turn with what a person typed."""
         self.current = Draft(id=id, prompt=prompt, kind=kind, at=at, interrupted=self._interrupted)
         self._interrupted = False
         self._drafts.append(self.current)
         return self.current
 
-    def aside(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> None:  # noqa: A002 - see begin
-        """A person speaks within a turn; the work goes on and still belongs to the turn before."""
+    def add_aside(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> None:  # noqa: A002 - see begin_turn
+        """Add words that a person typed within a turn; the agent's work still belongs to the turn before."""
         self._drafts.append(Draft(id=id, prompt=prompt, kind=kind, at=at))
 
-    def cut(self) -> None:
-        """Work begins that no words of a person started: it belongs to no turn."""
+    def end_turn(self) -> None:
+        """End the current turn; the work that follows was not started by a person and belongs to no turn."""
         self.current = Draft()
         self._drafts.append(self.current)
 
     def interrupt(self) -> None:
-        """The person stopped the agent."""
+        """Note that the person stopped the agent."""
         self._interrupted = True
 
     def forget_prompts(self) -> None:
-        """What was taken for prompts so far were none."""
+        """Drop all prompts so far: they turned out not to be a person's."""
         for draft in self._drafts:
             draft.prompt = ""
 
-    def run(self, call: str, line: str) -> None:
-        """The agent runs a shell command; ``call`` is the id its result will name."""
-        run = Run(line)
-        self.current.runs.append(run)
-        self._runs[call] = (self.current, run)
-
-    def ran(self, line: str, status: int | None) -> None:
-        """A command that ended, told without the id of its call: the one that is known to run, or one more."""
-        for run in self.current.runs:
-            if run.line == line and run.status in {None, status}:
-                run.status = status
-                return
-        self.current.runs.append(Run(line, status))
+    def start_command(self, call: str, line: str) -> None:
+        """Note a shell command; ``call`` is the id that its result will name."""
+        command = RunningCommand(line)
+        self.current.commands.append(command)
+        self._running[call] = (self.current, command)
 
     def is_running(self, call: str) -> bool:
         """Whether a call is a command of this session whose result may still come."""
-        return call in self._runs
+        return call in self._running
 
-    def ended(self, call: str, status: int | None) -> None:
-        """A command ended with an exit status, None when it is not recorded."""
-        if call in self._runs:
-            self._runs[call][1].status = status
+    def finish_command(self, call: str, status: int | None) -> None:
+        """Note the exit status of a command; None when it is not recorded."""
+        if call in self._running:
+            self._running[call][1].status = status
 
-    def never_ran(self, call: str) -> None:
-        """A command was refused before it started."""
-        if call in self._runs:
-            draft, run = self._runs.pop(call)
-            draft.runs.remove(run)
+    def finish_command_by_line(self, line: str, status: int | None) -> None:
+        """Note a finished command whose call id is unknown: it completes a known command or is added."""
+        for command in self.current.commands:
+            if command.line == line and command.status in {None, status}:
+                command.status = status
+                return
+        self.current.commands.append(RunningCommand(line, status))
+
+    def drop_command(self, call: str) -> None:
+        """Remove a command that was refused before it started."""
+        if call in self._running:
+            draft, command = self._running.pop(call)
+            draft.commands.remove(command)
 
     def turns(self) -> tuple[Turn, ...]:
-        """The turns of the session in order, each with what its prompt says about the last answer before it."""
+        """The turns of the session in order."""
         turns: list[Turn] = []
         answer = ""
         for draft in self._drafts:
             if draft.prompt:
-                turns.append(_turn(draft, answer))
+                turns.append(draft.build(answer))
             answer = draft.final or answer
         return tuple(turns)
-
-
-def _turn(draft: Draft, answer: str) -> Turn:
-    return Turn(
-        id=draft.id,
-        prompt=draft.prompt,
-        kind=draft.kind,
-        at=draft.at,
-        feedback=label_feedback(draft.prompt, answer, draft.kind, draft.interrupted),
-        final=draft.final,
-        tools=tuple(draft.tools),
-        skills=tuple(draft.skills),
-        commands=tuple(Command(line=run.line, exit_status=run.status) for run in draft.runs),
-        files=tuple(draft.files),
-    )

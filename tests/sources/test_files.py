@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.session import Skip
-from skillopt_sleep.sources import files as jsonl
-from skillopt_sleep.sources.files import feed
+from skillopt_sleep.sources import files
+from skillopt_sleep.sources.files import read_lines
 
 
 class Line(msgspec.Struct):
@@ -27,7 +27,7 @@ def read(path, content=None):
         path.write_bytes(content)
     texts, skips = [], []
     decode = msgspec.json.Decoder(Line).decode
-    feed(str(path), lambda line: texts.append(decode(line).text), skips.append)
+    read_lines(str(path), lambda line: texts.append(decode(line).text), skips.append)
     return texts, skips
 
 
@@ -67,7 +67,7 @@ def test_equal_faults_are_one_skip_with_a_count(tmp_path):
 
 def test_line_over_the_limit_is_dropped_and_the_next_one_read(tmp_path, monkeypatch):
     """A line longer than MAX_LINE is skipped and counted; one of exactly that length is read."""
-    monkeypatch.setattr(jsonl, "MAX_LINE", 1_000_000)
+    monkeypatch.setattr(files, "MAX_LINE", 1_000_000)
     fits = b'{"text":"' + b"x" * (1_000_000 - 11) + b'"}\n'
     texts, skips = read(tmp_path / "a.jsonl", GOOD + fits + b"y" * 3_000_000 + b"\n" + AFTER)
     assert [len(text) for text in texts] == [6, 1_000_000 - 11, 5]
