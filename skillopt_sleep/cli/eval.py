@@ -84,7 +84,7 @@ def command(
             _print_price(sizes, part.split, recipe, as_json=as_json)
             return
         folder = folder_for(app, evaluation, items)
-        matrix = run_evaluation(app, evaluation, folder, default_cap(recipe.config, sizes["calls"]))
+        matrix = run_evaluation(evaluation, folder, default_cap(recipe.config, sizes["calls"]))
     _print(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)

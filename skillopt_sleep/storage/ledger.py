@@ -142,7 +142,7 @@ PAGES = 20_000
 
 
 class TrainingFolder:
-    """``train.ports.RunStore`` over a folder and a database in it."""
+    """The folder of one training run, with its database; only one process at a time writes to it."""
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.folder = folder

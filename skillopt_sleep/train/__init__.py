@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from skillopt_sleep.optimizer.step import skill_hash
 from skillopt_sleep.train.clients import OpenAIChatClient, client
+from skillopt_sleep.train.compat.adapter import EnvAdapter
+from skillopt_sleep.train.compat.loaders import BaseDataLoader, BatchSpec, SplitDataLoader
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.editing import (
     apply_edit,
@@ -45,11 +47,14 @@ from skillopt_sleep.train.trainer import SkillOptTrainer
 
 __all__ = [
     "AutonomousScheduler",
+    "BaseDataLoader",
+    "BatchSpec",
     "ChatClient",
     "ChecksEnv",
     "ConstantScheduler",
     "CosineScheduler",
     "Edit",
+    "EnvAdapter",
     "GateAction",
     "GateResult",
     "LinearScheduler",
@@ -61,6 +66,7 @@ __all__ = [
     "SkillEnv",
     "SkillOptConfig",
     "SkillOptTrainer",
+    "SplitDataLoader",
     "apply_edit",
     "apply_patch",
     "apply_patch_with_report",

@@ -20,9 +20,10 @@ from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
+from skillopt_sleep.registry import Kind, build
+from skillopt_sleep.settings import environment
 from skillopt_sleep.train.conversations import CALL_OPTIONS, usage_of
 from skillopt_sleep.train.identity import client_traits
-from skillopt_sleep.train.workshop import workshop
 
 MISTAKES = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """What a client raises when it is programmed wrongly; anything else it raises is the line."""
@@ -31,9 +32,12 @@ MISTAKES = (TypeError, AttributeError, NameError, AssertionError, NotImplemented
 def client(name: str, *, model: str = "", **options: Json) -> Backend:
     """The backend of that name, for either role: ``client("openai", model="…")``, claude, codex, simulated, ….
 
-    ``options`` are the backend's own. Raises ``UsageError`` for a name or an option that there is not.
+    ``options`` are the backend's own; ``env`` overrides variables of the process's environment. Raises ``UsageError``
+    for an unknown name or option.
     """
-    return workshop().backend(name, options | ({"model": model} if model else {}))
+    table = options | ({"model": model} if model else {})
+    own = cast("dict[str, str]", table.pop("env", None) or {})
+    return cast("Backend", build(Kind.BACKEND, name, table, env={**environment(), **own}))
 
 
 class OpenAIChatClient:

@@ -17,11 +17,12 @@ from skillopt_sleep.errors import BackendUnusable, BudgetSpent
 from skillopt_sleep.model.call import Caps, Role, Spend
 from skillopt_sleep.model.ports import Backend, Progress
 from skillopt_sleep.optimizer.client import Optimizer
+from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.conversations import AskClient, TurnClient
 from skillopt_sleep.train.datasets import check_splits
 from skillopt_sleep.train.gating import enough
-from skillopt_sleep.train.ports import Item, RunStore, SkillEnv
+from skillopt_sleep.train.ports import Item, SkillEnv
 from skillopt_sleep.train.reflection import by_item
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
@@ -107,7 +108,7 @@ def items_of(evaluation: Evaluation, out_root: str, optimizer: Any = None, targe
     return items
 
 
-def evaluate(evaluation: Evaluation, store: RunStore) -> Matrix:
+def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
     """Score every skill under every target. A reply that the store has is not asked for again.
 
     Raises ``UsageError``, ``FatalBackend``, for a target that never answers too, and ``BudgetSpent``: what was paid for
@@ -157,7 +158,7 @@ def evaluate(evaluation: Evaluation, store: RunStore) -> Matrix:
     )
 
 
-def _run(evaluation: Evaluation, backend: Backend, store: RunStore, clock: SystemClock, pool: Pool) -> Run:
+def _run(evaluation: Evaluation, backend: Backend, store: TrainingFolder, clock: SystemClock, pool: Pool) -> Run:
     """One target at work."""
     roles = {Role.OPTIMIZER: evaluation.optimizer, Role.TARGET: backend}
     asks = chain(
@@ -172,7 +173,7 @@ def _run(evaluation: Evaluation, backend: Backend, store: RunStore, clock: Syste
     optimizer, client = AskClient(ask=asks[Role.OPTIMIZER]), AskClient(ask=asks[Role.TARGET])
     turn = TurnClient(client)
     config = SkillOptConfig(out_root=str(store.folder), workers=evaluation.workers, seed=evaluation.seed)
-    shelf = cast("RunStore", _Ledger(store))
+    shelf = cast("TrainingFolder", _Ledger(store))
     return Run(
         config=config,
         env=evaluation.env,
@@ -234,7 +235,7 @@ def _slug(name: str) -> str:
 class _Ledger:
     """A store that keeps the replies and no scores: data and scoring may be another the next time."""
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: TrainingFolder) -> None:
         self._store = store
 
     def kept(self, name: str) -> None:

@@ -1,22 +1,14 @@
-"""What training needs from outside: an environment, the clients it is given, and a workshop that builds and keeps.
+"""What training needs from outside: an environment, and the clients it is given.
 
 An environment says what the items are and how an attempt at one is scored; the trainer knows nothing of the task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import PhaseTally
-from skillopt_sleep.model.ports import Backend, Judge, Ledger, Progress
+from skillopt_sleep.model.ports import Progress
 from skillopt_sleep.train.results import RawPatch, RolloutResult
-
-if TYPE_CHECKING:
-    from skillopt_sleep.safety.redaction.redactor import Redactor
 
 Item = dict[str, Any]
 """One row of a split: a dict with an ``id`` of its own; the environment knows the rest."""
@@ -115,49 +107,3 @@ class TrainProgress(Progress, Protocol):
 
     def at(self, done: int, total: int, words: str) -> None:
         """So many steps of the run are done; ``words`` say where it is and how the scores stand."""
-
-
-class RunStore(Protocol):
-    """Store: the folder of one run, which one process at a time writes. Raises ``DiskError``."""
-
-    @property
-    def folder(self) -> Path:
-        """Where the run lies."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """The replies this run has paid for."""
-
-    def tallies(self) -> tuple[PhaseTally, ...]:
-        """What each stage of the whole run cost, in the order they began."""
-
-    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Put a file in place whole, with the folders above it; ``durable`` outlives a power cut too."""
-
-    def kept(self, name: str) -> bytes | None:
-        """The outcome of a piece of work that was finished before."""
-
-    def keep(self, name: str, outcome: bytes) -> None:
-        """Keep the outcome of a piece of work."""
-
-    def new_allowance(self) -> None:
-        """The next process may spend up to the caps again: this one ended at one of them."""
-
-
-class Workshop(Protocol):
-    """Where a run's outside is built: the composition root, seen from the library."""
-
-    def backend(self, name: str, options: Mapping[str, Json]) -> Backend:
-        """The backend of that name with these options. Raises ``UsageError``."""
-
-    def judges(self) -> Mapping[str, Judge]:
-        """Every judge by its name."""
-
-    def environments(self) -> Sequence[str]:
-        """The names of the environments that other packages bring."""
-
-    def redactor(self) -> Redactor:
-        """What takes secrets out of texts, those of this environment too."""
-
-    def run_store(self, folder: Path) -> AbstractContextManager[RunStore]:
-        """The folder of a run, held by this process alone until the context is left."""

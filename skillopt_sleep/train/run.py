@@ -16,12 +16,13 @@ from skillopt_sleep.model.ports import Parallel
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.optimizer.step import skill_hash
+from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.compat.rows import unmeasured
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.conversations import AskClient, TurnClient
 from skillopt_sleep.train.editing import compute_score, select_gate_score
 from skillopt_sleep.train.environments.loading import checked, roll_out
-from skillopt_sleep.train.ports import BatchEnv, Item, RunStore, SkillEnv, TrainProgress
+from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.pricing import steps_of
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.state import Artefacts, Scored
@@ -52,7 +53,7 @@ class Run:
     target: AskClient
     turn: TurnClient
     parallel: Parallel
-    store: RunStore
+    store: TrainingFolder
     artefacts: Artefacts
     items: dict[str, list[Item]]
     progress: TrainProgress | None = None

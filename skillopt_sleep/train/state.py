@@ -19,9 +19,10 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.optimizer.step import StepProposal, skill_hash
+from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.editing import report_of, to_patch
-from skillopt_sleep.train.ports import Item, RunStore
+from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import Patch, RawPatch, RolloutResult
 from skillopt_sleep.train.slow_update import StepNote
 
@@ -157,7 +158,7 @@ def step_folder(step: int) -> str:
 class Artefacts:
     """The files of one run."""
 
-    def __init__(self, store: RunStore, config: SkillOptConfig) -> None:
+    def __init__(self, store: TrainingFolder, config: SkillOptConfig) -> None:
         self._store = store
         self._config = config
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +23,8 @@ from skillopt_sleep.model.call import Prompt, Reply, Role
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.optimizer.step import apply_to_skill
+from skillopt_sleep.settings import environment, secrets
+from skillopt_sleep.storage.ledger import TrainingFolder, training_folder
 from skillopt_sleep.train.clients import as_backend
 from skillopt_sleep.train.config import SkillOptConfig, check_prompts
 from skillopt_sleep.train.conversations import AskClient, TurnClient
@@ -32,14 +33,16 @@ from skillopt_sleep.train.environments.loading import as_env
 from skillopt_sleep.train.epoch import FIRST, end_epoch
 from skillopt_sleep.train.gating import enough, rolls_whole, score_selection
 from skillopt_sleep.train.identity import client_traits, env_traits
-from skillopt_sleep.train.ports import ChatClient, Item, RunStore, SkillEnv, TrainProgress, Workshop
+from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.pricing import Price, price, steps_of
 from skillopt_sleep.train.run import Run
 from skillopt_sleep.train.schedules import Scheduler, build_scheduler
 from skillopt_sleep.train.state import Artefacts, RunState, check_same_run, identity
 from skillopt_sleep.train.step import train_step
 from skillopt_sleep.train.summary import ended
-from skillopt_sleep.train.workshop import workshop as own_workshop
+
+if TYPE_CHECKING:
+    from skillopt_sleep.safety.redaction.redactor import Redactor
 
 DEFAULT_LIMIT = SkillOptConfig().optimizer_max_completion_tokens
 
@@ -116,7 +119,8 @@ class SkillOptTrainer:
     ``optimizer_client`` reflects and edits, ``target_client`` is the agent whose skill it is: each a backend
     (``client(NAME, model=…)``) or any object with the ``chat`` method of the reference. Without ``initial_skill`` the
     environment's is taken. ``prompt_overrides`` are texts for the optimizer, by the names in ``PROMPTS``. Raises
-    ``UsageError`` (``ConfigError`` for a prompt that there is not) before anything is asked.
+    ``UsageError`` (``ConfigError`` for a prompt that there is not) before anything is asked. ``environ``: the
+    environment variables whose secrets are redacted, by default those of this process.
 
     ``history``, ``current_skill``, ``best_skill``, their scores and ``best_step`` are as the last step left them.
     """
@@ -131,7 +135,7 @@ class SkillOptTrainer:
         initial_skill: str | None = None,
         prompt_overrides: Mapping[str, str] | None = None,
         progress: TrainProgress | None = None,
-        workshop: Workshop | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(config, SkillOptConfig):
             raise ConfigError(
@@ -152,7 +156,7 @@ class SkillOptTrainer:
         self.best_score: float | None = None
         self.best_step = 0
         self._progress = progress
-        self._workshop = workshop
+        self._environ = environ
         check_prompts(self.prompt_overrides)
         for name in self.prompt_overrides:
             if not isinstance(self.prompt_overrides[name], str) or not self.prompt_overrides[name].strip():
@@ -165,7 +169,7 @@ class SkillOptTrainer:
         known; ``FatalBackend``, and ``BudgetSpent`` at a cap: the run can be gone on with, and nothing is paid twice.
         """
         started = time.monotonic()
-        with self._store() as store:
+        with training_folder(Path(self.config.out_root)) as store:
             clock = SystemClock()
 
             def interrupted() -> None:
@@ -199,13 +203,15 @@ class SkillOptTrainer:
         for backend in self.backends.values():
             backend.close()
 
-    def _shop(self) -> Workshop:
-        return self._workshop or own_workshop()
+    def _redactor(self) -> Redactor | None:
+        """What takes secrets out of prompts and replies; None unless the items stem from somebody's sessions."""
+        if not self.env.from_sessions:
+            return None
+        from skillopt_sleep.safety.redaction.redactor import Redactor  # noqa: PLC0415  most runs need none
 
-    def _store(self) -> AbstractContextManager[RunStore]:
-        return self._shop().run_store(Path(self.config.out_root))
+        return Redactor(values=secrets(environment() if self._environ is None else self._environ))
 
-    def _run(self, store: RunStore, clock: SystemClock, pool: Pool) -> Run:
+    def _run(self, store: TrainingFolder, clock: SystemClock, pool: Pool) -> Run:
         config = self.config
         asks = chain(
             self.backends,
@@ -214,7 +220,7 @@ class SkillOptTrainer:
             caps=config.caps,
             workers=config.workers,
             progress=self._progress,
-            redactor=self._shop().redactor() if self.env.from_sessions else None,
+            redactor=self._redactor(),
         )
         limit = config.optimizer_max_completion_tokens
         optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=limit)

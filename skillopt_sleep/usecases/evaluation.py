@@ -16,7 +16,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.train.identity import client_traits, digest_of, env_traits
 from skillopt_sleep.train.recipe import role_table
-from skillopt_sleep.usecases.training import TrainWorkshop, backend_for, build_environment
+from skillopt_sleep.usecases.training import backend_for, build_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,13 +110,14 @@ def _on_recipe(app: App, own: Mapping[str, Json], named: Mapping[str, Json]) -> 
     return role_table({"backend": app.role(Role.TARGET)[0], **own}, named)
 
 
-def run_evaluation(app: App, evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
+def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
     """Score it, in that folder; ``max_calls`` is a cap where none was given. Raises as ``evaluate`` does."""
+    from skillopt_sleep.storage.ledger import training_folder
     from skillopt_sleep.train.evaluate import evaluate
 
     if max_calls is not None:
         evaluation = replace(evaluation, caps=msgspec.structs.replace(evaluation.caps, calls=max_calls))
-    with TrainWorkshop(app.env, app.settings.judges).run_store(folder) as store:
+    with training_folder(folder) as store:
         return evaluate(evaluation, store)
 
 

@@ -1,10 +1,9 @@
-"""What training needs built: backends and environments by name, judges, the folder of a run, and a whole trainer."""
+"""Builds what a training run is made of: the environment and the backends of its file, and the trainer."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,13 +11,10 @@ from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import did_you_mean
-from skillopt_sleep.registry import Kind, build, environments, find, find_environment, names
-from skillopt_sleep.settings import environment, secrets
+from skillopt_sleep.registry import Kind, build, find, find_environment
 
 if TYPE_CHECKING:
-    from skillopt_sleep.model.ports import Backend, Judge
-    from skillopt_sleep.safety.redaction.redactor import Redactor
-    from skillopt_sleep.storage.ledger import TrainingFolder
+    from skillopt_sleep.model.ports import Backend
     from skillopt_sleep.train.ports import SkillEnv, TrainProgress
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.trainer import SkillOptTrainer
@@ -29,43 +25,6 @@ Table = Mapping[str, Json]
 NIGHT_TASKS = "tasks.json"
 NIGHT_SKILL = "initial_skill.md"
 """The tasks of a run on one's own nights, and the live skill, as they were when it began."""
-
-
-class TrainWorkshop:
-    """``train.ports.Workshop`` over the registry and this machine's disk.
-
-    ``env`` takes the place of the process's environment; ``judges`` are their tables of options.
-    """
-
-    def __init__(self, env: Mapping[str, str] | None = None, judges: Mapping[str, Table] | None = None) -> None:
-        self._env = environment() if env is None else env
-        self._judges = judges or {}
-
-    def backend(self, name: str, options: Table) -> Backend:
-        """The backend of that name; its option ``env``, where it has one, is laid over the environment."""
-        rest = {key: value for key, value in options.items() if key != "env"}
-        over = cast("dict[str, str]", options.get("env") or {})
-        return cast("Backend", build(Kind.BACKEND, name, rest, env={**self._env, **over}))
-
-    def judges(self) -> Mapping[str, Judge]:
-        """Every judge by its name."""
-        return {name: cast("Judge", build(Kind.JUDGE, name, self._judges.get(name, {}))) for name in names(Kind.JUDGE)}
-
-    def environments(self) -> Sequence[str]:
-        """The names of the environments that are built in or come with other packages."""
-        return environments()
-
-    def redactor(self) -> Redactor:
-        """The redactor, which knows the secrets of that environment."""
-        from skillopt_sleep.safety.redaction.redactor import Redactor
-
-        return Redactor(values=secrets(self._env))
-
-    def run_store(self, folder: Path) -> AbstractContextManager[TrainingFolder]:
-        """The folder of a run, held by this process alone."""
-        from skillopt_sleep.storage.ledger import training_folder
-
-        return training_folder(folder)
 
 
 def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> SkillEnv:
@@ -116,7 +75,7 @@ def trainer_for(app: App, recipe: Recipe, *, progress: TrainProgress | None) -> 
         initial_skill=recipe.skill,
         prompt_overrides=recipe.prompts,
         progress=progress,
-        workshop=TrainWorkshop(app.env, app.settings.judges),
+        environ=app.env,
     )
 
 

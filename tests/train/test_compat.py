@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+from skillopt_sleep import train
 from skillopt_sleep.errors import BudgetSpent, Overloaded, UsageError
 from skillopt_sleep.optimizer.aggregate import united
 from skillopt_sleep.train import SkillEnv, SkillOptConfig, compat
@@ -740,3 +741,9 @@ def test_task_types_may_be_an_attribute():
         get_items = rollout_one = print
 
     assert Typed().get_task_types() == as_env(Plain()).get_task_types() == ["a", "b"]
+
+
+def test_the_adapter_api_is_re_exported_from_train():
+    """Environments may import the reference's base classes from ``skillopt_sleep.train`` too: they are the same."""
+    for name in ("EnvAdapter", "BaseDataLoader", "SplitDataLoader", "BatchSpec"):
+        assert getattr(train, name) is getattr(compat, name)

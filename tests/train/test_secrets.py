@@ -12,16 +12,20 @@ from skillopt_sleep.mining.task_file import encode_tasks
 from skillopt_sleep.model.call import Health, Reply
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.task import ExactReference, TaskRecord
+from skillopt_sleep.safety.redaction.redactor import Redactor
+from skillopt_sleep.settings import secrets
+from skillopt_sleep.storage.ledger import training_folder
 from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import recipe_of
 from skillopt_sleep.usecases.evaluation import Part, evaluation_for
-from skillopt_sleep.usecases.training import TrainWorkshop, night_material
+from skillopt_sleep.usecases.training import night_material
 
 OWN = "violet-harbour-4417-lantern"
 """The value of a variable of this environment that says it is a secret; no pattern would know it."""
 SHAPED = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-WORKSHOP = TrainWorkshop(env={"SHOP_API_KEY": OWN})
+ENVIRON = {"SHOP_API_KEY": OWN}
+REDACTOR = Redactor(values=secrets(ENVIRON))
 
 
 class Listener:
@@ -59,9 +63,7 @@ def tasks(split):
 
 
 def checks():
-    return ChecksEnv(
-        train_tasks=tasks("train"), val_tasks=tasks("val"), test_tasks=tasks("test"), judges=WORKSHOP.judges()
-    )
+    return ChecksEnv(train_tasks=tasks("train"), val_tasks=tasks("val"), test_tasks=tasks("test"))
 
 
 def trained(folder, env):
@@ -72,7 +74,7 @@ def trained(folder, env):
         optimizer_client=listener,
         target_client=listener,
         initial_skill=f"- The key is {OWN}.\n",
-        workshop=WORKSHOP,
+        environ=ENVIRON,
     ).train()
     return listener
 
@@ -92,9 +94,9 @@ def test_evaluation_of_ones_own_tasks_neither(tmp_path):
     listener = Listener()
     skills = {"live": f"- The key is {OWN}.\n"}
     evaluation = Evaluation(
-        env=checks(), skills=skills, targets={"one": listener}, optimizer=listener, redactor=WORKSHOP.redactor()
+        env=checks(), skills=skills, targets={"one": listener}, optimizer=listener, redactor=REDACTOR
     )
-    with WORKSHOP.run_store(tmp_path / "eval") as store:
+    with training_folder(tmp_path / "eval") as store:
         evaluate(evaluation, store)
     assert not [each for each in listener.heard if OWN in each or SHAPED in each]
 
@@ -128,7 +130,7 @@ def test_tasks_of_ones_nights_are_written_without_what_is_a_secret_by_now(tmp_pa
     """They were mined before the environment had it."""
     archive = SimpleNamespace(tasks=lambda _scope: tuple(tasks("train")))
     live = ({DocumentKind.SKILL: None}, ())
-    app = SimpleNamespace(scope="", redactor=WORKSHOP.redactor(), archive=archive, baseline=lambda: live)
+    app = SimpleNamespace(scope="", redactor=REDACTOR, archive=archive, baseline=lambda: live)
     night_material(app, tmp_path / "out", tmp_path / "out")
     written = (tmp_path / "out" / "tasks.json").read_text()
     assert "cobalt" in written

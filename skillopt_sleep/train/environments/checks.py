@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -15,6 +15,7 @@ from skillopt_sleep.model.ports import Ask, Judge
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import ExactReference, RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.optimizer.replay import judge_of, replay_prompt
+from skillopt_sleep.registry import Kind, build, names
 from skillopt_sleep.train.conversations import ask_of
 from skillopt_sleep.train.datasets import SPLITS, parse_ratio, split_items
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
@@ -121,9 +122,8 @@ class ChecksEnv(SkillEnv):
 
 
 def _judges() -> Mapping[str, Judge]:
-    from skillopt_sleep.train.workshop import workshop  # noqa: PLC0415  the composition root, only where it is needed
-
-    return workshop().judges()
+    """Every judge by its name, with its default options."""
+    return {name: cast("Judge", build(Kind.JUDGE, name, {})) for name in names(Kind.JUDGE)}
 
 
 def _type(task: TaskRecord) -> str:
