@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def command(night: str | None, edits: tuple[str, ...], undecided: bool, as_json:
     from skillopt_sleep.usecases.adopt import adopt_night
     from skillopt_sleep.usecases.upkeep import settle
 
-    app = make_app(flags)
-    night, changes = adopt_night(app, night, edits=edits, undecided=undecided)
-    settle(app)
+    workspace = open_workspace(flags)
+    night, changes = adopt_night(workspace, night, edits=edits, undecided=undecided)
+    settle(workspace)
     print_changes(changes, as_json=as_json)
     if not as_json:
         click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
+from skillopt_sleep.cli.options import as_json, night_options, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 
@@ -24,14 +24,14 @@ def command(task_file: Path | None, as_json: bool, **flags: Json | Path) -> None
     from skillopt_sleep.cli.progress import watched
     from skillopt_sleep.usecases.aa_test import null_trial
 
-    app = make_app(flags)
+    workspace = open_workspace(flags)
     given = None
     if task_file is not None:
         from skillopt_sleep.cli.run import read_tasks
 
         given = read_tasks(task_file)
-    with watched(app):
-        found = null_trial(app, given)
+    with watched() as progress:
+        found = null_trial(workspace, given, progress)
     if as_json:
         import msgspec
 

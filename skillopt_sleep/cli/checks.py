@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_of, place_options, program_name
+from skillopt_sleep.cli.options import as_json, open_workspace, place_of, place_options, program_name
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
         return
     from skillopt_sleep.usecases.checks import checks
 
-    found = checks(make_app(flags))
+    found = checks(open_workspace(flags))
     if as_json:
         from skillopt_sleep.reports.words import to_json
 
@@ -53,10 +53,10 @@ def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds
     from skillopt_sleep.reports.words import plain
     from skillopt_sleep.usecases import checks
 
-    app = make_app(_both(given, flags))
+    workspace = open_workspace(_both(given, flags))
     for named in commands:
-        approved = checks.approve(app, named, seconds=seconds)
-        click.echo(f"approved for {app.project}: {plain(approved.line)} (at most {approved.seconds:g} s)")
+        approved = checks.approve(workspace, named, seconds=seconds)
+        click.echo(f"approved for {workspace.project}: {plain(approved.line)} (at most {approved.seconds:g} s)")
 
 
 @command.command("remove")
@@ -68,9 +68,9 @@ def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags:
     from skillopt_sleep.reports.words import plain
     from skillopt_sleep.usecases import checks
 
-    app = make_app(_both(given, flags))
+    workspace = open_workspace(_both(given, flags))
     for named in commands:
-        click.echo(f"no longer run: {plain(checks.remove(app, named))}")
+        click.echo(f"no longer run: {plain(checks.remove(workspace, named))}")
 
 
 def _both(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import make_app
+from skillopt_sleep.cli.options import open_workspace
 
 if TYPE_CHECKING:
     from skillopt_sleep.scheduling.due import Schedule
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("daemon")
@@ -34,10 +34,10 @@ def command(once: bool, data_dir: str | None) -> None:
     from skillopt_sleep.errors import NightRunning
     from skillopt_sleep.storage.lock import one_daemon
 
-    app = _app(data_dir)
+    workspace = _workspace(data_dir)
     try:
-        with one_daemon(app.data_dir):
-            code = _attend(app, once=once)
+        with one_daemon(workspace.data_dir):
+            code = _attend(workspace, once=once)
     except NightRunning as error:
         if not once:
             raise
@@ -46,17 +46,17 @@ def command(once: bool, data_dir: str | None) -> None:
     sys.exit(code)
 
 
-def _app(data_dir: str | None) -> App:
+def _workspace(data_dir: str | None) -> Workspace:
     """As little as it takes: broken settings are to be told by the night, not to keep it from being told."""
     if data_dir is None:
-        return make_app({})
+        return open_workspace({})
     from skillopt_sleep.settings import Settings, environment
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
-    return App(Settings(data_dir=data_dir), {}, environment(), Path(data_dir).absolute())
+    return Workspace(Settings(data_dir=data_dir), {}, environment(), Path(data_dir).absolute())
 
 
-def _attend(app: App, *, once: bool) -> int:
+def _attend(workspace: Workspace, *, once: bool) -> int:
     from skillopt_sleep import __version__
     from skillopt_sleep.calls.clock import system_zone
     from skillopt_sleep.errors import UsageError
@@ -66,26 +66,26 @@ def _attend(app: App, *, once: bool) -> int:
     from skillopt_sleep.usecases.daemon import DaemonLine, KeptAttempts, KeptSchedule
     from skillopt_sleep.usecases.installing import start_of
 
-    schedule = KeptSchedule(app.data_dir)
+    schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
-        raise UsageError(f"nothing is scheduled in {app.data_dir}; `skillopt-sleep schedule` does")
-    with logged(app.data_dir, sys.stderr) as say:
-        night = NightProcess(start_of(), app.env, app.data_dir, say)
+        raise UsageError(f"nothing is scheduled in {workspace.data_dir}; `skillopt-sleep schedule` does")
+    with logged(workspace.data_dir, sys.stderr) as say:
+        night = NightProcess(start_of(), workspace.env, workspace.data_dir, say)
         world = World(
             schedule=schedule,
-            attempts=KeptAttempts(app.data_dir),
+            attempts=KeptAttempts(workspace.data_dir),
             night=night,
-            clock=app.clock,
+            clock=workspace.clock,
             zone=system_zone,
-            hold=lambda found: _held(app, found),
+            hold=lambda found: _held(workspace, found),
             say=say,
-            tell=DaemonLine(app, once=once),
+            tell=DaemonLine(workspace, once=once),
         )
-        attendant = Attendant(world, salt=str(app.data_dir), jitter=not once)
+        attendant = Attendant(world, salt=str(workspace.data_dir), jitter=not once)
         if once:
             return attend_once(attendant, night.stop)
-        following = attendant.wake_at(app.clock.now())
-        say(f"skillopt-sleep {__version__} attends {app.data_dir}, process {os.getpid()}")
+        following = attendant.wake_at(workspace.clock.now())
+        say(f"skillopt-sleep {__version__} attends {workspace.data_dir}, process {os.getpid()}")
         if following is not None:
             say(f"the next night is due at {following.astimezone():%Y-%m-%d %H:%M}")
         code = attend_for_ever(attendant, night.stop, say, terminal=sys.stderr.isatty())
@@ -94,11 +94,11 @@ def _attend(app: App, *, once: bool) -> int:
         return code
 
 
-def _held(app: App, schedule: Schedule) -> str:
+def _held(workspace: Workspace, schedule: Schedule) -> str:
     """Why no night may begin now, "" when one may."""
     from skillopt_sleep.scheduling.daemon import on_battery
     from skillopt_sleep.storage.lock import is_locked
 
     if not schedule.on_battery and on_battery():
         return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"
-    return "another night is running" if is_locked(app.data_dir) else ""
+    return "another night is running" if is_locked(workspace.data_dir) else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_of
+from skillopt_sleep.cli.options import as_json, open_workspace, place_of
 from skillopt_sleep.errors import DiskError, Refused
 
 RECORDED_IN = "/home/mira/kistenlauf"
@@ -34,6 +34,8 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
 
     from skillopt_sleep.cli.progress import watched
     from skillopt_sleep.cli.run import print_report
+    from skillopt_sleep.usecases.plan import plan_night
+    from skillopt_sleep.usecases.run import run_night
 
     home = (folder or platformdirs.user_cache_path("skillopt-sleep") / "demo").absolute()
     try:
@@ -42,7 +44,7 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
         raise DiskError(f"cannot write the demo into {home}: {error.strerror}; name another --folder") from error
     click.echo(f"A night over the bundled sample sessions, in {home}. The agent is simulated.\n", err=True)
     options = {"backends.simulated.world": world} if world else {}
-    app = make_app(
+    workspace = open_workspace(
         {
             "project": home / "project",
             "claude_home": str(home / "claude"),
@@ -54,9 +56,11 @@ def command(folder: Path | None, world: str, as_json: bool) -> None:
         },
         env={"HOME": str(home), "SKILLOPT_SLEEP_SETTINGS": str(home / SETTINGS)},
     )
-    with watched(app):
-        report = app.run(app.plan())
-    print_report(report, as_json=as_json, place=place_of({"project": app.project, "data_dir": str(app.data_dir)}))
+    with watched() as progress:
+        report = run_night(workspace, plan_night(workspace), progress=progress)
+    print_report(
+        report, as_json=as_json, place=place_of({"project": workspace.project, "data_dir": str(workspace.data_dir)})
+    )
     sys.exit(report.exit_code or 0)
 
 

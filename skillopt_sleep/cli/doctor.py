@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep import __version__
-from skillopt_sleep.cli.options import as_json, make_app, night_options, place_options
+from skillopt_sleep.cli.options import as_json, night_options, open_workspace, place_options
 from skillopt_sleep.errors import BackendError
 from skillopt_sleep.model import Json
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.reports.doctor import DoctorReport, SourceFound, TargetFile
     from skillopt_sleep.scheduling.due import Outlook
     from skillopt_sleep.storage.repair import Salvaged
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("doctor")
@@ -36,11 +36,11 @@ def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
     Nothing is spent and nothing is written. Ends with 4 when the backend cannot be used. The last block is what
     `insights` prints.
     """
-    app = make_app(flags)
+    workspace = open_workspace(flags)
     if repair:
-        _repair(app)
+        _repair(workspace)
         return
-    report = examine(app)
+    report = examine(workspace.as_dry_run())
     if as_json:
         import msgspec
 
@@ -53,14 +53,14 @@ def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
         sys.exit(BackendError.exit_code)
 
 
-def _repair(app: App) -> None:
+def _repair(workspace: Workspace) -> None:
     from skillopt_sleep.usecases.upkeep import repair
 
-    found, given_up = repair(app)
+    found, given_up = repair(workspace)
     for line in given_up:
         click.echo(line)
     if found is None:
-        click.echo(f"the database in {app.data_dir} is whole: nothing to repair")
+        click.echo(f"the database in {workspace.data_dir} is whole: nothing to repair")
         return
     if not found.damaged:
         _print_mended(found)
@@ -92,46 +92,49 @@ def _print_aside(found: Salvaged) -> None:
         click.echo(f"Entries that are whole nowhere were taken out; what is left of them is kept: {found.aside}")
 
 
-def examine(app: App) -> DoctorReport:
+def examine(workspace: Workspace) -> DoctorReport:
     """Look at everything a night needs."""
     from skillopt_sleep.reports.doctor import DoctorReport
     from skillopt_sleep.storage.space import disk_problems
+    from skillopt_sleep.usecases.adapters import build_sources, night_caps, probe_backends
+    from skillopt_sleep.usecases.run import forecast_night
+    from skillopt_sleep.usecases.sessions import collect_insights
 
-    rehearsal = app.rehearse(None)
-    outlook = _outlook(app)
-    backends = app.probe()
-    sources = tuple(_found(source) for source in app.sources())
+    rehearsal = forecast_night(workspace, None)
+    outlook = _outlook(workspace)
+    backends = probe_backends(workspace)
+    sources = tuple(_found(source) for source in build_sources(workspace))
     return DoctorReport(
         version=__version__,
         python=platform.python_version(),
-        data_dir=str(app.data_dir),
-        project=str(app.project),
-        scope=app.settings.scope,
+        data_dir=str(workspace.data_dir),
+        project=str(workspace.project),
+        scope=workspace.settings.scope,
         sources=sources,
-        targets=tuple(_targets(app)),
+        targets=tuple(_targets(workspace)),
         backends=backends,
-        caps=app.caps(),
+        caps=night_caps(workspace),
         rehearsal=rehearsal,
-        insights=app.insights(),
+        insights=collect_insights(workspace),
         schedule=outlook,
         problems=(
-            *_problems(backends, sources, disk_problems(app.data_dir, app.project)),
-            *_damage(app),
-            *_strangers(app),
+            *_problems(backends, sources, disk_problems(workspace.data_dir, workspace.project)),
+            *_damage(workspace),
+            *_strangers(workspace),
             *_schedule_problems(outlook),
         ),
     )
 
 
-def _outlook(app: App) -> Outlook | None:
+def _outlook(workspace: Workspace) -> Outlook | None:
     """How the nights are scheduled, and whether what was installed for them is still there."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.installing import check
     from skillopt_sleep.usecases.schedule import outlook_of
 
-    found = outlook_of(app, app.journal.reports(str(app.project)))
-    return found and replace(found, problem=found.problem or check(app))
+    found = outlook_of(workspace, workspace.journal.reports(str(workspace.project)))
+    return found and replace(found, problem=found.problem or check(workspace))
 
 
 def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
@@ -141,20 +144,21 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
         yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
 
 
-def _damage(app: App) -> Iterator[str]:
+def _damage(workspace: Workspace) -> Iterator[str]:
     """What a night would refuse to begin on."""
     from skillopt_sleep.storage.repair import what_is_wrong
 
-    if wrong := what_is_wrong(app.database):
-        yield f"the database in {app.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
+    if wrong := what_is_wrong(workspace.database):
+        yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
 
 
-def _strangers(app: App) -> Iterator[str]:
+def _strangers(workspace: Workspace) -> Iterator[str]:
     """Who would be sent sessions that have not gone there before; and what this system is not tried on."""
     from skillopt_sleep.model.call import Role
+    from skillopt_sleep.usecases.adapters import build_backend
     from skillopt_sleep.usecases.consent import strangers_of
 
-    for stranger in strangers_of(app, [app.backend(role) for role in Role]):
+    for stranger in strangers_of(workspace, [build_backend(workspace, role) for role in Role]):
         yield f"{stranger.question}; `run` asks you once, --share-with {stranger.provider} agrees"
     if sys.platform == "win32":
         yield "native Windows is experimental: it is not tested; WSL is"
@@ -184,11 +188,12 @@ def _found(source: Source) -> SourceFound:
     )
 
 
-def _targets(app: App) -> Iterator[TargetFile]:
+def _targets(workspace: Workspace) -> Iterator[TargetFile]:
     from skillopt_sleep.reports.doctor import TargetFile
     from skillopt_sleep.storage.git import is_tracked
+    from skillopt_sleep.usecases.plan import read_live_documents
 
-    for document in app.baseline()[0].documents:
+    for document in read_live_documents(workspace)[0].documents:
         yield TargetFile(
             kind=document.kind,
             path=document.path,

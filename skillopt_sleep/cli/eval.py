@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, make_app, place_options
+from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, open_workspace, place_options
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 
@@ -74,16 +74,16 @@ def command(
 
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
     recipe = _recipe(env, options, given)
-    app = make_app(flags)
+    workspace = open_workspace(flags)
     part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
-    with watched(app, GO_ON), open_evaluation(app, recipe, part) as evaluation:
+    with watched(GO_ON) as progress, open_evaluation(workspace, recipe, part, progress) as evaluation:
         sizes, items = _price(evaluation)
         for note in notes_of(evaluation.env):
             click.echo(f"data: {note}", err=True)
         if dry_run:
             _print_price(sizes, part.split, recipe, as_json=as_json)
             return
-        folder = folder_for(app, evaluation, items)
+        folder = folder_for(workspace, evaluation, items)
         matrix = run_evaluation(evaluation, folder, default_cap(recipe.config, sizes["calls"]))
     _print(matrix, folder, as_json=as_json)
     if not matrix.enough:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.errors import Refused, UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.session import Session
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("harvest")
@@ -32,13 +32,15 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
     tasks that rules alone find in the waiting sessions, as a file to review by hand and `run --tasks`; nothing
     leaves the inbox.
     """
+    from skillopt_sleep.usecases.sessions import count_waiting, file_sessions, select_in_scope
+
     if everything and not sessions:
         raise UsageError("--all goes with --sessions: it prints every session of the archive")
-    app = make_app(flags)
-    filed = app.file_sessions()
+    workspace = open_workspace(flags)
+    filed = file_sessions(workspace)
     if tasks_out is not None:
-        _export(app, tasks_out)
-    shown = app.in_scope(app.inbox.everything() if everything else filed.new)
+        _export(workspace, tasks_out)
+    shown = select_in_scope(workspace, workspace.inbox.everything() if everything else filed.new)
     if sessions:
         for session in shown:
             click.echo(msgspec.json.encode(_row(session)).decode() if as_json else _text(session))
@@ -49,7 +51,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
             "files_read": filed.read,
             "sessions": len(shown),
             "prompts": prompts,
-            "waiting": app.count_waiting(),
+            "waiting": count_waiting(workspace),
         }
         if as_json:
             click.echo(msgspec.json.encode(counts | {"skipped": msgspec.to_builtins(filed.skipped)}).decode())
@@ -66,14 +68,16 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
         click.echo(plain(f"skipped {where}: {skip.reason}{times}"), err=True)
 
 
-def _export(app: App, path: Path) -> None:
+def _export(workspace: Workspace, path: Path) -> None:
     from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.storage.files import write_atomic
+    from skillopt_sleep.usecases.plan import target_skill_name
+    from skillopt_sleep.usecases.sessions import load_waiting
 
     if path.exists():
         raise Refused(f"{path} is there already, and may be reviewed; move it aside, or name another file")
-    tasks = mine_heuristic(app.waiting(), target_skill=app.target_skill).tasks
+    tasks = mine_heuristic(load_waiting(workspace), target_skill=target_skill_name(workspace)).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 
@@ -19,7 +19,9 @@ def command(as_json: bool, **flags: Json | Path) -> None:
 
     No model is called and nothing is written.
     """
-    found = make_app(flags).insights()
+    from skillopt_sleep.usecases.sessions import collect_insights
+
+    found = collect_insights(open_workspace(flags))
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
         return

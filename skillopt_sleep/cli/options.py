@@ -1,4 +1,4 @@
-"""Options that several commands share, and the App they make.
+"""Options that several commands share, and the Workspace they make.
 
 The caps of a training or an evaluation, in the words of the command line.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -116,10 +116,13 @@ def typed() -> tuple[str, ...]:
     return tuple(found)
 
 
-def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None) -> App:
-    """Build the App from whatever shared options a command was given; ``env`` takes the place of the user's own."""
+def open_workspace(
+    flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = None, *, dry_run: bool = False
+) -> Workspace:
+    """Make the workspace from the shared options of a command; ``env`` replaces the user's own environment."""
     from skillopt_sleep.settings import environment, load
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.adapters import end_leftovers
+    from skillopt_sleep.usecases.workspace import Workspace
 
     env = environment() if env is None else env
     sources: dict[str, Json] = {}
@@ -140,17 +143,18 @@ def make_app(flags: Mapping[str, Json | Path], env: Mapping[str, str] | None = N
         raise UsageError(f"--project {folder}: there is no such folder")
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
         raise UsageError(f"--project {str(folder)!a}: its name is not UTF-8 and cannot be stored; rename the folder")
-    app = App(settings, origins, env, folder.resolve())
+    notices: list[str] = []
+    workspace = Workspace(settings, origins, env, folder.resolve(), dry_run=dry_run, notify=notices.append)
     context = click.get_current_context(silent=True)
     if context is not None:
-        context.call_on_close(lambda: _tell(app))
-    app.reap()
-    return app
+        context.call_on_close(lambda: _print_notices(notices))
+    end_leftovers(workspace)
+    return workspace
 
 
-def _tell(app: App) -> None:
-    """Say on stderr what was found and mended on the way."""
-    for line in app.said:
+def _print_notices(notices: Iterable[str]) -> None:
+    """Print on stderr what was found and repaired along the way."""
+    for line in notices:
         click.echo(f"skillopt-sleep: {line}", err=True)
 
 

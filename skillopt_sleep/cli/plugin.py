@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import make_app, place_options
+from skillopt_sleep.cli.options import open_workspace, place_options
 from skillopt_sleep.model import Json
 
 AGENT = click.Choice(["claude", "codex"])
@@ -24,7 +24,7 @@ def install(agent: str, **flags: Json | Path) -> None:
     """Install the plugin into AGENT by its own commands, or bring it up to this version."""
     from skillopt_sleep.usecases.plugins import install_plugin
 
-    for line in install_plugin(make_app(flags), agent):
+    for line in install_plugin(open_workspace(flags), agent):
         click.echo(line)
 
 
@@ -36,7 +36,7 @@ def uninstall(agent: str, **flags: Json | Path) -> None:
     from skillopt_sleep.usecases.plugins import uninstall_plugin
 
     done = False
-    for line in uninstall_plugin(make_app(flags), agent):
+    for line in uninstall_plugin(open_workspace(flags), agent):
         click.echo(line)
         done = True
     if not done:

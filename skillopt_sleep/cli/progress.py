@@ -15,7 +15,7 @@ from skillopt_sleep.model.call import Spend
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.model import ports
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Ctrl-C, a service manager, a terminal that is closed. Those that are ignored, as under nohup, stay so."""
@@ -43,14 +43,14 @@ class _Bar:
 
 
 @contextmanager
-def watched(app: App, hint: str = "") -> Iterator[None]:
-    """Show the progress of an app's night on stderr, and turn the signals that end a program into an orderly end.
+def watched(hint: str = "") -> Iterator[ports.Progress | None]:
+    """A progress bar on stderr, None where there is no terminal; signals that end a program raise ``Interrupted``.
 
-    ``hint`` is put after what is said then.
+    ``hint`` is appended to the message of that error.
     """
     with _stoppable(hint):
         if not sys.stderr.isatty():
-            yield
+            yield None
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -63,8 +63,7 @@ def watched(app: App, hint: str = "") -> Iterator[None]:
             TextColumn("{task.fields[spend]}"),
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            app.progress = _Bar(progress)
-            yield
+            yield _Bar(progress)
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep.cli.adopt import print_changes
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("revert")
@@ -28,28 +28,29 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
     Refused (exit 8), with nothing changed, when the block was edited by hand or later edits stand on what would go.
     """
     from skillopt_sleep.storage.adoption import revert
+    from skillopt_sleep.usecases.status import read_status
     from skillopt_sleep.usecases.upkeep import settle
 
-    app = make_app(flags)
+    workspace = open_workspace(flags)
     if listing:
-        _list(app, as_json=as_json)
+        _list(workspace, as_json=as_json)
         return
     if night is None and edit is None:
-        adopted = app.status().adopted
+        adopted = read_status(workspace).adopted
         if not adopted:
             raise Refused("no night of this project is adopted, so there is nothing to revert")
         night = adopted[0]
-    changes = revert(app.staging, night=night, edit=edit)
-    settle(app)
+    changes = revert(workspace.staging, night=night, edit=edit)
+    settle(workspace)
     print_changes(changes, as_json=as_json)
 
 
-def _list(app: App, *, as_json: bool) -> None:
+def _list(workspace: Workspace, *, as_json: bool) -> None:
     """Print what is live, the latest first, with what would come back."""
     from skillopt_sleep.reports.words import plain
     from skillopt_sleep.usecases.adopt import live_adoptions
 
-    live = live_adoptions(app)[::-1]
+    live = live_adoptions(workspace)[::-1]
     if as_json:
         import msgspec
 

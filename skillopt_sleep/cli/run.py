@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from skillopt_sleep.cli.options import as_json, make_app, night_options, place_of, place_options, program_name, typed
+from skillopt_sleep.cli.options import (
+    as_json,
+    night_options,
+    open_workspace,
+    place_of,
+    place_options,
+    program_name,
+    typed,
+)
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.night.report import NightReport
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("run")
@@ -41,10 +49,13 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be used · 5 too little could be
     measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
-    app = make_app(flags)
+    from skillopt_sleep.usecases.plan import plan_night
+    from skillopt_sleep.usecases.run import run_night
+
+    workspace = open_workspace(flags)
     tasks = read_tasks(task_file) if task_file else None
     if dry_run:
-        print_rehearsal(app, tasks, as_json=as_json)
+        print_rehearsal(workspace, tasks, as_json=as_json)
         return
     from skillopt_sleep.cli.progress import watched
     from skillopt_sleep.storage.lock import is_locked
@@ -52,14 +63,14 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
         from skillopt_sleep.usecases.consent import ask_first
 
-        ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
+        ask_first(workspace, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
     if sys.stderr.isatty():
-        say_price(make_app(flags), tasks)
-    with watched(app):
-        plan = app.plan(tasks)
-        if wait and is_locked(app.data_dir):
+        say_price(open_workspace(flags), tasks)
+    with watched() as progress:
+        plan = plan_night(workspace, tasks)
+        if wait and is_locked(workspace.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
-        report = app.run(plan, wait=wait * 60)
+        report = run_night(workspace, plan, wait=wait * 60, progress=progress)
     print_report(report, as_json=as_json, place=place_of(flags), again=typed())
     sys.exit(report.exit_code or 0)
 
@@ -104,9 +115,11 @@ def _width() -> int:
     return min(110, shutil.get_terminal_size(fallback=(100, 24)).columns)
 
 
-def print_rehearsal(app: App, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
+def print_rehearsal(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
     """Rehearse a night in memory and print it."""
-    rehearsal = app.rehearse(tasks)
+    from skillopt_sleep.usecases.run import forecast_night
+
+    rehearsal = forecast_night(workspace, tasks)
     if as_json:
         click.echo(msgspec.json.encode(rehearsal).decode())
         return
@@ -115,10 +128,13 @@ def print_rehearsal(app: App, tasks: tuple[TaskRecord, ...] | None, *, as_json: 
     click.echo(page.render(rehearsal))
 
 
-def say_price(app: App, tasks: tuple[TaskRecord, ...] | None) -> None:
+def say_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
     """Say on stderr, before a night, what it is expected to take and may take at most; rehearsed in memory."""
-    rehearsal = app.rehearse(tasks)
-    caps = app.caps()
+    from skillopt_sleep.usecases.adapters import night_caps
+    from skillopt_sleep.usecases.run import forecast_night
+
+    rehearsal = forecast_night(workspace, tasks)
+    caps = night_caps(workspace)
     click.echo(
         f"skillopt-sleep: about {rehearsal.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
         f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",

@@ -11,14 +11,14 @@ import click
 from click.core import ParameterSource
 
 from skillopt_sleep.cli import run
-from skillopt_sleep.cli.options import as_json, make_app
+from skillopt_sleep.cli.options import as_json, open_workspace
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.scheduling.due import DayCaps, Waker
 
 if TYPE_CHECKING:
     from skillopt_sleep.scheduling.due import Schedule
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
 """Options of ``run`` that are not of every night, and those that have a meaning of their own here."""
@@ -66,13 +66,13 @@ def command(
 
     at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
     _require_writable(context, flags)
-    apps = [make_app({**flags, "project": each}) for each in projects or (None,)]
-    app = apps[0]
-    for each in apps:
+    workspaces = [open_workspace({**flags, "project": each}) for each in projects or (None,)]
+    workspace = workspaces[0]
+    for each in workspaces:
         _require_usable(each)
-    before = load_schedule(app.data_dir)
-    given, secret = environment_of(app.env)
-    entries = [scheduled(each, tuple(_baked(context, flags))) for each in apps]
+    before = load_schedule(workspace.data_dir)
+    given, secret = environment_of(workspace.env)
+    entries = [scheduled(each, tuple(_baked(context, flags))) for each in workspaces]
     schedule = merged(
         before,
         entries,
@@ -81,22 +81,22 @@ def command(
         changed={
             "jitter": jitter,
             "on_battery": on_battery,
-            "using": Waker(str(using)) if using else before.using if before else choose(app),
-            "environment": {**given, **python_path(app.env)},
+            "using": Waker(str(using)) if using else before.using if before else choose(workspace),
+            "environment": {**given, **python_path(workspace.env)},
         },
     )
     if only_print:
-        _show(app, schedule)
+        _show(workspace, schedule)
         return
-    _ask_first(apps)
-    schedule = install(app, schedule)
-    notes = (*_missing(apps, schedule), *hints(app, schedule, secret))
+    _ask_first(workspaces)
+    schedule = install(workspace, schedule)
+    notes = (*_missing(workspaces, schedule), *hints(workspace, schedule, secret))
     if as_json:
         click.echo(msgspec.json.encode({"schedule": schedule, "notes": notes}).decode())
         return
     from skillopt_sleep.reports import schedule as page
 
-    click.echo(page.scheduled(schedule, app.data_dir))
+    click.echo(page.scheduled(schedule, workspace.data_dir))
     for note in notes:
         click.echo(f"skillopt-sleep: {note}", err=True)
 
@@ -122,23 +122,24 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
                 require_options(Kind(path[0]), path[1], path[2:3])
 
 
-def _require_usable(app: App) -> None:
+def _require_usable(workspace: Workspace) -> None:
     """Find out now what would fail every night. Raises ``UsageError``."""
     from skillopt_sleep.model.call import Role
+    from skillopt_sleep.usecases.adapters import build_backend, build_judges, build_sources
 
     for role in Role:
-        app.backend(role).close()
-    app.judges()
-    app.sources()
+        build_backend(workspace, role).close()
+    build_judges(workspace)
+    build_sources(workspace)
 
 
-def _ask_first(apps: Sequence[App]) -> None:
+def _ask_first(workspaces: Sequence[Workspace]) -> None:
     """Ask now what nobody could answer at night: who may be sent the sessions. Raises ``NotAllowed`` after a no."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         from skillopt_sleep.usecases.consent import ask_first
 
-        for app in apps:
-            ask_first(app, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
+        for workspace in workspaces:
+            ask_first(workspace, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
 
 
 def _baked(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
@@ -189,25 +190,29 @@ def _time(text: str) -> str:
     raise UsageError(f"--at {text}: expected the time of day as HH:MM, as in --at 03:00")
 
 
-def _show(app: App, schedule: Schedule) -> None:
+def _show(workspace: Workspace, schedule: Schedule) -> None:
     """Print what would be written, each file under its name."""
     from skillopt_sleep.scheduling.store import encode_schedule, schedule_path
     from skillopt_sleep.usecases.installing import installer
 
-    found = installer(app, schedule)
-    files = {**(found.shown() if found else {}), str(schedule_path(app.data_dir)): encode_schedule(schedule).decode()}
+    found = installer(workspace, schedule)
+    files = {
+        **(found.shown() if found else {}),
+        str(schedule_path(workspace.data_dir)): encode_schedule(schedule).decode(),
+    }
     click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)
 
 
-def _missing(apps: Sequence[App], schedule: Schedule) -> Iterator[str]:
+def _missing(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
     """The agent CLIs that the nights would not find."""
     import shutil
 
     from skillopt_sleep.model.call import Role
+    from skillopt_sleep.usecases.adapters import role_of
 
-    names = dict.fromkeys(app.role(role)[0] for app in apps for role in Role)
+    names = dict.fromkeys(role_of(workspace, role)[0] for workspace in workspaces for role in Role)
     for name in names:
-        command = str(apps[0].settings.backends.get(name, {}).get("command", name))
+        command = str(workspaces[0].settings.backends.get(name, {}).get("command", name))
         if name in AGENTS and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:
             yield f"{command} is not on this PATH, so a night could not start it; install it, then schedule again"
 

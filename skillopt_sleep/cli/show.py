@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.model import Json
 from skillopt_sleep.reports import diagnostics, markdown
 
@@ -17,5 +17,7 @@ from skillopt_sleep.reports import diagnostics, markdown
 @as_json
 def command(night: str | None, as_json: bool, **flags: Json | Path) -> None:
     """Print the report of NIGHT, or of the last one: what was learnt, the proof, the cost, what was left out."""
-    report = make_app(flags).report(night)
+    from skillopt_sleep.usecases.status import read_report
+
+    report = read_report(open_workspace(flags), night)
     click.echo(diagnostics.render(report).decode() if as_json else markdown.render(report), nl=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 MOST_NIGHTS = 10
@@ -17,8 +17,10 @@ MOST_NIGHTS = 10
 @as_json
 def command(as_json: bool, **flags: Json | Path) -> None:
     """Show the last nights of this project and what waits for you: proposals, sessions, a night cut short."""
-    app = make_app(flags)
-    status = app.status()
+    from skillopt_sleep.usecases.status import read_status
+
+    workspace = open_workspace(flags)
+    status = read_status(workspace)
     if as_json:
         import msgspec
 

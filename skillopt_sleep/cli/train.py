@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, make_app, place_options
+from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.train.pricing import Price
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.trainer import SkillOptTrainer
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 ROLES = ("target_backend", "target_model", "optimizer_backend", "optimizer_model")
 FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
@@ -61,20 +61,20 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
-    app = make_app(flags)
+    workspace = open_workspace(flags)
     recipe = _recipe(config, from_nights=from_nights, over=over, roles=roles)
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
-            recipe = _on_nights(app, recipe, Path(scratch)) if from_nights else recipe
-            trainer = trainer_for(app, recipe, progress=None)
+            recipe = _on_nights(workspace, recipe, Path(scratch)) if from_nights else recipe
+            trainer = trainer_for(workspace, recipe, progress=None)
             _print_price(trainer.price(), recipe, _asked(trainer), notes_of(trainer.env), as_json=as_json)
         return
-    recipe = _on_nights(app, recipe, Path(recipe.config.out_root)) if from_nights else recipe
-    trainer = trainer_for(app, recipe, progress=None)
+    recipe = _on_nights(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
+    trainer = trainer_for(workspace, recipe, progress=None)
     if from_nights:
         from skillopt_sleep.usecases.consent import require_agreement
 
-        require_agreement(app, trainer.backends.values())
+        require_agreement(workspace, trainer.backends.values())
     price = trainer.price()
     for role, name in _asked(trainer).items():
         click.echo(f"{role}: {name}", err=True)
@@ -85,8 +85,8 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     recipe.config.max_calls = recipe.config.max_calls or default_cap(recipe.config, price.calls)
     from skillopt_sleep.cli.progress import watched
 
-    with watched(app, GO_ON):
-        trainer = trainer_for(app, recipe, progress=_Watch(app.progress))
+    with watched(GO_ON) as progress:
+        trainer = trainer_for(workspace, recipe, progress=_Watch(progress))
         try:
             summary = trainer.train()
         finally:
@@ -106,13 +106,13 @@ def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], rol
     return read_recipe(config, over) if config else recipe_of({"out_root": "outputs/nights", **over})
 
 
-def _on_nights(app: App, recipe: Recipe, folder: Path) -> Recipe:
+def _on_nights(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
     """The recipe with the user's own tasks, put into ``folder``, and the skill they have as the initial one."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.training import NIGHT_TASKS, night_material
 
-    live = night_material(app, Path(recipe.config.out_root), folder)
+    live = night_material(workspace, Path(recipe.config.out_root), folder)
     env = {key: value for key, value in recipe.env.items() if key not in {"name", "file", "data"}}
     env |= {"name": "checks", "data": str(folder / NIGHT_TASKS)}
     return replace(recipe, env=env, skill=live if recipe.skill is None else recipe.skill)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from skillopt_sleep.cli.options import make_app
+from skillopt_sleep.cli.options import open_workspace
 
 
 @click.command("uninstall")
@@ -25,11 +25,11 @@ def command(context: click.Context, rules: bool, data: bool, yes: bool, data_dir
     from skillopt_sleep.usecases.installing import remove
     from skillopt_sleep.usecases.uninstall import Removal
 
-    app = make_app({"data_dir": data_dir} if data_dir else {})
-    removal = Removal(app, remove, rules=rules, data=data)
+    workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
+    removal = Removal(workspace, remove, rules=rules, data=data)
     with removal.ready():
         if data and not yes and removal.has_data:
-            click.confirm(f"Delete {app.data_dir} and the nights' reports in your projects for good?", abort=True)
+            click.confirm(f"Delete {workspace.data_dir} and the nights' reports in your projects for good?", abort=True)
         done = _print(removal.steps())
     if not done:
         click.echo("there was nothing to take away")

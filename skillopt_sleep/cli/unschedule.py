@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import make_app
+from skillopt_sleep.cli.options import open_workspace
 
 
 @click.command("unschedule")
@@ -29,9 +29,9 @@ def command(projects: tuple[Path, ...], data_dir: str | None) -> None:
     from skillopt_sleep.scheduling.store import load_schedule, save_schedule
     from skillopt_sleep.usecases.installing import remove
 
-    app = make_app({"data_dir": data_dir} if data_dir else {})
+    workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
     if projects:
-        schedule = load_schedule(app.data_dir)
+        schedule = load_schedule(workspace.data_dir)
         entries = schedule.projects if schedule else ()
         for project in map(str, (each.resolve() for each in projects)):  # the folder may have gone
             if project not in {each.project for each in entries}:
@@ -39,10 +39,10 @@ def command(projects: tuple[Path, ...], data_dir: str | None) -> None:
                 raise UsageError(f"--project {project} is not scheduled; those that are: {known}")
             entries = tuple(each for each in entries if each.project != project)
         if schedule is not None and entries:
-            save_schedule(app.data_dir, replace(schedule, projects=entries))
+            save_schedule(workspace.data_dir, replace(schedule, projects=entries))
             click.echo("\n".join(["Still scheduled:", *(f"  {each.project}" for each in entries)]))
             return
-    found, unseen = remove(app)
+    found, unseen = remove(workspace)
     for note in unseen:
         click.echo(f"skillopt-sleep: {note}", err=True)
     click.echo("The schedule was taken away." if found else "Nothing was scheduled.")

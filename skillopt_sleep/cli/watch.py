@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 
@@ -19,11 +19,12 @@ def command(as_json: bool, **flags: Json | Path) -> None:
     New sessions are read into the inbox first. Where corrections did not fall, the command that takes the rule out
     is named; nothing is changed.
     """
-    from skillopt_sleep.usecases.watch import watched
+    from skillopt_sleep.usecases.sessions import file_sessions
+    from skillopt_sleep.usecases.status import watch_rules
 
-    app = make_app(flags)
-    app.file_sessions()
-    found = watched(app)
+    workspace = open_workspace(flags)
+    file_sessions(workspace)
+    found = watch_rules(workspace)
     if as_json:
         import msgspec
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from skillopt_sleep.cli.options import as_json, make_app, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 
@@ -30,11 +30,12 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     """
     from skillopt_sleep.reports.why import find, nearest
     from skillopt_sleep.storage.adoption import altered, ever_live
+    from skillopt_sleep.usecases.status import read_status
 
-    app, wanted = make_app(flags), " ".join(rule)
-    status = app.status()
+    workspace, wanted = open_workspace(flags), " ".join(rule)
+    status = read_status(workspace)
     pending = {edit for each in status.pending for edit in each.edits}
-    live, gone = ever_live(app.database, status.project), altered(app.database, status.project)
+    live, gone = ever_live(workspace.database, status.project), altered(workspace.database, status.project)
     stories = find(wanted, status.nights, live=live, pending=pending, altered=gone)
     if not stories:
         near = nearest(wanted, status.nights)

@@ -21,31 +21,36 @@ from skillopt_sleep.night.pools import split_tasks
 from skillopt_sleep.storage.ledger import NightLedger
 from skillopt_sleep.storage.lock import one_night
 from skillopt_sleep.storage.space import check_disk
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import open_kit
 
 if TYPE_CHECKING:
     from skillopt_sleep.gate.audit import NullTrial
+    from skillopt_sleep.model.ports import Progress
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.night.plan import NightPlan
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 APART = 250
 """Added to the numbers of the second arm's replays: they are calls of their own, far from those of the first."""
 
 
-def null_trial(app: App, given: tuple[TaskRecord, ...] | None = None) -> NullTrial:
+def null_trial(
+    workspace: Workspace, given: tuple[TaskRecord, ...] | None = None, progress: Progress | None = None
+) -> NullTrial:
     """Replay val tasks under the live files twice, as baseline and as candidate, through the trial of a night.
 
     Nothing is proposed, staged or counted as tried; the replays are kept for the audit. Raises ``UsageError`` when
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
-    with one_night(app.data_dir):
-        check_disk(app.database, app.project)
-        plan = app.plan(given)
-        tasks = _tasks(app, plan)
-        name = f"{rule.ON_REQUEST}{app.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    with one_night(workspace.data_dir):
+        check_disk(workspace.database, workspace.project)
+        plan = plan_night(workspace, given)
+        tasks = _tasks(workspace, plan)
+        name = f"{rule.ON_REQUEST}{workspace.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
-        ledger = NightLedger(app.database, night=name, sitting=1)
-        with closing(app.kit(plan).connect(ledger, _usual(app))) as connection:
+        ledger = NightLedger(workspace.database, night=name, sitting=1)
+        with closing(open_kit(workspace, plan, progress).connect(ledger, _usual(workspace))) as connection:
             probe(connection).require_ready()
             models = connection.models
             step = plan.step
@@ -63,12 +68,12 @@ def null_trial(app: App, given: tuple[TaskRecord, ...] | None = None) -> NullTri
                     apart=APART,
                 ),
             )
-    project = str(app.project)
+    project = str(workspace.project)
     replays = base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
-    app.trials.note(project, name, replays, trial.position)
+    workspace.trials.note(project, name, replays, trial.position)
     found = rule.audit(
-        app.trials.replays(project),
-        app.trials.position(project),
+        workspace.trials.replays(project),
+        workspace.trials.position(project),
         metric=step.gate_metric,
         mixed_weight=step.gate_mixed_weight,
         val_tasks=len(tasks),
@@ -85,21 +90,23 @@ def null_trial(app: App, given: tuple[TaskRecord, ...] | None = None) -> NullTri
     )
 
 
-def _tasks(app: App, plan: NightPlan) -> tuple[TaskRecord, ...]:
+def _tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
     """As many as a night tests on, val first; none that is sealed."""
     if plan.mining.given is not None:
         pools = split_tasks(grouped(plan.mining.given), plan.split)
     else:
-        pools = split_tasks(app.archive.tasks(app.scope), plan.split, app.archive.past(app.scope))
+        pools = split_tasks(
+            workspace.archive.tasks(workspace.scope), plan.split, workspace.archive.past(workspace.scope)
+        )
     tasks = (*pools.val, *pools.train)[: plan.split.max_val]
     if not tasks:
         raise UsageError("there are no tasks to replay yet; `skillopt-sleep run` finds some in your sessions")
     return tasks
 
 
-def _usual(app: App) -> Harvested:
+def _usual(workspace: Workspace) -> Harvested:
     """The models of the last night, where none was asked for: what is audited is what nights do."""
-    for night in app.journal.reports(str(app.project)):
+    for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=each.backend, path="", first_turn="", last_turn="", model=each.model)
             for each in night.backends

@@ -23,14 +23,14 @@ from skillopt_sleep.night.report import Loading, NightReport, TrialReport
 from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, adoptions
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, sha256
-from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED
+from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, role_of
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.document import Document
     from skillopt_sleep.night.outcome import Consolidated
     from skillopt_sleep.storage.adoption import LiveChange
     from skillopt_sleep.storage.live_files import Adoption
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 HELD = {
     EditStatus.GUARDED: "held back by the guard",
@@ -40,7 +40,7 @@ HELD = {
 
 
 def adopt_night(
-    app: App, night: str | None, *, edits: Collection[str] = (), undecided: bool = False
+    workspace: Workspace, night: str | None, *, edits: Collection[str] = (), undecided: bool = False
 ) -> tuple[str, tuple[LiveChange, ...]]:
     """Make a night's proposal live, or some of its edits; the night's name, and what changed.
 
@@ -49,34 +49,36 @@ def adopt_night(
     all of the night's where none is named. Both are recorded as adopted by hand. Raises ``Refused`` and what ``adopt``
     raises.
     """
-    reports = {report.night: report for report in app.journal.reports(str(app.project))}
+    reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
     if night is None:
-        night = _waiting(app, reports.values(), edits, undecided=undecided)
-    proposed = _proposed(app, night)
+        night = _waiting(workspace, reports.values(), edits, undecided=undecided)
+    proposed = _proposed(workspace, night)
     if all(edit in proposed for edit in edits) and (edits or not undecided):
-        return night, adopt(app.staging, night, only=edits or None)
+        return night, adopt(workspace.staging, night, only=edits or None)
     if any(edit in proposed for edit in edits):
         raise Refused("some of these edits are in the proposal and some are not; adopt them one after the other")
     report = reports.get(night)
     if report is None:
-        raise Refused(f"there is no night {night} of {app.project}; `skillopt-sleep status` shows the last ones")
+        raise Refused(f"there is no night {night} of {workspace.project}; `skillopt-sleep status` shows the last ones")
     held = _held(report, edits, undecided=undecided)
-    live = {edit.id for each in live_adoptions(app) if each.night == night for edit in each.edits}
+    live = {edit.id for each in live_adoptions(workspace) if each.night == night for edit in each.edits}
     if again := [each.edit.id for each in held if each.edit.id in live]:
         raise Refused(f"edit {again[0]} is live already; to undo it: skillopt-sleep revert --edit {again[0]}")
     reasons = "; ".join(dict.fromkeys(f"{HELD[each.status]} ({each.why})" for each in held))
-    documents = _documents(app, night, held)
-    return night, adopt_by_hand(app.staging, night, documents, how=f"{BY_HAND}: {reasons}")
+    documents = _documents(workspace, night, held)
+    return night, adopt_by_hand(workspace.staging, night, documents, how=f"{BY_HAND}: {reasons}")
 
 
-def live_adoptions(app: App) -> tuple[Adoption, ...]:
+def live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
     """What is live in this project, the oldest first; each keeps the bytes its file held before."""
-    return tuple(each for each in adoptions(app.database) if each.project == str(app.project))
+    return tuple(each for each in adoptions(workspace.database) if each.project == str(workspace.project))
 
 
-def _waiting(app: App, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool) -> str:
+def _waiting(workspace: Workspace, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool) -> str:
     if not undecided:
-        several = app.staging.proposals() if edits else app.staging.waiting() or app.staging.proposals()
+        several = (
+            workspace.staging.proposals() if edits else workspace.staging.waiting() or workspace.staging.proposals()
+        )
         staged = [each.manifest for each in several if each.status is not ProposalStatus.REVERTED]
         known = (each.night for each in staged if set(edits) <= {e.id for d in each.documents for e in d.edits})
         if (night := next(known, None)) is not None:
@@ -87,13 +89,15 @@ def _waiting(app: App, reports: Iterable[NightReport], edits: Collection[str], *
         if held and (set(edits) <= held if edits else undecided):
             return report.night
     if edits:
-        raise Refused(f"no night of {app.project} has the edit {', '.join(edits)}; `skillopt-sleep show` lists them")
+        raise Refused(
+            f"no night of {workspace.project} has the edit {', '.join(edits)}; `skillopt-sleep show` lists them"
+        )
     what = "no edit is undecided" if undecided else "no proposal waits to be adopted"
     raise Refused(f"{what}; `skillopt-sleep status` shows the last nights")
 
 
-def _proposed(app: App, night: str) -> set[str]:
-    documents = [each.manifest.documents for each in app.staging.proposals() if each.manifest.night == night]
+def _proposed(workspace: Workspace, night: str) -> set[str]:
+    documents = [each.manifest.documents for each in workspace.staging.proposals() if each.manifest.night == night]
     return {edit.id for several in documents for document in several for edit in document.edits}
 
 
@@ -115,11 +119,11 @@ def _held(report: NightReport, edits: Collection[str], *, undecided: bool) -> li
     return [every[name] for name in edits]
 
 
-def _documents(app: App, night: str, held: Collection[AppliedEdit]) -> list[StagedDocument]:
+def _documents(workspace: Workspace, night: str, held: Collection[AppliedEdit]) -> list[StagedDocument]:
     """The documents of these edits, on what the night looked at. Raises ``Refused`` when a live file is not that."""
     from skillopt_sleep.night.outcome import Consolidated
 
-    data = app.journal.kept(night, "consolidate")
+    data = workspace.journal.kept(night, "consolidate")
     if data is None:
         raise Refused(f"what night {night} was made of is not kept any more, so it cannot be adopted by hand")
     try:
@@ -135,7 +139,7 @@ def _documents(app: App, night: str, held: Collection[AppliedEdit]) -> list[Stag
             outcome,
             tuple(each.edit for each in held if each.edit.document is kind),
             night,
-            [each.after for each in live_adoptions(app) if (each.path, each.night) == (base.path, night)][-1:],
+            [each.after for each in live_adoptions(workspace) if (each.path, each.night) == (base.path, night)][-1:],
         )
         for kind in kinds
         if (base := outcome.baseline[kind]) is not None
@@ -223,7 +227,7 @@ def _worse(trial: TrialReport) -> str:
     return ""
 
 
-def adopt_by_itself(app: App, report: NightReport) -> NightReport:
+def adopt_automatically(workspace: Workspace, report: NightReport) -> NightReport:
     """Make an accepted night's proposal live when it may be; the report, which says so, or why not.
 
     A proposal that is refused, or cannot be written, waits as any other does. Raises ``DiskError`` when the report
@@ -231,7 +235,7 @@ def adopt_by_itself(app: App, report: NightReport) -> NightReport:
     """
     if not report.accepted:
         return report
-    backends = {app.role(role)[0] for role in Role}
+    backends = {role_of(workspace, role)[0] for role in Role}
     why = (
         "the agent was simulated"
         if SIMULATED in backends
@@ -239,7 +243,7 @@ def adopt_by_itself(app: App, report: NightReport) -> NightReport:
     )
     if not why:
         try:
-            adopt(app.staging, report.night, how="by itself")
+            adopt(workspace.staging, report.night, how="by itself")
         except SleepError as error:
             why = str(error)
     note = (
@@ -248,5 +252,5 @@ def adopt_by_itself(app: App, report: NightReport) -> NightReport:
         else f"adopted by itself, as auto_adopt says; to undo it, byte for byte: skillopt-sleep revert {report.night}"
     )
     noted = replace(report, notes=(*report.notes, note))
-    app.journal.save(noted)
+    workspace.journal.save(noted)
     return noted

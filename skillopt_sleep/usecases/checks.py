@@ -9,9 +9,10 @@ from msgspec import Struct
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.mining.commands import Recurring, command_id, recurring, single_spaced, why_not_plain
 from skillopt_sleep.model.rollout import CheckCommand
+from skillopt_sleep.usecases.sessions import file_sessions, load_archived
 
 if TYPE_CHECKING:
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 MOST_SHOWN = 20
 """Commands that are offered at most."""
@@ -27,18 +28,18 @@ class Checks(Struct, frozen=True, kw_only=True):
     offered: tuple[Recurring, ...] = ()
 
 
-def checks(app: App) -> Checks:
+def checks(workspace: Workspace) -> Checks:
     """The approved commands of the project, and those its sessions offer, on a copy in memory."""
-    app.rehearsing = True
-    app.file_sessions()
-    return _checks(app)
+    workspace = workspace.as_dry_run()
+    file_sessions(workspace)
+    return _checks(workspace)
 
 
-def _checks(app: App) -> Checks:
-    project = str(app.project)
-    approved = app.approvals.of(project)
+def _checks(workspace: Workspace) -> Checks:
+    project = str(workspace.project)
+    approved = workspace.approvals.of(project)
     lines = {each.line for each in approved}
-    found = recurring(app.in_scope(app.inbox.everything()), project)
+    found = recurring(load_archived(workspace), project)
     return Checks(
         project=project,
         approved=approved,
@@ -47,33 +48,33 @@ def _checks(app: App) -> Checks:
     )
 
 
-def approve(app: App, named: str, *, seconds: float) -> CheckCommand:
+def approve(workspace: Workspace, named: str, *, seconds: float) -> CheckCommand:
     """Let a command be run over what replays leave behind: one that is offered, by its id, or one written out.
 
     Raises ``UsageError`` for an id that none has, a line that cannot be looked at as a whole, or a limit out of range.
     """
     if not 0 < seconds <= LONGEST_LIMIT:
         raise UsageError(f"--seconds {seconds:g}: a limit between 0 and {LONGEST_LIMIT:g} seconds is wanted")
-    line = _named(named, [each.line for each in _offered(app)])
+    line = _named(named, [each.line for each in _offered(workspace)])
     command = CheckCommand(line=line, seconds=seconds)
-    app.approvals.approve(str(app.project), command, app.clock.now())
+    workspace.approvals.approve(str(workspace.project), command, workspace.clock.now())
     return command
 
 
-def remove(app: App, named: str) -> str:
+def remove(workspace: Workspace, named: str) -> str:
     """Let it be run no more. Raises ``UsageError`` when it is not approved."""
-    approved = [each.line for each in app.approvals.of(str(app.project))]
+    approved = [each.line for each in workspace.approvals.of(str(workspace.project))]
     line = next((each for each in approved if each in {named, single_spaced(named)} or command_id(each) == named), None)
     if line is None:
         known = ", ".join(command_id(each) for each in approved) or "none"
-        raise UsageError(f"{named!r} is not approved for {app.project}; approved are: {known}")
-    app.approvals.remove(str(app.project), line)
+        raise UsageError(f"{named!r} is not approved for {workspace.project}; approved are: {known}")
+    workspace.approvals.remove(str(workspace.project), line)
     return line
 
 
-def _offered(app: App) -> tuple[Recurring, ...]:
-    app.file_sessions()
-    return recurring(app.in_scope(app.inbox.everything()), str(app.project))
+def _offered(workspace: Workspace) -> tuple[Recurring, ...]:
+    file_sessions(workspace)
+    return recurring(load_archived(workspace), str(workspace.project))
 
 
 def _named(named: str, lines: list[str]) -> str:

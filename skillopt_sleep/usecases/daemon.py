@@ -15,7 +15,7 @@ from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.database import Database
 
 if TYPE_CHECKING:
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 class KeptSchedule:
@@ -75,9 +75,9 @@ class KeptAttempts:
 class DaemonLine:
     """What ``status`` is told of a daemon, kept as long as it lives."""
 
-    def __init__(self, app: App, *, once: bool) -> None:
-        self._folder = app.data_dir
-        self._since = app.clock.now()
+    def __init__(self, workspace: Workspace, *, once: bool) -> None:
+        self._folder = workspace.data_dir
+        self._since = workspace.clock.now()
         self._once = once
         self._last: DaemonState | None = None
 

@@ -16,15 +16,17 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.train.identity import client_traits, digest_of, env_traits
 from skillopt_sleep.train.recipe import role_table
+from skillopt_sleep.usecases.adapters import role_of
 from skillopt_sleep.usecases.training import backend_for, build_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from skillopt_sleep.model.ports import Progress
     from skillopt_sleep.train.evaluate import Evaluation, Matrix
     from skillopt_sleep.train.ports import Item
     from skillopt_sleep.train.recipe import Recipe
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -41,12 +43,14 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def open_evaluation(app: App, recipe: Recipe, part: Part) -> Iterator[Evaluation]:
+def open_evaluation(
+    workspace: Workspace, recipe: Recipe, part: Part, progress: Progress | None = None
+) -> Iterator[Evaluation]:
     """The evaluation that these files and names make; its backends are closed when the context is left.
 
     Raises ``UsageError``.
     """
-    evaluation = evaluation_for(app, recipe, part)
+    evaluation = evaluation_for(workspace, recipe, part, progress)
     try:
         yield evaluation
     finally:
@@ -54,26 +58,26 @@ def open_evaluation(app: App, recipe: Recipe, part: Part) -> Iterator[Evaluation
             backend.close()
 
 
-def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
+def evaluation_for(workspace: Workspace, recipe: Recipe, part: Part, progress: Progress | None = None) -> Evaluation:
     """See ``open_evaluation``."""
     from skillopt_sleep.train.evaluate import Evaluation
 
     config = recipe.config
     tables: dict[str, Mapping[str, Json]] = {
-        spec: _on_recipe(app, recipe.target, target_table("--target", spec)) for spec in part.targets
+        spec: _on_recipe(workspace, recipe.target, target_table("--target", spec)) for spec in part.targets
     }
     if len(tables) != len(part.targets):
         raise UsageError("a --target is named twice; each is scored once")
-    named = {name: backend_for(app, Role.TARGET, table) for name, table in tables.items()}
+    named = {name: backend_for(workspace, Role.TARGET, table) for name, table in tables.items()}
     if not named:
-        backend = backend_for(app, Role.TARGET, recipe.target)
+        backend = backend_for(workspace, Role.TARGET, recipe.target)
         named = {f"{backend.name}:{backend.model}" if backend.model else backend.name: backend}
     skills, env = _read(part.skills, bare=part.bare), build_environment(recipe.env, config.to_dict())
     return Evaluation(
         env=env,
         skills=skills,
         targets=named,
-        optimizer=backend_for(app, Role.OPTIMIZER, recipe.optimizer),
+        optimizer=backend_for(workspace, Role.OPTIMIZER, recipe.optimizer),
         split=part.split,
         limit=part.limit,
         rollouts_k=config.rollouts_k,
@@ -81,12 +85,12 @@ def evaluation_for(app: App, recipe: Recipe, part: Part) -> Evaluation:
         seed=config.seed,
         caps=config.caps,
         extras=config.extras,
-        progress=app.progress,
-        redactor=app.redactor if env.from_sessions else None,
+        progress=progress,
+        redactor=workspace.redactor if env.from_sessions else None,
     )
 
 
-def folder_for(app: App, evaluation: Evaluation, items: Sequence[Item]) -> Path:
+def folder_for(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
     """Where the replies of this evaluation are kept, so that none is paid for twice: one for all that changes a score.
 
     These are the items, how the environment asks and scores, the skills, and each client with its options.
@@ -102,12 +106,12 @@ def folder_for(app: App, evaluation: Evaluation, items: Sequence[Item]) -> Path:
         evaluation.seed,
         evaluation.extras,
     ]
-    return app.data_dir / "evals" / digest_of(asked)
+    return workspace.data_dir / "evals" / digest_of(asked)
 
 
-def _on_recipe(app: App, own: Mapping[str, Json], named: Mapping[str, Json]) -> Mapping[str, Json]:
+def _on_recipe(workspace: Workspace, own: Mapping[str, Json], named: Mapping[str, Json]) -> Mapping[str, Json]:
     """What a flag names, with what the training file says of that backend: its endpoint, its world, …."""
-    return role_table({"backend": app.role(Role.TARGET)[0], **own}, named)
+    return role_table({"backend": role_of(workspace, Role.TARGET)[0], **own}, named)
 
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:

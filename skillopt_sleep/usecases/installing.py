@@ -23,7 +23,7 @@ from skillopt_sleep.scheduling.systemd import Systemd
 from skillopt_sleep.scheduling.task_scheduler import NEVER_RUN, TaskScheduler
 
 if TYPE_CHECKING:
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 INSTALLERS: Mapping[Waker, Callable[[Waking], Installer]] = {
     Waker.SYSTEMD: Systemd,
@@ -51,35 +51,35 @@ def python_path(env: Mapping[str, str]) -> Mapping[str, str]:
     return {} if found.returncode == 0 else {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-def installer(app: App, schedule: Schedule) -> Installer | None:
+def installer(workspace: Workspace, schedule: Schedule) -> Installer | None:
     """The scheduler a schedule uses, None when it is the daemon, which nobody installs."""
     if schedule.using is Waker.DAEMON:
         return None
-    home = Path(app.env.get("HOME") or Path.home())
+    home = Path(workspace.env.get("HOME") or Path.home())
     waking = Waking(
-        name=name_of(app.data_dir),
+        name=name_of(workspace.data_dir),
         at=schedule.clock,
         jitter=timedelta(minutes=schedule.jitter),
-        argv=(*start_of(), "daemon", "--once", f"--data-dir={app.data_dir}"),
+        argv=(*start_of(), "daemon", "--once", f"--data-dir={workspace.data_dir}"),
         environment={
             name: schedule.environment[name] for name in ("PATH", "PYTHONPATH") if name in schedule.environment
         },
         home=home,
-        config=Path(app.env.get("XDG_CONFIG_HOME") or home / ".config"),
-        data_dir=app.data_dir,
-        env=app.env,
+        config=Path(workspace.env.get("XDG_CONFIG_HOME") or home / ".config"),
+        data_dir=workspace.data_dir,
+        env=workspace.env,
     )
     return INSTALLERS[schedule.using](waking)
 
 
-def choose(app: App) -> Waker:
+def choose(workspace: Workspace) -> Waker:
     """The scheduler that works here: launchd on a Mac, else systemd, else cron. Raises ``UsageError`` for none."""
     if sys.platform == "win32":
         raise UsageError(NEVER_RUN)
     wanted = (Waker.LAUNCHD,) if sys.platform == "darwin" else (Waker.SYSTEMD, Waker.CRON)
     reasons = []
     for waker in wanted:
-        reason = _installer(app, Schedule(using=waker)).works()
+        reason = _installer(workspace, Schedule(using=waker)).works()
         if not reason:
             return waker
         reasons.append(f"{waker}: {reason}")
@@ -89,70 +89,70 @@ def choose(app: App) -> Waker:
     )
 
 
-def install(app: App, schedule: Schedule) -> Schedule:
+def install(workspace: Workspace, schedule: Schedule) -> Schedule:
     """Put a schedule in place of the one there is, or change nothing; as it is kept then.
 
     Raises ``UsageError`` and ``Refused`` where the system's scheduler does not take it, and ``DiskError``.
     """
-    before = load_schedule(app.data_dir)
-    new = installer(app, schedule)
+    before = load_schedule(workspace.data_dir)
+    new = installer(workspace, schedule)
     if new is not None and (reason := new.works()):
         raise UsageError(f"--using {schedule.using} does not work here: {reason}")
-    save_schedule(app.data_dir, schedule)
+    save_schedule(workspace.data_dir, schedule)
     try:
         made = new.install() if new is not None else {}
     except BaseException:
-        save_schedule(app.data_dir, before)
+        save_schedule(workspace.data_dir, before)
         raise
     earlier = before.folders if before else {}
     schedule = replace(schedule, folders={**made, **{path: count for path, count in earlier.items() if count}})
-    save_schedule(app.data_dir, schedule)
+    save_schedule(workspace.data_dir, schedule)
     if before is not None and before.using is not schedule.using:
-        old = installer(app, before)
+        old = installer(workspace, before)
         if old is not None:
             old.remove(before.folders)
     return schedule
 
 
-def remove(app: App) -> tuple[bool, tuple[str, ...]]:
+def remove(workspace: Workspace) -> tuple[bool, tuple[str, ...]]:
     """Take away the schedule and all that was installed for it: whether there was anything, what was not looked at.
 
     Raises what its scheduler raises, and then has taken nothing away.
     """
-    found, unseen = schedule_path(app.data_dir).exists(), []
+    found, unseen = schedule_path(workspace.data_dir).exists(), []
     try:
-        schedule = load_schedule(app.data_dir)
+        schedule = load_schedule(workspace.data_dir)
     except DiskError:  # it cannot be read, which is a reason to take it away
         schedule = None
     if schedule is not None:
-        own = installer(app, schedule)
+        own = installer(workspace, schedule)
         if own is not None:
             own.remove(schedule.folders)
     else:  # it may have been deleted, with what it installed left behind
         for waker in INSTALLERS:
             try:
-                found = _installer(app, Schedule(using=waker)).remove({}) or found
+                found = _installer(workspace, Schedule(using=waker)).remove({}) or found
             except UsageError:
                 continue  # that scheduler is not on this machine
             except SleepError as error:
                 unseen.append(str(error))
-    save_schedule(app.data_dir, None)
+    save_schedule(workspace.data_dir, None)
     with contextlib.suppress(OSError):  # it was made for the schedule, unless something else is in it
-        app.data_dir.rmdir()
+        workspace.data_dir.rmdir()
     return found, tuple(unseen)
 
 
-def check(app: App) -> str:
+def check(workspace: Workspace) -> str:
     """What is wrong with what was installed for the schedule, "" when nothing is, or there is none."""
-    schedule = load_schedule(app.data_dir)
-    found = installer(app, schedule) if schedule is not None else None
+    schedule = load_schedule(workspace.data_dir)
+    found = installer(workspace, schedule) if schedule is not None else None
     return found.check() if found is not None else ""
 
 
-def hints(app: App, schedule: Schedule, secret: tuple[str, ...]) -> Iterator[str]:
+def hints(workspace: Workspace, schedule: Schedule, secret: tuple[str, ...]) -> Iterator[str]:
     """What the user should know of a schedule that was put in place."""
-    found = installer(app, schedule)
-    if isinstance(found, Systemd) and (hint := found.hint(_user(app))):
+    found = installer(workspace, schedule)
+    if isinstance(found, Systemd) and (hint := found.hint(_user(workspace))):
         yield hint
     if schedule.using is Waker.DAEMON:
         yield "nothing was installed: keep `skillopt-sleep daemon` running, it holds the nights"
@@ -163,11 +163,11 @@ def hints(app: App, schedule: Schedule, secret: tuple[str, ...]) -> Iterator[str
         )
 
 
-def _installer(app: App, schedule: Schedule) -> Installer:
-    found = installer(app, schedule)
+def _installer(workspace: Workspace, schedule: Schedule) -> Installer:
+    found = installer(workspace, schedule)
     assert found is not None  # noqa: S101  the daemon is no installer
     return found
 
 
-def _user(app: App) -> str:
-    return app.env.get("USER") or app.env.get("LOGNAME") or str(os.getuid())
+def _user(workspace: Workspace) -> str:
+    return workspace.env.get("USER") or workspace.env.get("LOGNAME") or str(os.getuid())

@@ -33,25 +33,25 @@ from skillopt_sleep.settings import agent_homes
 from skillopt_sleep.storage.adoption import adoptions
 from skillopt_sleep.storage.git import commit_of, is_project_of_git
 from skillopt_sleep.storage.live_files import Targets, read_baseline
-from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED
-from skillopt_sleep.usecases.watch import watched
+from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, build_backend, build_judges, night_caps, role_of
+from skillopt_sleep.usecases.status import watch_rules
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.document import Candidate
     from skillopt_sleep.model.task import TaskRecord
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
-def manner_of(app: App, tasks: Sequence[TaskRecord]) -> Manner:
+def manner_of(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
     """How this night replays its tasks; ``tasks`` are those of a task file.
 
     Raises ``UsageError`` where that cannot be done here, in one line that says what would help.
     """
-    mode = app.settings.replay
-    approved = app.approvals.of(str(app.project)) if mode is ReplayMode.WORKTREE else ()
+    mode = workspace.settings.replay
+    approved = workspace.approvals.of(str(workspace.project)) if mode is ReplayMode.WORKTREE else ()
     _require_approved(tasks, mode, {each.line for each in approved})
-    name, _ = app.role(Role.TARGET)
-    backend = app.backend(Role.TARGET)
+    name, _ = role_of(workspace, Role.TARGET)
+    backend = build_backend(workspace, Role.TARGET)
     try:
         if mode is ReplayMode.TEXT:
             return Manner(probes=isinstance(backend, Agent))
@@ -61,27 +61,27 @@ def manner_of(app: App, tasks: Sequence[TaskRecord]) -> Manner:
                 " --replay text"
             )
         if mode is ReplayMode.WORKTREE:
-            _require_project(app)
+            _require_project(workspace)
         if why := backend.refuses(mode):
             raise UsageError(f"--replay {mode}: {why}")
     finally:
         backend.close()
-    return Manner(mode=mode, project=str(app.project) if mode is ReplayMode.WORKTREE else "", approved=approved)
+    return Manner(mode=mode, project=str(workspace.project) if mode is ReplayMode.WORKTREE else "", approved=approved)
 
 
-def commit_of_task(app: App, task: TaskRecord) -> str:
+def commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
     """The commit that a task is replayed at: its session's, else the last one before the session, else the present."""
     origin = task.origins[0] if task.origins else None
-    return commit_of(app.project, app.env, commit=task.commit, at=origin.at if origin else "")
+    return commit_of(workspace.project, workspace.env, commit=task.commit, at=origin.at if origin else "")
 
 
-def _require_project(app: App) -> None:
-    if app.settings.scope == "all":
+def _require_project(workspace: Workspace) -> None:
+    if workspace.settings.scope == "all":
         raise UsageError("--replay worktree works in copies of one project: leave out --scope all")
-    if not is_project_of_git(Path(app.project), app.env):
+    if not is_project_of_git(Path(workspace.project), workspace.env):
         raise UsageError(
-            f"--replay worktree: {app.project} is not the top of a git project with a commit; name one with --project,"
-            " or use --replay native"
+            f"--replay worktree: {workspace.project} is not the top of a git project with a commit; name one with"
+            " --project, or use --replay native"
         )
 
 
@@ -100,17 +100,17 @@ def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: s
                 )
 
 
-def adopted_change(app: App, baseline: Candidate) -> Adopted | None:
+def adopted_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
     """The latest change that is live and was never scored on sealed tasks, of the files a night would look at.
 
     The arms are the very bytes from before and after its adoption, whatever became of the files since.
     """
-    project = str(app.project)
-    scored = {test.change for test in app.trials.sealed(project)}
+    project = str(workspace.project)
+    scored = {test.change for test in workspace.trials.sealed(project)}
     paths = {document.path for document in baseline.documents}
-    live = [each for each in adoptions(app.database) if each.project == project and each.path in paths]
+    live = [each for each in adoptions(workspace.database) if each.project == project and each.path in paths]
     for night in dict.fromkeys(each.night for each in reversed(live)):
-        attempts = app.trials.attempts(project, night)
+        attempts = workspace.trials.attempts(project, night)
         if night in scored or attempts >= MOST_ATTEMPTS:
             continue
         before = after = baseline
@@ -127,15 +127,15 @@ NOT_ISOLATED_NOTE = "not isolated: the agent that answered knows more than it wa
 SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
 
 
-def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
+def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
     """Decide everything about a night that can be decided beforehand; nothing is written.
 
     Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated, and for adapters that
     cannot be built as the settings have it.
     """
-    settings = app.settings
-    tasks = app.redactor.clean(tasks)  # a file of tasks may have been written by hand, with what was at hand
-    target, optimizer = app.role(Role.TARGET), app.role(Role.OPTIMIZER)
+    settings = workspace.settings
+    tasks = workspace.redactor.clean(tasks)  # a file of tasks may have been written by hand, with what was at hand
+    target, optimizer = role_of(workspace, Role.TARGET), role_of(workspace, Role.OPTIMIZER)
     unreviewed = sum(not task.reviewed for task in tasks or ())
     if unreviewed and {target[0], optimizer[0]} != {SIMULATED}:
         raise UsageError(
@@ -143,28 +143,28 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
             " try it with --backend simulated"
         )
     for each in Role:
-        app.backend(each)
-    app.judges()
-    baseline, notes = app.baseline()
-    manner = manner_of(app, tasks or ())
-    account = app.trials.account(str(app.project))
+        build_backend(workspace, each)
+    build_judges(workspace)
+    baseline, notes = read_live_documents(workspace)
+    manner = manner_of(workspace, tasks or ())
+    account = workspace.trials.account(str(workspace.project))
     since = ""
     if settings.lookback_days:
-        since = (app.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
+        since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
     return NightPlan(
-        project=str(app.project),
+        project=str(workspace.project),
         baseline=baseline,
-        notes=(*notes, *_about({target[0], optimizer[0]}), *_unchecked(manner), *watch_notes(watched(app))),
+        notes=(*notes, *_about({target[0], optimizer[0]}), *_unchecked(manner), *watch_notes(watch_rules(workspace))),
         roles=tuple(
             BackendHealth(role=role, backend=name, model=model)
             for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
         ),
         sources=(settings.source,),
-        window=Window(scope=app.scope, since=since[:10], max_sessions=settings.max_sessions),
+        window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),
         mining=MiningPlan(
             by_model=settings.miner == "model" or (settings.miner == "auto" and optimizer[0] != SIMULATED),
-            target_skill=app.target_skill,
-            target_about=_description(app, baseline),
+            target_skill=target_skill_name(workspace),
+            target_about=_description(workspace, baseline),
             given=tasks,
         ),
         split=msgspec.convert(settings, SplitPlan, from_attributes=True),
@@ -175,13 +175,13 @@ def plan_night(app: App, tasks: tuple[TaskRecord, ...] | None = None) -> NightPl
         ),
         asked=score_needed(Account(), settings.alpha, by_itself=settings.auto_adopt),
         manner=manner,
-        caps=app.caps(),
-        rejected=app.rejected.recall(app.scope),
-        closed=app.rejected.closed(app.scope),
-        pending=app.trials.pending(str(app.project)),
+        caps=night_caps(workspace),
+        rejected=workspace.rejected.recall(workspace.scope),
+        closed=workspace.rejected.closed(workspace.scope),
+        pending=workspace.trials.pending(str(workspace.project)),
         account=account,
-        adopted=adopted_change(app, baseline),
-        audit=next((night.audit for night in app.journal.reports(str(app.project))), Audit()),
+        adopted=adopted_change(workspace, baseline),
+        audit=next((night.audit for night in workspace.journal.reports(str(workspace.project))), Audit()),
     )
 
 
@@ -202,28 +202,43 @@ def _unchecked(manner: Manner) -> Iterator[str]:
         )
 
 
-def _description(app: App, baseline: Candidate) -> str:
+def _description(workspace: Workspace, baseline: Candidate) -> str:
     """What the one skill to improve says it is for. Raises ``UsageError`` when there is no such skill."""
-    if not app.target_skill:
+    if not target_skill_name(workspace):
         return ""
     skill = baseline[DocumentKind.SKILL]
     if skill is None or skill.content is None:
-        where = skill.path if skill else app.settings.target_skill
-        raise UsageError(f"--target-skill {app.settings.target_skill}: there is no skill at {where}")
+        where = skill.path if skill else workspace.settings.target_skill
+        raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {where}")
     return description(skill)
 
 
-def baseline_of(app: App) -> tuple[Candidate, tuple[str, ...]]:
+def read_live_documents(workspace: Workspace) -> tuple[Candidate, tuple[str, ...]]:
     """The live files a night may propose to change, as they are, and notes on those it may not."""
-    everywhere = app.settings.scope == "all"
-    homes = app.settings.sources.get(app.agent, {})
+    everywhere = workspace.settings.scope == "all"
+    agent = agent_of(workspace)
+    homes = workspace.settings.sources.get(agent, {})
     named = [*cast("list[str]", homes.get("homes", [])), *([str(homes["home"])] if "home" in homes else [])]
-    home = next(iter((*named, *agent_homes(app.env).get(app.agent, ()))), "")
+    home = next(iter((*named, *agent_homes(workspace.env).get(agent, ()))), "")
     return read_baseline(
         Targets(
-            agent=app.agent,
-            project=app.project,
+            agent=agent,
+            project=workspace.project,
             user_home=home if everywhere else "",
-            skill=app.settings.target_skill,
+            skill=workspace.settings.target_skill,
         )
     )
+
+
+def agent_of(workspace: Workspace) -> str:
+    """The agent whose files are written: Claude Code's or Codex's."""
+    settings = workspace.settings
+    if settings.agent != "auto":
+        return settings.agent
+    return "codex" if "codex" in {settings.source, role_of(workspace, Role.TARGET)[0]} else "claude"
+
+
+def target_skill_name(workspace: Workspace) -> str:
+    """The name of the one skill to improve, "" when rules are learnt from all tasks."""
+    named = Path(workspace.settings.target_skill)
+    return named.absolute().parent.name if named.name == "SKILL.md" else workspace.settings.target_skill

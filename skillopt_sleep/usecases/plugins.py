@@ -18,7 +18,7 @@ from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.usecases.market import MARKET, check_skill, lay_market, lay_skill, remove_market, remove_skill
 
 if TYPE_CHECKING:
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 AGENTS = ("claude", "codex")
 PLUGIN = f"{MARKET}@{MARKET}"
@@ -47,103 +47,103 @@ class Held(Struct, frozen=True, kw_only=True):
         return self.plugin or self.market
 
 
-def install_plugin(app: App, agent: str) -> Iterator[str]:
+def install_plugin(workspace: Workspace, agent: str) -> Iterator[str]:
     """Install, or bring up to this version; what was done, a line each.
 
     Raises ``NotInstalled`` for an agent that is not there, ``Refused`` and ``DiskError`` as ``lay_market`` and
     ``lay_skill`` do, and ``UsageError`` with the words of a CLI that would not.
     """
-    if _program(app, agent) is None:
+    if _program(workspace, agent) is None:
         raise NotInstalled(f"there is no `{agent}` on PATH; install it, then run this again")
     if agent == "codex":
-        check_skill(app.data_dir, _home(app))
-    market = lay_market(app.data_dir)
-    _take_out(app, agent, _held(app, agent))
-    _ask(app, agent, [*ADD, str(market)])
-    _ask(app, agent, INSTALL[agent])
+        check_skill(workspace.data_dir, _home(workspace))
+    market = lay_market(workspace.data_dir)
+    _take_out(workspace, agent, _held(workspace, agent))
+    _ask(workspace, agent, [*ADD, str(market)])
+    _ask(workspace, agent, INSTALL[agent])
     yield f"installed the plugin {PLUGIN} into {agent}, from {market}"
     if agent == "codex":
-        yield f"installed the skill {lay_skill(app.data_dir, _home(app))}"
+        yield f"installed the skill {lay_skill(workspace.data_dir, _home(workspace))}"
         yield "in Codex, say: $skillopt-sleep status"
     else:
         yield "in a new session of Claude Code, type: /skillopt-sleep status"
 
 
-def uninstall_plugin(app: App, agent: str) -> Iterator[str]:
+def uninstall_plugin(workspace: Workspace, agent: str) -> Iterator[str]:
     """Take the plugin and all that came with it out again; what was done, a line each; nothing when it was not there.
 
     Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's notes say that it has the plugin.
     """
     if agent == "codex":
-        yield from remove_skill(app.data_dir, _home(app))
-    held, noted = _held(app, agent), _noted(app, agent)
-    _take_out(app, agent, held)
-    cache = agent_home(app, agent) / "plugins" / "cache" / MARKET
+        yield from remove_skill(workspace.data_dir, _home(workspace))
+    held, noted = _held(workspace, agent), _noted(workspace, agent)
+    _take_out(workspace, agent, held)
+    cache = agent_home(workspace, agent) / "plugins" / "cache" / MARKET
     kept = cache.is_dir() and not cache.is_symlink()
     shutil.rmtree(cache, ignore_errors=True)  # a copy of ours that the CLI sweeps later, if we cannot now
     if held or noted:
         yield f"took the plugin {PLUGIN} out of {agent}"
     elif kept:
         yield f"deleted {cache}, which {agent} had kept of the plugin"
-    if _noted(app, agent):
+    if _noted(workspace, agent):
         notes = " or ".join(NOTES[agent])
         yield f"{agent} itself knows of no such plugin, but {notes} in {cache.parents[2]} names it: delete that by hand"
-    market = app.data_dir / "market"
+    market = workspace.data_dir / "market"
     if held.source and Path(held.source).exists() and Path(held.source) != market:
         yield f"{agent} had it from {held.source}, which stays"
-    if not any(_needs_market(app, each) for each in AGENTS):
-        remove_market(app.data_dir)
+    if not any(_needs_market(workspace, each) for each in AGENTS):
+        remove_market(workspace.data_dir)
         with contextlib.suppress(OSError):  # it was made for this, unless something else is in it
-            app.data_dir.rmdir()
+            workspace.data_dir.rmdir()
 
 
-def agent_home(app: App, agent: str) -> Path:
+def agent_home(workspace: Workspace, agent: str) -> Path:
     """The agent's own folder."""
-    named = app.env.get("CLAUDE_CONFIG_DIR" if agent == "claude" else "CODEX_HOME", "")
-    return Path(named) if named else _home(app) / f".{agent}"
+    named = workspace.env.get("CLAUDE_CONFIG_DIR" if agent == "claude" else "CODEX_HOME", "")
+    return Path(named) if named else _home(workspace) / f".{agent}"
 
 
-def _needs_market(app: App, agent: str) -> bool:
+def _needs_market(workspace: Workspace, agent: str) -> bool:
     """Whether an agent has, or may have, the marketplace in use."""
     try:
-        held = _held(app, agent)
+        held = _held(workspace, agent)
     except SleepError:
         return True
     return bool(held)
 
 
-def _take_out(app: App, agent: str, held: Held) -> None:
+def _take_out(workspace: Workspace, agent: str, held: Held) -> None:
     """Each of the two by itself: one may be gone already, by hand or because an install was cut short.
 
     What the agent does not own to, but has in its notes, it may take out all the same.
     """
-    noted = _noted(app, agent)
+    noted = _noted(workspace, agent)
     steps = ((held.plugin, noted.plugin, UNINSTALL[agent]), (held.market, noted.market, FORGET))
     for there, named, words in steps:
         if there:
-            _ask(app, agent, words)
+            _ask(workspace, agent, words)
         elif named:
             with contextlib.suppress(UsageError):
-                _ask(app, agent, words)
+                _ask(workspace, agent, words)
 
 
-def _held(app: App, agent: str) -> Held:
+def _held(workspace: Workspace, agent: str) -> Held:
     """What the agent says it has; where it cannot be asked, what its notes say.
 
     Codex answers nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
     ``NotInstalled`` when by these notes there is something, and no CLI to take it out with.
     """
-    noted = _noted(app, agent)
-    if _program(app, agent) is None:
+    noted = _noted(workspace, agent)
+    if _program(workspace, agent) is None:
         if noted:
             raise NotInstalled(
-                f"there is no `{agent}` on PATH, and its folder {agent_home(app, agent)} names the plugin; put it on"
-                " PATH, then run this again"
+                f"there is no `{agent}` on PATH, and its folder {agent_home(workspace, agent)} names the plugin;"
+                " put it on PATH, then run this again"
             )
         return noted
     try:
-        plugins = _ask(app, agent, ["list", "--json"])
-        markets = _decoded(_ask(app, agent, ["marketplace", "list", "--json"]))
+        plugins = _ask(workspace, agent, ["list", "--json"])
+        markets = _decoded(_ask(workspace, agent, ["marketplace", "list", "--json"]))
     except UsageError:
         return noted
     if isinstance(markets, dict):
@@ -154,12 +154,12 @@ def _held(app: App, agent: str) -> Held:
     return Held(plugin=f'"{PLUGIN}"' in plugins, market=ours is not None, source=str(source))
 
 
-def _noted(app: App, agent: str) -> Held:
+def _noted(workspace: Workspace, agent: str) -> Held:
     """What stands in the agent's notes; what cannot be read says nothing."""
     text = b""
     for name in NOTES[agent]:
         with contextlib.suppress(SleepError):
-            text += read_regular(agent_home(app, agent) / name) or b""
+            text += read_regular(agent_home(workspace, agent) / name) or b""
     market = f'"{MARKET}"' if agent == "claude" else f"[marketplaces.{MARKET}]"
     return Held(plugin=PLUGIN.encode() in text, market=market.encode() in text)
 
@@ -172,17 +172,17 @@ def _decoded(text: str) -> Json:
     return found
 
 
-def _program(app: App, agent: str) -> str | None:
-    return shutil.which(agent, path=app.env.get("PATH"))
+def _program(workspace: Workspace, agent: str) -> str | None:
+    return shutil.which(agent, path=workspace.env.get("PATH"))
 
 
-def _ask(app: App, agent: str, words: list[str]) -> str:
+def _ask(workspace: Workspace, agent: str, words: list[str]) -> str:
     """Have the CLI do it; what it prints. Raises ``UsageError`` with its words."""
     command = f"{agent} plugin {' '.join(words)}"
     children = Children()  # which ends all that a CLI has started, when it takes too long
     try:
         done = children.run(
-            [_program(app, agent) or agent, "plugin", *words], env=app.env, cwd=Path.cwd(), seconds=PATIENCE
+            [_program(workspace, agent) or agent, "plugin", *words], env=workspace.env, cwd=Path.cwd(), seconds=PATIENCE
         )
     except (OSError, BackendError) as error:
         raise UsageError(f"`{command}` did not work: {error}") from error
@@ -195,5 +195,5 @@ def _ask(app: App, agent: str, words: list[str]) -> str:
     return done.stdout
 
 
-def _home(app: App) -> Path:
-    return Path(app.env.get("HOME") or Path.home())
+def _home(workspace: Workspace) -> Path:
+    return Path(workspace.env.get("HOME") or Path.home())

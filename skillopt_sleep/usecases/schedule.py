@@ -32,10 +32,11 @@ from skillopt_sleep.scheduling.due import (
 )
 from skillopt_sleep.scheduling.store import AttemptStore, load_daemon, load_schedule
 from skillopt_sleep.storage.lock import DAEMON, is_held
+from skillopt_sleep.usecases.adapters import night_caps
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 T = TypeVar("T")
 
@@ -70,10 +71,13 @@ def environment_of(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, .
     return given, tuple(sorted(secret))
 
 
-def scheduled(app: App, arguments: Sequence[str]) -> ScheduledProject:
+def scheduled(workspace: Workspace, arguments: Sequence[str]) -> ScheduledProject:
     """The entry of an app's project; ``arguments`` are the flags of ``run`` for it."""
     return ScheduledProject(
-        project=str(app.project), since=app.clock.now(), arguments=tuple(arguments), caps=app.caps()
+        project=str(workspace.project),
+        since=workspace.clock.now(),
+        arguments=tuple(arguments),
+        caps=night_caps(workspace),
     )
 
 
@@ -111,13 +115,13 @@ def merged(
     )
 
 
-def outlook_of(app: App, nights: Sequence[NightReport]) -> Outlook | None:
+def outlook_of(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook | None:
     """How the nights of an app's project are scheduled, None when nothing is. Raises ``DiskError``."""
-    schedule = load_schedule(app.data_dir)
+    schedule = load_schedule(workspace.data_dir)
     if schedule is None:
         return None
-    entry = schedule.of(str(app.project))
-    daemon = load_daemon(app.data_dir) if is_held(app.data_dir, DAEMON) else None
+    entry = schedule.of(str(workspace.project))
+    daemon = load_daemon(workspace.data_dir) if is_held(workspace.data_dir, DAEMON) else None
     found = Outlook(
         using=schedule.using,
         at=schedule.at,
@@ -128,8 +132,8 @@ def outlook_of(app: App, nights: Sequence[NightReport]) -> Outlook | None:
     )
     if entry is None:
         return found
-    now, zone = app.clock.now(), system_zone()
-    attempts = AttemptStore(app.database).of(entry.project, limit=FEW)
+    now, zone = workspace.clock.now(), system_zone()
+    attempts = AttemptStore(workspace.database).of(entry.project, limit=FEW)
     active = [each.started_at for each in attempts] + [
         datetime.fromisoformat(moment) for night in nights for moment in (night.started_at, night.updated_at) if moment
     ]

@@ -12,13 +12,15 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import did_you_mean
 from skillopt_sleep.registry import Kind, build, find, find_environment
+from skillopt_sleep.usecases.adapters import role_of
+from skillopt_sleep.usecases.plan import read_live_documents
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.ports import Backend
     from skillopt_sleep.train.ports import SkillEnv, TrainProgress
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.trainer import SkillOptTrainer
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 Table = Mapping[str, Json]
 
@@ -47,9 +49,9 @@ def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> 
     return make_environment(find_environment(name), options, f"[env] {name}", config=config)
 
 
-def backend_for(app: App, role: Role, table: Table) -> Backend:
+def backend_for(workspace: Workspace, role: Role, table: Table) -> Backend:
     """The backend of a ``[target]`` or ``[optimizer]`` table; what it leaves open is as the settings have it."""
-    name, model = app.role(role)
+    name, model = role_of(workspace, role)
     chosen = str(table.get("backend") or name)
     own = {key: each for key, each in table.items() if key != "backend"}
     known = {field.name for field in dataclasses.fields(find(Kind.BACKEND, chosen)) if field.init}
@@ -57,29 +59,29 @@ def backend_for(app: App, role: Role, table: Table) -> Backend:
         if key not in known:
             near = did_you_mean(key, ["backend", *known])
             raise ConfigError(f"[{role}] has no option {key!r} for the backend {chosen}{near}")
-    options = {**app.settings.backends.get(chosen, {}), **own}
+    options = {**workspace.settings.backends.get(chosen, {}), **own}
     if chosen == name and model and "model" not in table:
         options["model"] = model
-    return cast("Backend", build(Kind.BACKEND, chosen, options, env=app.env))
+    return cast("Backend", build(Kind.BACKEND, chosen, options, env=workspace.env))
 
 
-def trainer_for(app: App, recipe: Recipe, *, progress: TrainProgress | None) -> SkillOptTrainer:
+def trainer_for(workspace: Workspace, recipe: Recipe, *, progress: TrainProgress | None) -> SkillOptTrainer:
     """The trainer of a recipe. Raises ``UsageError``."""
     from skillopt_sleep.train.trainer import SkillOptTrainer
 
     return SkillOptTrainer(
         config=recipe.config,
         env=build_environment(recipe.env, recipe.config.to_dict()),
-        optimizer_client=backend_for(app, Role.OPTIMIZER, recipe.optimizer),
-        target_client=backend_for(app, Role.TARGET, recipe.target),
+        optimizer_client=backend_for(workspace, Role.OPTIMIZER, recipe.optimizer),
+        target_client=backend_for(workspace, Role.TARGET, recipe.target),
         initial_skill=recipe.skill,
         prompt_overrides=recipe.prompts,
         progress=progress,
-        environ=app.env,
+        environ=workspace.env,
     )
 
 
-def night_material(app: App, out_root: Path, folder: Path) -> str:
+def night_material(workspace: Workspace, out_root: Path, folder: Path) -> str:
     """Put the user's own tasks and their live skill into a folder, as files; the text of the skill.
 
     They are those that the run in ``out_root`` began with, else all tasks and what is live now: nights go on meanwhile.
@@ -91,15 +93,15 @@ def night_material(app: App, out_root: Path, folder: Path) -> str:
 
     data, skill = (read_regular(out_root / name) for name in (NIGHT_TASKS, NIGHT_SKILL))
     if data is None:
-        tasks = app.archive.tasks(app.scope)
+        tasks = workspace.archive.tasks(workspace.scope)
         if not tasks:
             raise UsageError(
-                f"no night has mined tasks of {app.scope or 'your work'} yet; `skillopt-sleep run` does, and --scope"
-                " all takes those of all projects"
+                f"no night has mined tasks of {workspace.scope or 'your work'} yet; `skillopt-sleep run` does, and"
+                " --scope all takes those of all projects"
             )
-        data = encode_tasks(app.redactor.clean(tasks))  # a secret may have become one since the tasks were mined
+        data = encode_tasks(workspace.redactor.clean(tasks))  # a secret may have become one since the tasks were mined
     if skill is None:
-        live = app.baseline()[0][DocumentKind.SKILL]
+        live = read_live_documents(workspace)[0][DocumentKind.SKILL]
         skill = region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
     _own_folder(folder)
     write_atomic(folder / NIGHT_TASKS, data)

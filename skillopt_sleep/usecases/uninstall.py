@@ -22,7 +22,7 @@ from skillopt_sleep.usecases.upkeep import announce
 
 if TYPE_CHECKING:
     from skillopt_sleep.storage.live_files import Adoption
-    from skillopt_sleep.usecases.app import App
+    from skillopt_sleep.usecases.workspace import Workspace
 
 OWN_FILE = re.compile(
     r"sleep\.db\S*|(schedule|daemon|laid)\.json|daemon\.log(\.\d+)?|(night|daemon|adopt)\.(lock|held)"
@@ -98,10 +98,15 @@ class Removal:
     """
 
     def __init__(
-        self, app: App, unschedule: Callable[[App], tuple[bool, tuple[str, ...]]], *, rules: bool, data: bool
+        self,
+        workspace: Workspace,
+        unschedule: Callable[[Workspace], tuple[bool, tuple[str, ...]]],
+        *,
+        rules: bool,
+        data: bool,
     ) -> None:
         self.failed: list[SleepError] = []
-        self._app = app
+        self._workspace = workspace
         self._unschedule = unschedule
         self._rules = rules
         self._data = data
@@ -111,12 +116,12 @@ class Removal:
         self._reports: tuple[Path, ...] = ()
         self._needed = False
         """Whether rules that are live still need the data."""
-        self._had_data = app.data_dir.exists()
+        self._had_data = workspace.data_dir.exists()
 
     @property
     def has_data(self) -> bool:
         """Whether there is anything to be deleted."""
-        return bool(self._reports or own_data(self._app.data_dir))
+        return bool(self._reports or own_data(self._workspace.data_dir))
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
@@ -125,7 +130,7 @@ class Removal:
         Raises ``NightRunning`` where data is to go and a night or a daemon uses it, ``Refused`` where the data is a
         link or live rules need it, and ``DiskError`` where rules or data are to go and the database cannot be read.
         """
-        folder = self._app.data_dir
+        folder = self._workspace.data_dir
         with contextlib.ExitStack() as held:
             if self._data and folder.is_symlink():
                 raise Refused(f"{folder} is a link, and links are not followed; name what it leads to with --data-dir")
@@ -147,7 +152,7 @@ class Removal:
         yield from self._tried("the schedule", self._take_schedule())
         plugins = len(self.failed)
         for agent in AGENTS:
-            for line in self._tried(f"the plugin of {agent}", uninstall_plugin(self._app, agent)):
+            for line in self._tried(f"the plugin of {agent}", uninstall_plugin(self._workspace, agent)):
                 self._touched += [agent] if agent not in self._touched else []
                 yield line
         if self._data:
@@ -155,24 +160,24 @@ class Removal:
 
     def kept(self) -> Iterator[str]:
         """What is still there, each with the way to remove it."""
-        app = self._app
+        workspace = self._workspace
         yield from self._stays
         if self._live and not self._rules:
             yield "the adopted rules: skillopt-sleep uninstall --rules"
-        if own_data(app.data_dir):
-            yield f"what nights have learnt, {app.data_dir}: skillopt-sleep uninstall --data"
+        if own_data(workspace.data_dir):
+            yield f"what nights have learnt, {workspace.data_dir}: skillopt-sleep uninstall --data"
         if not self._data or self._needed:
             yield from (f"reports, {folder}: skillopt-sleep uninstall --data" for folder in self._reports)
         demo = _demo()
         if demo.exists():
             yield f"what `demo` has played, {demo}: delete the folder"
         for agent in self._touched:
-            yield f"{agent}'s own settings and records, {agent_home(app, agent)}: as {agent} leaves them"
-        settings = settings_path(app.env)
+            yield f"{agent}'s own settings and records, {agent_home(workspace, agent)}: as {agent} leaves them"
+        settings = settings_path(workspace.env)
         if settings.exists():
             yield f"your settings, {settings}: delete the file"
-        above = app.data_dir.parent
-        if self._had_data and not app.data_dir.exists() and above.is_dir() and not any(above.iterdir()):
+        above = workspace.data_dir.parent
+        if self._had_data and not workspace.data_dir.exists() and above.is_dir() and not any(above.iterdir()):
             yield f"an empty folder, {above}: it may have been there before"
         yield "the program itself: uv tool, pipx or pip, whichever installed it, with: uninstall skillopt-sleep"
 
@@ -180,11 +185,11 @@ class Removal:
         """What the database knows: live rules, and the folder of ours in every project in which nights have run."""
         from skillopt_sleep.storage.adoption import adoptions
 
-        if not (self._app.data_dir / "sleep.db").exists():
+        if not (self._workspace.data_dir / "sleep.db").exists():
             return
         try:
-            self._live = adoptions(self._app.database)
-            rows = self._app.database.rows("SELECT DISTINCT project FROM nights ORDER BY project")
+            self._live = adoptions(self._workspace.database)
+            rows = self._workspace.database.rows("SELECT DISTINCT project FROM nights ORDER BY project")
         except DiskError as error:
             if self._rules or self._data:
                 raise
@@ -200,7 +205,7 @@ class Removal:
             yield f"{what} could not be taken away: {error}"
 
     def _take_schedule(self) -> Iterator[str]:
-        found, unseen = self._unschedule(self._app)
+        found, unseen = self._unschedule(self._workspace)
         if found:
             yield "took the schedule away"
         yield from unseen
@@ -211,13 +216,13 @@ class Removal:
 
         for night in dict.fromkeys(each.night for each in reversed(self._live)):
             try:
-                changes = revert(self._app.staging, night=night)
+                changes = revert(self._workspace.staging, night=night)
             except SleepError as error:
                 self._leave(night, error)
                 continue
             yield from (f"reverted night {night}: {change.path}" for change in changes)
         if self._live:
-            announce(self._app)
+            announce(self._workspace)
 
     def _leave(self, night: str, error: SleepError) -> None:
         """Rules of a project that is gone need no data any more: nothing here could ever undo them."""
@@ -235,10 +240,10 @@ class Removal:
     def _take_data(self, *, plugin_stays: bool) -> Iterator[str]:
         if self._needed:
             raise Refused("rules that could not be reverted are live, and only the data knows how to undo them")
-        folder = self._app.data_dir
+        folder = self._workspace.data_dir
         own = tuple(each for each in own_data(folder) if not (plugin_stays and each.name in MARKET_NEEDED))
         if own:
-            self._app.database.close()
+            self._workspace.database.close()
         parts = {each: own_reports(each) for each in self._reports}
         for each, ours in (parts | ({folder: own} if own else {})).items():
             if each.is_symlink():

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from skillopt_sleep.model.session import Command, Feedback
 from skillopt_sleep.model.task import ExactReference, TaskRecord
 from skillopt_sleep.settings import load
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.agents.conftest import Agents
 from tests.agents.working import at_work
 from tests.benchmarks.worlds import make_sessions
@@ -35,7 +37,7 @@ class Sleeper:
         """Her world as a file."""
         return self.person.folder / "world.json"
 
-    def app(self, **changed) -> App:
+    def workspace(self, **changed) -> Workspace:
         """The program as she would start it, with this CLI as its backend."""
         backends = {
             "claude": {"timeout": 60},
@@ -59,12 +61,12 @@ class Sleeper:
         )
         flags["backends"] = backends
         env = self.agents.env(**self.more)
-        return App(*load(env, flags), env, self.person.project)
+        return Workspace(*load(env, flags), env, self.person.project)
 
     def night(self, **changed):
         """One night; its report."""
-        app = self.app(**changed)
-        return app.run(app.plan())
+        workspace = self.workspace(**changed)
+        return run_night(workspace, plan_night(workspace))
 
     def serve(self, mind=None):
         """What stands behind the CLI from now on: the simulated agent of her world, at work, or the one named."""

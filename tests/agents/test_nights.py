@@ -24,6 +24,10 @@ from skillopt_sleep.night.report import Loading
 from skillopt_sleep.optimizer import replay
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases import checks
+from skillopt_sleep.usecases.adapters import probe_backends
+from skillopt_sleep.usecases.plan import plan_night, read_live_documents
+from skillopt_sleep.usecases.run import open_kit
+from skillopt_sleep.usecases.sessions import file_sessions
 from tests.agents.clis import FIRST
 from tests.agents.lived_in import FOREIGN, ask, live_in
 from tests.agents.nights import CHECK, MODELS, as_task, sleeper, with_project
@@ -76,13 +80,13 @@ def test_rule_is_learnt_proven_adopted_and_followed_in_a_home_that_is_lived_in(c
     if cli == "claude":
         assert {asked.key for asked in agents.loopback.requests} == {KEY}
 
-    app = mira.app(**given)
-    assert app.probe()[0].logged_in, "the login is good no more"
-    filed = app.file_sessions()
+    workspace = mira.workspace(**given)
+    assert probe_backends(workspace)[0].logged_in, "the login is good no more"
+    filed = file_sessions(workspace)
     assert (filed.new, filed.read) == ((), 0), "a replay has left a session, or was harvested"
 
-    adopt(app.staging, report.night)
-    live, _ = app.baseline()
+    adopt(workspace.staging, report.night)
+    live, _ = read_live_documents(workspace)
     assert rule.encode() in live[DocumentKind.SKILL].content
     followed = again(mira, live, **given)
     assert followed.score.hard == 1.0, followed
@@ -117,11 +121,10 @@ def apart_from_starting(files, home):
 def again(someone, candidate, task=None, **given):
     """One more replay of a task of hers, the first one where none is named, with these documents."""
     task = task or as_task(someone.person.world.tasks[0])
-    app = someone.app(**given)
-    plan = app.plan()
-    with app.journal.open(plan.blank_report(), "once more") as night:
-        app.kit(plan)
-        connection = app.connect(night.ledger, NoSessions())
+    workspace = someone.workspace(**given)
+    plan = plan_night(workspace)
+    with workspace.journal.open(plan.blank_report(), "once more") as night:
+        connection = open_kit(workspace, plan).connect(night.ledger, NoSessions())
         attempt = replay.Attempt(task=task, candidate=candidate)
         (result,) = replay.replay([attempt], connection.models, phase="again")
         connection.close()
@@ -143,7 +146,7 @@ def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agent
     if mode is ReplayMode.WORKTREE:
         needs_sandbox(cli)
         mira = with_project(cli, agents, tmp_path / "mira")
-        checks.approve(mira.app(), CHECK, seconds=20)
+        checks.approve(mira.workspace(), CHECK, seconds=20)
     else:
         mira = sleeper(cli, agents, tmp_path / "mira")
     rule = mira.person.world.rules[0].text
@@ -184,23 +187,25 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
     git(project, "config", "core.fsmonitor", f"touch {tmp_path}/monitor-ran; false")
     (project / "unsaved.txt").write_text("not yet committed\n")
     before = tree(project)
-    unchecked = mira.app(replay=ReplayMode.WORKTREE).plan().notes
+    unchecked = plan_night(mira.workspace(replay=ReplayMode.WORKTREE)).notes
     assert any("no command is approved" in note for note in unchecked)
-    checks.approve(mira.app(), CHECK, seconds=20)
-    assert not any("no command is approved" in note for note in mira.app(replay=ReplayMode.WORKTREE).plan().notes)
+    checks.approve(mira.workspace(), CHECK, seconds=20)
+    assert not any(
+        "no command is approved" in note for note in plan_night(mira.workspace(replay=ReplayMode.WORKTREE)).notes
+    )
     report = mira.night(replay=ReplayMode.WORKTREE)
     assert (report.verdict, report.exit_code) == (Verdict.ACCEPT, 0), (report.why, report.notes)
     assert {row.reference_kind for row in report.holdout_detail.candidate} == {"command"}
     assert {row.hard for row in report.holdout_detail.baseline} == {0.0}
     assert {row.hard for row in report.holdout_detail.candidate} == {1.0}
     assert report.replay.loading is Loading.LOADED
-    app = mira.app()
+    workspace = mira.workspace()
     ours = str(project / ".skillopt-sleep")
     assert {name: what for name, what in tree(project).items() if not name.startswith(ours)} == before
 
-    unlearnt, _ = app.baseline()
-    adopt(app.staging, report.night)
-    live, _ = app.baseline()
+    unlearnt, _ = read_live_documents(workspace)
+    adopt(workspace.staging, report.night)
+    live, _ = read_live_documents(workspace)
     assert mira.person.world.rules[0].text.encode() in live[DocumentKind.SKILL].content
     asked = mira.person.world.tasks[0].asks[0]
     reference = CommandReference(commands=(CHECK,))
@@ -216,7 +221,7 @@ def test_worktree_night_that_is_killed_leaves_nothing(cli, agents, tmp_path):
     """`kill -9` while the agent runs a command in its copy: the next command ends it all and removes the copy."""
     mira = with_project(cli, agents, tmp_path / "mira")
     mira.serve(lambda asked: Said(text="I wait.", calls=(shell_of(asked)("tail -f /dev/null"),)))
-    checks.approve(mira.app(), CHECK, seconds=20)
+    checks.approve(mira.workspace(), CHECK, seconds=20)
     before = tree(mira.person.project)
     options = {f"backends.codex.{key}": value for key, value in (("config", json.dumps(agents.codex_config())),)}
     arguments = [

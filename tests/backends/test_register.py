@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from skillopt_sleep.backends.child_registry import MARK, Note, Reaped, Register,
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.session import OWN_RUN_MARKER
+from skillopt_sleep.usecases.adapters import end_leftovers
 from tests.fakes.home import make_person
 
 SLEEPER = [sys.executable, "-SE", "-c", "import time; time.sleep(60)"]
@@ -207,12 +209,14 @@ def test_login_that_cannot_be_given_back(tmp_path):
 
 def test_command_says_what_is_damaged(tmp_path):
     """By its path, in one line; it goes on with what it was asked."""
-    app = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2).app()
-    children = app.data_dir / "children"
+    notices = []
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2)
+    workspace = dataclasses.replace(person.workspace(), notify=notices.append)
+    children = workspace.data_dir / "children"
     children.mkdir(parents=True)
     (children / "abc.jsonl").write_bytes(b"\xff\n")
-    app.reap()
-    (line,) = app.said
+    end_leftovers(workspace)
+    (line,) = notices
     assert str(children / "abc.damaged") in line
 
 

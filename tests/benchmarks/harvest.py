@@ -25,7 +25,8 @@ from skillopt_sleep.model.session import Skip
 from skillopt_sleep.settings import load
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.sessions import file_sessions
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
 
 CORPORA = {"claude": write_claude_corpus, "codex": write_codex_corpus}
@@ -82,12 +83,12 @@ def read_sessions(agent: str, home: str) -> int:
 def harvest(agent: str, home: str) -> int:
     """File everything as the command does, into a database of its own: sources, redaction, storing; counts turns."""
     shutil.rmtree(_data(home), ignore_errors=True)
-    return sum(len(session.turns) for session in _app(agent, home).file_sessions().new)
+    return sum(len(session.turns) for session in file_sessions(_workspace(agent, home)).new)
 
 
 def harvest_again(agent: str, home: str) -> int:
     """The same with nothing new since; counts files opened, which are to be none."""
-    return _app(agent, home).file_sessions().read
+    return file_sessions(_workspace(agent, home)).read
 
 
 STAGES: dict[str, Callable[[str, str], int]] = {
@@ -172,7 +173,7 @@ def _source(agent: str, home: str) -> Source:
     return ClaudeSource(homes=(home,)) if agent == "claude" else CodexSource(home=home)
 
 
-def _app(agent: str, home: str) -> App:
+def _workspace(agent: str, home: str) -> Workspace:
     options = {"homes": [home]} if agent == "claude" else {"home": home}
     flags: dict[str, Json] = {
         "scope": "all",
@@ -182,7 +183,7 @@ def _app(agent: str, home: str) -> App:
     }
     env = {"HOME": home}
     settings, origins = load(env, flags)
-    return App(settings, origins, env, Path(home))
+    return Workspace(settings, origins, env, Path(home))
 
 
 def _data(home: str) -> Path:

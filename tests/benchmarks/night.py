@@ -22,16 +22,18 @@ from msgspec.structs import replace
 from skillopt_sleep.backends.simulation.world import World, write_world
 from skillopt_sleep.mining.model_miner import batches, mine_model
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Role
-from skillopt_sleep.model.ports import Backend, Ledger
+from skillopt_sleep.model.ports import Ledger
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import RubricReference, Split, TaskRecord
 from skillopt_sleep.night.connection import NightConnection
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.plan import Kit, NightPlan
+from skillopt_sleep.night.night import run_night
+from skillopt_sleep.night.plan import NightPlan
 from skillopt_sleep.settings import load
 from skillopt_sleep.storage.ledger import NightLedger
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import connect, open_kit
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.waves import Waves
 from tests.benchmarks.worlds import make_sessions, make_world
 
@@ -91,40 +93,33 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.seconds / self.ideal if self.ideal else None
 
 
-class _CountingApp(App):
-    """An App whose calls are counted, by wave."""
+def _open(folder: Path, world: World, plan: Plan, seed: int, waves: Waves, **simulated: Json) -> Workspace:
+    """A workspace whose calls are counted, by wave."""
+    (folder / "world.json").write_bytes(write_world(world))
+    flags: dict[str, Json] = {
+        "backend": "simulated",
+        "data_dir": str(folder / "data"),
+        "seed": seed,
+        "rollouts_k": plan.rollouts_k,
+        "workers": plan.workers,
+        "max_train": plan.train,
+        "max_val": plan.val,
+        "max_calls": NO_CAP,
+        "max_tokens": NO_CAP,
+        "backends": {
+            "simulated": {"world": str(folder / "world.json"), "seed": seed, "latency": plan.latency, **simulated},
+        },
+    }
+    env = {"HOME": str(folder)}
+    return Workspace(*load(env, flags), env, folder, wrap_backend=lambda _, backend: waves.backend(backend))
 
-    def __init__(self, folder: Path, world: World, plan: Plan, seed: int, **simulated: Json) -> None:
-        (folder / "world.json").write_bytes(write_world(world))
-        flags: dict[str, Json] = {
-            "backend": "simulated",
-            "data_dir": str(folder / "data"),
-            "seed": seed,
-            "rollouts_k": plan.rollouts_k,
-            "workers": plan.workers,
-            "max_train": plan.train,
-            "max_val": plan.val,
-            "max_calls": NO_CAP,
-            "max_tokens": NO_CAP,
-            "backends": {
-                "simulated": {"world": str(folder / "world.json"), "seed": seed, "latency": plan.latency, **simulated},
-            },
-        }
-        env = {"HOME": str(folder)}
-        super().__init__(*load(env, flags), env, folder)
-        self.waves = Waves()
 
-    def backend(self, role: Role, *, usual: Harvested | None = None) -> Backend:
-        return self.waves.backend(super().backend(role, usual=usual))
-
-    def kit(self, plan: NightPlan) -> Kit:
-        return dataclasses.replace(super().kit(plan), connect=self.connect)
-
-    def connect(self, ledger: Ledger, sessions: Harvested) -> NightConnection:
-        connection = super().connect(ledger, sessions)
-        counted = self.waves.parallel(connection.models.parallel)
-        connection.models = dataclasses.replace(connection.models, parallel=counted)
-        return connection
+def _connect(workspace: Workspace, plan: NightPlan, waves: Waves, ledger: Ledger) -> NightConnection:
+    """Both roles, with independent work counted by wave as well."""
+    connection = connect(workspace, plan, None, ledger, Harvested(), consent=False)
+    counted = waves.parallel(connection.models.parallel)
+    connection.models = dataclasses.replace(connection.models, parallel=counted)
+    return connection
 
 
 def play(what: str, seed: int, plan: Plan) -> Run:
@@ -135,19 +130,23 @@ def play(what: str, seed: int, plan: Plan) -> Run:
     if not EDITS[what]:
         world = _failing(world, {task.id for task in tasks if task.split is Split.VAL})
     with tempfile.TemporaryDirectory() as folder:
-        app = _CountingApp(Path(folder), world, plan, seed, useless=EDITS[what])
-        given = app.plan(tasks)
+        waves = Waves()
+        workspace = _open(Path(folder), world, plan, seed, waves, useless=EDITS[what])
+        given = plan_night(workspace, tasks)
+        kit = dataclasses.replace(
+            open_kit(workspace, given), connect=lambda ledger, _: _connect(workspace, given, waves, ledger)
+        )
         started = time.perf_counter()
-        report = app.run(given)
+        report = run_night(given, kit)
         seconds = time.perf_counter() - started
     return Run(
         what=what,
         seed=seed,
         outcome=report.verdict,
         calls={phase.phase: phase.calls for phase in report.phases},
-        waves=app.waves.sizes(),
+        waves=waves.sizes(),
         seconds=seconds,
-        ideal=app.waves.ideal(plan.workers, plan.latency),
+        ideal=waves.ideal(plan.workers, plan.latency),
     )
 
 
@@ -166,9 +165,10 @@ def mine(seed: int, plan: Plan) -> Run:
         _wordy(session) for again in range(-(-plan.sessions // RULES)) for session in make_sessions(world, seed + again)
     ][: plan.sessions]
     with tempfile.TemporaryDirectory() as folder:
-        app = _CountingApp(Path(folder), world, plan, seed)
-        ledger = NightLedger(app.database, night="bench", sitting=1)
-        models = app.connect(ledger, Harvested()).models
+        waves = Waves()
+        workspace = _open(Path(folder), world, plan, seed, waves)
+        ledger = NightLedger(workspace.database, night="bench", sitting=1)
+        models = _connect(workspace, plan_night(workspace), waves, ledger).models
         started = time.perf_counter()
         mined = mine_model(sessions, models.optimizer, models.parallel)
         seconds = time.perf_counter() - started
@@ -177,9 +177,9 @@ def mine(seed: int, plan: Plan) -> Run:
         seed=seed,
         outcome=f"{mined.found} tasks in {len(batches(sessions))} batches",
         calls={phase.phase: phase.calls for phase in ledger.tallies()},
-        waves=app.waves.sizes(),
+        waves=waves.sizes(),
         seconds=seconds,
-        ideal=app.waves.ideal(plan.workers, plan.latency),
+        ideal=waves.ideal(plan.workers, plan.latency),
     )
 
 

@@ -62,11 +62,11 @@ def test_start_loads_nothing_heavy(home, name):
     assert loaded.isdisjoint(HEAVY)
 
 
-def test_version_and_help_load_no_app(home):
+def test_version_and_help_load_no_workspace(home):
     """What prints a fixed text builds nothing."""
     for name in ("--version", "--help"):
         python, *rest = COMMANDS[name]
-        assert "skillopt_sleep.usecases.app" not in start([python, "-X", "importtime", *rest], home).stderr
+        assert "skillopt_sleep.usecases.workspace" not in start([python, "-X", "importtime", *rest], home).stderr
 
 
 def test_harvest_with_nothing_new_opens_no_transcript(home):

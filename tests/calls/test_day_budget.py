@@ -9,6 +9,8 @@ from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.model.call import Allowance, Attempt, Caps, Prompt, Reply, Role, Spend, Usage
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.ledger import NightLedger
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.fakes.clock import FakeClock
 from tests.fakes.home import make_person
 
@@ -89,19 +91,19 @@ def test_two_projects_do_not_overspend_one_budget(tmp_path, workers):
     """One after the other: to the call; what the first leaves the second may spend, and then nobody anything."""
     anna = make_person(tmp_path / "anna", rules=1, tasks_per_rule=6)
     ben = make_person(tmp_path / "ben", seed=3, rules=1, tasks_per_rule=6)
-    whole = anna.app(workers=workers)
-    needs = whole.run(whole.plan()).spend.calls
+    whole = anna.workspace(workers=workers)
+    needs = run_night(whole, plan_night(whole)).spend.calls
     shared = {"data_dir": str(tmp_path / "shared"), "workers": workers, "max_calls_day": needs + 5}
-    first, second = anna.app(**shared), ben.app(**shared)
+    first, second = anna.workspace(**shared), ben.workspace(**shared)
     for night in anna.project.rglob("nights"):
         night.rename(tmp_path / "before")
-    assert first.run(first.plan()).exit_code == 0
-    report = second.run(second.plan())
+    assert run_night(first, plan_night(first)).exit_code == 0
+    report = run_night(second, plan_night(second))
     assert (report.exit_code, report.stopped_by) == (5, "budget")
     assert "all projects together" in report.why
     assert first.database.rows("SELECT COUNT(*) AS calls FROM calls")[0]["calls"] == needs + 5
-    again = ben.app(**shared)
-    assert again.run(again.plan()).exit_code == 5
+    again = ben.workspace(**shared)
+    assert run_night(again, plan_night(again)).exit_code == 5
     assert again.database.rows("SELECT COUNT(*) AS calls FROM calls")[0]["calls"] == needs + 5
-    free = ben.app(**shared | {"max_calls_day": 0})
-    assert free.run(free.plan()).exit_code == 0
+    free = ben.workspace(**shared | {"max_calls_day": 0})
+    assert run_night(free, plan_night(free)).exit_code == 0

@@ -246,7 +246,7 @@ def test_live_file_that_changed_since_refuses_what_is_adopted_by_hand(cli, mira,
 def test_change_cut_short_is_undone_by_the_next_command(cli, mira, night, live):
     """Whatever that command is; it says so on stderr."""
     before = live()
-    database = mira.app().database
+    database = mira.workspace().database
     path = mira.project / "CLAUDE.md"
     swap = Swap(path=str(path), within=str(mira.project), old=MEMORY, new=MEMORY + b"half")
     with database.transaction() as connection:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillopt_sleep.mining.task_file import decode_tasks
+from skillopt_sleep.usecases.status import read_status
 from tests.fakes.home import make_person
 
 KEYS = {"source", "path", "session_id", "cwd", "prompts", "finals", "tools", "feedback"}
@@ -113,7 +114,7 @@ def test_tasks_are_written_to_be_reviewed(mira, tasks_out):
     assert len(tasks) == 10
     assert not any(task.reviewed for task in tasks)
     assert tasks_out.stat().st_mode & 0o777 == 0o600
-    assert mira.app().status().waiting == 5
+    assert read_status(mira.workspace()).waiting == 5
 
 
 def test_unreviewed_tasks_cost_nothing_real(cli, mira, tasks_out, tree):
@@ -131,7 +132,7 @@ def test_unreviewed_tasks_may_be_tried_with_the_simulated_agent(cli, mira, tasks
     report = cli(*mira.arguments("run", "--json"), "--tasks", tasks_out).json
     assert (report["counts"]["train"], report["counts"]["val"]) == (7, 3)
     assert report["stopped_by"] is None
-    assert mira.app().status().waiting == 5
+    assert read_status(mira.workspace()).waiting == 5
 
 
 def test_reviewed_tasks_run(cli, mira, tasks_out):

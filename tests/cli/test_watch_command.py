@@ -28,7 +28,7 @@ def again(mira, days):
     """Her sessions once more, that many days from now: she asks the same, and corrects it the same way."""
     now = datetime.now(tz=UTC) + timedelta(days=days)
     sessions = []
-    for number, session in enumerate(mira.app().inbox.everything()):
+    for number, session in enumerate(mira.workspace().inbox.everything()):
         moment = (now + timedelta(minutes=number)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         turns = tuple(msgspec.structs.replace(turn, id=renamed(turn.id, days), at=moment) for turn in session.turns)
         name = renamed(session.session_id, days)

@@ -7,6 +7,7 @@ hundreds of real deaths take seconds.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -18,7 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from skillopt_sleep.backends.simulation.world import World
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.fakes.dying import Dying
 from tests.fakes.home import Person, make_person
 from tests.fakes.witness import WitnessBackend
@@ -34,21 +36,14 @@ KEPT = {
 }
 
 
-class _Witnessed(App):
-    """An App whose calls leave a line each in a file, before they are sent."""
-
-    log: Path
-
-    def backend(self, *_: object, **__: object) -> WitnessBackend:
-        return WitnessBackend(log=str(self.log), world=str(self.log.parent / "world.json"))
-
-
 def night(person: Person) -> None:
     """Hold a night of hers, or go on with one."""
-    app = person.app(workers=1, miner="heuristic", max_train=2)
-    app.__class__ = _Witnessed
-    app.log = person.folder / "sent.log"
-    app.run(app.plan())
+    witness = WitnessBackend(log=str(person.folder / "sent.log"), world=str(person.folder / "world.json"))
+    workspace = dataclasses.replace(
+        person.workspace(workers=1, miner="heuristic", max_train=2),
+        wrap_backend=lambda *_: dataclasses.replace(witness),  # each call leaves a line in a file before it is sent
+    )
+    run_night(workspace, plan_night(workspace))
 
 
 def in_a_child(work: Callable[[], None]) -> int:

@@ -86,10 +86,10 @@ def test_question_is_asked_once(person):
         return answer
 
     with pytest.raises(NotAllowed, match="did not agree"):
-        ask_first(person.app(backend="codex", share_with=""), answers(False))
-    ask_first(person.app(backend="codex", share_with=""), answers(True))
-    ask_first(person.app(backend="codex", share_with=""), answers(False))
-    ask_first(person.app(backend="claude", share_with=""), answers(False))
-    ask_first(person.app(backend="simulated", share_with=""), answers(False))
+        ask_first(person.workspace(backend="codex", share_with=""), answers(False))
+    ask_first(person.workspace(backend="codex", share_with=""), answers(True))
+    ask_first(person.workspace(backend="codex", share_with=""), answers(False))
+    ask_first(person.workspace(backend="claude", share_with=""), answers(False))
+    ask_first(person.workspace(backend="simulated", share_with=""), answers(False))
     assert len(asked) == 2
     assert set(person.project.iterdir()) == set()

@@ -1,4 +1,4 @@
-"""A person who never lived: a generated world, her sessions as files, a project, and an App over them."""
+"""A person who never lived: a generated world, her sessions as files, a project, and a workspace over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulation.world import World, write_world
 from skillopt_sleep.settings import load
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.session_files import claude_lines, claude_path
 from tests.benchmarks.worlds import make_sessions, make_world
 
@@ -74,9 +74,9 @@ class Person:
             *(f"--set=backends.{backend}.{key}={value}" for key, value in options.items()),
         ]
 
-    def app(self, **changed):
+    def workspace(self, **changed):
         settings, origins = load({"HOME": str(self.folder)}, self.flags(**changed))
-        return App(settings, origins, {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}, self.project)
+        return Workspace(settings, origins, {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}, self.project)
 
     def write(self, sessions):
         """Put sessions of this project into her Claude Code home."""

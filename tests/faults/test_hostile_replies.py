@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import time
 
@@ -22,6 +23,8 @@ from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.optimizer.reflect import Lesson, reflect
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.safety.guard import guard
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
 from tests.fakes.sessions import session, turn
@@ -199,8 +202,7 @@ def test_pattern_that_never_ends():
 def test_whole_night_of_hostile_replies(tmp_path, name):
     """It ends with a report and an exit code, and nothing live or staged."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
-    app = person.app(miner="model", retry_wait=0)
-    build = app.backend
+    workspace = person.workspace(miner="model", retry_wait=0)
 
     class Hostile:
         """Says the same to everything that has a schema."""
@@ -221,8 +223,8 @@ def test_whole_night_of_hostile_replies(tmp_path, name):
         def close(self):
             self._inner.close()
 
-    app.backend = lambda role, usual=None: Hostile(build(role, usual=usual))
-    report = app.run(app.plan())
+    workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Hostile(backend))
+    report = run_night(workspace, plan_night(workspace))
     assert report.why
     assert report.exit_code is not None
     assert report.proposal is None

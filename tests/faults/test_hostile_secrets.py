@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from skillopt_sleep.model.session import Command
 from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.settings import load
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.secret_samples import KINDS, samples
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
@@ -26,7 +28,7 @@ def app_of(person, **changed):
     """Her app, with secrets in its environment."""
     env = {"HOME": str(person.folder), "PATH": "/usr/bin:/bin"} | ENVIRONMENT
     settings, origins = load({"HOME": str(person.folder)}, person.flags(**changed))
-    return App(settings, origins, env, person.project)
+    return Workspace(settings, origins, env, person.project)
 
 
 def with_canaries(sessions, canaries):
@@ -84,9 +86,9 @@ def test_canaries_of_every_kind_through_a_whole_night(tmp_path):
     canaries = list(samples(21))
     person.write(with_canaries(make_sessions(person.world, 1), canaries))
     in_tool_output(person, "\n".join(sample.text for sample in canaries[:40]))
-    app = app_of(person, miner="model", max_sessions=200)
-    seen = recording(app)
-    report = app.run(app.plan())
+    workspace = app_of(person, miner="model", max_sessions=200)
+    workspace, seen = recording(workspace)
+    report = run_night(workspace, plan_night(workspace))
     prompts = [prompt for each in seen.values() for prompt in each]
     pieces = {piece for sample in canaries for piece in sample.pieces}
     pieces |= {ENVIRONMENT["DEPLOY_TOKEN"], ENVIRONMENT["DB_PASSWORD"]}
@@ -112,9 +114,9 @@ def test_canaries_in_a_task_file(tmp_path):
         )
         for number, sample in enumerate(canaries)
     )
-    app = app_of(person)
-    seen = recording(app)
-    app.run(app.plan(tasks))
+    workspace = app_of(person)
+    workspace, seen = recording(workspace)
+    run_night(workspace, plan_night(workspace, tasks))
     prompts = [prompt for each in seen.values() for prompt in each]
     assert prompts
     assert leaks(person, prompts, {piece for sample in canaries for piece in sample.pieces}) == []

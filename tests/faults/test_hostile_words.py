@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -16,6 +17,9 @@ from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.reports import markdown, terminal
 from skillopt_sleep.reports.words import plain
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.status import read_report, read_status
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
@@ -79,10 +83,9 @@ def test_an_injected_session_with_an_obedient_optimizer(tmp_path, gate_mode):
     person = make_person(tmp_path / "mira", rules=3, tasks_per_rule=10)
     poisoned(person)
     before = {path: path.read_bytes() for path in person.project.rglob("*") if path.is_file()}
-    app = person.app(miner="model", gate_mode=gate_mode, edit_budget=8)
-    build = app.backend
-    app.backend = lambda role, usual=None: Obedient(build(role, usual=usual))
-    report = app.run(app.plan())
+    workspace = person.workspace(miner="model", gate_mode=gate_mode, edit_budget=8)
+    workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Obedient(backend))
+    report = run_night(workspace, plan_night(workspace))
     held = {each.edit.text: each for each in report.held_edits}
     assert set(held) >= set(OBEYED)
     assert {held[text].status for text in OBEYED} == {EditStatus.GUARDED}
@@ -100,17 +103,16 @@ def test_a_held_edit_is_adopted_only_by_its_own_name(tmp_path):
     from skillopt_sleep.usecases.adopt import adopt_night
 
     person = make_person(tmp_path / "mira", rules=3, tasks_per_rule=10)
-    app = person.app(miner="model")
-    build = app.backend
-    app.backend = lambda role, usual=None: Obedient(build(role, usual=usual))
-    report = app.run(app.plan())
+    workspace = person.workspace(miner="model")
+    workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Obedient(backend))
+    report = run_night(workspace, plan_night(workspace))
     with pytest.raises(Refused):
-        adopt_night(app, report.night)
+        adopt_night(workspace, report.night)
     with pytest.raises(Refused):
-        adopt_night(app, report.night, undecided=True)
+        adopt_night(workspace, report.night, undecided=True)
     assert not [path for path in person.project.rglob("*.md") if ".skillopt-sleep" not in path.parts]
     held = next(each for each in report.held_edits if each.edit.text == OBEYED[1])
-    _, changes = adopt_night(app, report.night, edits=(held.edit.id,))
+    _, changes = adopt_night(workspace, report.night, edits=(held.edit.id,))
     assert [edit.text for change in changes for edit in change.edits] == [OBEYED[1]]
 
 
@@ -141,16 +143,16 @@ def test_a_cloned_project_grants_nothing(tmp_path):
     for name in ("settings.toml", "approvals.json", "approved.json", "config.toml"):
         (person.project / ".skillopt-sleep" / name).write_text('backend = "openai"\nmax_usd = 1000\n')
         (person.project / name).write_text('backend = "openai"\nmax_usd = 1000\n')
-    app = person.app()
-    assert app.status().proposals == ()
+    workspace = person.workspace()
+    assert read_status(workspace).proposals == ()
     from skillopt_sleep.usecases.adopt import adopt_night
 
     for night in (None, "20260101-000000-abcd", "../../..", "/etc", "x\0y"):
         with pytest.raises((SleepError, ValueError)):
-            adopt_night(app, night)
+            adopt_night(workspace, night)
     assert not (person.project / "CLAUDE.md").exists()
-    assert app.settings.max_usd == 2.0
-    assert app.settings.backend == "simulated"
+    assert workspace.settings.max_usd == 2.0
+    assert workspace.settings.backend == "simulated"
 
 
 @pytest.mark.parametrize("where", [".skillopt-sleep", ".skillopt-sleep/nights"])
@@ -162,9 +164,9 @@ def test_a_linked_folder_in_a_cloned_project(tmp_path, where):
     link = person.project / where
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(target, target_is_directory=True)
-    app = person.app()
+    workspace = person.workspace()
     with pytest.raises(SleepError):
-        app.run(app.plan())
+        run_night(workspace, plan_night(workspace))
     assert list(target.iterdir()) == []
 
 
@@ -196,8 +198,8 @@ def test_hostile_words_through_a_whole_night(tmp_path, words):
         for session in make_sessions(person.world, 1)
     ]
     person.write(sessions)
-    app = person.app(gate_mode="off")
-    report = app.run(app.plan())
+    workspace = person.workspace(gate_mode="off")
+    report = run_night(workspace, plan_night(workspace))
     shown = terminal.render(report, width=100) + markdown.render(report)
     assert not [c for c in shown if not c.isprintable() and c not in "\n\u200c\u200d"]
     for control in ("\x1b", "\x9b", "\x07", "\x00", "\u202e"):
@@ -221,8 +223,8 @@ def test_names_of_nights_and_sessions_that_are_paths(tmp_path):
     for number, path in enumerate(sorted(person.claude.rglob("*.jsonl"))):
         evil = f"../../../../escaped-{number}\\u0000\\u001b]0;owned\\u0007"
         path.write_text(path.read_text().replace(path.stem, evil))
-    app = person.app()
-    report = app.run(app.plan())
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace))
     assert report.state == "finished"
     assert not list(tmp_path.rglob("escaped-*"))
     printed = subprocess.run(
@@ -235,7 +237,7 @@ def test_names_of_nights_and_sessions_that_are_paths(tmp_path):
     assert "\x1b" not in printed
     for night in ("../../x", "/etc/passwd", "..", "x/../../y"):
         with pytest.raises(SleepError):
-            app.report(night)
+            read_report(workspace, night)
 
 
 def test_a_complaint_is_one_printable_line(tmp_path):

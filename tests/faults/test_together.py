@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.status import read_status
 from tests.fakes.clock import FakeClock
 from tests.fakes.home import make_person
 from tests.fakes.program import run, started
@@ -79,15 +83,13 @@ class Jumping(FakeClock):
 
 def test_clock_that_jumps(mira):
     """The night ends as any other; what it cost and how long it took is no less than nothing."""
-    app = mira.app()
-    app.clock = Jumping()
-    report = app.run(app.plan())
+    workspace = dataclasses.replace(mira.workspace(), clock=Jumping())
+    report = run_night(workspace, plan_night(workspace))
     assert report.verdict == "accept"
     assert all(phase.seconds >= 0 for phase in report.phases)
-    again = mira.app()
-    again.clock = Jumping()
-    assert again.status().nights[0].night == report.night
-    second = again.run(again.plan())
+    again = dataclasses.replace(mira.workspace(), clock=Jumping())
+    assert read_status(again).nights[0].night == report.night
+    second = run_night(again, plan_night(again))
     assert second.night != report.night
 
 

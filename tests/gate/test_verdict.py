@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from collections import defaultdict
@@ -35,6 +36,8 @@ from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.trial_policy import ConsolidatePlan, base_of, seen_of
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
@@ -116,20 +119,22 @@ class Recorder:
         self._inner.close()
 
 
-def recording(app, reply=None):
-    """Every prompt that the backends of this app see from here on, by role and in order."""
+def recording(workspace, reply=None):
+    """The workspace with its backends recorded, and every prompt they see, by role and in order."""
     seen = defaultdict(list)
-    build = app.backend
-    app.backend = lambda role, usual=None: Recorder(build(role, usual=usual), seen[role.value], reply)
-    return seen
+
+    def wrap(role, backend):
+        return Recorder(workspace.wrap_backend(role, backend), seen[role.value], reply)
+
+    return dataclasses.replace(workspace, wrap_backend=wrap), seen
 
 
-def pools_of(app, night):
-    return msgspec.json.decode(app.journal.kept(night, "split"), type=Pools)
+def pools_of(workspace, night):
+    return msgspec.json.decode(workspace.journal.kept(night, "split"), type=Pools)
 
 
-def outcome_of(app, night):
-    return msgspec.json.decode(app.journal.kept(night, "consolidate"), type=Consolidated)
+def outcome_of(workspace, night):
+    return msgspec.json.decode(workspace.journal.kept(night, "consolidate"), type=Consolidated)
 
 
 def test_ten_nights_over_one_archive(tmp_path):
@@ -141,14 +146,16 @@ def test_ten_nights_over_one_archive(tmp_path):
     for night in range(10):
         person.write(make_sessions(person.world, 100 + night)[:3])
         simulated = {} if night == 2 else {"useless": 1.0}  # one night has something to adopt
-        app = person.app(simulated=simulated, max_train=8, max_val=5, seed=10 + night, recall_k=3, max_calls=400)
-        seen = recording(app)
-        report = app.run(app.plan())
+        workspace = person.workspace(
+            simulated=simulated, max_train=8, max_val=5, seed=10 + night, recall_k=3, max_calls=400
+        )
+        workspace, seen = recording(workspace)
+        report = run_night(workspace, plan_night(workspace))
         if report.accepted and not adopted:
-            adopted = adopt(app.staging, report.night)
-        pools, outcome = pools_of(app, report.night), outcome_of(app, report.night)
+            adopted = adopt(workspace.staging, report.night)
+        pools, outcome = pools_of(workspace, report.night), outcome_of(workspace, report.night)
         recalled += max(0, len(pools.train) - 8)
-        known |= {task.id: task for task in app.archive.tasks(str(person.project))}
+        known |= {task.id: task for task in workspace.archive.tasks(str(person.project))}
         decided |= {task.id for task in pools.val}
         sealed |= {task.id for task in pools.test}
         here = {task.id: group_of(task) for task in (*pools.train, *pools.val)}
@@ -249,17 +256,17 @@ def test_only_tonights_val_decides_on_an_undecided_edit():
 def test_arms_are_interleaved(tmp_path):
     """The backend sees each task under both arms, one after the other, before it sees the next."""
     person = make_person(tmp_path / "mira", base_pass=0.5)
-    app = person.app(simulated={"useless": 1.0}, workers=1, evolve_memory=False)
-    seen = recording(app)
-    report = app.run(app.plan())
+    workspace = person.workspace(simulated={"useless": 1.0}, workers=1, evolve_memory=False)
+    workspace, seen = recording(workspace)
+    report = run_night(workspace, plan_night(workspace))
     assert report.verdict in {Verdict.UNDECIDED, Verdict.REJECT}
-    trial = outcome_of(app, report.night).steps[0].trial
+    trial = outcome_of(workspace, report.night).steps[0].trial
     replays = [prompt for prompt in seen["target"] if prompt.sample]
     assert len(replays) == 2 * len(trial.baseline) >= 6
-    rules = [edit.edit.text for edit in outcome_of(app, report.night).edits]
+    rules = [edit.edit.text for edit in outcome_of(workspace, report.night).edits]
     arms = ["candidate" if any(rule in prompt.user + prompt.system for rule in rules) else "base" for prompt in replays]
     assert arms == ["base", "candidate"] * len(trial.baseline)
-    intents = {task.id: task.intent for task in pools_of(app, report.night).val}
+    intents = {task.id: task.intent for task in pools_of(workspace, report.night).val}
     for result, one, other in zip(trial.baseline, replays[::2], replays[1::2], strict=True):
         assert intents[result.task_id] in one.user
         assert intents[result.task_id] in other.user
@@ -385,11 +392,12 @@ def test_nothing_of_earlier_nights_leaks_into_mining_or_reflection(tmp_path):
     person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
     asked, mined, reflected, judged, tested = [], [], [], [], 0
     for number in range(4):
-        app = person.app(simulated={"useless": 1.0}, miner="model", seed=10 + number, max_train=12, max_val=6)
-        build = app.backend
-        app.backend = lambda role, usual=None, build=build: Tainted(build(role, usual=usual))
-        seen = recording(app)
-        report = app.run(app.plan())
+        workspace = person.workspace(
+            simulated={"useless": 1.0}, miner="model", seed=10 + number, max_train=12, max_val=6
+        )
+        workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Tainted(backend))
+        workspace, seen = recording(workspace)
+        report = run_night(workspace, plan_night(workspace))
         tested += report.counts.test
         assert report.trials
         asked += [each.system + each.user for each in seen["target"]]
@@ -397,13 +405,13 @@ def test_nothing_of_earlier_nights_leaks_into_mining_or_reflection(tmp_path):
             wanted = prompt.schema["properties"]
             into = mined if "tasks" in wanted else reflected if "edits" in wanted else judged
             into.append(prompt.system + prompt.user)
-        pools = pools_of(app, report.night)
+        pools = pools_of(workspace, report.night)
         secret = {task.id for task in (*pools.val, *pools.test)}
-        app.archive.commit(
-            app.scope,
+        workspace.archive.commit(
+            workspace.scope,
             [
                 replace(task, reference=marked(task, place))
-                for place, task in enumerate(app.archive.tasks(app.scope))
+                for place, task in enumerate(workspace.archive.tasks(workspace.scope))
                 if task.id in secret
             ],
             [],
@@ -594,7 +602,7 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
 )
 def test_score_that_accepts_follows_the_settings(tmp_path, asked, k):
     """``alpha`` names it, and going live unasked takes more."""
-    assert make_person(tmp_path / "mira", sessions=False).app(**asked).plan().step.k == k
+    assert plan_night(make_person(tmp_path / "mira", sessions=False).workspace(**asked)).step.k == k
 
 
 def test_baseline_behind_an_accept_is_replayed_afresh():

@@ -16,6 +16,9 @@ from skillopt_sleep.gate.trial import run_paired
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.usecases.aa_test import null_trial
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
@@ -68,10 +71,10 @@ def test_answers_that_are_judged_apart_have_no_place():
 def test_nights_keep_what_they_measured_of_live_files(tmp_path):
     """Train and val replays of the baseline, each once; a second night repeats some of them, and more is known."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
-    app = person.app(simulated={"useless": 1.0})
-    first = app.run(app.plan())
-    kept = app.trials.replays(str(person.project))
-    outcome = outcome_of(app, first.night)
+    workspace = person.workspace(simulated={"useless": 1.0})
+    first = run_night(workspace, plan_night(workspace))
+    kept = workspace.trials.replays(str(person.project))
+    outcome = outcome_of(workspace, first.night)
     live = {outcome.baseline.digest}
     assert {each.base for each in kept} == live
     assert {each.phase for each in kept} == {"train", "val"}
@@ -80,18 +83,18 @@ def test_nights_keep_what_they_measured_of_live_files(tmp_path):
     assert {each.task for each in kept if each.phase == "val"} <= set(rows)
     assert first.audit.val_tasks == first.counts.val
     person.write(make_sessions(person.world, 7))
-    app = person.app(simulated={"useless": 1.0})
-    second = app.run(app.plan())
+    workspace = person.workspace(simulated={"useless": 1.0})
+    second = run_night(workspace, plan_night(workspace))
     assert second.audit.repeats > first.audit.repeats
-    assert app.plan().audit == second.audit
+    assert plan_night(workspace).audit == second.audit
     assert second.audit.position.judged >= first.audit.position.judged
 
 
 def test_order_of_every_pair_is_in_the_evidence(tmp_path):
     """On the row of the candidate's replay: which arm the judge was shown first."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app = person.app()
-    outcome = outcome_of(app, app.run(app.plan()).night)
+    workspace = person.workspace()
+    outcome = outcome_of(workspace, run_night(workspace, plan_night(workspace)).night)
     rows = [json.loads(line) for line in next(person.project.rglob("evidence.jsonl")).read_text().splitlines()]
     firsts = [first for step in outcome.steps if step.trial for first in step.trial.firsts]
     assert [row["judged_first"] for row in rows if row["arm"] == "candidate"] == firsts
@@ -103,10 +106,14 @@ def test_order_of_every_pair_is_in_the_evidence(tmp_path):
 def test_identical_candidate_is_not_accepted(tmp_path, seed):
     """With calls of their own for both arms, and a model of moods: what differs is counted, and is not enough."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
-    app = person.app()
-    app.run(app.plan())
-    before = app.trials.account(str(person.project)), app.status().pending, app.status().proposals
-    app = person.app(seed=seed, workers=1)
+    workspace = person.workspace()
+    run_night(workspace, plan_night(workspace))
+    before = (
+        workspace.trials.account(str(person.project)),
+        read_status(workspace).pending,
+        read_status(workspace).proposals,
+    )
+    workspace = person.workspace(seed=seed, workers=1)
     mood = random.Random(seed)
 
     def reply(prompt):
@@ -116,14 +123,18 @@ def test_identical_candidate_is_not_accepted(tmp_path, seed):
         both = "first" in prompt.schema["properties"]
         return Reply(text=msgspec.json.encode({"first": graded, "second": _again(mood)} if both else graded).decode())
 
-    seen = recording(app, reply)
-    found = null_trial(app)
+    workspace, seen = recording(workspace, reply)
+    found = null_trial(workspace)
     assert found.verdict in {Verdict.UNDECIDED, Verdict.REJECT}
     assert found.tally.pairs >= 3
     prompts = seen["target"]
     assert {prompt.digest for prompt in prompts[::2]} == {prompt.digest for prompt in prompts[1::2]}
     assert len({(prompt.digest, prompt.sample) for prompt in prompts}) == len(prompts) == 2 * found.tally.pairs
-    after = app.trials.account(str(person.project)), app.status().pending, app.status().proposals
+    after = (
+        workspace.trials.account(str(person.project)),
+        read_status(workspace).pending,
+        read_status(workspace).proposals,
+    )
     assert after == before
     assert found.spend.calls == len(seen["target"]) + len(seen["optimizer"])
 
@@ -135,19 +146,19 @@ def _again(mood):
 def test_null_trial_keeps_to_the_caps(tmp_path):
     """As many calls as allowed, and none at all is an error that says so."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
-    app = person.app()
-    app.run(app.plan())
-    assert null_trial(person.app(max_calls=12)).spend.calls <= 12
+    workspace = person.workspace()
+    run_night(workspace, plan_night(workspace))
+    assert null_trial(person.workspace(max_calls=12)).spend.calls <= 12
     with pytest.raises(BudgetSpent):
-        null_trial(person.app(max_calls=1))
+        null_trial(person.workspace(max_calls=1))
 
 
 def test_null_trial_without_tasks_or_login_says_so(tmp_path):
     """A usage error that names the way, and the backend's own words."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
     with pytest.raises(UsageError, match="there are no tasks to replay yet; `skillopt-sleep run`"):
-        null_trial(person.app())
-    app = person.app()
-    app.run(app.plan())
+        null_trial(person.workspace())
+    workspace = person.workspace()
+    run_night(workspace, plan_night(workspace))
     with pytest.raises(NotLoggedIn):
-        null_trial(person.app(simulated={"fatal": "not_logged_in"}))
+        null_trial(person.workspace(simulated={"fatal": "not_logged_in"}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from skillopt_sleep.cli.run import say_price
 from skillopt_sleep.reports import markdown, terminal
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.fakes.home import make_person
 from tests.gate.test_verdict import recording
 
@@ -11,12 +13,12 @@ from tests.gate.test_verdict import recording
 def test_night_compared_with_what_was_expected(tmp_path, capsys):
     """A price before, a figure once the tasks are known, and what it came to, which lies within its bounds."""
     mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=5)
-    say_price(mira.app(max_calls=200), None)
+    say_price(mira.workspace(max_calls=200), None)
     said = capsys.readouterr().err
     assert "calls expected; never more than 200 calls, 400,000 tokens, 2 USD or 60 minutes" in said
-    app = mira.app(max_calls=200)
-    seen = recording(app)
-    report = app.run(app.plan())
+    workspace = mira.workspace(max_calls=200)
+    workspace, seen = recording(workspace)
+    report = run_night(workspace, plan_night(workspace))
     least, usual, most = (sum(getattr(each, end) for each in report.expected) for end in ("least", "usual", "most"))
     took = len(seen["target"]) + len(seen["optimizer"])
     assert any("judge" in each.phase for each in report.phases)

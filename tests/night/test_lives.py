@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 from pathlib import Path
@@ -30,6 +31,8 @@ from skillopt_sleep.night.report import NightState
 from skillopt_sleep.night.select_tasks import choose
 from skillopt_sleep.night.trial_policy import ConsolidatePlan, base_of
 from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.home import make_person
@@ -122,10 +125,9 @@ class Weather:
 
 def sitting(person, lost, luck):
     """One run of hers, with that share of calls lost."""
-    app = person.app(simulated={"useless": 1.0}, evolve_memory=False, workers=1, retry_wait=0.0)
-    build = app.backend
-    app.backend = lambda role, usual=None: Weather(build(role, usual=usual), lost, luck)
-    return app, app.run(app.plan())
+    workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False, workers=1, retry_wait=0.0)
+    workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Weather(backend, lost, luck))
+    return workspace, run_night(workspace, plan_night(workspace))
 
 
 @settings(max_examples=3, deadline=None)
@@ -137,11 +139,11 @@ def test_every_replay_is_counted_once(weather, seed):
         person = make_person(Path(folder) / "mira", rules=2, tasks_per_rule=8)
         measured = {}
         for number, lost in enumerate((0.4, *weather)):
-            app, report = sitting(person, lost, luck)
+            workspace, report = sitting(person, lost, luck)
             for trial in report.trials:
                 if trial.k is not None:
                     measured[trial.since or report.night, report.night] = trial.decision.measured
-            for each in app.trials.pending(str(person.project)):
+            for each in workspace.trials.pending(str(person.project)):
                 pairs = [count for (life, _), count in measured.items() if life == each.night]
                 assert each.tally.pairs == sum(pairs)
             if report.state is NightState.FINISHED:
@@ -151,15 +153,15 @@ def test_every_replay_is_counted_once(weather, seed):
 def test_night_that_was_not_measured_is_gone_on_with_from_where_it_began(tmp_path):
     """Its second sitting pays for what was lost, and counts nothing of the first again."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app, first = sitting(person, 0.5, Random(3))
+    workspace, first = sitting(person, 0.5, Random(3))
     assert first.verdict is Verdict.UNMEASURED
-    (before,) = app.trials.pending(str(person.project))
-    app, second = sitting(person, 0.0, Random(3))
+    (before,) = workspace.trials.pending(str(person.project))
+    workspace, second = sitting(person, 0.0, Random(3))
     assert (second.night, second.resumed) == (first.night, 1)
-    (after,) = app.trials.pending(str(person.project))
+    (after,) = workspace.trials.pending(str(person.project))
     assert before.id == after.id
     assert 0 < before.tally.pairs < after.tally.pairs == second.trials[0].decision.measured
-    assert app.trials.account(str(person.project)).tried == 1
+    assert workspace.trials.account(str(person.project)).tried == 1
 
 
 @settings(max_examples=40, deadline=None)
@@ -190,28 +192,28 @@ def test_undecided_edit_gets_a_pair_the_next_night(begun, new, seed, most):
 def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     """Under whatever ids and groups it is given again: the words are those that the edit was written from."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app, report = sitting(person, 0.0, Random(0))
-    (before,) = app.trials.pending(str(person.project))
-    pools = msgspec.json.decode(app.journal.kept(report.night, "split"), type=Pools)
+    workspace, report = sitting(person, 0.0, Random(0))
+    (before,) = workspace.trials.pending(str(person.project))
+    pools = msgspec.json.decode(workspace.journal.kept(report.night, "split"), type=Pools)
     again = tuple(replace(each, id=f"again-{each.id}", group="", split=Split.VAL) for each in pools.train)
-    app = person.app(simulated={"useless": 1.0}, evolve_memory=False)
-    report = app.run(app.plan(again))
+    workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False)
+    report = run_night(workspace, plan_night(workspace, again))
     assert report.counts.val > 0
     (trial,) = report.trials
     assert trial.decision.pairs == 0
     assert trial.decision.why.startswith("it was written from all of tonight's validation tasks; 6 more wins")
-    assert app.trials.pending(str(person.project)) == (before,)
+    assert workspace.trials.pending(str(person.project)) == (before,)
 
 
 def test_undecided_edit_is_told_of_by_the_groups_as_they_are_now(tmp_path):
     """A group that it has seen may have taken another name since: the night begins with that one."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app, _ = sitting(person, 0.0, Random(0))
-    (before,) = app.trials.pending(str(person.project))
-    wrote = [each for each in app.archive.tasks(app.scope) if each.id in before.groups]
-    app.archive.commit(app.scope, [replace(each, group="another name") for each in wrote], [])
+    workspace, _ = sitting(person, 0.0, Random(0))
+    (before,) = workspace.trials.pending(str(person.project))
+    wrote = [each for each in workspace.archive.tasks(workspace.scope) if each.id in before.groups]
+    workspace.archive.commit(workspace.scope, [replace(each, group="another name") for each in wrote], [])
     assert "another name" not in before.groups
-    known = recollect(app.plan(), app.archive.tasks(app.scope)).pending
+    known = recollect(plan_night(workspace), workspace.archive.tasks(workspace.scope)).pending
     assert "another name" in known[0].groups
     assert set(before.groups) <= set(known[0].groups)
 
@@ -318,13 +320,13 @@ def test_pending_edits_wait_while_another_rule_decides(mode):
 def test_report_says_that_they_wait(tmp_path):
     """A night with the gate off leaves the tallies of the nights before, and a line about them."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app, _ = sitting(person, 0.0, Random(0))
-    before = app.trials.pending(str(person.project))
+    workspace, _ = sitting(person, 0.0, Random(0))
+    before = workspace.trials.pending(str(person.project))
     assert before
     person.write(make_sessions(person.world, 7)[:3])
-    app = person.app(simulated={"useless": 1.0}, gate_mode="off", evolve_memory=False)
-    report = app.run(app.plan())
-    assert app.trials.pending(str(person.project)) == before
+    workspace = person.workspace(simulated={"useless": 1.0}, gate_mode="off", evolve_memory=False)
+    report = run_night(workspace, plan_night(workspace))
+    assert workspace.trials.pending(str(person.project)) == before
     assert any("1 undecided edit waits" in note for note in report.notes)
     assert not any(phase.phase == "val" for phase in report.phases)
 
@@ -332,19 +334,19 @@ def test_report_says_that_they_wait(tmp_path):
 def test_night_remembers_what_the_nights_before_turned_down(tmp_path):
     """A rule that was rejected while pending is pending no more, and tried no more; the account has it once."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app, _ = sitting(person, 0.0, Random(0))
-    (before,) = app.trials.pending(str(person.project))
-    app.trials.conclude(str(person.project), [replace(before, tally=Tally(losses=6, wins=7, ties=95))], [])
+    workspace, _ = sitting(person, 0.0, Random(0))
+    (before,) = workspace.trials.pending(str(person.project))
+    workspace.trials.conclude(str(person.project), [replace(before, tally=Tally(losses=6, wins=7, ties=95))], [])
     for number in range(2):
         person.write(make_sessions(person.world, 100 + number)[:3])
-        app, report = sitting(person, 0.0, Random(0))
-        lives = {each.id for each in app.trials.pending(str(person.project))}
+        workspace, report = sitting(person, 0.0, Random(0))
+        lives = {each.id for each in workspace.trials.pending(str(person.project))}
         assert before.id not in lives
         tried = {name for trial in report.trials if trial.k is not None for name in trial.edits}
         assert not tried & {each.id for each in before.edits}
-    assert [each.edit for each in app.rejected.closed(app.scope)][:1] == list(before.edits[:1])
-    assert app.plan().fingerprint == replace(app.plan(), closed=()).fingerprint
-    assert app.plan().step.answered_by == ("simulated", "simulated")
+    assert [each.edit for each in workspace.rejected.closed(workspace.scope)][:1] == list(before.edits[:1])
+    assert plan_night(workspace).fingerprint == replace(plan_night(workspace), closed=()).fingerprint
+    assert plan_night(workspace).step.answered_by == ("simulated", "simulated")
 
 
 def test_edit_goes_on_at_the_score_it_began_with():
@@ -372,12 +374,12 @@ def test_night_without_new_sessions_has_the_model_of_the_sessions(tmp_path):
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=6)
     models_of = []
     for _ in range(2):
-        app = person.app()
-        app.run(app.plan())
-        night_id = app.journal.reports(str(person.project))[0].night
-        harvested = msgspec.json.decode(app.journal.kept(night_id, "harvest"), type=Harvested)
+        workspace = person.workspace()
+        run_night(workspace, plan_night(workspace))
+        night_id = workspace.journal.reports(str(person.project))[0].night
+        harvested = msgspec.json.decode(workspace.journal.kept(night_id, "harvest"), type=Harvested)
         models_of.append((bool(harvested.sessions), harvested.usual_model("claude")))
-        assert len(harvested.recent) == min(RECENT, len(app.inbox.recent()))
+        assert len(harvested.recent) == min(RECENT, len(workspace.inbox.recent()))
     (some, model), (none, same) = models_of
     assert (some, none) == (True, False)
     assert model == same != ""

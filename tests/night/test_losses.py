@@ -13,6 +13,10 @@ from skillopt_sleep.gate.account import Tried
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night import night
 from skillopt_sleep.night.report import NightState, StoppedBy
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.sessions import file_sessions
+from skillopt_sleep.usecases.status import read_status
 from tests.fakes.home import make_person
 
 
@@ -41,8 +45,8 @@ def lose(monkeypatch):
 
 
 def run(person, **changed):
-    app = person.app(retry_wait=0, **changed)
-    return app, app.run(app.plan())
+    workspace = person.workspace(retry_wait=0, **changed)
+    return workspace, run_night(workspace, plan_night(workspace))
 
 
 def answered(report):
@@ -53,10 +57,10 @@ def answered(report):
 def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
     """Without a reflection nothing was tried: exit 5, the tasks stay fresh, and train is not paid for again."""
     with lose("edits"):
-        app, cut = run(mira)
+        workspace, cut = run(mira)
     assert (cut.verdict, cut.exit_code, cut.state) == (Verdict.UNMEASURED, 5, NightState.STOPPED)
     assert "Overloaded" in cut.call_error
-    assert app.status().fresh == 10
+    assert read_status(workspace).fresh == 10
     _, done = run(mira)
     assert (done.night, done.verdict) == (cut.night, Verdict.ACCEPT)
     _, unbroken = run(make_person(tmp_path / "nora", rules=2, tasks_per_rule=5))
@@ -66,19 +70,19 @@ def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
 def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
     """Nothing to work on because a model was not reached is not "nothing to learn from": exit 4, all of it waits."""
     with lose("tasks"):
-        app, cut = run(mira, miner="model")
+        workspace, cut = run(mira, miner="model")
     assert (cut.stopped_by, cut.exit_code) == (StoppedBy.BACKEND, 4)
     assert "5 of 5 sessions could not be mined (Overloaded: 529)" in cut.why
-    assert app.status().waiting == 5
+    assert read_status(workspace).waiting == 5
     _, done = run(mira, miner="model")
     assert (done.night, done.stopped_by, done.counts.tasks) == (cut.night, None, 10)
 
 
 def test_night_that_paid_nothing_looks_again(mira, tmp_path):
     """Sessions that came after a night was turned away at the door are taken up when it goes on."""
-    app, cut = run(mira, simulated={"fatal": "not_logged_in"})
+    workspace, cut = run(mira, simulated={"fatal": "not_logged_in"})
     assert cut.stopped_by is StoppedBy.BACKEND
-    (app.project / "later").mkdir()
+    (workspace.project / "later").mkdir()
     path = min(mira.claude.rglob("*.jsonl"))
     copy = path.with_name("a-new-session.jsonl")
     copy.write_bytes(
@@ -91,24 +95,24 @@ def test_night_that_paid_nothing_looks_again(mira, tmp_path):
 
 def test_words_are_counted_of_the_sessions_that_are_taken_up(mira):
     """Whoever filed them: a night after a harvest, or after a night that failed, says how much it read."""
-    mira.app().file_sessions()
+    file_sessions(mira.workspace())
     _, report = run(mira)
     assert (report.counts.files_read, report.counts.prompts, report.counts.corrections) == (0, 30, 10)
 
 
 def test_night_cut_short_before_midnight_goes_on_after_it(mira):
     """How far it looks back is counted in days, and is no reason to begin anew."""
-    plan = mira.app(lookback_days=7).plan()
+    plan = plan_night(mira.workspace(lookback_days=7))
     assert plan.window.since
     tomorrow = replace(plan, window=replace(plan.window, since="2999-01-01"))
     assert tomorrow.fingerprint == plan.fingerprint
-    assert mira.app(edit_budget=2).plan().fingerprint != plan.fingerprint
-    assert mira.app(alpha=0.02).plan().fingerprint != plan.fingerprint
+    assert plan_night(mira.workspace(edit_budget=2)).fingerprint != plan.fingerprint
+    assert plan_night(mira.workspace(alpha=0.02)).fingerprint != plan.fingerprint
 
 
 def test_night_killed_when_it_had_raised_the_score_itself(mira, monkeypatch):
     """What the account asks for after it is no reason to begin anew, nor does the night take it up."""
-    app = mira.app()
+    workspace = mira.workspace()
     tried = [Tried(id=f"x{number}", night="n0", k=6, verdict=Verdict.REJECT) for number in range(5)]
     held = []
     real = night.audit
@@ -122,8 +126,8 @@ def test_night_killed_when_it_had_raised_the_score_itself(mira, monkeypatch):
         return real(*given)
 
     monkeypatch.setattr(night, "audit", died)
-    before = app.plan()
-    cut = app.run(before)
+    before = plan_night(workspace)
+    cut = run_night(workspace, before)
     monkeypatch.setattr(night, "audit", looked)
     after, done = run(mira)
     assert after.plan().step.k > before.step.k

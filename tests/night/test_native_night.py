@@ -13,7 +13,9 @@ from skillopt_sleep.model.document import region
 from skillopt_sleep.model.rollout import Ending, ReplayMode, Shown, Trajectory
 from skillopt_sleep.night.report import Loading, StoppedBy
 from skillopt_sleep.settings import load
-from skillopt_sleep.usecases.app import App
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.fakes.home import make_person
 
 
@@ -37,15 +39,6 @@ class Working(SimulatedBackend):
         return Trajectory(text=reply.text, shown=shown, ending=self.ending, cost_usd=0.0)
 
 
-class Nights(App):
-    """The program with such an agent as its target."""
-
-    working: Working
-
-    def backend(self, role, **_):
-        return dataclasses.replace(self.working) if role is Role.TARGET else super().backend(role)
-
-
 @pytest.fixture
 def night(tmp_path):
     """Run a night of a person with one rule."""
@@ -53,9 +46,14 @@ def night(tmp_path):
     env = {"HOME": str(person.folder), "PATH": "/usr/bin:/bin"}
 
     def run(mode=ReplayMode.NATIVE, *, max_calls=1000, **traits):
-        app = Nights(*load(env, person.flags(replay=mode, max_calls=max_calls)), env, person.project)
-        app.working = Working(world=str(person.folder / "world.json"), **traits)
-        return app.run(app.plan()), app.working
+        working = Working(world=str(person.folder / "world.json"), **traits)
+        workspace = Workspace(
+            *load(env, person.flags(replay=mode, max_calls=max_calls)),
+            env,
+            person.project,
+            wrap_backend=lambda role, backend: dataclasses.replace(working) if role is Role.TARGET else backend,
+        )
+        return run_night(workspace, plan_night(workspace)), working
 
     return run
 

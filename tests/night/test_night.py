@@ -13,13 +13,16 @@ from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
 
 def run(person, **changed):
-    app = person.app(**changed)
-    return app, app.run(app.plan())
+    workspace = person.workspace(**changed)
+    return workspace, run_night(workspace, plan_night(workspace))
 
 
 def check_diagnostics(person, report):
@@ -34,7 +37,7 @@ def check_diagnostics(person, report):
 def test_night_learns_what_was_corrected(tmp_path):
     """From sessions with corrections to a proposal that states the rules, and tasks that pass because of it."""
     person = make_person(tmp_path / "mira")
-    app, report = run(person)
+    workspace, report = run(person)
     assert report.verdict is Verdict.ACCEPT
     assert report.gate_action is GateAction.ACCEPT_NEW_BEST
     assert report.exit_code == 0
@@ -46,7 +49,7 @@ def test_night_learns_what_was_corrected(tmp_path):
     found = check_diagnostics(person, report)
     assert found["holdout_detail"]["baseline"][0].keys() >= {"id", "reference_kind", "hard", "soft", "why"}
     assert found["reflect_raw"]
-    assert app.status().proposals == (report.night,)
+    assert read_status(workspace).proposals == (report.night,)
 
 
 def test_second_night_finds_nothing_new(tmp_path):
@@ -89,9 +92,9 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
     """Every call lost in transport: exit 4, nothing scored, nothing used up."""
     monkeypatch.setattr("skillopt_sleep.calls.chain.FIRST_WAIT", 0.001)
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
-    app = person.app(simulated={"faults": {fault: 1.0}})
-    monkeypatch.setattr(app.clock, "sleep", lambda _: None)
-    report = app.run(app.plan())
+    workspace = person.workspace(simulated={"faults": {fault: 1.0}})
+    monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
+    report = run_night(workspace, plan_night(workspace))
     assert (report.stopped_by, report.exit_code) == (StoppedBy.BACKEND, 4)
     assert report.baseline_score is None
     assert sum(phase.calls for phase in report.phases) <= 40
@@ -104,9 +107,9 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
 def test_transient_faults_are_ridden_out(tmp_path, monkeypatch):
     """A fifth of the calls coming back empty costs retries, not the verdict."""
     person = make_person(tmp_path / "mira")
-    app = person.app(simulated={"faults": {"empty": 0.2}})
-    monkeypatch.setattr(app.clock, "sleep", lambda _: None)
-    report = app.run(app.plan())
+    workspace = person.workspace(simulated={"faults": {"empty": 0.2}})
+    monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
+    report = run_night(workspace, plan_night(workspace))
     assert report.verdict is Verdict.ACCEPT
     assert sum(phase.retries for phase in report.phases) > 0
     assert sum(phase.errors.get("EmptyReply", 0) for phase in report.phases) > 0
@@ -141,10 +144,10 @@ def test_crash_in_any_stage_is_told_and_gone_on_with(tmp_path, monkeypatch, stag
 
     with monkeypatch.context() as patch:
         patch.setattr(night_module, stage, crash)
-        app = person.app()
+        workspace = person.workspace()
         with pytest.raises(RuntimeError, match="fault in"):
-            app.run(app.plan())
-    (report,) = app.journal.reports(str(person.project))
+            run_night(workspace, plan_night(workspace))
+    (report,) = workspace.journal.reports(str(person.project))
     assert (report.stopped_by, report.state) == (StoppedBy.CRASH, NightState.STOPPED)
     found = check_diagnostics(person, report)
     assert found["exit_code"] == 1
@@ -158,8 +161,8 @@ def test_crash_in_any_stage_is_told_and_gone_on_with(tmp_path, monkeypatch, stag
 def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, failing):
     """The disk fills at the n-th write: what was written before stays whole, and the error is one of disk."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
-    app = person.app()
-    journal = app.journal
+    workspace = person.workspace()
+    journal = workspace.journal
     writes = iter(range(1, 100))
     write = journal.write
 
@@ -170,7 +173,7 @@ def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, fai
 
     monkeypatch.setattr(journal, "write", fault)
     with pytest.raises(DiskError):
-        app.run(app.plan())
+        run_night(workspace, plan_night(workspace))
     for path in person.project.rglob("diagnostics.json"):
         jsonschema.validate(json.loads(path.read_text()), diagnostics.schema())
     monkeypatch.undo()
@@ -181,14 +184,14 @@ def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, fai
 def test_interrupt_is_resumable(tmp_path, monkeypatch):
     """Ctrl-C in the middle ends the night with 130 and a diagnosis; the next run pays only for the rest."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
-    app = person.app()
+    workspace = person.workspace()
 
     def interrupt(*_args, **_kwargs):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(night_module, "consolidate", interrupt)
-        report = app.run(app.plan())
+        report = run_night(workspace, plan_night(workspace))
     assert (report.stopped_by, report.exit_code) == (StoppedBy.INTERRUPTED, 130)
     check_diagnostics(person, report)
     _, again = run(person)
@@ -206,10 +209,10 @@ def test_gate_off_scores_no_val(tmp_path):
 def test_useless_proposals_are_rejected_and_remembered(tmp_path):
     """Under the strict rule an edit that changes nothing is turned down, and the next reflection is shown it."""
     person = make_person(tmp_path / "mira")
-    app, report = run(person, simulated={"useless": 1.0}, gate_mode="strict")
+    workspace, report = run(person, simulated={"useless": 1.0}, gate_mode="strict")
     assert report.verdict is Verdict.REJECT
     assert report.proposal is None
-    remembered = {each.edit.text for each in app.rejected.recall(str(person.project))}
+    remembered = {each.edit.text for each in workspace.rejected.recall(str(person.project))}
     assert remembered == {each.edit.text for each in report.rejected_edits} != set()
 
 
@@ -226,14 +229,14 @@ def test_several_rollouts_are_kept_apart(tmp_path):
 def test_undecided_edit_goes_on_the_next_night(tmp_path, tasks_per_rule):
     """What changes nothing ties: it keeps its tally, is said to be pending, and is not proposed again meanwhile."""
     person = make_person(tmp_path / "mira", tasks_per_rule=tasks_per_rule)
-    app, report = run(person, simulated={"useless": 1.0})
+    workspace, report = run(person, simulated={"useless": 1.0})
     assert report.verdict is Verdict.UNDECIDED
     assert report.pending
     assert report.proposal is None
-    first = app.trials.pending(str(person.project))
+    first = workspace.trials.pending(str(person.project))
     person.write(make_sessions(person.world, 7))
-    app, report = run(person, simulated={"useless": 1.0})
-    second = {edit.id: edit for edit in app.trials.pending(str(person.project))}
+    workspace, report = run(person, simulated={"useless": 1.0})
+    second = {edit.id: edit for edit in workspace.trials.pending(str(person.project))}
     for edit in first:  # all of them were written from the tasks of one night
         assert second[edit.id].tally.pairs > edit.tally.pairs
         assert second[edit.id].night == edit.night
@@ -242,8 +245,8 @@ def test_undecided_edit_goes_on_the_next_night(tmp_path, tasks_per_rule):
 def test_pending_edit_is_dropped_when_its_text_changes(tmp_path):
     """A hand edit of the document ends what was measured on the old text, and the report says so."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
-    app, _ = run(person, simulated={"useless": 1.0})
-    assert app.trials.pending(str(person.project))
+    workspace, _ = run(person, simulated={"useless": 1.0})
+    assert workspace.trials.pending(str(person.project))
     (person.project / "CLAUDE.md").write_text("# ours\n")
     skill = person.project / ".claude/skills/skillopt-sleep-learned/SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -264,8 +267,8 @@ def test_account_counts_every_edit_tried(tmp_path):
 def test_undecided_edit_goes_on_without_new_sessions(tmp_path):
     """A night with nothing new still spends on what is pending, and on nothing else."""
     person = make_person(tmp_path / "mira")
-    app, _ = run(person, max_calls=60)
-    (before,) = app.trials.pending(str(person.project))
+    workspace, _ = run(person, max_calls=60)
+    (before,) = workspace.trials.pending(str(person.project))
     _, report = run(person)
     assert report.verdict is Verdict.ACCEPT
     assert report.proposal is not None
@@ -312,10 +315,10 @@ def test_night_of_a_task_file_reads_no_sessions(tmp_path):
         )
         for task in person.world.tasks
     )
-    app = person.app()
-    report = app.run(app.plan(tasks))
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace, tasks))
     assert report.verdict is Verdict.ACCEPT
     assert report.counts.files_seen == 0
-    assert app.inbox.waiting() == ()
+    assert workspace.inbox.waiting() == ()
     _, report = run(person)
     assert report.counts.files_read > 0

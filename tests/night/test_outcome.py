@@ -15,6 +15,8 @@ from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.report import NightReport, TaskOrigin
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.fakes.home import make_person
 
 EDITS = tuple(
@@ -167,10 +169,10 @@ def test_cap_that_cut_a_trial_is_told():
 
 def test_cap_that_cut_a_night_is_told(tmp_path):
     """What was decided stands, and the report says what had to wait."""
-    whole = make_person(tmp_path / "whole", tasks_per_rule=4).app()
-    calls = whole.run(whole.plan()).spend.calls
-    cut = make_person(tmp_path / "cut", tasks_per_rule=4).app(max_calls=calls - 1)
-    report = cut.run(cut.plan())
+    whole = make_person(tmp_path / "whole", tasks_per_rule=4).workspace()
+    calls = run_night(whole, plan_night(whole)).spend.calls
+    cut = make_person(tmp_path / "cut", tasks_per_rule=4).workspace(max_calls=calls - 1)
+    report = run_night(cut, plan_night(cut))
     assert report.stopped_by is None
     assert any(note.startswith("a cap cut") for note in report.notes)
 
@@ -178,8 +180,8 @@ def test_cap_that_cut_a_night_is_told(tmp_path):
 def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):
     """Nothing goes silently: neither the rule nor why it does not go on."""
     monkeypatch.setattr(pending, "PAIRS_A_LIFE", 1)
-    app = make_person(tmp_path / "mira", tasks_per_rule=4).app(simulated={"useless": 1.0})
-    report = app.run(app.plan())
+    workspace = make_person(tmp_path / "mira", tasks_per_rule=4).workspace(simulated={"useless": 1.0})
+    report = run_night(workspace, plan_night(workspace))
     assert report.verdict is Verdict.UNDECIDED
     assert report.pending == ()
     rule = next(each.edit.text for each in report.held_edits if each.status is EditStatus.PENDING)
@@ -189,9 +191,9 @@ def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):
 def test_night_without_anything_new_has_the_account_too(tmp_path):
     """What is pending, and what was tried before, stand in every report."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
-    app = person.app(simulated={"useless": 1.0})
-    before = app.run(app.plan())
-    report = app.run(app.plan())
+    workspace = person.workspace(simulated={"useless": 1.0})
+    before = run_night(workspace, plan_night(workspace))
+    report = run_night(workspace, plan_night(workspace))
     assert report.night != before.night
     assert before.pending
     assert report.account == before.account

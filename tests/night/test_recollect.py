@@ -11,6 +11,8 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.plan import recollect
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.home import make_person
 
@@ -19,28 +21,28 @@ from tests.fakes.home import make_person
 def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
     """It is not tried; it keeps its tally, the report says that it waits, and it goes on when its document does."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    app = person.app(simulated={"useless": 1.0}, evolve_memory=False)
-    app.run(app.plan())
-    (before,) = app.trials.pending(str(person.project))
+    workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False)
+    run_night(workspace, plan_night(workspace))
+    (before,) = workspace.trials.pending(str(person.project))
     changed = EditRecord(id="e-held", op=EditOp.APPEND, document=kind, text="Say it all in one line.")
     held = replace(before, id="held", kind=kind, edits=(changed,), tally=Tally(wins=before.k - 1), groups=())
-    app.trials.conclude(str(person.project), [held], [], settled=[before.id])
+    workspace.trials.conclude(str(person.project), [held], [], settled=[before.id])
     person.write(make_sessions(person.world, 7)[:3])
-    app = person.app(simulated={"useless": 1.0}, **{f"evolve_{kind}": False})
-    report = app.run(app.plan())
+    workspace = person.workspace(simulated={"useless": 1.0}, **{f"evolve_{kind}": False})
+    report = run_night(workspace, plan_night(workspace))
     assert report.trials
     assert not any(each.since for each in report.trials)
-    assert held in app.trials.pending(str(person.project))
+    assert held in workspace.trials.pending(str(person.project))
     assert (changed.id,) in [each.edits for each in report.pending]
     assert any(f"1 undecided edit of the {kind} waits: " in note for note in report.notes)
-    app = person.app(simulated={"useless": 1.0})
-    assert held in app.plan().going_on
-    assert recollect(app.plan(), ()).on_hold == ()
+    workspace = person.workspace(simulated={"useless": 1.0})
+    assert held in plan_night(workspace).going_on
+    assert recollect(plan_night(workspace), ()).on_hold == ()
 
 
 def test_tasks_that_an_edit_was_measured_on_and_that_became_one_group(tmp_path):
     """The next night counts them as one request, by the name they go by now."""
-    app = make_person(tmp_path / "mira", rules=2, tasks_per_rule=2).app()
+    workspace = make_person(tmp_path / "mira", rules=2, tasks_per_rule=2).workspace()
     measured = PendingEdit(
         id="a",
         night="n0",
@@ -55,5 +57,5 @@ def test_tasks_that_an_edit_was_measured_on_and_that_became_one_group(tmp_path):
         TaskRecord(id=name, intent=f"Write {name}", reference=RubricReference(rubric="r"), group="t1")
         for name in ("t1", "t2")
     ]
-    (known,) = recollect(replace(app.plan(), pending=(measured,)), joined).pending
+    (known,) = recollect(replace(plan_night(workspace), pending=(measured,)), joined).pending
     assert known.tasks == ("t1", "gone")

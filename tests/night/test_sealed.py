@@ -15,6 +15,9 @@ from skillopt_sleep.night.report import MOST_ATTEMPTS
 from skillopt_sleep.night.sealed_test import unseal
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt, revert
+from skillopt_sleep.usecases.plan import plan_night, read_live_documents
+from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.home import make_person
@@ -27,70 +30,70 @@ PRESENT = Check(kind=CheckKind.CONTAINS, value="here")
 def adopted(tmp_path):
     """A person with sealed tasks, and her first proposal adopted; the night it came from."""
     person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=6)
-    app = person.app()
-    report = app.run(app.plan())
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace))
     assert report.accepted
     assert report.counts.test
     assert report.sealed is None
-    adopt(app.staging, report.night)
+    adopt(workspace.staging, report.night)
     return person, report.night
 
 
 def night(person, number, **changed):
     """Another night, with something new to work on."""
     person.write(make_sessions(person.world, number)[:4])
-    app = person.app(**changed)
-    return app, app.run(app.plan())
+    workspace = person.workspace(**changed)
+    return workspace, run_night(workspace, plan_night(workspace))
 
 
 def test_adopted_change_is_scored_once(adopted):
     """By the first night that can, both arms as they were; never again, and the count of tries is said."""
     person, change = adopted
-    app, first = night(person, 7)
+    workspace, first = night(person, 7)
     test = first.sealed
     assert (test.change, test.night, test.attempts, test.why) == (change, first.night, 1, "")
     assert test.tasks == test.wins + test.losses + test.ties == first.counts.test > 0
     assert test.after > test.before
-    assert app.status().sealed == (test,)
+    assert read_status(workspace).sealed == (test,)
     spent = {phase.phase: phase.calls for phase in first.phases}
     assert spent["test"] == 2 * test.tasks
     _, second = night(person, 8)
     assert second.counts.test
     assert second.sealed is None
     assert "test" not in {phase.phase for phase in second.phases}
-    assert app.trials.attempts(str(person.project), change) == 1
+    assert workspace.trials.attempts(str(person.project), change) == 1
 
 
 def test_nobody_learns_from_it(adopted):
     """The sealed tasks are in no prompt of the optimizer but the judge's, tonight or later, and in no verdict."""
     person, _ = adopted
     person.write(make_sessions(person.world, 7)[:4])
-    app = person.app()
-    seen = recording(app)
-    report = app.run(app.plan())
-    sealed = {task.intent for task in pools_of(app, report.night).test}
+    workspace = person.workspace()
+    workspace, seen = recording(workspace)
+    report = run_night(workspace, plan_night(workspace))
+    sealed = {task.intent for task in pools_of(workspace, report.night).test}
     assert report.sealed.tasks == len(sealed)
     assert any(intent in prompt.user for intent in sealed for prompt in seen["target"])
     reflections = [prompt for prompt in seen["optimizer"] if prompt.schema and "edits" in str(prompt.schema)]
     assert not any(intent in prompt.user for intent in sealed for prompt in reflections)
-    assert not any(row.id in {task.id for task in pools_of(app, report.night).test} for row in report.tasks)
+    assert not any(row.id in {task.id for task in pools_of(workspace, report.night).test} for row in report.tasks)
 
 
 def test_verdict_is_the_same_without_it(adopted, tmp_path):
     """A night with nothing adopted but the same files comes to the same trials."""
     person, _ = adopted
-    app, with_test = night(person, 7)
+    workspace, with_test = night(person, 7)
     trials = [(trial.document, trial.score, trial.improved, trial.worsened) for trial in with_test.trials]
     assert with_test.sealed
     other = make_person(tmp_path / "nora", rules=4, tasks_per_rule=6)
-    first = other.app()
-    report = first.run(first.plan())
-    for document in first.baseline()[0].documents:
+    first = other.workspace()
+    report = run_night(first, plan_night(first))
+    for document in read_live_documents(first)[0].documents:
         text = next((each for each in report.documents if each.kind == document.kind), None)
         if text is not None:
             live = other.project / text.path.removeprefix(f"{other.project}/")
             live.parent.mkdir(parents=True, exist_ok=True)
-            live.write_bytes(app.baseline()[0][document.kind].content)
+            live.write_bytes(read_live_documents(workspace)[0][document.kind].content)
     _, without = night(other, 7)
     assert without.sealed is None
     assert [(trial.document, trial.score, trial.improved, trial.worsened) for trial in without.trials] == trials
@@ -99,23 +102,25 @@ def test_verdict_is_the_same_without_it(adopted, tmp_path):
 def test_it_is_put_off_when_calls_run_short(adopted):
     """It never takes what is not there, and putting it off is no try."""
     person, change = adopted
-    app = person.app()
-    plan = app.plan()
-    archive = app.archive
-    tasks = split_tasks(archive.tasks(app.scope), SplitPlan(), archive.past(app.scope)).test
+    workspace = person.workspace()
+    plan = plan_night(workspace)
+    archive = workspace.archive
+    tasks = split_tasks(archive.tasks(workspace.scope), SplitPlan(), archive.past(workspace.scope)).test
     asked = Models(target=nobody, optimizer=nobody, judges={}, parallel=None)
-    put_off = unseal("n", plan, tasks, asked, app.trials, calls_left=3 * len(tasks) - 1).test
+    put_off = unseal("n", plan, tasks, asked, workspace.trials, calls_left=3 * len(tasks) - 1).test
     assert put_off.why == f"it takes {3 * len(tasks)} calls, and tonight {3 * len(tasks) - 1} were left"
     assert (put_off.change, put_off.attempts) == (change, 0)
-    assert app.trials.attempts(str(person.project), change) == 0
-    assert app.plan().adopted == plan.adopted
+    assert workspace.trials.attempts(str(person.project), change) == 0
+    assert plan_night(workspace).adopted == plan.adopted
 
 
 def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
     """What a few of the tasks would say is not what all of them say."""
     person, _ = adopted
-    app = person.app()
-    tasks = split_tasks(app.archive.tasks(app.scope), SplitPlan(), app.archive.past(app.scope)).test
+    workspace = person.workspace()
+    tasks = split_tasks(
+        workspace.archive.tasks(workspace.scope), SplitPlan(), workspace.archive.past(workspace.scope)
+    ).test
     assert len(tasks) > 1
     tasks = [replace(task, reference=ChecksReference(checks=(PRESENT,))) for task in tasks]
     spent = BudgetSpent("no token is left", cap="tokens")
@@ -125,10 +130,10 @@ def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
         judges={"checks": ChecksJudge()},
         parallel=lambda work, items: [work(item) for item in items],
     )
-    test = unseal("n", app.plan(), tasks, asked, app.trials, calls_left=99).test
+    test = unseal("n", plan_night(workspace), tasks, asked, workspace.trials, calls_left=99).test
     assert test.why == f"a cap came after 1 of {len(tasks)} tasks"
     assert (test.attempts, test.before, test.after) == (1, None, None)
-    assert app.status().sealed == ()
+    assert read_status(workspace).sealed == ()
 
 
 def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):
@@ -142,24 +147,24 @@ def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):
         return complete(self, prompt)
 
     monkeypatch.setattr(SimulatedBackend, "complete", losing)
-    app = person.app()
-    tasks = app.archive.tasks(str(person.project))
-    lost += [task.intent for task in split_tasks(tasks, SplitPlan(), app.archive.past(str(person.project))).test]
+    workspace = person.workspace()
+    tasks = workspace.archive.tasks(str(person.project))
+    lost += [task.intent for task in split_tasks(tasks, SplitPlan(), workspace.archive.past(str(person.project))).test]
     for number in range(1, MOST_ATTEMPTS + 1):
-        app, report = night(person, 6 + number, retry_wait=0)
+        workspace, report = night(person, 6 + number, retry_wait=0)
         assert report.exit_code == 0
         assert report.sealed.why
         assert report.sealed.attempts == number
     _, given_up = night(person, 20, retry_wait=0)
     assert given_up.sealed is None
-    assert app.trials.attempts(str(person.project), change) == MOST_ATTEMPTS
-    assert app.status().sealed == ()
+    assert workspace.trials.attempts(str(person.project), change) == MOST_ATTEMPTS
+    assert read_status(workspace).sealed == ()
 
 
 def test_reverted_change_is_not_scored(adopted):
     """What is no longer live is nobody's business."""
     person, change = adopted
-    revert(person.app().staging, night=change)
+    revert(person.workspace().staging, night=change)
     _, report = night(person, 7)
     assert report.sealed is None
 
@@ -173,10 +178,10 @@ def test_resumed_night_tries_once(adopted, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(night_module, "evidence", crash)
-        app, cut = night(person, 7)
+        workspace, cut = night(person, 7)
     assert cut.exit_code == 130
-    app = person.app()
-    report = app.run(app.plan())
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace))
     assert report.night == cut.night
     assert replace(report.sealed, attempts=1) == report.sealed
-    assert app.trials.attempts(str(person.project), change) == 1
+    assert workspace.trials.attempts(str(person.project), change) == 1

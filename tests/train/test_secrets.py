@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from skillopt_sleep.cli.options import make_app
+from skillopt_sleep.cli.options import open_workspace
 from skillopt_sleep.mining.task_file import encode_tasks
 from skillopt_sleep.model.call import Health, Reply
 from skillopt_sleep.model.document import DocumentKind
@@ -18,6 +18,7 @@ from skillopt_sleep.storage.ledger import training_folder
 from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import recipe_of
+from skillopt_sleep.usecases import training
 from skillopt_sleep.usecases.evaluation import Part, evaluation_for
 from skillopt_sleep.usecases.training import night_material
 
@@ -121,17 +122,17 @@ def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name)
     data = {"checks": encode_tasks(everything), "simple_qa": json.dumps(rows).encode()}
     (tmp_path / "data.json").write_bytes(data[name])
     table = {"env": {"name": name, "data": str(tmp_path / "data.json"), "ratio": "1:1:1"}}
-    app = make_app({})
-    evaluation = evaluation_for(app, recipe_of(table), Part(skills=[], targets=["simulated"], bare=True))
-    assert evaluation.redactor is (app.redactor if name == "checks" else None)
+    workspace = open_workspace({})
+    evaluation = evaluation_for(workspace, recipe_of(table), Part(skills=[], targets=["simulated"], bare=True))
+    assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
 
 
-def test_tasks_of_ones_nights_are_written_without_what_is_a_secret_by_now(tmp_path):
+def test_tasks_of_ones_nights_are_written_without_what_is_a_secret_by_now(tmp_path, monkeypatch):
     """They were mined before the environment had it."""
     archive = SimpleNamespace(tasks=lambda _scope: tuple(tasks("train")))
-    live = ({DocumentKind.SKILL: None}, ())
-    app = SimpleNamespace(scope="", redactor=REDACTOR, archive=archive, baseline=lambda: live)
-    night_material(app, tmp_path / "out", tmp_path / "out")
+    workspace = SimpleNamespace(scope="", redactor=REDACTOR, archive=archive)
+    monkeypatch.setattr(training, "read_live_documents", lambda _: ({DocumentKind.SKILL: None}, ()))
+    night_material(workspace, tmp_path / "out", tmp_path / "out")
     written = (tmp_path / "out" / "tasks.json").read_text()
     assert "cobalt" in written
     assert OWN not in written

@@ -1,0 +1,84 @@
+"""What a project's nights have left: its status, its reports, and how often adopted rules were still corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.night.report import NightReport, PendingReport
+from skillopt_sleep.reports.status import Status
+from skillopt_sleep.storage.lock import is_locked
+from skillopt_sleep.usecases.sessions import count_waiting, load_archived
+from skillopt_sleep.usecases.workspace import DATABASE
+
+if TYPE_CHECKING:
+    from skillopt_sleep.reports.watch import Watched
+    from skillopt_sleep.usecases.workspace import Workspace
+
+
+def read_status(workspace: Workspace) -> Status:
+    """The status of the project. Creates no database: a project without nights has an empty status."""
+    from skillopt_sleep.usecases.schedule import outlook_of
+
+    if not (workspace.data_dir / DATABASE).exists():
+        workspace = workspace.as_dry_run()
+    project = str(workspace.project)
+    nights = workspace.journal.reports(project)
+    return Status(
+        project=project,
+        nights=nights,
+        proposals=tuple(proposal.manifest.night for proposal in workspace.staging.waiting()),
+        adopted=workspace.staging.live_nights(),
+        waiting=count_waiting(workspace),
+        fresh=len(workspace.archive.fresh(workspace.scope)),
+        pending=tuple(map(PendingReport.of, workspace.trials.pending(project))),
+        account=workspace.trials.account(project),
+        sealed=workspace.trials.sealed(project),
+        running=is_locked(workspace.data_dir),
+        schedule=outlook_of(workspace, nights),
+    )
+
+
+def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
+    """The report of a night of the project, by default the last one. Raises ``UsageError``."""
+    nights = read_status(workspace).nights
+    found = next((report for report in nights if night in {None, report.night}), None)
+    if found is None:
+        known = ", ".join(report.night for report in nights[:5]) or "none yet"
+        raise UsageError(f"there is no night {night or ''} of {workspace.project}; the last ones: {known}")
+    return found
+
+
+def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
+    """Every adopted rule of the project, the latest first, with the corrections before and since in the archive."""
+    from skillopt_sleep.reports.watch import LiveRule, watch
+    from skillopt_sleep.storage.adoption import lived_before
+    from skillopt_sleep.usecases.adopt import live_adoptions
+
+    live = live_adoptions(workspace)
+    if not live:
+        return ()
+    project = str(workspace.project)
+    reports = {report.night: report for report in workspace.journal.reports(project)}
+    lived = lived_before(workspace.database, project)
+    rules = [
+        LiveRule(
+            edit=edit,
+            night=adoption.night,
+            path=adoption.path,
+            adopted_at=adoption.adopted_at,
+            lived=lived.get((adoption.path, edit.text or edit.anchor), ()),
+            words=_words_behind(edit.task_ids, reports, adoption.night),
+        )
+        for adoption in reversed(live)
+        for edit in adoption.edits
+    ]
+    return watch(rules, load_archived(workspace))
+
+
+def _words_behind(tasks: tuple[str, ...], reports: Mapping[str, NightReport], night: str) -> tuple[str, ...]:
+    """The user's words in the tasks an edit was written from."""
+    report = reports.get(night)
+    labels = report.tasks if report else ()
+    return tuple(dict.fromkeys(words for label in labels if label.id in tasks for words in label.words))

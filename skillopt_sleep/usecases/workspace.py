@@ -1,0 +1,179 @@
+"""The workspace: everything one invocation works on, as a frozen value that opens its stores when they are first used.
+
+Use cases are functions over it. Whether anything is written is decided once, by `dry_run` when the workspace is made,
+so no order of calls can change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillopt_sleep.calls.clock import SystemClock
+from skillopt_sleep.errors import DiskError
+from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.ports import Backend
+from skillopt_sleep.registry import Kind, require
+from skillopt_sleep.settings import TABLES, Origins, Settings, secrets
+from skillopt_sleep.storage import staging
+from skillopt_sleep.storage.archive import RejectedEditStore, SessionInbox, TaskArchive
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.journal import NightJournal, Renderers
+from skillopt_sleep.storage.questions import QuestionBox
+from skillopt_sleep.storage.staging import ProposalStaging
+
+if TYPE_CHECKING:
+    from skillopt_sleep.safety.redaction.redactor import Redactor
+    from skillopt_sleep.storage.permissions import Approvals
+    from skillopt_sleep.storage.trials import TrialStore
+
+DATABASE = "sleep.db"
+"""The database file in the data folder."""
+
+
+def ignore_notice(_line: str) -> None:
+    """Drop a notice: for library callers that show nothing."""
+
+
+def keep_backend(_role: Role, backend: Backend) -> Backend:
+    """Use the backend as it was built."""
+    return backend
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Settings, environment and project of one invocation, and this user's stores.
+
+    Raises ``UsageError`` for a settings table of an adapter that does not exist.
+    """
+
+    settings: Settings
+    origins: Origins
+    """Where each setting came from."""
+    env: Mapping[str, str]
+    """The environment variables, a copy."""
+    project: Path
+    """The project folder, absolute."""
+    clock: SystemClock = field(default_factory=SystemClock)
+    dry_run: bool = False
+    """Work on a copy of the database in memory, and write nothing."""
+    notify: Callable[[str], None] = ignore_notice
+    """Takes each notice for the user, one line: what was repaired or could not be done besides the answer."""
+    wrap_backend: Callable[[Role, Backend], Backend] = keep_backend
+    """Applied to every backend that is built; measurements and tests watch the calls here."""
+
+    def __post_init__(self) -> None:
+        for kind in map(Kind, TABLES):
+            for name in getattr(self.settings, kind):
+                require(kind, name)
+
+    def as_dry_run(self) -> Workspace:
+        """This workspace if it is a dry run, else one that writes nothing."""
+        return self if self.dry_run else replace(self, dry_run=True)
+
+    @property
+    def scope(self) -> str:
+        """The folder whose sessions are looked at, "" for all of them."""
+        return "" if self.settings.scope == "all" else str(self.project)
+
+    @cached_property
+    def data_dir(self) -> Path:
+        """The folder with this user's own data."""
+        if self.settings.data_dir:
+            return Path(self.settings.data_dir).expanduser().absolute()
+        import platformdirs
+
+        return platformdirs.user_data_path("skillopt-sleep")
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """The redactor, which knows the secrets of this environment."""
+        from skillopt_sleep.safety.redaction.redactor import Redactor
+
+        return Redactor(values=secrets(self.env))
+
+    @cached_property
+    def database(self) -> Database:
+        """The user's database, created if need be; a copy of it in memory in a dry run.
+
+        Live files that a killed adopt or revert left half changed are restored first, in a dry run as well.
+        """
+        path = self.data_dir / DATABASE
+        if not path.exists() and path.with_name("sleep.db.copy").exists():
+            raise DiskError(
+                f"{path} is missing, but a copy of it exists; to restore it: skillopt-sleep doctor --repair"
+            )
+        database = Database(path, extra_schema=staging.SCHEMA, rehearsal=self.dry_run)
+        if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
+            return database
+        from skillopt_sleep.storage.atomic_replace import undo_unfinished
+
+        if self.dry_run:
+            database.close()
+            with closing(Database(path, extra_schema=staging.SCHEMA)) as real:
+                self._notify_all(undo_unfinished(real))
+            return Database(path, extra_schema=staging.SCHEMA, rehearsal=True)
+        self._notify_all(undo_unfinished(database))
+        return database
+
+    def _notify_all(self, lines: tuple[str, ...]) -> None:
+        for line in lines:
+            self.notify(line)
+
+    @cached_property
+    def inbox(self) -> SessionInbox:
+        """The sessions read so far, and which of them wait to be mined."""
+        return SessionInbox(self.database)
+
+    @cached_property
+    def archive(self) -> TaskArchive:
+        """The tasks mined so far."""
+        return TaskArchive(self.database)
+
+    @cached_property
+    def rejected(self) -> RejectedEditStore:
+        """The edits a gate rejected."""
+        return RejectedEditStore(self.database)
+
+    @cached_property
+    def trials(self) -> TrialStore:
+        """Undecided edits with their tallies, and the error account."""
+        from skillopt_sleep.storage.trials import TrialStore
+
+        return TrialStore(self.database)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The commands the user approved for scoring replays."""
+        from skillopt_sleep.storage.permissions import Approvals
+
+        return Approvals(self.database)
+
+    @cached_property
+    def staging(self) -> ProposalStaging:
+        """Proposals and adoptions."""
+        return ProposalStaging(self.database, project=self.project, clock=self.clock)
+
+    @cached_property
+    def questions(self) -> QuestionBox:
+        """The folder where the handoff backend leaves its questions."""
+        return QuestionBox(self.project, self.data_dir)
+
+    @cached_property
+    def journal(self) -> NightJournal:
+        """The nights and their reports, which are redacted before they reach the disk."""
+        from skillopt_sleep.reports import diagnostics, evidence, markdown
+
+        def redacted(data: bytes) -> bytes:
+            return self.redactor.redact(data.decode("utf-8")).encode("utf-8")
+
+        renderers = Renderers(
+            diagnostics=lambda report: redacted(diagnostics.render(report)),
+            markdown=lambda report: redacted(markdown.render(report).encode("utf-8")),
+            evidence=lambda rows: redacted(evidence.render(rows)),
+        )
+        return NightJournal(self.database, self.clock, renderers)
