@@ -61,44 +61,44 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
     from skillopt_sleep.calls.clock import system_zone
     from skillopt_sleep.errors import UsageError
     from skillopt_sleep.scheduling.attend import Attendant, World
-    from skillopt_sleep.scheduling.daemon import attend_for_ever, attend_once
-    from skillopt_sleep.scheduling.night_process import NightProcess, logged
+    from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
+    from skillopt_sleep.scheduling.night_process import NightProcess, open_log
     from skillopt_sleep.usecases.daemon import DaemonLine, KeptAttempts, KeptSchedule
     from skillopt_sleep.usecases.installing import start_of
 
     schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
         raise UsageError(f"nothing is scheduled in {workspace.data_dir}; `skillopt-sleep schedule` does")
-    with logged(workspace.data_dir, sys.stderr) as say:
+    with open_log(workspace.data_dir, sys.stderr) as say:
         night = NightProcess(start_of(), workspace.env, workspace.data_dir, say)
         world = World(
             schedule=schedule,
             attempts=KeptAttempts(workspace.data_dir),
-            night=night,
+            run_night=night,
             clock=workspace.clock,
             zone=system_zone,
-            hold=lambda found: _held(workspace, found),
-            say=say,
-            tell=DaemonLine(workspace, once=once),
+            find_obstacle=lambda found: _find_obstacle(workspace, found),
+            log=say,
+            publish=DaemonLine(workspace, once=once),
         )
         attendant = Attendant(world, salt=str(workspace.data_dir), jitter=not once)
         if once:
             return attend_once(attendant, night.stop)
-        following = attendant.wake_at(workspace.clock.now())
+        following = attendant.find_wake_time(workspace.clock.now())
         say(f"skillopt-sleep {__version__} attends {workspace.data_dir}, process {os.getpid()}")
         if following is not None:
             say(f"the next night is due at {following.astimezone():%Y-%m-%d %H:%M}")
-        code = attend_for_ever(attendant, night.stop, say, terminal=sys.stderr.isatty())
+        code = attend_forever(attendant, night.stop, say, terminal=sys.stderr.isatty())
         cut = "" if code in {0, 1} else "; the night that was cut short is gone on with at the next start"
         say(f"stopped{cut}")
         return code
 
 
-def _held(workspace: Workspace, schedule: Schedule) -> str:
+def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
     """Why no night may begin now, "" when one may."""
-    from skillopt_sleep.scheduling.daemon import on_battery
+    from skillopt_sleep.scheduling.daemon import is_on_battery
     from skillopt_sleep.storage.lock import is_locked
 
-    if not schedule.on_battery and on_battery():
+    if not schedule.on_battery and is_on_battery():
         return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"
     return "another night is running" if is_locked(workspace.data_dir) else ""

@@ -197,7 +197,7 @@ def _show(workspace: Workspace, schedule: Schedule) -> None:
 
     found = installer(workspace, schedule)
     files = {
-        **(found.shown() if found else {}),
+        **(found.render() if found else {}),
         str(schedule_path(workspace.data_dir)): encode_schedule(schedule).decode(),
     }
     click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)

@@ -33,7 +33,7 @@ ENDS = {
 
 def scheduled(schedule: Schedule, data_dir: Path) -> str:
     """What a schedule that is in place comes to."""
-    shared = schedule.shared
+    shared = schedule.shared_caps
     later = f", or up to {number(schedule.jitter, 'minute')} later" if schedule.jitter else ""
     found = [
         f"Every night at {schedule.at}{later}, woken by {WAKERS[schedule.using]}:",

@@ -1,7 +1,6 @@
-"""Attend a schedule: at each look, hold the nights that are due, one after the other.
+"""Runs the nights of a schedule that are due, one after the other.
 
-What is due is decided by ``domain.schedule``; who wakes this up, how often and how late, makes no difference to how
-many nights are held.
+``due`` decides what is due. Who wakes the attendant, how often and how late, makes no difference to the nights.
 """
 
 from __future__ import annotations
@@ -15,59 +14,67 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import NightRunning, SleepError
 from skillopt_sleep.model.ports import Clock
-from skillopt_sleep.scheduling.due import Attempt, Schedule, Step, jitter_of, last_due, next_due, next_step
+from skillopt_sleep.scheduling.due import (
+    Attempt,
+    Schedule,
+    Step,
+    choose_step,
+    draw_jitter,
+    find_last_due,
+    find_next_due,
+)
 
-INTERRUPTED = 143
-"""Exit code of a night that we ended, whatever it said itself."""
-
-
-MOST_KNOWN = 14
-"""Attempts of a project that are remembered: a clock may be put back by two weeks."""
+STOPPED = 143
+"""Exit code recorded for a night that we stopped, whatever its own was."""
+REMEMBERED = 14
+"""Attempts of a project kept in memory, so that a clock may be put back by two weeks."""
 
 
 class Attempts(Protocol):
-    """Store: what became of each due. Raises ``DiskError`` only."""
+    """Stores what became of each due. Every method raises ``DiskError`` only."""
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
-        """The latest attempts, by project and label of due."""
+        """Return the latest attempts, by project and label of the due."""
 
     def keep(self, attempt: Attempt) -> None:
-        """Keep an attempt, in place of what was known of it."""
+        """Store an attempt in place of what was known of it."""
 
     def drop(self, attempt: Attempt) -> None:
-        """Forget an attempt: nothing was begun."""
+        """Delete an attempt of which nothing was started."""
 
-    def finished(self, project: str, since: datetime) -> bool:
-        """Whether a night of the project has come to its end since then, whoever ran it."""
+    def has_finished_night(self, project: str, since: datetime) -> bool:
+        """Whether a night of the project that began since then has finished, whoever ran it."""
 
 
-class Night(Protocol):
-    """Whoever holds a night."""
+class RunNight(Protocol):
+    """Runs nights."""
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
-        """Hold it or go on with it; its exit code, negative when a signal killed it. Raises ``SleepError``."""
+        """Start or resume a night; return its exit code, negative for a signal. Raises ``SleepError``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The world around: the schedule as it is now, the clock and the zone, what is kept, who holds a night.
-
-    ``hold`` says why no night may begin now, "" when one may. ``say`` is told what happens, ``tell`` how things stand.
-    """
+    """Everything outside that an ``Attendant`` needs."""
 
     schedule: Callable[[], Schedule | None]
+    """Reads the schedule as it is now; returns the same object as long as it has not changed."""
     attempts: Attempts
-    night: Night
+    run_night: RunNight
     clock: Clock
     zone: Callable[[], tzinfo]
-    hold: Callable[[Schedule], str]
-    say: Callable[[str], None]
-    tell: Callable[[datetime | None, str, str], None]
+    """Returns the time zone of this machine as it is now."""
+    find_obstacle: Callable[[Schedule], str]
+    """Returns why no night may begin now, "" when one may."""
+    log: Callable[[str], None]
+    """Takes one line for people."""
+    publish: Callable[[datetime | None, str, str], None]
+    """Takes the state: the next wake, the project whose night runs, why a due night waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quiet:
-    """A while in which nothing is due, as long as the schedule and the zone's offset are these."""
+    """A period in which nothing is due, as long as the schedule and the offset of the zone stay the same."""
 
     since: datetime
     until: datetime
@@ -76,9 +83,10 @@ class _Quiet:
 
 
 class Attendant:
-    """Looks whether a night is due, and holds it. ``salt`` makes the jitter this user's own; ``jitter`` switches it on.
+    """Looks whether a night is due, and runs it.
 
-    Raises nothing at a look: what goes wrong is said, once, and tried again at the next one.
+    ``salt`` makes the jitter different for each user; ``jitter`` switches it on. Raises nothing while looking: an error
+    is logged once, and the next look tries again.
     """
 
     def __init__(self, world: World, *, salt: str, jitter: bool = True) -> None:
@@ -86,28 +94,39 @@ class Attendant:
         self._salt = salt
         self._jitter = jitter
         self._known: dict[tuple[str, str], Attempt] = {}
-        self._of: tuple[str, ...] | None = None
-        self._said = ""
+        self._known_projects: tuple[str, ...] | None = None
+        self._last_line = ""
         self._quiet: _Quiet | None = None
         self.stopping = False
         self.code = 0
         """Exit code of the last night that did not end well, 0 when all did."""
 
     def look(self) -> bool:
-        """Hold what is due now; whether something still is, because it may not begin yet or could not be kept."""
+        """Run what is due now; whether a night is still due, because it may not begin yet or an error came up."""
         try:
             if self._is_quiet():
                 return False
-            held = self._attend()
-            self._world.tell(self.wake_at(self._world.clock.now()), "", held)
-            line = f"a night is due and waits: {held}" if held else ""
+            reason = self._run_due_nights()
+            self._world.publish(self.find_wake_time(self._world.clock.now()), "", reason)
+            line = f"a night is due and waits: {reason}" if reason else ""
         except (SleepError, OSError) as error:
-            line = f"no night can be held now, which is tried again in a minute: {error}"
-        self._say_once(line)
+            line = f"no night can run now (trying again in a minute): {error}"
+        if line and line != self._last_line:
+            self._world.log(line)
+        self._last_line = line
         return bool(line)
 
+    def find_wake_time(self, now: datetime) -> datetime | None:
+        """Return when the next night begins, jitter included; None when nothing is scheduled."""
+        schedule, quiet = self._world.schedule(), self._quiet
+        if schedule is None or not schedule.projects:
+            return None
+        if quiet is not None and quiet.schedule is schedule and quiet.since <= now < quiet.until:
+            return quiet.until
+        return self._compute_wake_time(schedule, now, self._world.zone())
+
     def _is_quiet(self) -> bool:
-        """Whether it is known that nothing is due, without asking: most looks of a year come to this."""
+        """Whether nothing can be due, without asking the database: so it is at nearly every look."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None
@@ -116,95 +135,78 @@ class Attendant:
             and now.astimezone(self._world.zone()).utcoffset() == quiet.offset
         )
 
-    def wake_at(self, now: datetime) -> datetime | None:
-        """When the next night is due, jitter included; None without a schedule."""
-        schedule, quiet = self._world.schedule(), self._quiet
-        if schedule is None or not schedule.projects:
-            return None
-        if quiet is not None and quiet.schedule is schedule and quiet.since <= now < quiet.until:
-            return quiet.until
-        return self._wake_at(schedule, now, self._world.zone())
+    def _compute_wake_time(self, schedule: Schedule, now: datetime, zone: tzinfo) -> datetime:
+        most = self._max_jitter(schedule)
+        around = find_last_due(now, schedule.clock, zone), find_next_due(now, schedule.clock, zone)
+        return next(at for due in around if (at := due.moment + draw_jitter(due, most, self._salt)) > now)
 
-    def _wake_at(self, schedule: Schedule, now: datetime, zone: tzinfo) -> datetime:
-        most = self._most(schedule)
-        around = last_due(now, schedule.clock, zone), next_due(now, schedule.clock, zone)
-        return next(at for due in around if (at := due.moment + jitter_of(due, most, self._salt)) > now)
-
-    def _most(self, schedule: Schedule) -> timedelta:
+    def _max_jitter(self, schedule: Schedule) -> timedelta:
         return timedelta(minutes=schedule.jitter) if self._jitter else timedelta(0)
 
-    def _attend(self) -> str:
-        """Hold every night that is due; why one could not be begun, "" when none is due any more."""
+    def _run_due_nights(self) -> str:
+        """Run every night that is due; return why one could not begin, "" when none is due any more."""
         while not self.stopping:
             schedule = self._world.schedule()
-            if schedule is None:
+            step = self._choose_step(schedule) if schedule is not None else None
+            if schedule is None or step is None:
                 return ""
-            step = self._step(schedule)
-            if step is None:
-                return ""
-            if reason := self._world.hold(schedule) or self._hold(schedule, step):
+            if reason := self._world.find_obstacle(schedule) or self._run_night(schedule, step):
                 return reason
         return ""
 
-    def _step(self, schedule: Schedule) -> Step | None:
-        projects = tuple(each.project for each in schedule.projects)
-        if projects != self._of:
+    def _choose_step(self, schedule: Schedule) -> Step | None:
+        projects = tuple(entry.project for entry in schedule.projects)
+        if projects != self._known_projects:
             self._known = dict(self._world.attempts.known(projects))
-            self._of = projects
+            self._known_projects = projects
         now, zone = self._world.clock.now(), self._world.zone()
-        step = next_step(schedule, now, zone, self._known, jitter=self._most(schedule), salt=self._salt)
+        step = choose_step(schedule, now, zone, self._known, jitter=self._max_jitter(schedule), salt=self._salt)
         self._quiet = None
-        if step is None:  # of this schedule at this moment: either may be another one by now
-            until, offset = self._wake_at(schedule, now, zone), now.astimezone(zone).utcoffset()
+        if step is None:
+            until, offset = self._compute_wake_time(schedule, now, zone), now.astimezone(zone).utcoffset()
             self._quiet = _Quiet(since=now, until=until, schedule=schedule, offset=offset)
         return step
 
-    def _hold(self, schedule: Schedule, step: Step) -> str:
-        """One night; why it could not be begun, "" when it was."""
+    def _run_night(self, schedule: Schedule, step: Step) -> str:
+        """Run one night; return why it could not begin, "" when it did."""
         world, before = self._world, step.before
-        if before is not None and world.attempts.finished(step.project.project, before.started_at):
-            self._end(replace(before, ended_at=world.clock.now(), code=0))  # it ended after all, when we had
+        if before is not None and world.attempts.has_finished_night(step.project.project, before.started_at):
+            self._record_end(replace(before, ended_at=world.clock.now(), code=0))  # it outlived the daemon
             return ""
-        now = world.clock.now()
-        attempt = Attempt(project=step.project.project, due=step.due.label, started_at=now)
+        attempt = Attempt(project=step.project.project, due=step.due.label, started_at=world.clock.now())
         if before is not None:
             attempt = replace(before, starts=before.starts + 1, ended_at=None, code=None)
-        world.attempts.keep(attempt)  # what cannot be kept is not begun: it would be begun again and again
-        self._know(attempt)
-        world.say(f"{'goes on with' if before else 'begins'} the night of {attempt.due}: {attempt.project}")
-        world.tell(None, attempt.project, "")
+        world.attempts.keep(attempt)  # first: a night that cannot be recorded would be started again and again
+        self._remember(attempt)
+        world.log(f"{'resumes' if before else 'starts'} the night of {attempt.due}: {attempt.project}")
+        world.publish(None, attempt.project, "")
         try:
-            code = world.night(schedule, step)
+            code = world.run_night(schedule, step)
         except SleepError:
             self._undo(attempt, before)
             raise
-        if code == NightRunning.exit_code:  # somebody else was quicker; nothing was begun
+        if code == NightRunning.exit_code:  # another process was quicker; nothing was started
             self._undo(attempt, before)
             return "another night is running"
-        code = INTERRUPTED if self.stopping and code else code
+        code = STOPPED if self.stopping and code else code
         self.code = abs(code) or self.code
-        self._end(replace(attempt, ended_at=world.clock.now(), code=code))
-        world.say(f"the night of {attempt.due} ended with {code}: {attempt.project}")
+        self._record_end(replace(attempt, ended_at=world.clock.now(), code=code))
+        world.log(f"the night of {attempt.due} ended with {code}: {attempt.project}")
         return ""
 
-    def _end(self, attempt: Attempt) -> None:
-        """Know it before it is kept: when it cannot be kept, it still has ended."""
-        self._know(attempt)
+    def _record_end(self, attempt: Attempt) -> None:
+        """Remember an end before storing it: when it cannot be stored, the night has ended all the same."""
+        self._remember(attempt)
         self._world.attempts.keep(attempt)
 
-    def _know(self, attempt: Attempt) -> None:
+    def _remember(self, attempt: Attempt) -> None:
         self._known[attempt.project, attempt.due] = attempt
-        while len(self._known) > MOST_KNOWN * max(1, len(self._of or ())):
+        while len(self._known) > REMEMBERED * max(1, len(self._known_projects or ())):
             del self._known[next(iter(self._known))]
 
     def _undo(self, attempt: Attempt, before: Attempt | None) -> None:
         if before is not None:
-            self._end(before)
+            self._record_end(before)
             return
         self._known.pop((attempt.project, attempt.due), None)
         self._world.attempts.drop(attempt)
-
-    def _say_once(self, line: str) -> None:
-        if line and line != self._said:
-            self._world.say(line)
-        self._said = line

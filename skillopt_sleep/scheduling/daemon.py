@@ -1,9 +1,7 @@
-"""The daemon in the foreground: APScheduler wakes the attendant, signals end or reload it.
+"""Runs the daemon in the foreground: APScheduler wakes the attendant, signals stop it or make it look again.
 
-APScheduler sleeps by a clock that stands still while a laptop does, and until times that a clock put back leaves far
-ahead. So it is woken once a minute, and what is due is asked anew each time.
-
-Whether this machine runs on its battery, where that can be told.
+APScheduler sleeps by a clock that stands still while a laptop sleeps, and towards times that a clock correction may
+leave far ahead. So it is woken once a minute, and what is due is asked anew each time.
 """
 
 from __future__ import annotations
@@ -27,109 +25,72 @@ from skillopt_sleep.errors import Interrupted, SleepError
 from skillopt_sleep.scheduling.attend import Attendant
 
 TICK = timedelta(minutes=1)
-"""Between two looks, as long as nothing is due sooner."""
-STOPPING = ("SIGINT", "SIGTERM")
+"""Time between two looks, as long as nothing is due sooner."""
+STOP_SIGNALS = ("SIGINT", "SIGTERM")
 
 
-class Wakes(BaseTrigger):  # type: ignore[misc]  # the library has no types
-    """A minute from now, or when the next night is due if that is sooner; as many misfires as there were are one."""
+class WakeTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no types
+    """Fires in a minute, or when the next night is due if that is sooner; all misfires together are one."""
 
     def __init__(self, attendant: Attendant) -> None:
         self._attendant = attendant
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:  # noqa: ARG002
-        """The next moment to look; in a minute where the schedule cannot be read, which the look says.
+        """Return when to look next; in a minute when the schedule cannot be read, which the look reports.
 
-        Raises nothing: it would end the scheduler's thread, and nobody would hear of it.
+        Raises nothing: that would silently end the thread of the scheduler.
         """
         try:
-            due = self._attendant.wake_at(now)
+            due = self._attendant.find_wake_time(now)
         except (SleepError, OSError):
             due = None
         return min(now + TICK, due) if due is not None else now + TICK
 
 
-def attend_for_ever(
-    attendant: Attendant, end_night: Callable[[], bool], say: Callable[[str], None], *, terminal: bool = False
+def attend_forever(
+    attendant: Attendant, stop_night: Callable[[], bool], log: Callable[[str], None], *, terminal: bool = False
 ) -> int:
-    """Attend a schedule until a signal comes. A night under way is ended, to be gone on with.
+    """Attend a schedule until a signal comes; a night that is running then is interrupted, to be resumed later.
 
-    The exit code is 0 when there was none, else that of whoever is ended by the signal. ``end_night`` tells. It is 1
-    when nobody wakes any more: then there is no use in staying.
-
-    SIGHUP looks at the schedule again, unless it is a ``terminal`` that went away.
+    ``stop_night`` says whether there was one. SIGHUP looks at the schedule again, unless this runs in a ``terminal``,
+    where it means that the terminal was closed. Returns 0, or 128 plus the signal when a night was interrupted, or 1
+    when APScheduler has died and nothing would wake us again.
     """
-    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # a night takes longer than a tick, which is as it is
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # it warns that a night takes longer than a tick
     scheduler = _Scheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(1)})
-    scheduler.add_listener(_Failed(say), EVENT_JOB_ERROR)
+    scheduler.add_listener(_ErrorLog(log), EVENT_JOB_ERROR)
     job = scheduler.add_job(
         attendant.look,
-        Wakes(attendant),
+        WakeTrigger(attendant),
         next_run_time=datetime.now(tz=UTC),
         coalesce=True,
-        max_instances=2,  # one at work in the only thread, and one that comes after it: no bell is lost
+        max_instances=2,  # one at work in the only thread, and one that waits for it, so that no SIGHUP is lost
         misfire_grace_time=None,
     )
     scheduler.start()
     try:
-        with _signals(terminal=terminal) as bell:
-            while not scheduler.over:
+        with _handle_signals(terminal=terminal) as bell:
+            while not scheduler.cause_of_death:
                 if bell.wait(TICK.total_seconds()):
-                    say("looks at the schedule again")
+                    log("reads the schedule again")
                     job.modify(next_run_time=datetime.now(tz=UTC))
                 elif job.next_run_time > datetime.now(tz=UTC) + 2 * TICK:  # the clock was put back
                     job.modify(next_run_time=datetime.now(tz=UTC))
     except Interrupted as error:
         code = error.exit_code
     else:
-        say(f"nobody wakes any more ({scheduler.over}), so this leaves with 1; start it again")
+        log(f"APScheduler has stopped ({scheduler.cause_of_death}), so the daemon leaves with 1; start it again")
         code = 1
     attendant.stopping = True
-    cut = end_night()
+    interrupted = stop_night()
     scheduler.shutdown()
-    return code if cut or scheduler.over else 0
+    return code if interrupted or scheduler.cause_of_death else 0
 
 
-class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has no types
-    """Knows when its thread has come to its end, which the library tells nobody; ``over`` says of what."""
+def attend_once(attendant: Attendant, stop_night: Callable[[], bool]) -> int:
+    """Run the nights that are due and leave; wait while one is due and may not begin yet.
 
-    over = ""
-    _ending = False
-
-    def shutdown(self, *arguments: object, **named: object) -> None:
-        """An end that was asked for."""
-        self._ending = True
-        super().shutdown(*arguments, **named)
-
-    def _main_loop(self) -> None:
-        why = "its thread ended"
-        try:
-            super()._main_loop()
-        except Exception as error:  # noqa: BLE001  whatever it is, the daemon is of no use any more
-            why = f"{type(error).__name__}: {error}"
-        if not self._ending:
-            self.over = why
-
-
-class _Failed:
-    """Says of a look that failed in a way nobody foresaw, once; the library keeps it to itself and goes on."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._said = ""
-
-    def __call__(self, event: JobExecutionEvent) -> None:
-        """Hear of it."""
-        why = f"{type(event.exception).__name__}: {event.exception}"
-        if why != self._said:
-            self._say(f"an error of this program ({why}); it is tried again in a minute")
-        self._said = why
-
-
-def attend_once(attendant: Attendant, end_night: Callable[[], bool]) -> int:
-    """Hold the nights that are due and leave; wait while one is due and may not begin.
-
-    The exit code is that of the last night that did not end well, 1 when attending itself fails.
+    Returns the exit code of the last night that did not end well, 1 when attending itself fails.
     """
     left, done = threading.Event(), threading.Event()
 
@@ -142,37 +103,81 @@ def attend_once(attendant: Attendant, end_night: Callable[[], bool]) -> int:
     worker.start()
     code = 0
     try:
-        with _signals(terminal=True):  # nothing would be gained by looking again
+        with _handle_signals(terminal=True):  # SIGHUP ends it too: looking again would change nothing
             while worker.is_alive():
                 worker.join(0.2)
     except Interrupted as error:
         code = error.exit_code
     attendant.stopping = True
     left.set()
-    cut = end_night()
+    interrupted = stop_night()
     worker.join()
-    if not done.is_set():  # the thread has said on stderr why
+    if not done.is_set():  # the thread has printed its error
         return 1
-    return code if cut else attendant.code
+    return code if interrupted else attendant.code
+
+
+def is_on_battery() -> bool:
+    """Whether the machine is known to run on battery; false when it has none or does not say."""
+    import psutil  # noqa: PLC0415  only when a night is due
+
+    ask = getattr(psutil, "sensors_battery", None)  # not every system has it
+    battery = ask() if ask else None
+    return battery is not None and battery.power_plugged is False
+
+
+class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has no types
+    """Notices when its own thread ends, which the library tells nobody."""
+
+    cause_of_death = ""
+    _ending = False
+
+    def shutdown(self, *arguments: object, **named: object) -> None:
+        """Shut down as asked for."""
+        self._ending = True
+        super().shutdown(*arguments, **named)
+
+    def _main_loop(self) -> None:
+        why = "its thread ended"
+        try:
+            super()._main_loop()
+        except Exception as error:  # noqa: BLE001  whatever it is, the daemon is of no use any more
+            why = f"{type(error).__name__}: {error}"
+        if not self._ending:
+            self.cause_of_death = why
+
+
+class _ErrorLog:
+    """Logs an unforeseen error of a look once; the library hides it and goes on."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._last = ""
+
+    def __call__(self, event: JobExecutionEvent) -> None:
+        why = f"{type(event.exception).__name__}: {event.exception}"
+        if why != self._last:
+            self._log(f"an error of this program ({why}); trying again in a minute")
+        self._last = why
 
 
 class _Bell:
-    """Wakes whoever waits for it in the same thread, as only an exception can."""
+    """Lets a signal end the wait of the main thread, which only an exception can do."""
 
     def __init__(self) -> None:
         self._waiting = False
         self._rung = False
 
     def ring(self, _signum: int, _frame: FrameType | None) -> None:
-        """A signal's handler."""
+        """Handle a signal."""
         self._rung = True
         if self._waiting:
             self._waiting = False
-            raise _Rung
+            raise _BellRung
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until it rings; whether it has rung."""
-        with contextlib.suppress(_Rung):  # that it rang is all there is to know, and is kept
+        """Wait that long, or until the bell rings; whether it has rung."""
+        with contextlib.suppress(_BellRung):  # ``_rung`` keeps all there is to know
             self._waiting = True
             if not self._rung:
                 time.sleep(seconds)
@@ -181,24 +186,27 @@ class _Bell:
         return rung
 
 
-class _Rung(Exception):
-    """A bell has rung."""
+class _BellRung(Exception):
+    """Ends the wait for a bell."""
 
 
 @contextmanager
-def _signals(*, terminal: bool) -> Iterator[_Bell]:
-    """Raise ``Interrupted`` in this thread for the first signal that ends a program, and hear no second one.
+def _handle_signals(*, terminal: bool) -> Iterator[_Bell]:
+    """Raise ``Interrupted`` in this thread for the first signal that ends a program, and ignore later ones.
 
-    SIGHUP rings a bell, unless a terminal went away.
+    SIGHUP rings the bell, or ends the program too when it means that a terminal was closed.
     """
-    names = (*STOPPING, "SIGHUP") if terminal else STOPPING
+    names = (*STOP_SIGNALS, "SIGHUP") if terminal else STOP_SIGNALS
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
     bell = _Bell()
 
+    def ignore(_signum: int, _frame: FrameType | None) -> None:
+        """Do nothing; unlike ``SIG_IGN`` it is not inherited by children."""
+
     def stop(signum: int, _frame: FrameType | None) -> None:
         for number in numbers:
-            signal.signal(number, _deaf)
+            signal.signal(number, ignore)
         raise Interrupted(f"stopped by {signal.Signals(signum).name}", signum=signum)
 
     for number in numbers:
@@ -206,18 +214,5 @@ def _signals(*, terminal: bool) -> Iterator[_Bell]:
     if hasattr(signal, "SIGHUP") and not terminal:
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, bell.ring)
     yield bell
-    for number, handler in before.items():  # not after a signal: deaf until the program has ended
+    for number, handler in before.items():  # not after a signal: then they stay ignored until the program ends
         signal.signal(number, handler)
-
-
-def _deaf(_signum: int, _frame: FrameType | None) -> None:
-    """Not ``SIG_IGN``, which children inherit."""
-
-
-def on_battery() -> bool:
-    """Whether the machine is known to run on battery; one that has none, or does not tell, does not."""
-    import psutil  # noqa: PLC0415  only when a night is due
-
-    ask = getattr(psutil, "sensors_battery", None)  # not every system has it
-    battery = ask() if ask else None
-    return battery is not None and battery.power_plugged is False

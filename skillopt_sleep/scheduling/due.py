@@ -1,7 +1,8 @@
-"""When a night is due, whether one was held, and what is to be done now: pure rules over local wall time.
+"""Decides when a night is due, whether it was run, and what to run now: pure rules over local wall time.
 
-A *due* is one date and time of day in the local time zone, such as 3:00 of 29 March. It is named by what the clock on
-the wall shows, so that travelling, daylight saving and clocks that are put right never make two nights of one due.
+A *due* is one date and one time of day in the local time zone, such as 3:00 on 29 March. It is named by its wall time,
+so travelling, daylight saving and clock corrections never give one due two nights. APScheduler's ``CronTrigger`` cannot
+promise that: it fires twice on the day clocks go back, may leave out the day they go forward, and cannot look back.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import enum
 import signal
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Annotated
@@ -18,18 +20,20 @@ from msgspec import Meta, Struct
 from skillopt_sleep.model.call import Caps
 
 MOST_STARTS = 3
-"""A night that was cut short is started again at most until then; later it waits for its next due."""
+"""How often a night that was interrupted is started; after that it waits for the next due."""
 LATENESS = timedelta(hours=2)
-"""That long after its jitter a night that nobody has begun is missed: other projects and waking take their time."""
+"""How long after its jitter a due may still be waiting (for other projects, for the machine to wake) before it counts
+as missed."""
 MISSED_WITHIN = timedelta(days=7)
-"""Missed nights older than that are not told any more."""
-CUT_SHORT = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
-"""Exit codes of a night that was told to stop; 1 is SIGHUP, which not every system has by name."""
+"""How far back missed nights are reported."""
+INTERRUPTED_CODES = frozenset(128 + number for number in (signal.SIGINT, signal.SIGTERM, 1))
+"""Exit codes of a night that was told to stop; 1 is SIGHUP, which not every system knows by name."""
+DAY = timedelta(days=1)
 NOON = timedelta(hours=12)
 
 
 class Waker(enum.StrEnum):
-    """Who wakes the program when a night is due. ``daemon``: nobody but `skillopt-sleep daemon`, kept running."""
+    """The program that starts us when a night is due; ``DAEMON`` is our own `skillopt-sleep daemon`."""
 
     SYSTEMD = "systemd"
     LAUNCHD = "launchd"
@@ -39,7 +43,7 @@ class Waker(enum.StrEnum):
 
 
 class DayCaps(Struct, frozen=True, kw_only=True):
-    """What all projects together may spend from noon to noon; None leaves it to the settings."""
+    """What all projects together may spend from noon to noon; None leaves a cap to the settings."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -47,56 +51,57 @@ class DayCaps(Struct, frozen=True, kw_only=True):
 
 
 class ScheduledProject(Struct, frozen=True, kw_only=True):
-    """One project of a schedule: an absolute folder, the flags of ``run`` for it, and the caps these come to.
-
-    What was due up to ``since``, when it was scheduled, is no concern of it.
-    """
+    """One project of a schedule."""
 
     project: str
+    """Absolute path of the folder."""
     since: datetime
+    """When it was scheduled; dues up to then are ignored."""
     arguments: tuple[str, ...] = ()
+    """The flags of `run` for this project."""
     caps: Caps = Caps()
+    """The caps of one night that these flags and the settings amount to."""
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """The nightly run of one user's data folder; ``schedule.json`` in it.
-
-    ``at`` is local wall time; ``jitter`` the minutes by which a night may begin later; ``environment`` is what the
-    nights are given over that of whoever wakes them, first of all the PATH of the agent CLIs. ``folders`` counts, by
-    file that was installed, the folders that had to be made for it.
-    """
+    """The nightly runs of one data folder, stored there as ``schedule.json``."""
 
     schema_version: int = 1
     at: Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
+    """Local wall time."""
     jitter: Annotated[int, Meta(ge=0, le=720)] = 10
+    """Minutes by which a night may begin later."""
     on_battery: bool = False
+    """Whether nights may begin while the machine runs on battery."""
     using: Waker = Waker.DAEMON
     environment: dict[str, str] = {}
+    """Variables added to the environment of each night, above all the PATH on which the agents are found."""
     day: DayCaps = DayCaps()
     projects: tuple[ScheduledProject, ...] = ()
     folders: dict[str, int] = {}
+    """Each installed file, with the number of folders that had to be made for it."""
 
     @property
     def clock(self) -> time:
-        """The time of day."""
+        """The time of day of every due."""
         return time.fromisoformat(self.at)
 
     @property
-    def shared(self) -> DayCaps:
-        """What its projects may spend together: what was asked for, else the largest cap of any of them."""
-        caps = [each.caps for each in self.projects] or [Caps()]
+    def shared_caps(self) -> DayCaps:
+        """What the projects may spend together: the caps that were asked for, else the largest cap of any project."""
+        caps = [entry.caps for entry in self.projects] or [Caps()]
         return DayCaps(
-            calls=self.day.calls or max(each.calls for each in caps),
-            tokens=self.day.tokens or max(each.tokens for each in caps),
-            usd=self.day.usd or max(each.usd for each in caps),
+            calls=self.day.calls or max(cap.calls for cap in caps),
+            tokens=self.day.tokens or max(cap.tokens for cap in caps),
+            usd=self.day.usd or max(cap.usd for cap in caps),
         )
 
-    def of(self, project: str) -> ScheduledProject | None:
-        """The entry of a project, None when it is not scheduled."""
-        return next((each for each in self.projects if each.project == project), None)
+    def find_project(self, project: str) -> ScheduledProject | None:
+        """Return the entry of a project, None when it is not scheduled."""
+        return next((entry for entry in self.projects if entry.project == project), None)
 
-    def turns(self, due: Due) -> tuple[ScheduledProject, ...]:
-        """The projects in the order of that night: each day another one is first, so that no one always comes last."""
+    def order_projects(self, due: Due) -> tuple[ScheduledProject, ...]:
+        """Return the projects in the order of one night; the first place rotates from day to day."""
         if not self.projects:
             return ()
         first = due.day.toordinal() % len(self.projects)
@@ -104,125 +109,124 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """A night that is due: ``label`` is the wall time asked for, ``moment`` when that is, in UTC."""
+    """One date on which a night is due."""
 
     day: date
     label: str
+    """The wall time that was asked for, such as ``2026-03-29T02:30``."""
     moment: datetime
+    """The same as a moment in UTC."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """What became of one due of a project. ``code`` is the exit code of the last start, None as long as it runs."""
+    """What became of one due of one project."""
 
     project: str
     due: str
+    """Label of the due."""
     started_at: datetime
     starts: int = 1
     ended_at: datetime | None = None
     code: int | None = None
+    """Exit code of the last start, negative for a signal; None while it runs."""
 
     @property
-    def over(self) -> bool:
-        """Whether the due has had its night; not if that was told to stop, was killed, or we were while it ran."""
-        ended = self.code is not None and self.code >= 0 and self.code not in CUT_SHORT
+    def is_over(self) -> bool:
+        """Whether the due has had its night; false while an interrupted night may be started again."""
+        ended = self.code is not None and self.code >= 0 and self.code not in INTERRUPTED_CODES
         return ended or self.starts >= MOST_STARTS
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """What is to be done now: a night of that project; ``before`` is the attempt at it that was cut short."""
+    """The night to run now."""
 
     project: ScheduledProject
     due: Due
     before: Attempt | None = None
+    """The interrupted attempt at it that is to be resumed."""
 
 
 class DaemonState(Struct, frozen=True, kw_only=True):
-    """What the daemon says of itself. ``doing`` is the project whose night runs, ``held`` why none may.
-
-    ``once``: the system woke it, and it leaves when nothing is due any more.
-    """
+    """What a running daemon reports about itself, stored as ``daemon.json``."""
 
     pid: int
     since: datetime
     next: datetime | None = None
+    """When it will wake for the next due."""
     doing: str = ""
+    """The project whose night is running."""
     held: str = ""
+    """Why no night may begin now."""
     once: bool = False
+    """Whether it was woken by the system and leaves when nothing is due any more."""
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """How the nights of a project are scheduled: who wakes, the last attempt, the next due, what was missed.
-
-    Moments are in local time.
-
-    ``scheduled`` is false when the schedule has ``others`` only. ``missed`` are labels of dues, the oldest first.
-    ``problem`` says why the next one will not be held, as far as that can be seen. ``waits``: ``next`` has come
-    already, and nothing has woken for it.
-    """
+    """How the nights of a project are scheduled, as `status` and `doctor` show it; times are local."""
 
     using: Waker
     at: str
     scheduled: bool
+    """False when the schedule holds other projects only."""
     others: int = 0
+    """Number of other projects in the schedule."""
     last: Attempt | None = None
     next: datetime | None = None
     waits: bool = False
+    """Whether ``next`` has passed and nothing has started the night yet."""
     missed: tuple[str, ...] = ()
+    """Labels of the missed dues, the oldest first."""
     problem: str = ""
+    """Why the next night will not run, as far as that can be told."""
     daemon: DaemonState | None = None
 
 
-def due_on(day: date, at: time, zone: tzinfo) -> Due:
-    """What is due on a date: at the first of two equal wall times; at the end of the gap where clocks skip it."""
+def find_due(day: date, at: time, zone: tzinfo) -> Due:
+    """Return the due of a date.
+
+    A time that comes twice (clocks go back) is due the first time; a time that the clocks skip is due when they jump.
+    """
     wall = datetime.combine(day, at, tzinfo=zone)
-    moment = wall.replace(fold=0).astimezone(UTC)
+    moment = wall.astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None) != wall.replace(tzinfo=None):
-        moment = _end_of_gap(wall, zone)
+        # PEP 495: around a gap, fold=0 lies after the jump and fold=1 before it
+        before = wall.replace(fold=1)
+        first, last = int(before.astimezone(UTC).timestamp()), int(moment.timestamp())
+
+        def offset(second: int) -> timedelta:
+            return datetime.fromtimestamp(second, tz=zone).utcoffset() or timedelta(0)
+
+        jump = bisect_left(range(first, last), offset(last), key=offset)
+        moment = datetime.fromtimestamp(first + jump, tz=UTC)
     return Due(day=day, label=f"{day.isoformat()}T{at:%H:%M}", moment=moment)
 
 
-def _end_of_gap(wall: datetime, zone: tzinfo) -> datetime:
-    """The moment the clocks were put forward, over a wall time that they skipped; to the second."""
-    later, sooner = (int(wall.replace(fold=fold).astimezone(UTC).timestamp()) for fold in (0, 1))
-    after = wall.replace(fold=1).utcoffset()
-    while later - sooner > 1:
-        middle = (later + sooner) // 2
-        if datetime.fromtimestamp(middle, tz=zone).utcoffset() == after:
-            later = middle
-        else:
-            sooner = middle
-    return datetime.fromtimestamp(later, tz=UTC)
-
-
-def last_due(now: datetime, at: time, zone: tzinfo) -> Due:
-    """The latest due that is not in the future."""
+def find_last_due(now: datetime, at: time, zone: tzinfo) -> Due:
+    """Return the latest due that is not in the future."""
     today = now.astimezone(zone).date()
-    around = (due_on(today - timedelta(days=back), at, zone) for back in (-1, 0, 1, 2))
-    return next(due for due in around if due.moment <= now)
+    return next(due for days in (1, 0, -1, -2) if (due := find_due(today + days * DAY, at, zone)).moment <= now)
 
 
-def next_due(now: datetime, at: time, zone: tzinfo) -> Due:
-    """The first due that is in the future."""
-    today = now.astimezone(zone).date()
-    around = (due_on(today + timedelta(days=ahead), at, zone) for ahead in (-1, 0, 1, 2))
-    return next(due for due in around if due.moment > now)
+def find_next_due(now: datetime, at: time, zone: tzinfo) -> Due:
+    """Return the first due that is in the future."""
+    return find_due(find_last_due(now, at, zone).day + DAY, at, zone)
 
 
-def dues(since: datetime, until: datetime, at: time, zone: tzinfo) -> Iterator[Due]:
-    """Every due after ``since`` up to ``until``, the oldest first."""
-    due = next_due(since, at, zone)
+def list_dues(since: datetime, until: datetime, at: time, zone: tzinfo) -> Iterator[Due]:
+    """Yield every due after ``since`` up to ``until``, the oldest first."""
+    due = find_next_due(since, at, zone)
     while due.moment <= until:
         yield due
-        due = due_on(due.day + timedelta(days=1), at, zone)
+        due = find_due(due.day + DAY, at, zone)
 
 
-def jitter_of(due: Due, most: timedelta, salt: str) -> timedelta:
-    """By how much a night begins later: drawn anew for each due, the same whenever it is asked for."""
+def draw_jitter(due: Due, most: timedelta, salt: str) -> timedelta:
+    """Return the delay of one due, between 0 and ``most``: random over dues, but always the same for one due."""
     drawn = zlib.crc32(f"{salt}\n{due.label}".encode("utf-8", "surrogateescape"))
     return timedelta(seconds=int(most.total_seconds() * drawn / 2**32))
 
 
-def next_step(
+def choose_step(
     schedule: Schedule,
     now: datetime,
     zone: tzinfo,
@@ -231,23 +235,24 @@ def next_step(
     jitter: timedelta = timedelta(0),
     salt: str = "",
 ) -> Step | None:
-    """The next night to hold now, None when there is none: of each project the latest due only, and that once.
+    """Choose the night to run now, None when there is none.
 
-    Whatever was due before the latest is caught up by it. ``attempts`` are those known, by project and label of due.
+    Only the latest due of each project counts, and only once: it catches up everything that was due before it.
+    ``attempts`` holds the known attempts by project and label of the due.
     """
-    due = last_due(now, schedule.clock, zone)
-    if due.moment + jitter_of(due, jitter, salt) > now:
+    due = find_last_due(now, schedule.clock, zone)
+    if due.moment + draw_jitter(due, jitter, salt) > now:
         return None
-    for each in schedule.turns(due):
-        if due.moment <= each.since <= now:  # a clock that was wrong when it was scheduled must not silence it
+    for entry in schedule.order_projects(due):
+        if due.moment <= entry.since <= now:  # ``since`` in the future: the clock was wrong then; do not wait for it
             continue
-        before = attempts.get((each.project, due.label))
-        if before is None or not before.over:
-            return Step(project=each, due=due, before=before)
+        before = attempts.get((entry.project, due.label))
+        if before is None or not before.is_over:
+            return Step(project=entry, due=due, before=before)
     return None
 
 
-def missed(
+def find_missed_dues(
     since: datetime,
     now: datetime,
     at: time,
@@ -256,19 +261,17 @@ def missed(
     active: Sequence[datetime],
     jitter: timedelta = timedelta(0),
 ) -> tuple[Due, ...]:
-    """The dues of the last days in whose time no night was begun or gone on with; ``active`` are the moments of those.
+    """Return the dues of the last days for which no night ran before the next due.
 
-    The time of a due lasts until the next one: whoever catches up within it has missed nothing. ``jitter`` is by how
-    much a night may begin later.
+    ``active`` holds the moments at which nights were started or at work, by hand or scheduled.
     """
-    late = [*dues(max(since, now - MISSED_WITHIN), now - jitter - LATENESS, at, zone)]
     return tuple(
         due
-        for due in late
-        if not any(due.moment <= each < due_on(due.day + timedelta(days=1), at, zone).moment for each in active)
+        for due in list_dues(max(since, now - MISSED_WITHIN), now - jitter - LATENESS, at, zone)
+        if not any(due.moment <= moment < find_due(due.day + DAY, at, zone).moment for moment in active)
     )
 
 
-def day_of(now: datetime, zone: tzinfo) -> str:
-    """The date whose evening a night belongs to, which is the same before and after midnight: noon to noon."""
+def get_budget_day(now: datetime, zone: tzinfo) -> str:
+    """Return the date of the evening a night belongs to: days of the shared budget go from noon to noon."""
     return (now.astimezone(zone).replace(tzinfo=None) - NOON).date().isoformat()

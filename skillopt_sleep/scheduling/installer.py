@@ -1,6 +1,7 @@
-"""What the system is to do every night, in the words all of its schedulers share.
+"""The interface of all installers, and what they share: one per scheduler of an operating system.
 
-Files of ours among the system's: put in place together or not at all, and taken away without a trace.
+An installer makes the system run ``skillopt-sleep daemon --once`` every day, and can take that away without a trace.
+Files are put in place all together or not at all; files that we did not write are never touched.
 """
 
 from __future__ import annotations
@@ -16,40 +17,43 @@ from typing import Protocol
 from skillopt_sleep.errors import Refused, UsageError
 from skillopt_sleep.storage.files import make_folders, missing_folders, mode_of, read_regular, remove, write_atomic
 
-PATIENCE = 30.0
-"""Seconds a system's scheduler may take to answer."""
-SKIPPED = {22: 1, 23: 1, 0: 1, 1: 2, 2: 1, 3: 1}
-"""Hours of the day that some zone skips where clocks are put forward, and after how many hours that is over.
+TIMEOUT = 30.0
+"""Seconds a program of the system may take to answer."""
+SKIPPED_HOURS = {22: 1, 23: 1, 0: 1, 1: 2, 2: 1, 3: 1}
+"""Hours of the day that some zone skips when clocks go forward, with the number of hours after which the gap is over.
 
-America/Nuuk skips the last one of a day; Antarctica/Troll skips two, from one o'clock on.
+America/Nuuk skips the last hour of a day; Antarctica/Troll skips two hours, from one o'clock on.
 """
 
 
-def name_of(data_dir: Path) -> str:
-    """What the schedule of a data folder is called, however its path is spelled; no other folder has that name."""
+def name_schedule(data_dir: Path) -> str:
+    """Return the name under which the schedule of a data folder is installed; each folder has its own."""
     folder = str(data_dir.resolve()).encode("utf-8", "surrogateescape")
     return f"skillopt-sleep-{hashlib.sha256(folder).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waking:
-    """Run ``argv`` every day at ``at``, up to ``jitter`` later, with ``environment`` added to what there is.
+    """What the system is asked to run every day.
 
-    ``data_dir`` is where something of the user's can be kept when it cannot be put back where it was.
-    ``name`` is the schedule's own: whatever is installed carries it, and nothing without it is touched. ``home`` and
-    ``config`` are the user's folders, ``env`` what the system's own programs are run with. Raises ``UsageError`` for
-    a path with a control character, which no scheduler's file can hold.
+    Raises ``UsageError`` for an argument or variable that no scheduler's file can hold: control characters, not UTF-8.
     """
 
     name: str
+    """Name of the schedule. Everything installed carries it, and nothing without it is touched."""
     at: time
     jitter: timedelta
+    """By how much the start may be delayed."""
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    """Variables added to the environment of the command."""
     home: Path
     config: Path
+    """The user's folder of settings (``XDG_CONFIG_HOME``)."""
     data_dir: Path
+    """Where something of the user's is kept that cannot be put back where it was."""
     env: Mapping[str, str]
+    """Environment in which the system's own programs are run."""
 
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):
@@ -60,48 +64,49 @@ class Waking:
 
     @property
     def mark(self) -> str:
-        """What tells our own files and lines from all others."""
-        return f"{self.name} (written by `skillopt-sleep schedule`, taken away by `skillopt-sleep unschedule`)"
+        """The comment that marks a file as ours."""
+        return f"{self.name} (written by `skillopt-sleep schedule`, removed by `skillopt-sleep unschedule`)"
 
     @property
     def times(self) -> tuple[time, ...]:
-        """When to wake: at the time itself, and later where a day may lack it because clocks are put forward.
+        """When to wake: at the time itself, and again later where a spring day may skip that time.
 
         Waking once too often does no harm: a due that has had its night is left alone.
         """
-        later = SKIPPED.get(self.at.hour)
+        later = SKIPPED_HOURS.get(self.at.hour)
         return (self.at,) if later is None else (self.at, self.at.replace(hour=(self.at.hour + later) % 24))
 
 
 class Installer(Protocol):
-    """One of the system's schedulers. ``waking`` is what it is to do."""
+    """Installs a schedule with one scheduler of the system."""
 
     @property
     def waking(self) -> Waking:
-        """What is asked of it."""
+        """What the system is asked to run."""
 
-    def shown(self) -> Mapping[str, str]:
-        """What would be written, by file or table."""
+    def render(self) -> Mapping[str, str]:
+        """Return what would be written, by file or table."""
 
-    def works(self) -> str:
-        """Why it cannot be used here, "" when it can. Changes nothing."""
+    def find_obstacle(self) -> str:
+        """Return why this scheduler cannot be used here, "" when it can. Changes nothing."""
 
     def install(self) -> Mapping[str, int]:
-        """Put everything in place, or nothing; how many folders were made for each file.
+        """Put everything in place, or nothing; return how many folders were made for each file.
 
-        Raises ``Refused`` for what is there and not ours, ``UsageError`` where the system's scheduler fails, and
-        ``DiskError``.
+        Raises ``Refused`` for a file that is not ours, ``UsageError`` when the scheduler fails, and ``DiskError``.
         """
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Take away what is ours, and the folders made for it; whether there was anything. Raises as ``install``."""
+        """Remove what is ours and the folders made for it; whether there was anything. Raises like ``install``."""
 
     def check(self) -> str:
-        """What is wrong with what was installed, "" when nothing is. Changes nothing, raises nothing."""
+        """Return what is wrong with what was installed, "" when nothing is. Changes nothing, raises nothing."""
 
 
-def call(argv: Sequence[str], env: Mapping[str, str], *, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run one of the system's own programs, in English. Raises ``UsageError`` when it cannot be run at all."""
+def run_program(
+    argv: Sequence[str], env: Mapping[str, str], *, given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program of the system, in English. Raises ``UsageError`` when it is missing or takes too long."""
     import shutil  # noqa: PLC0415  only installing needs it
 
     command = shutil.which(argv[0], path=env.get("PATH"))
@@ -113,15 +118,20 @@ def call(argv: Sequence[str], env: Mapping[str, str], *, given: bytes = b"") -> 
             env={**env, "LC_ALL": "C"},
             input=given,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{argv[0]} cannot be used: {error}") from error
 
 
-def ours(path: Path, name: str) -> bool:
-    """Whether there is a file and we wrote it. Raises ``Refused`` for one that somebody else did, and ``DiskError``."""
+def read_errors(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return the stderr of a program on one line, or its exit status when it wrote nothing."""
+    return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
+
+
+def is_ours(path: Path, name: str) -> bool:
+    """Whether a file is there and is ours. Raises ``Refused`` for one that somebody else wrote, and ``DiskError``."""
     found = read_regular(path)
     if found is None:
         return False
@@ -130,19 +140,19 @@ def ours(path: Path, name: str) -> bool:
     return True
 
 
-def place(files: Mapping[Path, bytes], name: str, activate: Callable[[], None]) -> Mapping[str, int]:
-    """Write files, then ``activate`` them; when any of it fails everything is as it was, and the error is raised.
+def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[], None]) -> Mapping[str, int]:
+    """Write files, then ``activate`` them; on any error everything is put back and the error raised.
 
-    How many folders were made for each file is returned, for ``take_away``.
+    Returns how many folders were made for each file, as ``remove_files`` needs it.
     """
-    before = {path: read_regular(path) if ours(path, name) else None for path in files}
+    before = {path: read_regular(path) if is_ours(path, name) else None for path in files}
     made = {str(path): missing_folders(path) for path in files}
     try:
         for path, data in files.items():
             make_folders(path.parent, within=path.parent)
             write_atomic(path, data, mode_of(path) or 0o644)
         activate()
-    except BaseException:  # also when Ctrl-C comes in between
+    except BaseException:  # Ctrl-C too
         for path, data_before in before.items():
             if data_before is None:
                 remove(path, folders=made[str(path)])
@@ -152,9 +162,9 @@ def place(files: Mapping[Path, bytes], name: str, activate: Callable[[], None]) 
     return made
 
 
-def take_away(paths: tuple[Path, ...], name: str, folders: Mapping[str, int]) -> bool:
-    """Remove those files that are ours, with the folders that were made for them; whether there were any."""
-    found = [path for path in paths if ours(path, name)]
+def remove_files(paths: tuple[Path, ...], name: str, folders: Mapping[str, int]) -> bool:
+    """Remove those files that are ours and the folders made for them; whether there were any."""
+    found = [path for path in paths if is_ours(path, name)]
     for path in found:
         remove(path, folders=folders.get(str(path), 0))
     return bool(found)

@@ -1,6 +1,6 @@
-"""A launchd agent, as macOS has them: it catches up what the machine slept through when it wakes, or at login.
+"""Installs a launchd agent, for macOS: it catches up a night that was slept through on waking or at login.
 
-Never run by us on a Mac: what is written is checked against the format only.
+We have never run it on a Mac; tests check what is written against the format only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.scheduling.installer import Waking, call, ours, place, take_away
+from skillopt_sleep.scheduling.installer import (
+    Waking,
+    install_files,
+    is_ours,
+    read_errors,
+    remove_files,
+    run_program,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +30,21 @@ class Launchd:
 
     @property
     def plist(self) -> Path:
-        """The agent's file."""
+        """The file of the agent."""
         return self.waking.home / "Library" / "LaunchAgents" / f"{self.waking.name}.plist"
 
     @property
     def domain(self) -> str:
-        """The user's own session."""
+        """The user's own session, as ``launchctl`` names it."""
         return f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui"
 
-    def shown(self) -> Mapping[str, str]:
-        """The property list."""
+    @property
+    def service(self) -> str:
+        """The loaded agent, as ``launchctl`` names it."""
+        return f"{self.domain}/{self.waking.name}"
+
+    def render(self) -> Mapping[str, str]:
+        """Return the property list."""
         times = [{"Hour": at.hour, "Minute": at.minute} for at in self.waking.times]
         agent = {
             "Label": self.waking.name,
@@ -48,40 +60,39 @@ class Launchd:
         }
         return {str(self.plist): plistlib.dumps(agent, sort_keys=False).decode()}
 
-    def works(self) -> str:
-        """Whether launchd answers."""
+    def find_obstacle(self) -> str:
+        """Ask whether launchd answers."""
         try:
-            done = call(["launchctl", "managername"], self.waking.env)
+            done = run_program(["launchctl", "managername"], self.waking.env)
         except UsageError as error:
             return str(error)
         return "" if done.returncode == 0 else "launchctl does not answer"
 
     def install(self) -> Mapping[str, int]:
         """Write the agent and load it."""
-        files = {Path(path): text.encode() for path, text in self.shown().items()}
-        return place(files, self.waking.name, self._load)
+        files = {Path(path): text.encode() for path, text in self.render().items()}
+        return install_files(files, self.waking.name, self._load)
 
     def _load(self) -> None:
-        call(["launchctl", "bootout", f"{self.domain}/{self.waking.name}"], self.waking.env)  # if one is loaded
-        done = call(["launchctl", "bootstrap", self.domain, str(self.plist)], self.waking.env)
+        run_program(["launchctl", "bootout", self.service], self.waking.env)  # fails when none is loaded
+        done = run_program(["launchctl", "bootstrap", self.domain, str(self.plist)], self.waking.env)
         if done.returncode:
-            said = " ".join(done.stderr.decode("utf-8", "replace").split())
-            raise UsageError(f"launchctl bootstrap {self.domain} failed: {said}; nothing was scheduled")
+            raise UsageError(f"launchctl bootstrap {self.domain} failed: {read_errors(done)}; nothing was scheduled")
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Unload the agent and take its file away."""
-        if ours(self.plist, self.waking.name):
-            call(["launchctl", "bootout", f"{self.domain}/{self.waking.name}"], self.waking.env)
-        return take_away((self.plist,), self.waking.name, folders)
+        """Unload the agent and remove its file."""
+        if is_ours(self.plist, self.waking.name):
+            run_program(["launchctl", "bootout", self.service], self.waking.env)
+        return remove_files((self.plist,), self.waking.name, folders)
 
     def check(self) -> str:
-        """Whether the agent is there and loaded."""
+        """Check that the agent is there and loaded."""
         if not self.plist.exists():
-            return f"{self.plist} is gone: `skillopt-sleep schedule` puts it back"
+            return f"{self.plist} is gone; to put it back: skillopt-sleep schedule"
         try:
-            done = call(["launchctl", "print", f"{self.domain}/{self.waking.name}"], self.waking.env)
+            done = run_program(["launchctl", "print", self.service], self.waking.env)
         except UsageError as error:
             return str(error)
-        return f"{self.waking.name} is not loaded: launchctl bootstrap {self.domain} {self.plist}" * bool(
-            done.returncode
-        )
+        if done.returncode:
+            return f"{self.waking.name} is not loaded: launchctl bootstrap {self.domain} {self.plist}"
+        return ""

@@ -1,6 +1,6 @@
-"""A night as a process of its own, ``skillopt-sleep run``: whoever attends the schedule stays small, and can end it.
+"""Runs one night as a process of its own, ``skillopt-sleep run``, and keeps the log of the daemon.
 
-What the daemon says: into a log that rotates in the user's data folder, and to whoever watches it.
+The daemon stays small that way, and can end a night with all its children.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from typing import IO, TextIO
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.scheduling.due import Schedule, Step
 
-ORDERLY = 3.0
-"""Seconds a night is given to end its children and to write down where it stands; it needs less than one."""
-AT_ONCE = 1.0
-"""Seconds for those that are killed to be gone."""
+GRACE = 3.0
+"""Seconds a night gets to end its children and to write its report; it needs less than one."""
+KILL_WAIT = 1.0
+"""Seconds to wait for killed processes to be gone."""
 TAIL = 2000
-"""Bytes of what a night says on stderr that go to the log."""
+"""Bytes of a night's stderr that are copied to the log."""
+LOG_BYTES = 2**20
+LOG_BACKUPS = 3
+"""Older logs that are kept, so that all together take four megabytes, which is years of nights."""
 
 
-def arguments_of(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str, ...]:
-    """The arguments of ``run`` for one night of the schedule; what the user asked for stands last and so wins."""
-    shared = schedule.shared
+def build_arguments(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str, ...]:
+    """Build the arguments of ``run`` for one night; the flags of the project come last, and so win."""
+    shared = schedule.shared_caps
     return (
         "run",
         f"--max-calls-day={shared.calls}",
@@ -47,35 +50,35 @@ def arguments_of(schedule: Schedule, step: Step, data_dir: Path) -> tuple[str, .
 
 
 class NightProcess:
-    """``attend.Night``. ``start`` is the command that starts this program; ``env`` what the process is given.
+    """Runs nights (``attend.RunNight``), and stops the running one from another thread.
 
-    Safe to be stopped from another thread.
+    ``start`` is the command that starts this program, ``env`` its environment; ``log`` takes one line.
     """
 
     def __init__(
-        self, start: Sequence[str], env: Mapping[str, str], data_dir: Path, say: Callable[[str], None]
+        self, start: Sequence[str], env: Mapping[str, str], data_dir: Path, log: Callable[[str], None]
     ) -> None:
         self._start = tuple(start)
         self._env = env
         self._data_dir = data_dir
-        self._say = say
+        self._log = log
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
-        """Run it to its end. Raises ``DiskError`` when this machine cannot start a process now."""
-        command = [*self._start, *arguments_of(schedule, step, self._data_dir)]
+        """Run a night to its end and return its exit code. Raises ``DiskError`` when no process can be started."""
+        command = [*self._start, *build_arguments(schedule, step, self._data_dir)]
         try:
             with tempfile.TemporaryFile() as stderr:
                 code = self._run(command, {**self._env, **schedule.environment}, stderr)
-                self._repeat(stderr)
+                self._log_tail(stderr)
         except OSError as error:
             raise DiskError(f"cannot start {command[0]}: {error.strerror}") from error
         return code
 
     def _run(self, command: Sequence[str], env: Mapping[str, str], stderr: IO[bytes]) -> int:
-        with self._lock:  # or it could start after ``stop`` has looked
+        with self._lock:  # else it could start after ``stop`` has looked
             if self._stopped:
                 return 128 + signal.SIGTERM
             self._child = subprocess.Popen(
@@ -92,15 +95,15 @@ class NightProcess:
         finally:
             self._child = None
 
-    def _repeat(self, stderr: IO[bytes]) -> None:
-        """Say what the night said last."""
+    def _log_tail(self, stderr: IO[bytes]) -> None:
+        """Copy the last lines of a night's stderr to the log."""
         length = stderr.seek(0, os.SEEK_END)
         stderr.seek(max(0, length - TAIL))
         for line in stderr.read().decode("utf-8", "replace").splitlines()[-5:]:
-            self._say(line)
+            self._log(line)
 
     def stop(self) -> bool:
-        """End the night that runs, orderly, then whatever is left of it; whether one did. None is begun any more."""
+        """Stop the running night and everything it started, and start no other; whether one was running."""
         with self._lock:
             self._stopped = True
         child = self._child
@@ -112,26 +115,21 @@ class NightProcess:
         with contextlib.suppress(psutil.NoSuchProcess):
             family = psutil.Process(child.pid).children(recursive=True)
         child.terminate()
-        deadline = time.monotonic() + ORDERLY
+        deadline = time.monotonic() + GRACE
         while child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         if sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-        for process in family:  # recognised by more than its number, so nobody else is hit
+        for process in family:  # psutil compares more than the number, so nobody else is hit
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(family, timeout=AT_ONCE)
+        psutil.wait_procs(family, timeout=KILL_WAIT)
         return True
 
 
-MOST_BYTES = 2**20
-BACKUPS = 3
-"""So the log never holds more than four megabytes, which is years of nights."""
-
-
-class _Private(RotatingFileHandler):
-    """A log nobody else may read."""
+class _PrivateHandler(RotatingFileHandler):
+    """A rotating log that nobody else may read."""
 
     def _open(self) -> io.TextIOWrapper:
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -139,12 +137,12 @@ class _Private(RotatingFileHandler):
 
 
 @contextmanager
-def logged(folder: Path, stream: TextIO | None, *, most: int = MOST_BYTES) -> Iterator[Callable[[str], None]]:
-    """A function that logs one line to ``daemon.log`` in a folder, and to ``stream``. Raises ``DiskError``."""
+def open_log(folder: Path, stream: TextIO | None, *, most: int = LOG_BYTES) -> Iterator[Callable[[str], None]]:
+    """Give a function that logs one line to ``daemon.log`` in a folder and to ``stream``. Raises ``DiskError``."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handlers: list[logging.Handler] = [
-            _Private(folder / "daemon.log", maxBytes=most, backupCount=BACKUPS, encoding="utf-8")
+            _PrivateHandler(folder / "daemon.log", maxBytes=most, backupCount=LOG_BACKUPS, encoding="utf-8")
         ]
     except OSError as error:
         raise DiskError(f"cannot write the log {folder / 'daemon.log'}: {error.strerror}") from error
@@ -154,7 +152,7 @@ def logged(folder: Path, stream: TextIO | None, *, most: int = MOST_BYTES) -> It
     form.converter = time.localtime
     logger = logging.getLogger("skillopt_sleep.daemon")
     logger.setLevel(logging.INFO)
-    logger.propagate = False  # whoever else logs in this process has no part in it
+    logger.propagate = False  # loggers of other code in this process get nothing of it
     for handler in handlers:
         handler.setFormatter(form)
         logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""The schedule as a file in the user's data folder, and the account of what became of each night that was due."""
+"""Stores the schedule, the state of the daemon, and what became of each night that was due."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from skillopt_sleep.scheduling.due import Attempt, DaemonState, Schedule
 from skillopt_sleep.storage.database import Database, understood
 from skillopt_sleep.storage.files import remove, write_atomic
 
-KNOWN = 14
-"""Attempts of a project that are looked at, the latest: a clock may be put back by two weeks."""
+RECENT = 14
+"""Attempts of a project that are looked at, so that a clock may be put back by two weeks."""
 
 
 def schedule_path(folder: Path) -> Path:
-    """Where the schedule of a data folder lies."""
+    """Return the path of the schedule of a data folder."""
     return folder / "schedule.json"
 
 
 def load_schedule(folder: Path) -> Schedule | None:
-    """The schedule of a data folder, None when there is none. Raises ``DiskError`` for one that cannot be read."""
+    """Read the schedule of a data folder, None when there is none. Raises ``DiskError`` for one that is unreadable."""
     path = schedule_path(folder)
     try:
         data = path.read_bytes()
@@ -36,7 +36,7 @@ def load_schedule(folder: Path) -> Schedule | None:
         schedule = msgspec.json.decode(data, type=Schedule)
     except msgspec.DecodeError as error:
         raise DiskError(
-            f"the schedule {path} cannot be understood ({error}); `skillopt-sleep unschedule` takes it away"
+            f"the schedule {path} cannot be understood ({error}); to remove it: skillopt-sleep unschedule"
         ) from error
     if schedule.schema_version != Schedule().schema_version:
         raise DiskError(f"the schedule {path} was written by a newer version of this program")
@@ -44,7 +44,7 @@ def load_schedule(folder: Path) -> Schedule | None:
 
 
 def save_schedule(folder: Path, schedule: Schedule | None) -> None:
-    """Put a schedule in place, or take it away. Raises ``DiskError``."""
+    """Write the schedule of a data folder; None removes it. Raises ``DiskError``."""
     path = schedule_path(folder)
     if schedule is None:
         remove(path)
@@ -57,37 +57,39 @@ def save_schedule(folder: Path, schedule: Schedule | None) -> None:
 
 
 def encode_schedule(schedule: Schedule) -> bytes:
-    """The file's bytes, to be read by a person too."""
+    """Encode a schedule as indented JSON, for people to read too."""
     return msgspec.json.format(msgspec.json.encode(schedule), indent=2) + b"\n"
 
 
 def load_daemon(folder: Path) -> DaemonState | None:
-    """What the daemon last said of itself; to be believed while it holds its lock. None when it said nothing."""
+    """Read what the daemon last wrote about itself, None when nothing can be read; valid while it holds its lock."""
     try:
         return msgspec.json.decode((folder / "daemon.json").read_bytes(), type=DaemonState)
     except (OSError, msgspec.DecodeError):
-        return None  # a line of `status`, which says then what it knows from the lock
+        return None  # one line of `status`, which then says what the lock tells
 
 
 def save_daemon(folder: Path, state: DaemonState) -> None:
-    """Say it. Raises ``DiskError``."""
+    """Write the state of the daemon. Raises ``DiskError``."""
     write_atomic(folder / "daemon.json", msgspec.json.encode(state))
 
 
 class AttemptStore:
-    """What became of each due, by project and label. Raises ``DiskError`` only."""
+    """What became of each due, by project and label. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
-        """The latest attempts of some projects."""
+        """Return the latest attempts of some projects, by project and label of the due."""
         return {
-            (each.project, each.due): each for project in projects for each in reversed(self.of(project, limit=KNOWN))
+            (project, attempt.due): attempt
+            for project in projects
+            for attempt in reversed(self.of(project, limit=RECENT))
         }
 
     def of(self, project: str, *, limit: int) -> tuple[Attempt, ...]:
-        """The attempts of a project, the one that was begun last first."""
+        """Return the attempts of a project, the one that was started last first."""
         rows = self._database.rows(
             "SELECT * FROM attempts WHERE project = ? ORDER BY started_at DESC, due DESC LIMIT ?", (project, limit)
         )
@@ -104,29 +106,22 @@ class AttemptStore:
         )
 
     def keep(self, attempt: Attempt) -> None:
-        """Keep an attempt, in place of what was known of it; it outlives a power cut."""
+        """Store an attempt in place of what was known of it; it survives a power cut."""
+        ended_at = attempt.ended_at.isoformat() if attempt.ended_at else None
+        values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
         with self._database.transaction(durable=True) as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    attempt.project,
-                    attempt.due,
-                    attempt.started_at.isoformat(),
-                    attempt.starts,
-                    attempt.ended_at.isoformat() if attempt.ended_at else None,
-                    attempt.code,
-                ),
-            )
-
-    def finished(self, project: str, since: datetime) -> bool:
-        """Whether a night of the project has come to its end since then, whoever ran it."""
-        rows = self._database.rows(
-            "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1",
-            (project, NightState.FINISHED, since.astimezone(UTC).isoformat(timespec="seconds")),
-        )
-        return bool(rows)
+            connection.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def drop(self, attempt: Attempt) -> None:
-        """Forget an attempt: nothing was begun."""
+        """Delete an attempt of which nothing was started."""
         with self._database.transaction(durable=True) as connection:
             connection.execute("DELETE FROM attempts WHERE project = ? AND due = ?", (attempt.project, attempt.due))
+
+    def has_finished_night(self, project: str, since: datetime) -> bool:
+        """Whether any night of the project that began since then has finished, by hand or scheduled."""
+        return bool(
+            self._database.rows(
+                "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1",
+                (project, NightState.FINISHED, since.astimezone(UTC).isoformat(timespec="seconds")),
+            )
+        )

@@ -101,7 +101,7 @@ def day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
     if not (settings.max_calls_day or settings.max_tokens_day or settings.max_usd_day):
         return None
     from skillopt_sleep.calls.clock import system_zone
-    from skillopt_sleep.scheduling.due import day_of
+    from skillopt_sleep.scheduling.due import get_budget_day
 
     caps = Caps(
         calls=settings.max_calls_day or 2**63,
@@ -109,7 +109,7 @@ def day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
         usd=settings.max_usd_day or float("inf"),
         minutes=float("inf"),
     )
-    return Allowance(caps=caps, spent=ledger.spent_on(day_of(workspace.clock.now(), system_zone())))
+    return Allowance(caps=caps, spent=ledger.spent_on(get_budget_day(workspace.clock.now(), system_zone())))
 
 
 def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:

@@ -66,10 +66,10 @@ class KeptAttempts:
         with self._store() as store:
             store.drop(attempt)
 
-    def finished(self, project: str, since: datetime) -> bool:
+    def has_finished_night(self, project: str, since: datetime) -> bool:
         """Whether a night of the project has come to its end since then, whoever ran it."""
         with self._store() as store:
-            return store.finished(project, since)
+            return store.has_finished_night(project, since)
 
 
 class DaemonLine:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import DiskError, SleepError, UsageError
 from skillopt_sleep.scheduling.cron import Cron
 from skillopt_sleep.scheduling.due import Schedule, Waker
-from skillopt_sleep.scheduling.installer import Installer, Waking, name_of
+from skillopt_sleep.scheduling.installer import Installer, Waking, name_schedule
 from skillopt_sleep.scheduling.launchd import Launchd
 from skillopt_sleep.scheduling.store import load_schedule, save_schedule, schedule_path
 from skillopt_sleep.scheduling.systemd import Systemd
@@ -57,7 +57,7 @@ def installer(workspace: Workspace, schedule: Schedule) -> Installer | None:
         return None
     home = Path(workspace.env.get("HOME") or Path.home())
     waking = Waking(
-        name=name_of(workspace.data_dir),
+        name=name_schedule(workspace.data_dir),
         at=schedule.clock,
         jitter=timedelta(minutes=schedule.jitter),
         argv=(*start_of(), "daemon", "--once", f"--data-dir={workspace.data_dir}"),
@@ -79,7 +79,7 @@ def choose(workspace: Workspace) -> Waker:
     wanted = (Waker.LAUNCHD,) if sys.platform == "darwin" else (Waker.SYSTEMD, Waker.CRON)
     reasons = []
     for waker in wanted:
-        reason = _installer(workspace, Schedule(using=waker)).works()
+        reason = _installer(workspace, Schedule(using=waker)).find_obstacle()
         if not reason:
             return waker
         reasons.append(f"{waker}: {reason}")
@@ -96,7 +96,7 @@ def install(workspace: Workspace, schedule: Schedule) -> Schedule:
     """
     before = load_schedule(workspace.data_dir)
     new = installer(workspace, schedule)
-    if new is not None and (reason := new.works()):
+    if new is not None and (reason := new.find_obstacle()):
         raise UsageError(f"--using {schedule.using} does not work here: {reason}")
     save_schedule(workspace.data_dir, schedule)
     try:
@@ -152,7 +152,7 @@ def check(workspace: Workspace) -> str:
 def hints(workspace: Workspace, schedule: Schedule, secret: tuple[str, ...]) -> Iterator[str]:
     """What the user should know of a schedule that was put in place."""
     found = installer(workspace, schedule)
-    if isinstance(found, Systemd) and (hint := found.hint(_user(workspace))):
+    if isinstance(found, Systemd) and (hint := found.find_hint(_user(workspace))):
         yield hint
     if schedule.using is Waker.DAEMON:
         yield "nothing was installed: keep `skillopt-sleep daemon` running, it holds the nights"

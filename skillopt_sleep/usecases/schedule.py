@@ -26,9 +26,9 @@ from skillopt_sleep.scheduling.due import (
     Schedule,
     ScheduledProject,
     Waker,
-    last_due,
-    missed,
-    next_due,
+    find_last_due,
+    find_missed_dues,
+    find_next_due,
 )
 from skillopt_sleep.scheduling.store import AttemptStore, load_daemon, load_schedule
 from skillopt_sleep.storage.lock import DAEMON, is_held
@@ -120,7 +120,7 @@ def outlook_of(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook |
     schedule = load_schedule(workspace.data_dir)
     if schedule is None:
         return None
-    entry = schedule.of(str(workspace.project))
+    entry = schedule.find_project(str(workspace.project))
     daemon = load_daemon(workspace.data_dir) if is_held(workspace.data_dir, DAEMON) else None
     found = Outlook(
         using=schedule.using,
@@ -138,7 +138,7 @@ def outlook_of(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook |
         datetime.fromisoformat(moment) for night in nights for moment in (night.started_at, night.updated_at) if moment
     ]
     jitter = timedelta(minutes=schedule.jitter)
-    absent = missed(entry.since, now, schedule.clock, zone, active=active, jitter=jitter)
+    absent = find_missed_dues(entry.since, now, schedule.clock, zone, active=active, jitter=jitter)
     following = _next(schedule, entry, attempts, now)
     return replace(
         found,
@@ -156,10 +156,10 @@ def _first(new: T | None, old: T | None) -> T | None:
 def _next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
     """When the next night of a project is due; the last one still is until somebody has seen to it."""
     zone = system_zone()
-    last = last_due(now, schedule.clock, zone)
-    over = any(each.due == last.label and each.over for each in attempts)
+    last = find_last_due(now, schedule.clock, zone)
+    over = any(each.due == last.label and each.is_over for each in attempts)
     if last.moment <= entry.since or over:
-        return next_due(now, schedule.clock, zone).moment
+        return find_next_due(now, schedule.clock, zone).moment
     return last.moment
 
 

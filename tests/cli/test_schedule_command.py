@@ -137,7 +137,7 @@ def test_crontab_that_cannot_be_read_is_not_written(cli, schedule, system, data)
     system.says("unreadable")
     done = cli("unschedule", f"--data-dir={data}")
     assert done.code == 8
-    assert "cannot be read" in done.refusal
+    assert "cannot read the crontab" in done.refusal
     assert kept(data) is not None
     assert schedule("--at=05:00").code == 2
     system.says_no_more("unreadable")
@@ -289,10 +289,10 @@ def test_projects_are_added_and_taken_out(cli, schedule, data, mira, tmp_path):
         (str(mira.project), ("--backend=codex",)),
         (str(other), ("--max-calls=70",)),
     ]
-    assert (found.shared.calls, found.shared.usd) == (50, 2.0)
-    since = found.of(str(mira.project)).since
+    assert (found.shared_caps.calls, found.shared_caps.usd) == (50, 2.0)
+    since = found.find_project(str(mira.project)).since
     schedule("--backend=claude")
-    assert kept(data).of(str(mira.project)).since == since
+    assert kept(data).find_project(str(mira.project)).since == since
     schedule("--at=02:11")
     assert all(each.since > since for each in kept(data).projects)
     wrong = cli("unschedule", "--project=/nowhere", f"--data-dir={data}")
@@ -463,7 +463,7 @@ WRONG = {
     "scheduler": (["--using=atd"], "systemd"),
     "jitter": (["--jitter=9999"], "720"),
     "source": (["--source=codex"], "no codex sessions found"),
-    "windows": (["--using=taskscheduler"], "native Windows has never been tried"),
+    "windows": (["--using=taskscheduler"], "never been tried on native Windows"),
 }
 
 
@@ -574,7 +574,7 @@ def test_doctor_looks_whether_it_is_still_there(cli, schedule, system, data, mir
     assert cli("doctor", *place, "--json").json["problems"] == []
     system.table = MINE
     (problem,) = cli("doctor", *place, "--json").json["problems"]
-    assert "the crontab has no line of this schedule any more" in problem
+    assert "the crontab has lost the lines of this schedule" in problem
     schedule("--using=systemd")
     assert cli("doctor", *place, "--json").json["problems"] == []
     system.says("no-bus")

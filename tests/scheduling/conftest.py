@@ -69,12 +69,12 @@ class Stage:
         world = World(
             schedule=self.read,
             attempts=self.attempts,
-            night=self.night,
+            run_night=self.night,
             clock=self.clock,
             zone=lambda: self.zone,
-            hold=lambda _: self.held,
-            say=self.said.append,
-            tell=lambda *state: self.told.append(state),
+            find_obstacle=lambda _: self.held,
+            log=self.said.append,
+            publish=lambda *state: self.told.append(state),
         )
         return Attendant(world, salt="mira", jitter=self.jitter)
 

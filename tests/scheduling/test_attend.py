@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.scheduling.daemon import TICK, Wakes
-from skillopt_sleep.scheduling.due import ScheduledProject, dues
+from skillopt_sleep.scheduling.daemon import TICK, WakeTrigger
+from skillopt_sleep.scheduling.due import ScheduledProject, list_dues
 from tests.scheduling.conftest import BERLIN
 
 
@@ -97,7 +97,7 @@ def test_night_that_ended_while_nobody_attended_is_not_held_again(stage):
     """We were killed, the night was not: what the journal says of its end is believed."""
     stage.clock.at = at(2, 3)
     stage.codes = [None]
-    stage.attempts.finished = lambda project, since: (project, since) == ("/shop", at(2, 3))
+    stage.attempts.has_finished_night = lambda project, since: (project, since) == ("/shop", at(2, 3))
     stage.night = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         stage.attendant().look()
@@ -106,7 +106,7 @@ def test_night_that_ended_while_nobody_attended_is_not_held_again(stage):
     stage.attendant().look()
     assert stage.nights == []
     (kept,) = stage.attempts.of("/shop", limit=9)
-    assert kept.over
+    assert kept.is_over
 
 
 def test_night_waits_until_it_may_begin(stage):
@@ -210,11 +210,11 @@ def test_wakes_for_the_due_and_once_a_minute(stage):
     stage.schedule = replace(stage.schedule, jitter=20)
     stage.jitter = True
     attendant = stage.attendant()
-    wakes = Wakes(attendant)
+    wakes = WakeTrigger(attendant)
     assert wakes.get_next_fire_time(None, at(2, 1)) == at(2, 1) + TICK
-    due = attendant.wake_at(at(2, 2, 59))
+    due = attendant.find_wake_time(at(2, 2, 59))
     assert at(2, 3) <= due <= at(2, 3, 20)
-    assert attendant.wake_at(due - timedelta(seconds=1)) == due
+    assert attendant.find_wake_time(due - timedelta(seconds=1)) == due
     assert wakes.get_next_fire_time(None, due - timedelta(seconds=20)) == due
     assert wakes.get_next_fire_time(at(1, 1), due) == due + TICK
     stage.schedule = None
@@ -229,7 +229,7 @@ def test_schedule_that_cannot_be_read_wakes_again_in_a_minute(stage, error):
     stage.breaks = error
     stage.clock.at = at(2, 2, 59)
     for _ in range(3):
-        assert Wakes(attendant).get_next_fire_time(None, stage.clock.at) == stage.clock.at + TICK
+        assert WakeTrigger(attendant).get_next_fire_time(None, stage.clock.at) == stage.clock.at + TICK
         assert attendant.look()
         stage.clock.at += TICK
     assert len(stage.said) == 1
@@ -261,7 +261,7 @@ class Sixty:
         stage.clock.at = before = self.begin
         attendant = stage.attendant()
         while stage.clock.at < self.end:
-            now = Wakes(attendant).get_next_fire_time(before, stage.clock.at)
+            now = WakeTrigger(attendant).get_next_fire_time(before, stage.clock.at)
             while self.sleeps and self.sleeps[0][0] <= now:
                 now = max(now, self.sleeps[0][0] + self.sleeps.pop(0)[1])
             if before < self.week_off <= now:
@@ -300,7 +300,7 @@ def test_sixty_days(stage, begin, seed, time_of_day):
     sixty = Sixty(stage, seed, begin=begin)
     sixty.run()
     looks = sorted(sixty.looks)
-    every = [*dues(begin, looks[-1], stage.schedule.clock, BERLIN)]
+    every = [*list_dues(begin, looks[-1], stage.schedule.clock, BERLIN)]
     starts = Counter((project, label) for project, label, _ in stage.nights)
     kept = {(each.project, each.due): each for name in names for each in stage.attempts.of(name, limit=99)}
     assert set(starts) == set(kept)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import Refused, UsageError
-from skillopt_sleep.scheduling.cron import Cron, cron_word, with_block, without_block
+from skillopt_sleep.scheduling.cron import Cron, add_block, quote, remove_block
 from skillopt_sleep.scheduling.installer import Waking
 
 NAME = "skillopt-sleep-0a1b2c3d"
@@ -42,7 +42,7 @@ def as_cron_reads(command):
 @given(st.lists(odd, min_size=1, max_size=4))
 def test_words_come_back_from_cron_and_the_shell(words):
     """Whatever stands in a path: percent signs, quotes, backslashes, spaces, dollars."""
-    line = as_cron_reads(" ".join(map(cron_word, words)))
+    line = as_cron_reads(" ".join(map(quote, words)))
     done = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == words
 
@@ -50,18 +50,18 @@ def test_words_come_back_from_cron_and_the_shell(words):
 @given(tables)
 def test_block_leaves_no_trace(table):
     """Put in and taken out, also twice: the same bytes, however the table ends."""
-    once = with_block(table, BLOCK, NAME)
+    once = add_block(table, BLOCK, NAME)
     assert BLOCK.encode() in once
-    assert with_block(once, BLOCK, NAME) == once
-    assert without_block(once, NAME) == table
+    assert add_block(once, BLOCK, NAME) == once
+    assert remove_block(once, NAME) == table
 
 
 def test_no_table_is_no_table_again():
     """Not an empty one; unless somebody has put a line of his own into it."""
-    table = with_block(None, BLOCK, NAME)
-    assert without_block(table, NAME) is None
-    assert without_block(table + b"1 1 * * * mine\n", NAME) == b"1 1 * * * mine\n"
-    assert without_block(with_block(b"", BLOCK, NAME), NAME) == b""
+    table = add_block(None, BLOCK, NAME)
+    assert remove_block(table, NAME) is None
+    assert remove_block(table + b"1 1 * * * mine\n", NAME) == b"1 1 * * * mine\n"
+    assert remove_block(add_block(b"", BLOCK, NAME), NAME) == b""
 
 
 @given(
@@ -72,25 +72,25 @@ def test_no_table_is_no_table_again():
 def test_lines_that_others_add_stay(before, after, cut):
     """Above and below the block, in a table that ended in the middle of a line too."""
     table = b"".join(before) + b"MAILTO=x" * cut
-    now = with_block(table, BLOCK, NAME) + after
+    now = add_block(table, BLOCK, NAME) + after
     ended = b"\n" if cut and after else b""  # the line was ended for the block, and others stand below it
-    assert without_block(now, NAME) == table + ended + after
+    assert remove_block(now, NAME) == table + ended + after
 
 
 def test_schedules_of_other_folders_stay():
     """A block has a name, and only that one is ours."""
-    both = with_block(with_block(b"# mine\n", BLOCK, OTHER), "5 5 * * * other\n", NAME)
-    assert without_block(both, NAME) == with_block(b"# mine\n", BLOCK, OTHER)
-    assert without_block(without_block(both, NAME), OTHER) == b"# mine\n"
+    both = add_block(add_block(b"# mine\n", BLOCK, OTHER), "5 5 * * * other\n", NAME)
+    assert remove_block(both, NAME) == add_block(b"# mine\n", BLOCK, OTHER)
+    assert remove_block(remove_block(both, NAME), OTHER) == b"# mine\n"
 
 
 def test_block_without_an_end_is_not_touched():
     """Nobody knows where it ends, so the user is asked to look."""
-    cut = with_block(b"# mine\n", BLOCK, NAME).replace(f"# <<< {NAME} <<<\n".encode(), b"")
-    with pytest.raises(Refused, match="mend that first"):
-        without_block(cut, NAME)
+    cut = add_block(b"# mine\n", BLOCK, NAME).replace(f"# <<< {NAME} <<<\n".encode(), b"")
+    with pytest.raises(Refused, match="repair that first"):
+        remove_block(cut, NAME)
     with pytest.raises(Refused):
-        with_block(cut, BLOCK, NAME)
+        add_block(cut, BLOCK, NAME)
 
 
 def cron(**changed):
@@ -110,16 +110,16 @@ def cron(**changed):
 
 def test_block_wakes_at_the_time_and_once_an_hour():
     """Cron catches nothing up by itself; no line is a comment to the shell, and mail is not sent every hour."""
-    lines = [line for line in cron().block().splitlines() if not line.startswith("#")]
+    lines = [line for line in cron()._block().splitlines() if not line.startswith("#")]
     assert [line.split(" '")[0] for line in lines] == ["50 3 * * *", "10 * * * *"]
     assert all(line.endswith(">/dev/null 2>&1") for line in lines)
-    assert "PYTHONPATH='/src'" in cron(environment={"PYTHONPATH": "/src"}).block()
+    assert "PYTHONPATH='/src'" in cron(environment={"PYTHONPATH": "/src"})._block()
 
 
 def test_command_that_cron_could_not_hold_is_refused():
     """Cron's own limit would cut it, or refuse the whole table."""
     with pytest.raises(UsageError, match="too long for cron"):
-        cron(argv=("/" + "a" * 900,)).block()
+        cron(argv=("/" + "a" * 900,))._block()
 
 
 @pytest.mark.parametrize("odd", ["/a\nb", "/a\x07b", "/caf\udce9"])

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.scheduling import daemon as daemon_module
-from skillopt_sleep.scheduling.daemon import attend_for_ever, attend_once
+from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
 from skillopt_sleep.scheduling.due import Schedule, ScheduledProject
 from skillopt_sleep.scheduling.store import save_schedule
 from skillopt_sleep.storage.lock import is_locked
@@ -214,7 +214,7 @@ class Broken:
             raise self.at_look
         return False
 
-    def wake_at(self, _now):
+    def find_wake_time(self, _now):
         if self.at_wake is not None:
             raise self.at_wake
 
@@ -223,7 +223,7 @@ def test_dead_scheduler_ends_the_daemon(monkeypatch):
     """Nobody would ever wake again: it says why and leaves with 1, instead of living on."""
     monkeypatch.setattr(daemon_module, "TICK", timedelta(milliseconds=50))
     said = []
-    code = attend_for_ever(Broken(at_wake=KeyError("at")), lambda: False, said.append)
+    code = attend_forever(Broken(at_wake=KeyError("at")), lambda: False, said.append)
     assert code == 1
     assert any("KeyError" in line and "leaves with 1" in line for line in said)
 
@@ -239,7 +239,7 @@ def test_look_that_fails_is_said_once_and_tried_again(monkeypatch):
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    assert attend_for_ever(attendant, lambda: False, said.append) == 0
+    assert attend_forever(attendant, lambda: False, said.append) == 0
     stopper.join()
     assert [line for line in said if "ValueError: odd" in line] == said
 
@@ -262,14 +262,14 @@ def test_night_is_held_when_a_damaged_schedule_is_whole_again(mira, damage):
         path.mkdir() if damage == "folder" else path.write_text('{"at": ')
         for times in (1, 2, 3):
             process.send_signal(signal.SIGHUP)
-            wait_for(lambda times=times: log(mira).count("looks at the schedule again") == times)
-        wait_for(lambda: "no night can be held now" in log(mira))
+            wait_for(lambda times=times: log(mira).count("reads the schedule again") == times)
+        wait_for(lambda: "no night can run now" in log(mira))
         path.rmdir() if damage == "folder" else path.unlink()
         save_schedule(mira.data, found)
         process.send_signal(signal.SIGHUP)
         wait_for(lambda: "ended with 0" in log(mira))
         stop(process)
-    assert log(mira).count("no night can be held now") == 1
+    assert log(mira).count("no night can run now") == 1
     assert process.returncode == 0
 
 

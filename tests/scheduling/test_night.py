@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.scheduling.daemon import on_battery
-from skillopt_sleep.scheduling.due import DayCaps, Schedule, ScheduledProject, Step, last_due
-from skillopt_sleep.scheduling.night_process import NightProcess, arguments_of, logged
+from skillopt_sleep.scheduling.daemon import is_on_battery
+from skillopt_sleep.scheduling.due import DayCaps, Schedule, ScheduledProject, Step, find_last_due
+from skillopt_sleep.scheduling.night_process import NightProcess, build_arguments, open_log
 
 NOW = datetime(2026, 6, 2, 12, tzinfo=UTC)
 SCHEDULE = Schedule(
@@ -21,7 +21,7 @@ SCHEDULE = Schedule(
     day=DayCaps(usd=3.5),
     projects=(ScheduledProject(project="/shop", since=NOW, arguments=("--backend=codex", "--max-calls=9")),),
 )
-STEP = Step(project=SCHEDULE.projects[0], due=last_due(NOW, SCHEDULE.clock, UTC))
+STEP = Step(project=SCHEDULE.projects[0], due=find_last_due(NOW, SCHEDULE.clock, UTC))
 STUBBORN = """
 import pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -50,7 +50,7 @@ def is_gone(pid):
 
 def test_night_is_told_what_was_scheduled(tmp_path):
     """The caps that all projects share, then the flags of its own, then where it is."""
-    assert arguments_of(SCHEDULE, STEP, tmp_path) == (
+    assert build_arguments(SCHEDULE, STEP, tmp_path) == (
         "run",
         "--max-calls-day=120",
         "--max-tokens-day=400000",
@@ -102,7 +102,7 @@ def test_nothing_of_a_stubborn_night_is_left(tmp_path):
 
 def test_log_rotates_and_is_private(tmp_path):
     """However much is said, it stays within its bounds."""
-    with logged(tmp_path, None, most=1000) as say:
+    with open_log(tmp_path, None, most=1000) as say:
         for number in range(100):
             say(f"line {number:03} \udce9")
     files = sorted(tmp_path.iterdir())
@@ -124,4 +124,4 @@ def test_battery(monkeypatch, battery, runs_on_it):
     """Only a machine that says so runs on its battery."""
     found = battery and type("Battery", (), {"power_plugged": battery[1]})()
     monkeypatch.setattr(psutil, "sensors_battery", lambda: found, raising=False)
-    assert on_battery() is runs_on_it
+    assert is_on_battery() is runs_on_it

@@ -39,12 +39,12 @@ def waking(**changed):
 
 
 def plist(**changed):
-    ((path, text),) = Launchd(waking(**changed)).shown().items()
+    ((path, text),) = Launchd(waking(**changed)).render().items()
     return path, plistlib.loads(text.encode())
 
 
 def task(**changed):
-    ((_, text),) = TaskScheduler(waking(**changed)).shown().items()
+    ((_, text),) = TaskScheduler(waking(**changed)).render().items()
     return ET.fromstring(text)
 
 
@@ -87,7 +87,7 @@ def test_task_has_what_it_needs():
 
 def as_windows_reads(line):
     """The arguments of a command line, by the rules of the C runtime: backslashes count before a quote only."""
-    found, word, quoted, begun = [], [], False, False
+    found, word, quote, begun = [], [], False, False
     for backslashes, rest in re.findall(r'(\\*)("|[^\\]|$)', line):
         begun = begun or bool(backslashes)
         if rest == '"':
@@ -96,10 +96,10 @@ def as_windows_reads(line):
             if len(backslashes) % 2:
                 word.append('"')
             else:
-                quoted = not quoted
+                quote = not quote
             continue
         word.append(backslashes)
-        if rest in {" ", "\t", ""} and not quoted:
+        if rest in {" ", "\t", ""} and not quote:
             if begun:
                 found.append("".join(word))
             word, begun = [], False

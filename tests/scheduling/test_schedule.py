@@ -19,14 +19,14 @@ from skillopt_sleep.scheduling.due import (
     DayCaps,
     Schedule,
     ScheduledProject,
-    day_of,
-    due_on,
-    dues,
-    jitter_of,
-    last_due,
-    missed,
-    next_due,
-    next_step,
+    choose_step,
+    draw_jitter,
+    find_due,
+    find_last_due,
+    find_missed_dues,
+    find_next_due,
+    get_budget_day,
+    list_dues,
 )
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -70,13 +70,13 @@ def utc(*numbers):
 )
 def test_due_of_a_day(day, at, moment):
     """Local wall time in Berlin, on ordinary days and on those that clocks change."""
-    assert due_on(day, at, BERLIN).moment == moment
+    assert find_due(day, at, BERLIN).moment == moment
 
 
 @given(days, times, zones)
 def test_due_shows_its_time_on_the_wall_or_is_the_end_of_a_gap(day, at, zone):
     """There is one due each day; where its wall time exists, the clock shows it then."""
-    due = due_on(day, at, zone)
+    due = find_due(day, at, zone)
     shown = due.moment.astimezone(zone).replace(tzinfo=None)
     wanted = datetime.combine(day, at)
     if shown != wanted:
@@ -88,7 +88,7 @@ def test_due_shows_its_time_on_the_wall_or_is_the_end_of_a_gap(day, at, zone):
 @given(days, times, zones)
 def test_dues_follow_each_other(day, at, zone):
     """Days in order have moments in order, about a day apart."""
-    found = [due_on(day + timedelta(days=ahead), at, zone).moment for ahead in range(3)]
+    found = [find_due(day + timedelta(days=ahead), at, zone).moment for ahead in range(3)]
     for earlier, later in itertools.pairwise(found):
         assert timedelta(hours=22) <= later - earlier <= timedelta(hours=26)
 
@@ -96,17 +96,17 @@ def test_dues_follow_each_other(day, at, zone):
 @given(moments, times, zones)
 def test_now_lies_between_the_last_due_and_the_next(now, at, zone):
     """And there is none between them."""
-    last, following = last_due(now, at, zone), next_due(now, at, zone)
+    last, following = find_last_due(now, at, zone), find_next_due(now, at, zone)
     assert last.moment <= now < following.moment
     assert following.day - last.day == timedelta(days=1)
-    assert [*dues(last.moment, following.moment, at, zone)] == [following]
+    assert [*list_dues(last.moment, following.moment, at, zone)] == [following]
 
 
 @given(moments, times, zones, st.integers(1, 40))
 def test_dues_of_a_while_are_each_days(now, at, zone, length):
     """As many as days, none twice, all within."""
     until = now + timedelta(days=length)
-    found = [*dues(now, until, at, zone)]
+    found = [*list_dues(now, until, at, zone)]
     assert length - 1 <= len(found) <= length + 1
     assert len({due.label for due in found}) == len(found)
     assert all(now < due.moment <= until for due in found)
@@ -115,16 +115,16 @@ def test_dues_of_a_while_are_each_days(now, at, zone, length):
 @given(days, st.integers(0, 720), st.text(max_size=5))
 def test_jitter_is_drawn_once(day, minutes, salt):
     """Within its bounds, and the same whenever it is asked for."""
-    due = due_on(day, time(3), BERLIN)
-    drawn = jitter_of(due, timedelta(minutes=minutes), salt)
+    due = find_due(day, time(3), BERLIN)
+    drawn = draw_jitter(due, timedelta(minutes=minutes), salt)
     assert timedelta(0) <= drawn <= timedelta(minutes=minutes)
-    assert drawn == jitter_of(due, timedelta(minutes=minutes), salt)
+    assert drawn == draw_jitter(due, timedelta(minutes=minutes), salt)
 
 
 def test_jitter_spreads():
     """Over many days it takes every tenth of its range."""
     drawn = [
-        jitter_of(due_on(date(2026, 1, 1) + timedelta(days=day), time(3), BERLIN), timedelta(hours=1), "m")
+        draw_jitter(find_due(date(2026, 1, 1) + timedelta(days=day), time(3), BERLIN), timedelta(hours=1), "m")
         for day in range(365)
     ]
     assert {each.total_seconds() // 360 for each in drawn} == set(range(10))
@@ -136,7 +136,7 @@ LABEL = "2026-06-02T03:00"
 
 def step(*projects, now=NOW, attempts=(), **more):
     found = {(each.project, each.due): each for each in attempts}
-    return next_step(Schedule(projects=projects), now, BERLIN, found, **more)
+    return choose_step(Schedule(projects=projects), now, BERLIN, found, **more)
 
 
 def attempt(**changed):
@@ -181,7 +181,7 @@ def test_what_was_due_before_it_was_scheduled_is_no_concern():
 def test_jitter_holds_a_night_back():
     """Until it is over; what was due before is no more caught up then."""
     most = timedelta(hours=2)
-    late = jitter_of(due_on(date(2026, 6, 2), time(3), BERLIN), most, "salt")
+    late = draw_jitter(find_due(date(2026, 6, 2), time(3), BERLIN), most, "salt")
     begins = utc(2026, 6, 2, 1) + late
     assert step(project(), now=begins - timedelta(seconds=1), jitter=most, salt="salt") is None
     assert step(project(), now=begins, jitter=most, salt="salt").due.label == LABEL
@@ -212,8 +212,8 @@ def test_no_due_has_two_nights(steps, at, zone, begin):
     attempts, now = {}, begin
     for ahead in steps:
         now += ahead
-        found = next_step(schedule, now, zone, attempts)
-        label = last_due(now, at, zone).label
+        found = choose_step(schedule, now, zone, attempts)
+        label = find_last_due(now, at, zone).label
         assert (found is None) == (("/shop", label) in attempts)
         if found is not None:
             attempts["/shop", label] = attempt(due=label, started_at=now, code=0)
@@ -224,7 +224,7 @@ TUESDAY = utc(2026, 6, 2)
 
 
 def lacking(*active, now=FRIDAY, since=TUESDAY):
-    return [each.label[8:10] for each in missed(since, now, time(3), BERLIN, active=active)]
+    return [each.label[8:10] for each in find_missed_dues(since, now, time(3), BERLIN, active=active)]
 
 
 def test_missed_are_the_dues_nobody_saw_to():
@@ -245,8 +245,8 @@ def test_night_that_may_begin_later_is_not_missed_until_then():
     """Its jitter was asked for; what may take its time comes after that."""
     most = timedelta(hours=12)
     since, end = utc(2026, 6, 4, 2), utc(2026, 6, 5, 1) + most
-    assert missed(since, end + timedelta(minutes=1), time(3), BERLIN, active=(), jitter=most) == ()
-    (due,) = missed(since, end + timedelta(hours=2), time(3), BERLIN, active=(), jitter=most)
+    assert find_missed_dues(since, end + timedelta(minutes=1), time(3), BERLIN, active=(), jitter=most) == ()
+    (due,) = find_missed_dues(since, end + timedelta(hours=2), time(3), BERLIN, active=(), jitter=most)
     assert due.label == "2026-06-05T03:00"
 
 
@@ -269,14 +269,14 @@ def test_missed_nights_are_told_for_a_week():
 )
 def test_day_of_a_budget_goes_from_noon_to_noon(hour, day):
     """So that no night is split at midnight; local time."""
-    assert day_of(datetime(2026, 6, 2, tzinfo=BERLIN).astimezone(UTC) + timedelta(hours=hour), BERLIN) == day
+    assert get_budget_day(datetime(2026, 6, 2, tzinfo=BERLIN).astimezone(UTC) + timedelta(hours=hour), BERLIN) == day
 
 
 def test_shared_caps_are_the_largest_unless_asked_for():
     """Of all projects together."""
     caps = Caps(calls=50, tokens=900_000, usd=5.0)
     both = Schedule(projects=(project(), project("/b", caps=caps)), day=DayCaps(calls=70))
-    assert both.shared == DayCaps(calls=70, tokens=900_000, usd=5.0)
+    assert both.shared_caps == DayCaps(calls=70, tokens=900_000, usd=5.0)
 
 
 @pytest.mark.skipif(not hasattr(system_time, "tzset"), reason="the zone of a process cannot be set here")
@@ -290,10 +290,10 @@ def test_system_zone_is_the_zone_that_is_set(monkeypatch, name):
         for day in range(0, 365, 1):
             for at in (time(0, 30), time(2, 30), time(3)):
                 when = date(2026, 1, 1) + timedelta(days=day)
-                assert due_on(when, at, zone) == due_on(when, at, named)
-                moment = due_on(when, at, named).moment
+                assert find_due(when, at, zone) == find_due(when, at, named)
+                moment = find_due(when, at, named).moment
                 assert moment.astimezone(zone).replace(tzinfo=None) == moment.astimezone(named).replace(tzinfo=None)
-        assert last_due(NOW, time(3), zone) == last_due(NOW, time(3), named)
+        assert find_last_due(NOW, time(3), zone) == find_last_due(NOW, time(3), named)
     finally:
         monkeypatch.undo()
         system_time.tzset()

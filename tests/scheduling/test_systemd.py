@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.scheduling.installer import Waking
-from skillopt_sleep.scheduling.systemd import Systemd, quoted
+from skillopt_sleep.scheduling.systemd import Systemd, quote
 
 ODD = "od d %n $HOME ${x} 'q' \"d\" b\\s é;#"
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=40) | st.text("%\\'\"$ {}a/", max_size=12)
@@ -54,14 +54,14 @@ def as_systemd_reads(text, *, variables):
 @given(st.lists(words, max_size=4))
 def test_words_come_back(given_words):
     """Whatever stands in a path."""
-    assert as_systemd_reads(" ".join(map(quoted, given_words)), variables=True) == given_words
-    plain = " ".join(quoted(word, argument=False) for word in given_words)
+    assert as_systemd_reads(" ".join(map(quote, given_words)), variables=True) == given_words
+    plain = " ".join(quote(word, argument=False) for word in given_words)
     assert as_systemd_reads(plain, variables=False) == given_words
 
 
 def verify(found, tmp_path):
     """What ``systemd-analyze verify`` says of the units."""
-    for path, text in found.shown().items():
+    for path, text in found.render().items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text)
     env = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path), "SYSTEMD_LOG_LEVEL": "warning", "LC_ALL": "C"}
@@ -104,7 +104,7 @@ def test_program_of_a_path_that_systemd_cannot_hold_goes_through_a_shell(tmp_pat
     program.write_text('#!/bin/sh\nprintf "%s\\0" "$0" "$@"\n')
     program.chmod(0o755)
     found = systemd(tmp_path, argv=(str(program), ODD, "-P"))
-    (line,) = [line for line in found.shown()[str(found.service)].splitlines() if line.startswith("ExecStart=")]
+    (line,) = [line for line in found.render()[str(found.service)].splitlines() if line.startswith("ExecStart=")]
     command = as_systemd_reads(line, variables=True)
     assert command[0] == "/bin/sh"
     done = subprocess.run(command, capture_output=True, check=True)
@@ -114,12 +114,12 @@ def test_program_of_a_path_that_systemd_cannot_hold_goes_through_a_shell(tmp_pat
 def test_timer_catches_up_and_spreads(tmp_path):
     """Persistent, with its delay; twice where the time itself may be skipped by the clocks."""
     found = systemd(tmp_path)
-    text = found.shown()[str(found.timer)]
+    text = found.render()[str(found.timer)]
     assert "Persistent=true\n" in text
     assert "RandomizedDelaySec=600\n" in text
     assert re.findall("OnCalendar=(.*)", text) == ["*-*-* 03:00:00", "*-*-* 04:00:00"]
     late = systemd(tmp_path, at=time(21, 5))
-    assert re.findall("OnCalendar=(.*)", late.shown()[str(late.timer)]) == ["*-*-* 21:05:00"]
+    assert re.findall("OnCalendar=(.*)", late.render()[str(late.timer)]) == ["*-*-* 21:05:00"]
 
 
 def gaps(zone):
