@@ -122,6 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _complain(message: str) -> None:
     """One line; what it quotes was written by anybody, so nothing in it may drive the terminal."""
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
 
     click.echo(f"{NAME}: {plain(message)}", err=True)

@@ -47,7 +47,7 @@ def print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
 
         click.echo(msgspec.json.encode(changes).decode())
         return
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
 
     for change in changes:
         done = "changed" if change.existed and change.exists else "made" if change.exists else "removed"

@@ -37,6 +37,6 @@ def command(task_file: Path | None, as_json: bool, **flags: Json | Path) -> None
 
         click.echo(msgspec.json.encode(found).decode())
         return
-    from skillopt_sleep.reports import trust
+    from skillopt_sleep.reports.measurements import render_audit
 
-    click.echo("\n".join(trust.null_trial(found)))
+    click.echo(render_audit(found))

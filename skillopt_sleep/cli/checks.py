@@ -35,7 +35,7 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
 
     found = checks(open_workspace(flags))
     if as_json:
-        from skillopt_sleep.reports.words import to_json
+        from skillopt_sleep.reports.formatting import to_json
 
         click.echo(to_json(found).decode())
         return
@@ -50,7 +50,7 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
 @click.pass_obj
 def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds: float, **flags: Json | Path) -> None:
     """Let COMMANDs be run: ids from the list, or command lines in quotes."""
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases import checks
 
     workspace = open_workspace(_both(given, flags))
@@ -65,7 +65,7 @@ def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds
 @click.pass_obj
 def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags: Json | Path) -> None:
     """Let COMMANDs be run no more: by their ids, or as they were approved."""
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases import checks
 
     workspace = open_workspace(_both(given, flags))
@@ -80,7 +80,7 @@ def _both(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict
 
 def _listed(found: Checks, program: str) -> Iterator[str]:
     from skillopt_sleep.mining.commands import command_id
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
 
     records = {each.line: each for each in found.records}
     yield f"Commands that score replays of {plain(found.project)}:"
@@ -103,7 +103,7 @@ def _listed(found: Checks, program: str) -> Iterator[str]:
 
 
 def _record(each: Recurring) -> str:
-    from skillopt_sleep.reports.words import number
+    from skillopt_sleep.reports.formatting import number
 
     ended = [f"{each.failed} failed" * bool(each.failed), f"{each.passed} passed" * bool(each.passed)]
     ended.append(f"{each.unknown} not told" * bool(each.unknown))

@@ -46,9 +46,9 @@ def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
 
         click.echo(msgspec.json.encode(report).decode())
     else:
-        from skillopt_sleep.reports import doctor as page
+        from skillopt_sleep.reports.doctor import render_doctor
 
-        click.echo(page.render(report))
+        click.echo(render_doctor(report))
     if any(health.ready is False for health in report.backends):
         sys.exit(BackendError.exit_code)
 

@@ -142,7 +142,7 @@ def _price(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
 def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.words import number
+    from skillopt_sleep.reports.formatting import number
 
     if as_json:
         click.echo(msgspec.json.encode(sizes).decode())
@@ -158,7 +158,7 @@ def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: 
 def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.words import number
+    from skillopt_sleep.reports.formatting import number
 
     if as_json:
         told = msgspec.to_builtins(matrix) | {"folder": str(folder)}

@@ -60,7 +60,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
                 f" {counts['waiting']} sessions wait to be mined."
             )
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
 
     for skip in filed.skipped:
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
@@ -113,7 +113,7 @@ def _row(session: Session) -> dict[str, object]:
 
 
 def _text(session: Session) -> str:
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
 
     about = (session.ended_at[:10] or "undated", session.source, session.session_id, session.cwd)
     lines = ["  ".join(map(plain, about))]

@@ -25,6 +25,6 @@ def command(as_json: bool, **flags: Json | Path) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found).decode())
         return
-    from skillopt_sleep.reports import insights as page
+    from skillopt_sleep.reports.insights import render_insights
 
-    click.echo(page.render(found))
+    click.echo(render_insights(found))

@@ -47,7 +47,7 @@ def command(night: str | None, edit: str | None, listing: bool, as_json: bool, *
 
 def _list(workspace: Workspace, *, as_json: bool) -> None:
     """Print what is live, the latest first, with what would come back."""
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases.adopt import live_adoptions
 
     live = live_adoptions(workspace)[::-1]

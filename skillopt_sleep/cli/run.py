@@ -95,14 +95,15 @@ def print_report(report: NightReport, *, as_json: bool, place: str = "", again: 
 
     ``place`` as ``place_of`` has it, ``again`` the options of this run, as ``typed`` has them.
     """
-    from skillopt_sleep.reports import diagnostics, terminal
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.diagnostics import render_diagnostics
+    from skillopt_sleep.reports.formatting import plain
+    from skillopt_sleep.reports.terminal import render_summary
     from skillopt_sleep.storage.journal import night_folder
 
     if as_json:
-        click.echo(diagnostics.render(report).decode(), nl=False)
+        click.echo(render_diagnostics(report).decode(), nl=False)
     else:
-        click.echo(terminal.render(report, width=_width(), program=program_name(), place=place, again=again))
+        click.echo(render_summary(report, width=_width(), program=program_name(), place=place, again=again))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)
@@ -123,9 +124,9 @@ def print_rehearsal(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, 
     if as_json:
         click.echo(msgspec.json.encode(rehearsal).decode())
         return
-    from skillopt_sleep.reports import dry_run as page
+    from skillopt_sleep.reports.doctor import render_dry_run
 
-    click.echo(page.render(rehearsal))
+    click.echo(render_dry_run(rehearsal))
 
 
 def say_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:

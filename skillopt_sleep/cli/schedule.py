@@ -94,9 +94,9 @@ def command(
     if as_json:
         click.echo(msgspec.json.encode({"schedule": schedule, "notes": notes}).decode())
         return
-    from skillopt_sleep.reports import schedule as page
+    from skillopt_sleep.reports.status import render_schedule
 
-    click.echo(page.scheduled(schedule, workspace.data_dir))
+    click.echo(render_schedule(schedule, workspace.data_dir))
     for note in notes:
         click.echo(f"skillopt-sleep: {note}", err=True)
 

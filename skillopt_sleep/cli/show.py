@@ -8,7 +8,8 @@ import click
 
 from skillopt_sleep.cli.options import as_json, open_workspace, place_options
 from skillopt_sleep.model import Json
-from skillopt_sleep.reports import diagnostics, markdown
+from skillopt_sleep.reports.diagnostics import render_diagnostics
+from skillopt_sleep.reports.markdown import render_report
 
 
 @click.command("show")
@@ -20,4 +21,4 @@ def command(night: str | None, as_json: bool, **flags: Json | Path) -> None:
     from skillopt_sleep.usecases.status import read_report
 
     report = read_report(open_workspace(flags), night)
-    click.echo(diagnostics.render(report).decode() if as_json else markdown.render(report), nl=False)
+    click.echo(render_diagnostics(report).decode() if as_json else render_report(report), nl=False)

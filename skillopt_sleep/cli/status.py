@@ -26,6 +26,6 @@ def command(as_json: bool, **flags: Json | Path) -> None:
 
         click.echo(msgspec.json.encode(status).decode())
         return
-    from skillopt_sleep.reports import status as page
+    from skillopt_sleep.reports.status import render_status
 
-    click.echo(page.render(status, most=MOST_NIGHTS))
+    click.echo(render_status(status, most=MOST_NIGHTS))

@@ -55,7 +55,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is reached · 6 another process trains
     into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to go on.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
-    from skillopt_sleep.reports.words import number
+    from skillopt_sleep.reports.formatting import number
     from skillopt_sleep.train.datasets import notes_of
     from skillopt_sleep.usecases.training import trainer_for
 
@@ -176,7 +176,7 @@ def _print_price(
 ) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.words import number
+    from skillopt_sleep.reports.formatting import number
 
     if as_json:
         told = msgspec.to_builtins(price) | {

@@ -41,7 +41,7 @@ def command(context: click.Context, rules: bool, data: bool, yes: bool, data_dir
 
 def _print(lines: Iterator[str], *, indent: str = "") -> int:
     """Print each line as it comes; how many there were."""
-    from skillopt_sleep.reports.words import plain
+    from skillopt_sleep.reports.formatting import plain
 
     count = 0
     for line in lines:

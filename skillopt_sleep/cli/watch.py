@@ -30,6 +30,6 @@ def command(as_json: bool, **flags: Json | Path) -> None:
 
         click.echo(msgspec.json.encode(found).decode())
         return
-    from skillopt_sleep.reports.watch import render
+    from skillopt_sleep.reports.watch import render_watch
 
-    click.echo(render(found))
+    click.echo(render_watch(found))

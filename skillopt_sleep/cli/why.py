@@ -28,7 +28,7 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
 
     RULE is its text, a part of it, or the id of the edit; adopted or not.
     """
-    from skillopt_sleep.reports.why import find, nearest
+    from skillopt_sleep.reports.why import find_nearest_rule, find_rules
     from skillopt_sleep.storage.adoption import altered, ever_live
     from skillopt_sleep.usecases.status import read_status
 
@@ -36,9 +36,9 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     status = read_status(workspace)
     pending = {edit for each in status.pending for edit in each.edits}
     live, gone = ever_live(workspace.database, status.project), altered(workspace.database, status.project)
-    stories = find(wanted, status.nights, live=live, pending=pending, altered=gone)
+    stories = find_rules(wanted, status.nights, live=live, pending=pending, altered=gone)
     if not stories:
-        near = nearest(wanted, status.nights)
+        near = find_nearest_rule(wanted, status.nights)
         raise UsageError(
             f"no rule of {status.project} has {wanted!r} in it" + (f"; the nearest: {near!r}" if near else "")
         )
@@ -47,6 +47,6 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
 
         click.echo(msgspec.json.encode(stories).decode())
         return
-    from skillopt_sleep.reports import why as page
+    from skillopt_sleep.reports.why import render_why
 
-    click.echo(page.render(stories))
+    click.echo(render_why(stories))

@@ -1,27 +1,29 @@
-"""``diagnostics.json``: a night as data, and the JSON Schema that is published for it.
+"""A night as data: ``diagnostics.json``, its published JSON Schema, and ``evidence.jsonl``.
 
 Every key is always written, so a reader needs no defaults and the schema can require all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from skillopt_sleep.errors import DiskError
+from skillopt_sleep.gate.account import EvidenceRow
 from skillopt_sleep.model import Json
 from skillopt_sleep.night.report import SCHEMA_VERSION, NightReport
-from skillopt_sleep.reports.words import to_json
+from skillopt_sleep.reports.formatting import to_json
 
 
-def render(report: NightReport) -> bytes:
+def render_diagnostics(report: NightReport) -> bytes:
     """The file: indented JSON, keys in the order of ``NightReport``."""
     return msgspec.json.format(to_json(report), indent=2) + b"\n"
 
 
-def parse(data: bytes, *, path: str) -> NightReport:
-    """The report in a file; ``path`` is named when it cannot be read.
+def parse_diagnostics(data: bytes, *, path: str) -> NightReport:
+    """Read a report back; ``path`` is named in errors.
 
     Raises ``DiskError``, also for a file that a newer version of this program wrote.
     """
@@ -34,10 +36,15 @@ def parse(data: bytes, *, path: str) -> NightReport:
     return report
 
 
-def schema() -> dict[str, Json]:
-    """JSON Schema (2020-12) of ``diagnostics.json``; descriptions are the docstrings of the values."""
+def render_evidence(rows: Iterable[EvidenceRow]) -> bytes:
+    """``evidence.jsonl``: one rollout on each line, in order, with every key."""
+    return b"".join(to_json(row) + b"\n" for row in rows)
+
+
+def build_schema() -> dict[str, Json]:
+    """JSON Schema (2020-12) of ``diagnostics.json``; descriptions are the docstrings of the classes."""
     generated = msgspec.json.schema(NightReport)
-    definitions = {name: _strict(each) for name, each in generated["$defs"].items()}
+    definitions = {name: _close(definition) for name, definition in generated["$defs"].items()}
     night = definitions.pop("NightReport")
     night["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
@@ -48,18 +55,18 @@ def schema() -> dict[str, Json]:
     }
 
 
-def schema_bytes() -> bytes:
-    """The published file."""
-    return msgspec.json.format(msgspec.json.encode(schema()), indent=2) + b"\n"
+def render_schema() -> bytes:
+    """The schema as the file that is published in docs/."""
+    return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
 
 
-def _strict(definition: dict[str, Any]) -> dict[str, Any]:
-    """A definition with its description on one line; an object is closed, and requires every key."""
-    strict = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
+def _close(definition: dict[str, Any]) -> dict[str, Any]:
+    """Put the description on one line; make an object require every key and allow no other."""
+    closed = {**definition, "description": " ".join(definition["description"].replace("``", "`").split())}
     if "properties" in definition:
-        shapes = {
-            name: {keyword: value for keyword, value in shape.items() if keyword != "default"}
-            for name, shape in definition["properties"].items()
+        properties = {
+            name: {keyword: value for keyword, value in keywords.items() if keyword != "default"}
+            for name, keywords in definition["properties"].items()
         }
-        strict |= {"properties": shapes, "required": list(shapes), "additionalProperties": False}
-    return strict
+        closed |= {"properties": properties, "required": list(properties), "additionalProperties": False}
+    return closed

@@ -1,8 +1,8 @@
-"""``report.md``: the morning report, for a person who does not know the program.
+"""The morning report: ``report.md``, for a person who does not know the program.
 
-The verdict and what to do come first, then what was learnt, the proof, the cost, and at the end what an engineer looks
-for. Everything quoted was written by others: it is escaped, so that it reads as it was written and can never become
-markup (``escape``), a table cell, or the end of a code block.
+The verdict and what to do come first, then what was learnt, the test, the cost, and at the end the details for an
+engineer. Everything quoted was written by others: it is escaped, so that it reads as written and can never become
+markup, a table cell, or the end of a code block.
 """
 
 from __future__ import annotations
@@ -11,48 +11,72 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
+from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import PhaseTally
 from skillopt_sleep.model.edit import AppliedEdit
-from skillopt_sleep.night.report import BackendHealth, NightReport
-from skillopt_sleep.reports import tally
-from skillopt_sleep.reports.ending import ending
-from skillopt_sleep.reports.proof import account, proof, trusted
-from skillopt_sleep.reports.rows import INTENT, bare, held, rule_row, within
-from skillopt_sleep.reports.words import (
+from skillopt_sleep.night.report import BackendHealth, HoldoutRow, NightReport, TrialReport
+from skillopt_sleep.reports import measurements
+from skillopt_sleep.reports.formatting import (
+    DOCUMENTS,
     ERRORS,
     PHASES,
     code,
-    document,
-    earlier,
+    describe_earlier_spend,
+    describe_expectation,
     escape,
-    expected,
-    longest_run,
+    longest_backtick_run,
     number,
     plain,
     plain_lines,
-    spending,
+    score,
+    sentence,
+    spending_rows,
     table,
     when,
 )
+from skillopt_sleep.reports.headline import summarize_night
+from skillopt_sleep.reports.rows import (
+    TASK_CHARACTERS,
+    Outcome,
+    TaskRow,
+    describe_rule,
+    list_held_back,
+    list_tasks,
+    relative_to_project,
+    without_bullet,
+)
 
 DIFF_LINES = 120
-"""Lines of one file's diff that the report holds; ``show`` prints all of them."""
+"""Lines of one file's diff in the report."""
 
 EXAMPLES = 2
-"""Things named for each reason why something was left out."""
+"""Examples named for each reason why something was left out."""
+
+ROLES = {
+    "target": "does the tasks (target)",
+    "optimizer": "finds tasks, judges, writes rules (optimizer)",
+}
+"""What the two models of a night do."""
+
+VERDICTS = {
+    Verdict.ACCEPT: "accepted",
+    Verdict.REJECT: "dropped",
+    Verdict.UNDECIDED: "not decided",
+    Verdict.UNMEASURED: "not measured",
+}
+"""What became of a change that the strict rule compared."""
 
 
-def render(report: NightReport) -> str:
-    """The whole page, ended by a newline."""
+def render_report(report: NightReport) -> str:
+    """The whole page, with a final newline."""
     sections = (
         _opening(report),
-        _edits("What was learnt" if report.accepted else "What was tried", "remark", report.applied_edits, report),
+        _edits("What was learnt" if report.accepted else "What was tried", "note", report.applied_edits, report),
         _edits("What was tried and dropped", "why it was dropped", report.rejected_edits, report),
         _pending(report),
-        _edits("What was held back", "why it is held back", held(report), report),
-        proof(report),
-        account(report),
-        trusted(report),
+        _edits("What was held back", "why it was held back", list_held_back(report), report),
+        _test(report),
+        _trust(report),
         _read(report),
         _cost(report),
         _agents(report.backends),
@@ -63,20 +87,21 @@ def render(report: NightReport) -> str:
 
 
 def _opening(report: NightReport) -> Iterator[str]:
-    told = ending(report)
+    headline = summarize_night(report)
     about = [f"night {escape(report.night)}", code(report.project) if report.project else "all projects"]
     if report.started_at:
         about.append(escape(when(report.started_at)))
-    yield f"# {told.title[0].upper()}{told.title[1:]}"
+    yield f"# {headline.title[0].upper()}{headline.title[1:]}"
     yield ""
-    yield f"**{told.word}** · {' · '.join(about)}"
+    yield f"**{headline.ending}** · {' · '.join(about)}"
     yield ""
-    yield escape(told.says)
+    yield escape(headline.text)
     yield ""
-    yield f"**What to do now.** {escape(told.now)}"
-    if told.steps:
+    yield f"**What to do now.** {escape(headline.now)}"
+    if headline.steps:
         yield ""
-        yield from table(("command", "what it does"), ((code(s.command), escape(s.effect)) for s in told.steps))
+        rows = ((code(step.command), escape(step.effect)) for step in headline.steps)
+        yield from table(("command", "what it does"), rows)
 
 
 def _edits(heading: str, why: str, edits: Sequence[AppliedEdit], report: NightReport) -> Iterator[str]:
@@ -84,14 +109,13 @@ def _edits(heading: str, why: str, edits: Sequence[AppliedEdit], report: NightRe
         return
     yield f"## {heading}"
     for count, applied in enumerate(edits, start=1):
-        row = rule_row(applied, report)
+        row = describe_rule(applied, report)
+        instead = f", instead of “{escape(row.instead_of)}”" if row.instead_of else ""
         yield ""
         yield f"{count}. **{escape(row.text)}**"
-        yield f"   - {row.does} {code(row.path)}".rstrip() + (
-            f", instead of “{escape(row.instead_of)}”" if row.instead_of else ""
-        )
+        yield f"   - {row.does} {code(row.path)}".rstrip() + instead
         if row.reason:
-            yield f"   - the reason: {escape(row.reason)}"
+            yield f"   - reason: {escape(row.reason)}"
         for words in row.words:
             yield f"   - you said: “{escape(words)}”"
         if row.why:
@@ -101,35 +125,125 @@ def _edits(heading: str, why: str, edits: Sequence[AppliedEdit], report: NightRe
 def _pending(report: NightReport) -> Iterator[str]:
     if not report.pending:
         return
-    yield "## Pending"
+    yield "## Not decided yet"
     yield ""
     yield (
-        "Not decided yet. The next night goes on with what is closest to a decision, unless the text it changes or the"
-        " model is another one by then."
+        "The next night continues these tests, beginning with the one closest to a decision. A test ends when the text"
+        " it changes, or the model, has changed by then."
     )
     for count, pending in enumerate(report.pending, start=1):
-        rules = "**, tried together with **".join(escape(bare(rule)) for rule in pending.rules)
+        rules = "**, tried together with **".join(escape(without_bullet(rule)) for rule in pending.rules)
         yield ""
         yield f"{count}. **{rules}**"
-        yield f"   - for the {document(pending.document)}"
-        yield f"   - {escape(tally.going_on(pending, report.night))}"
+        yield f"   - for the {_document(pending.document)}"
+        yield f"   - {escape(measurements.describe_pending(pending, report.night))}"
+
+
+def _test(report: NightReport) -> Iterator[str]:
+    """The tasks before and after, and the trials they make up; nothing without any."""
+    rows = list_tasks(report)
+    if not rows:
+        return
+    yield "## How it was tested"
+    yield ""
+    yield (
+        "These are past requests of yours, other than those the rules were learnt from. Each was replayed with your"
+        " files as they are (before) and with the change (after)."
+    )
+    yield ""
+    yield from table(
+        ("", "task", "before", "after"),
+        (
+            (row.outcome, escape(plain(row.task, TASK_CHARACTERS)), _grade(row.before), _grade(row.after))
+            for row in rows
+        ),
+    )
+    if remarks := list(_remarks(rows, report.trials)):
+        yield ""
+        yield from remarks
+    if measurements.paired_trials(report):
+        yield ""
+        yield from _paired_trials(report)
+    elif report.trials:
+        yield ""
+        luck = " Every task was replayed once each way, so part of the difference may be luck."
+        told = report.accepted and report.gate_mode == "strict"
+        yield " ".join(map(_strict_trial, report.trials)) + (luck if told else "")
+
+
+def _remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iterator[str]:
+    """Why each task got worse and whether it did again; and why others could not be measured."""
+    again = {task: " It got worse in two more replays as well." for t in trials for task in t.confirmed_regressions}
+    again |= {task: " Whether it would get worse again is not known." for t in trials for task in t.unconfirmed}
+    for row in rows:
+        if row.outcome is Outcome.WORSE and row.after.why:
+            task = escape(plain(row.task, TASK_CHARACTERS))
+            yield f"- worse: “{task}” {escape(sentence(row.after.why))}{again.get(row.after.id, '')}"
+    lost = Counter(row.after.why or row.before.why for row in rows if row.outcome is Outcome.UNMEASURED)
+    for why, count in lost.most_common():
+        yield f"- not measured: {number(count, 'task')}" + (f". {escape(sentence(why))}" if why else "")
+
+
+def _paired_trials(report: NightReport) -> Iterator[str]:
+    for trial in report.trials:
+        said = sentence(trial.decision.why) if trial.k is None else f"{measurements.describe_trial(trial)}."
+        yield f"- The {_document(trial.document)}: {escape(said)}"
+    yield ""
+    yield (
+        "Each replay with the change is compared with one without it: a win is better, a loss worse, and the score is"
+        " the wins less twice the losses."
+    )
+
+
+def _strict_trial(trial: TrialReport) -> str:
+    decision = trial.decision
+    said = f"The {_document(trial.document)} by itself was {VERDICTS[decision.verdict]}: "
+    if not decision.measured:
+        return f"{said}{escape(sentence(decision.why))}"
+    means = f"{score(decision.baseline)} → {score(decision.candidate)}"
+    return f"{said}{means}, {decision.wins} better, {decision.losses} worse."
+
+
+def _grade(row: HoldoutRow) -> str:
+    """One cell: whether the task passed, and its score when that says more."""
+    if row.hard is None:
+        return "not measured"
+    partial = row.soft not in {None, row.hard}
+    if row.hard == 0 and partial:
+        return f"partly right ({score(row.soft)})"
+    passed = {1.0: "passed", 0.0: "failed"}.get(row.hard, f"passed {row.hard:.0%} of the time")
+    return f"{passed} ({score(row.soft)})" if partial else passed
+
+
+def _trust(report: NightReport) -> Iterator[str]:
+    """All changes tried so far, how noisy the tests are, the sealed test, and how many tasks are missing."""
+    account = measurements.describe_account(report.account)
+    said = [f"In total: {account}" if account else "", *measurements.describe_audit(report.audit)]
+    if report.sealed:
+        said.append(measurements.describe_sealed(report.sealed))
+    if report.trials:
+        said.append(measurements.describe_shortfall(report.shortfall))
+    if any(said):
+        yield "## How far to trust it"
+        yield ""
+        yield from (f"- {escape(text)}" for text in said if text)
 
 
 def _read(report: NightReport) -> Iterator[str]:
     counts = report.counts
     yield "## What was read"
     yield ""
-    took = f"This night took up {number(counts.sessions, 'session')}"
     sealed = f", {counts.test} sealed for a later check" if counts.test else ""
     gave = f", which gave {number(counts.tasks, 'task')}: {counts.train} to learn from, {counts.val} to test on{sealed}"
     yield (
-        f"Your session files held {number(counts.prompts, 'new prompt')} of yours,"
-        f" {number(counts.corrections, 'correction')} among them. {took}{gave if counts.tasks else ''}."
+        f"Your session files held {number(counts.prompts, 'new prompt')} of yours, including"
+        f" {number(counts.corrections, 'correction')}. This night used {number(counts.sessions, 'session')}"
+        f"{gave if counts.tasks else ''}."
     )
     left = (
-        (counts.waiting, "session", "over the limit of one night, read in the next"),
+        (counts.waiting, "session", "above the limit of one night, kept for the next"),
         (counts.out_of_scope, "session", "of other projects, not read"),
-        (counts.left, "task", "over the limit of one night, used in the next"),
+        (counts.left, "task", "above the limit of one night, kept for the next"),
     )
     if any(count for count, _, _ in left):
         yield ""
@@ -144,20 +258,22 @@ def _left_out(report: NightReport) -> list[tuple[str, str, str]]:
     total: Counter[tuple[str, str]] = Counter()
     examples: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for skip in report.skipped:
-        kind = ("line" if skip.line else "file", plain(skip.reason))
+        kind = ("line" if skip.line else "file or folder", plain(skip.reason))
         total[kind] += skip.count
         examples[kind].append(code("/".join(PurePath(skip.path).parts[-2:]) + (f":{skip.line}" if skip.line else "")))
     for refusal in report.refused:
         kind = ("task or rule", plain(refusal.why))
         total[kind] += 1
-        examples[kind].append(f"“{escape(plain(refusal.words, INTENT))}”" if refusal.words else code(refusal.subject))
+        words = plain(refusal.words, TASK_CHARACTERS)
+        examples[kind].append(f"“{escape(words)}”" if refusal.words else code(refusal.subject))
+    plurals = {"file or folder": "files or folders", "task or rule": "tasks or rules"}
     return [
-        (number(count, what, "tasks or rules" if " " in what else ""), escape(why), _some(examples[what, why]))
+        (number(count, what, plurals.get(what, "")), escape(why), _list_examples(examples[what, why]))
         for (what, why), count in total.most_common()
     ]
 
 
-def _some(examples: Iterable[str]) -> str:
+def _list_examples(examples: Iterable[str]) -> str:
     named = list(dict.fromkeys(examples))
     more = len(named) - EXAMPLES
     return ", ".join(named[:EXAMPLES]) + (f" and {more} more" if more > 0 else "")
@@ -167,25 +283,24 @@ def _cost(report: NightReport) -> Iterator[str]:
     yield "## What it cost"
     yield ""
     if report.spend.calls or report.phases:
-        yield from table(("", "used", "cap"), spending(report.caps, report.spend))
-        if before := earlier(report):
+        yield from table(("", "used", "cap"), spending_rows(report.caps, report.spend))
+        if earlier := describe_earlier_spend(report):
             yield ""
-            yield f"That is this sitting, of its own caps: {before}."
-        if expectation := expected(report):
+            yield f"Each run has its own caps: {earlier}."
+        if expectation := describe_expectation(report):
             yield ""
             yield f"{expectation[0].upper()}{expectation[1:]}."
     else:
         yield "Nothing: no model was called."
     if report.phases:
         yield ""
-        yield "Where it went: " + ", ".join(f"*{name}* {what}" for name, what in PHASES.items()) + "."
+        yield "The phases: " + ", ".join(f"*{name}* {what}" for name, what in PHASES.items()) + "."
         yield ""
-        yield from table(
-            ("phase", "calls", "tokens in", "tokens out", "money", "seconds", "trouble"), map(_phase, report.phases)
-        )
+        head = ("phase", "calls", "tokens in", "tokens out", "money", "seconds", "errors")
+        yield from table(head, map(_phase, report.phases))
     if report.call_error and not (report.why and report.why in report.call_error):
         yield ""
-        yield f"The first error, in its own words: {code(plain(report.call_error, 400))}"
+        yield f"The first error: {code(plain(report.call_error, 400))}"
 
 
 def _phase(phase: PhaseTally) -> tuple[str, ...]:
@@ -205,24 +320,18 @@ def _agents(backends: Sequence[BackendHealth]) -> Iterator[str]:
         return
     yield "## Who did the work"
     yield ""
-    yield from table(
-        ("role", "agent", "model", "state"),
-        (
-            (
-                _ROLES.get(each.role, escape(each.role)),
-                escape(f"{each.backend} {each.version}"),
-                escape(each.model) or "its default",
-                _state(each),
-            )
-            for each in backends
-        ),
-    )
+    yield from table(("role", "agent", "model", "state"), map(_agent, backends))
 
 
-def _state(health: BackendHealth) -> str:
+def _agent(health: BackendHealth) -> tuple[str, ...]:
     state = {True: "ready", False: "**not usable**", None: "not checked"}[health.ready]
-    login = {True: ", logged in", False: ", not logged in", None: ""}[health.logged_in]
-    return f"{state}{login}" + (f": {escape(health.detail)}" if health.detail else "")
+    state += {True: ", logged in", False: ", not logged in", None: ""}[health.logged_in]
+    return (
+        ROLES.get(health.role, escape(health.role)),
+        escape(f"{health.backend} {health.version}"),
+        escape(health.model) or "its default",
+        state + (f": {escape(health.detail)}" if health.detail else ""),
+    )
 
 
 def _notes(report: NightReport) -> Iterator[str]:
@@ -239,9 +348,9 @@ def _change(report: NightReport) -> Iterator[str]:
     for change in report.documents:
         lines = plain_lines(change.diff)
         more = len(lines) - DIFF_LINES
-        fence = "`" * max(3, 1 + longest_run("\n".join(lines)))  # a diff that holds a code block must not end ours
+        fence = "`" * max(3, 1 + longest_backtick_run("\n".join(lines)))  # a code block in the diff must not end ours
         yield ""
-        yield f"The {document(change.kind)}, {code(within(change.path, report.project))}" + (
+        yield f"The {_document(change.kind)}, {code(relative_to_project(change.path, report.project))}" + (
             " (in git: once you commit it, your team has it too):" if change.tracked else ":"
         )
         yield ""
@@ -253,7 +362,5 @@ def _change(report: NightReport) -> Iterator[str]:
             yield f"{number(more, 'more line')}: {code(f'skillopt-sleep show {report.night}')}"
 
 
-_ROLES = {
-    "target": "does the tasks (target)",
-    "optimizer": "finds the tasks, judges, writes the rules (optimizer)",
-}
+def _document(kind: str) -> str:
+    return DOCUMENTS.get(kind, escape(kind))

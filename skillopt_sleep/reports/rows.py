@@ -1,6 +1,6 @@
-"""The rows that every report is made of: what was learnt and on whose words, and what each test task showed.
+"""The rows of every night report: each rule with the words it rests on, and each test task before and after.
 
-Strings here are ready to be shown (``plain``), and not yet escaped for any markup.
+Strings are safe to show (``plain``) but not yet escaped for Markdown.
 """
 
 from __future__ import annotations
@@ -13,139 +13,141 @@ from msgspec import Struct
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
 from skillopt_sleep.night.report import HoldoutRow, NightReport, TrialReport
-from skillopt_sleep.reports.words import DOCUMENTS, plain
+from skillopt_sleep.reports.formatting import DOCUMENTS, plain
 
-INTENT = 90
+TASK_CHARACTERS = 90
 """Characters of a task in a table."""
 
-QUOTED = 160
-"""Characters of a person's words that are quoted."""
+QUOTE_CHARACTERS = 160
+"""Characters of a quotation of the person."""
 
-WORDS = 2
-"""Quotes shown for one rule; the evidence file has all of them."""
+QUOTES = 2
+"""Quotations shown for one rule; the evidence file has all of them."""
+
+OPERATIONS = {
+    EditOp.APPEND: "new in",
+    EditOp.INSERT_AFTER: "new in",
+    EditOp.REPLACE: "changed in",
+    EditOp.DELETE: "removed from",
+}
+"""What an edit does to its document."""
 
 
 class Outcome(enum.StrEnum):
-    """What a change did to one task."""
+    """How one task fared with the change; the members are in the order in which reports list them."""
 
     BETTER = "better"
     WORSE = "worse"
-    MIXED = "now better, now worse"
+    MIXED = "mixed"
     SAME = "the same"
     UNMEASURED = "not measured"
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
-    """One task under both arms. ``task`` is what was asked, or its id where that is not known."""
+    """One test task without and with the change."""
 
     task: str
+    """The request, or the task's id when the request is not known."""
     before: HoldoutRow
     after: HoldoutRow
     outcome: Outcome
 
 
 class RuleRow(Struct, frozen=True, kw_only=True):
-    """One edit as a reader meets it.
-
-    ``does`` says what happens to the document at ``path`` ("" where nothing is staged for it), ``instead_of`` is the
-    rule that gives way, ``words`` are the person's corrections it stands on, ``why`` says what became of it.
-    """
+    """One edit as a reader meets it."""
 
     text: str
     does: str
+    """What happens to which document: "new in the skill"."""
     path: str
+    """The document's file, "" when nothing is staged for it."""
     instead_of: str
+    """The rule that is replaced, "" when none is."""
     reason: str
     words: tuple[str, ...]
+    """The person's own corrections that the rule rests on."""
     why: str
+    """Why the edit ended as it did."""
 
 
-def task_rows(report: NightReport) -> tuple[TaskRow, ...]:
-    """The tasks that tested the change, before and after; what changed comes first."""
+def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
+    """The tasks that tested the change; those that changed come first."""
     after = {row.id: row for row in report.holdout_detail.candidate}
-    labels = {label.id: plain(label.intent, QUOTED) for label in report.tasks}
-    shown = _shown(report)
-    pairs = [
+    requests = {label.id: plain(label.intent, QUOTE_CHARACTERS) for label in report.tasks}
+    trial = _reported_trial(report)
+    rows = [
         TaskRow(
-            task=labels.get(before.id, plain(before.id)),
+            task=requests.get(before.id, plain(before.id)),
             before=before,
             after=after[before.id],
-            outcome=_counted(before.id, shown) or _outcome(before, after[before.id], report.gate_metric),
+            outcome=_counted_outcome(before.id, trial) or _compare(before, after[before.id], report.gate_metric),
         )
         for before in report.holdout_detail.baseline
         if before.id in after
     ]
-    return tuple(sorted(pairs, key=lambda pair: list(Outcome).index(pair.outcome)))
+    return tuple(sorted(rows, key=lambda row: list(Outcome).index(row.outcome)))
 
 
-def held(report: NightReport) -> tuple[AppliedEdit, ...]:
-    """The edits that were held back, without those that are pending and shown as such."""
-    pending = {edit for each in report.pending for edit in each.edits}
+def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
+    """The edits that were held back, without the pending ones, which reports list on their own."""
+    pending = {edit for change in report.pending for edit in change.edits}
     return tuple(
-        each for each in report.held_edits if each.status is not EditStatus.PENDING or each.edit.id not in pending
+        held for held in report.held_edits if held.status is not EditStatus.PENDING or held.edit.id not in pending
     )
 
 
-def rule_row(applied: AppliedEdit, report: NightReport) -> RuleRow:
-    """One edit of the night in words."""
+def describe_rule(applied: AppliedEdit, report: NightReport) -> RuleRow:
+    """One edit of the night as a row."""
     edit = applied.edit
-    paths = {change.kind: within(change.path, report.project) for change in report.documents}
+    paths = {change.kind: relative_to_project(change.path, report.project) for change in report.documents}
     labels = {label.id: label for label in report.tasks}
     words = (quote for task in edit.task_ids if task in labels for quote in labels[task].words)
     return RuleRow(
-        text=bare(edit.text if edit.op is not EditOp.DELETE else edit.anchor),
-        does=f"{_DOES[edit.op]} the {DOCUMENTS[edit.document]}",
+        text=without_bullet(edit.anchor if edit.op is EditOp.DELETE else edit.text),
+        does=f"{OPERATIONS[edit.op]} the {DOCUMENTS[edit.document]}",
         path=paths.get(edit.document, ""),
-        instead_of=bare(edit.anchor) if edit.op is EditOp.REPLACE else "",
+        instead_of=without_bullet(edit.anchor) if edit.op is EditOp.REPLACE else "",
         reason=plain(edit.reason),
-        words=tuple(dict.fromkeys(plain(quote, QUOTED) for quote in words))[:WORDS],
+        words=tuple(dict.fromkeys(plain(quote, QUOTE_CHARACTERS) for quote in words))[:QUOTES],
         why=plain(applied.why),
     )
 
 
-def within(path: str, project: str) -> str:
-    """A path as seen from the project where it lies inside, else as it is."""
+def relative_to_project(path: str, project: str) -> str:
+    """A path as seen from the project when it lies inside, else unchanged."""
     whole = PurePath(path)
     return plain(str(whole.relative_to(project)) if project and whole.is_relative_to(project) else path)
 
 
-def bare(rule: str) -> str:
-    """A rule without its bullet."""
+def without_bullet(rule: str) -> str:
+    """A rule without its list mark."""
     return plain(rule).removeprefix("- ")
 
 
-def _value(row: HoldoutRow, metric: str) -> float | None:
-    """The number that is compared; mixed at equal weights, which orders as any other weight unless both disagree."""
-    if row.hard is None or row.soft is None:
-        return None
-    return {"hard": row.hard, "soft": row.soft}.get(metric, (row.hard + row.soft) / 2)
-
-
-def _shown(report: NightReport) -> TrialReport | None:
-    """The trial that the night's detail is of: the last accepted one, else the last."""
-    trials = [each for each in report.trials if each.decision.pairs]
-    accepted = [each for each in trials if each.decision.verdict is Verdict.ACCEPT]
+def _reported_trial(report: NightReport) -> TrialReport | None:
+    """The trial that the task details belong to: the last accepted one, else the last."""
+    trials = [trial for trial in report.trials if trial.decision.pairs]
+    accepted = [trial for trial in trials if trial.decision.verdict is Verdict.ACCEPT]
     return next(reversed(accepted or trials), None)
 
 
-def _counted(task: str, trial: TrialReport | None) -> Outcome | None:
-    """What the paired rule made of a task's replays; None where it counted none of them, or another rule decided."""
+def _counted_outcome(task: str, trial: TrialReport | None) -> Outcome | None:
+    """How the paired rule counted a task; None when it counted none of its pairs, or another rule decided."""
     if trial is None or trial.k is None:
         return None
     won, lost = task in trial.improved, task in trial.worsened
     return Outcome.MIXED if won and lost else Outcome.BETTER if won else Outcome.WORSE if lost else None
 
 
-def _outcome(before: HoldoutRow, after: HoldoutRow, metric: str) -> Outcome:
-    old, new = _value(before, metric), _value(after, metric)
+def _compare(before: HoldoutRow, after: HoldoutRow, metric: str) -> Outcome:
+    old, new = _score(before, metric), _score(after, metric)
     if old is None or new is None:
         return Outcome.UNMEASURED
     return Outcome.SAME if new == old else Outcome.BETTER if new > old else Outcome.WORSE
 
 
-_DOES = {
-    EditOp.APPEND: "new in",
-    EditOp.INSERT_AFTER: "new in",
-    EditOp.REPLACE: "changed in",
-    EditOp.DELETE: "taken out of",
-}
+def _score(row: HoldoutRow, metric: str) -> float | None:
+    """The compared number. Mixed uses equal weights: any other weight orders alike unless hard and soft disagree."""
+    if row.hard is None or row.soft is None:
+        return None
+    return {"hard": row.hard, "soft": row.soft}.get(metric, (row.hard + row.soft) / 2)

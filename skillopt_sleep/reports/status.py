@@ -1,44 +1,56 @@
-"""How things stand for a project between two nights.
+"""The state of a project between two nights: the last nights, what waits for the user, and the schedule.
 
-What ``status`` prints: the last nights in a table, and what waits.
+``status`` prints all of it; ``schedule`` and ``doctor`` print the schedule alone.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
 
 from msgspec import Struct
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
-from skillopt_sleep.reports import schedule, tally, trust
-from skillopt_sleep.reports.ending import Word, ending
-from skillopt_sleep.reports.rows import bare
-from skillopt_sleep.reports.words import DOCUMENTS, money, number, plain, whole
-from skillopt_sleep.scheduling.due import Outlook
+from skillopt_sleep.reports.formatting import DOCUMENTS, money, number, plain, total_spend
+from skillopt_sleep.reports.headline import Ending, summarize_night
+from skillopt_sleep.reports.measurements import (
+    describe_account,
+    describe_audit,
+    describe_pending,
+    describe_sealed,
+    describe_shortfall,
+)
+from skillopt_sleep.reports.rows import without_bullet
+from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule, Waker
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """The nights of a project, the latest first, and what waits.
-
-    ``proposals`` are the nights whose proposal can still be adopted; ``adopted`` those that are live and can be
-    reverted; ``waiting`` counts sessions in the inbox, ``fresh`` tasks no concluded night has used; ``pending`` edits
-    are not decided yet, and ``account`` adds up all that were tried; ``sealed`` are the adopted changes that were
-    scored on sealed tasks, the latest first. ``schedule`` is None when nothing is scheduled.
-    """
+    """What ``status`` prints."""
 
     project: str
     nights: tuple[NightReport, ...] = ()
+    """The nights of the project, the latest first."""
     proposals: tuple[str, ...] = ()
+    """Nights whose proposal can still be adopted."""
     adopted: tuple[str, ...] = ()
+    """Nights that are adopted and can be reverted."""
     waiting: int = 0
+    """Sessions in the inbox."""
     fresh: int = 0
+    """Tasks that no finished night has used."""
     pending: tuple[PendingReport, ...] = ()
+    """Changes that are not decided yet."""
     account: Account = Account()
+    """All changes tried so far, added up."""
     sealed: tuple[SealedTest, ...] = ()
+    """Adopted changes scored on sealed tasks, the latest first."""
     running: bool = False
     schedule: Outlook | None = None
+    """None when nothing is scheduled."""
 
 
 HEAD = ("night", "ended", "score", "rules", "calls", "money", "proposal")
@@ -50,18 +62,42 @@ RULE = 90
 """Characters of a pending rule."""
 
 FIRST_STEPS = """\
-  skillopt-sleep insights  shows in seconds what your sessions tell, and calls no model
-  skillopt-sleep doctor    says what a night would do and cost, and spends nothing
+  skillopt-sleep insights  shows in seconds what your sessions tell; no model call
+  skillopt-sleep doctor    shows what a night would do and cost; spends nothing
   skillopt-sleep run       runs a night"""
 
+WAKERS = {
+    Waker.SYSTEMD: "a systemd user timer",
+    Waker.LAUNCHD: "launchd",
+    Waker.TASKSCHEDULER: "the Task Scheduler",
+    Waker.CRON: "cron",
+    Waker.DAEMON: "`skillopt-sleep daemon`, which you keep running",
+}
 
-def render(status: Status, *, most: int) -> str:
-    """A table of at most ``most`` nights, the latest first, and what waits; not ended by a newline."""
+EXIT_CODES = {
+    0: "normally",
+    1: "with an error in this program (exit 1)",
+    2: "because a flag, file or setting was wrong (exit 2)",
+    3: "waiting for answers (exit 3)",
+    4: "because the backend could not be used (exit 4)",
+    5: "with too little measured (exit 5)",
+    6: "because another night was running (exit 6)",
+    7: "because our own files could not be read or written (exit 7)",
+    8: "refused (exit 8)",
+}
+"""What the exit code of a scheduled night means."""
+
+SIGNAL_CODES = frozenset({129, 130, 143})
+"""Exit codes of a night that a signal ended: hang-up, Ctrl-C, SIGTERM."""
+
+
+def render_status(status: Status, *, most: int) -> str:
+    """A table of at most ``most`` nights, the latest first, and what waits; without a final newline."""
     parts = [
-        _table(status, most) if status.nights else f"No night yet.\n\n{FIRST_STEPS}",
+        _table(status, most) if status.nights else f"No night yet. Begin with:\n\n{FIRST_STEPS}",
         "\n".join(_pending(status)),
-        "\n".join(_waits(status)),
-        "\n".join(schedule.lines(status.schedule)) if status.schedule else "",
+        "\n".join(_waiting(status)),
+        "\n".join(describe_schedule(status.schedule)) if status.schedule else "",
         "\n".join(_trust(status)),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -77,53 +113,118 @@ def _table(status: Status, most: int) -> str:
 
 
 def _row(night: NightReport, status: Status) -> tuple[str, ...]:
-    told = ending(night)
+    headline = summarize_night(night)
     tested = night.baseline_score is not None and night.candidate_score is not None
+    spend = total_spend(night)
+    proposal = "closed" if night.proposal else ""
+    if night.night in status.adopted:
+        proposal = "adopted"
+    elif night.night in status.proposals:
+        proposal = "waits for you"
     return (
         plain(night.night),
-        f"stopped: {told.title}" if told.word is Word.STOPPED else told.word.lower(),
+        f"stopped: {headline.title}" if headline.ending is Ending.STOPPED else headline.ending.lower(),
         f"{night.baseline_score:.2f} -> {night.candidate_score:.2f}" if tested else "",
         number(len(night.applied_edits)) if night.applied_edits else "",
-        number(whole(night).calls),
-        money(whole(night)),
-        _proposal(night, status),
+        number(spend.calls),
+        money(spend),
+        proposal,
     )
-
-
-def _proposal(night: NightReport, status: Status) -> str:
-    if night.night in status.adopted:
-        return "adopted"
-    if night.night in status.proposals:
-        return "waits for you"
-    return "closed" if night.proposal else ""
 
 
 def _pending(status: Status) -> Iterator[str]:
     if status.pending:
-        yield "Pending, for the next nights to decide:"
+        yield "Not decided yet; the next night continues:"
     for pending in status.pending:
         for rule in pending.rules:
-            yield f"  {DOCUMENTS.get(pending.document, plain(pending.document))}: {excerpt(bare(rule), RULE)}"
-        yield f"    {tally.going_on(pending)}"
+            document = DOCUMENTS.get(pending.document, plain(pending.document))
+            yield f"  {document}: {excerpt(without_bullet(rule), RULE)}"
+        yield f"    {describe_pending(pending)}"
 
 
-def _trust(status: Status) -> Iterator[str]:
-    """The account, and what the nights so far say of the measurement itself."""
-    if said := tally.account(status.account):
-        yield f"Account of all edits: {said}"
-    if status.nights:
-        yield from trust.audited(status.nights[0].audit)
-        yield from filter(None, [trust.missing(status.nights[0].shortfall)])
-    yield from map(trust.sealed, status.sealed[:SEALED])
-
-
-def _waits(status: Status) -> Iterator[str]:
+def _waiting(status: Status) -> Iterator[str]:
     for night in map(plain, status.proposals[:1]):
         yield f"A change waits for you: skillopt-sleep show {night}, then skillopt-sleep adopt {night}."
     if status.running:
         yield "A night is running."
     elif status.nights and status.nights[0].state is NightState.RUNNING:
-        yield "The last night was cut short: skillopt-sleep run goes on with it, and nothing is paid for twice."
-    waiting = ((status.waiting, "session", "to read"), (status.fresh, "task", "that no night has used"))
-    if said := ", ".join(f"{number(count, noun)} {what}" for count, noun, what in waiting if count):
+        yield "The last night was interrupted: skillopt-sleep run continues it, and nothing is paid for twice."
+    waiting = ((status.waiting, "session to read", "sessions to read"), (status.fresh, "unused task", "unused tasks"))
+    if said := ", ".join(number(count, one, many) for count, one, many in waiting if count):
         yield f"For the next night: {said}."
+
+
+def _trust(status: Status) -> Iterator[str]:
+    """All changes tried so far, and how far the tests can be trusted."""
+    if account := describe_account(status.account):
+        yield f"In total: {account}"
+    if status.nights:
+        yield from describe_audit(status.nights[0].audit)
+        yield from filter(None, [describe_shortfall(status.nights[0].shortfall)])
+    yield from map(describe_sealed, status.sealed[:SEALED])
+
+
+def render_schedule(schedule: Schedule, data_dir: Path) -> str:
+    """What ``schedule`` prints after it installed the schedule."""
+    shared = schedule.shared_caps
+    later = f", or up to {number(schedule.jitter, 'minute')} later" if schedule.jitter else ""
+    lines = [
+        f"Every night at {schedule.at}{later}, started by {WAKERS[schedule.using]}:",
+        *(f"  {plain(entry.project)}  {plain(shlex.join(entry.arguments))}".rstrip() for entry in schedule.projects),
+        f"From noon to noon, at most {shared.calls:,} calls, {shared.tokens:,} tokens, {shared.usd:.2f} USD together.",
+        f"{'Also' if schedule.on_battery else 'Not'} on battery. Data folder: {plain(str(data_dir))}.",
+        "`skillopt-sleep status` shows when it ran; `skillopt-sleep unschedule` removes it.",
+    ]
+    return "\n".join(lines)
+
+
+def describe_schedule(outlook: Outlook) -> Iterator[str]:
+    """When the nights of a project run; problems come first, in capitals."""
+    if not outlook.scheduled:
+        yield (
+            f"This project is not in the nightly schedule, which has {number(outlook.others, 'other project')}:"
+            " skillopt-sleep schedule adds it."
+        )
+        return
+    if outlook.missed:
+        nights = number(len(outlook.missed), "night")
+        which = ", ".join(label.replace("T", " ") for label in outlook.missed)
+        yield f"MISSED: {nights} of the last week did not run, due at {which}."
+        yield "  The machine was off, asleep or on battery, or nothing started it: skillopt-sleep doctor checks."
+    if outlook.problem:
+        yield f"NOT RUNNING: {plain(outlook.problem)}."
+    yield f"Every night at {outlook.at}, started by {WAKERS[outlook.using]}. {_last(outlook.last)}{_next(outlook)}"
+    if outlook.daemon is not None:
+        yield _daemon(outlook.daemon)
+
+
+def _last(attempt: Attempt | None) -> str:
+    if attempt is None:
+        return "It has not run yet."
+    began = f"Last run {_moment(attempt.started_at)}"
+    if attempt.ended_at is None or attempt.code is None:
+        return f"{began}, not ended yet."
+    if attempt.code < 0 or attempt.code in SIGNAL_CODES:
+        return f"{began}, interrupted {_moment(attempt.ended_at)}; the next run continues it."
+    return f"{began}, ended {_moment(attempt.ended_at)} {EXIT_CODES.get(attempt.code, f'with exit {attempt.code}')}."
+
+
+def _next(outlook: Outlook) -> str:
+    if outlook.next is None:
+        return ""
+    if outlook.waits:
+        return f" A night has been due since {_moment(outlook.next)} and runs as soon as the scheduler wakes."
+    return f" Next: {_moment(outlook.next)}."
+
+
+def _daemon(state: DaemonState) -> str:
+    who = "Started by the system" if state.once else "The daemon has been running"
+    doing = f"; now at work on {plain(state.doing)}" if state.doing else ""
+    held = f"; a night is due and waits: {plain(state.held)}" if state.held else ""
+    following = f"; next {_moment(state.next.astimezone())}" if state.next and not state.once else ""
+    since = "" if state.once else "since "
+    return f"{who} {since}{_moment(state.since.astimezone())} (process {state.pid}){doing}{held}{following}."
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%a %d %b %H:%M}"

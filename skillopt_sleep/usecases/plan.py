@@ -28,7 +28,7 @@ from skillopt_sleep.night.pools import SplitPlan
 from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
 from skillopt_sleep.night.trial_policy import ConsolidatePlan
 from skillopt_sleep.optimizer.replay import Manner
-from skillopt_sleep.reports.watch import notes as watch_notes
+from skillopt_sleep.reports.watch import list_unhelpful_rules
 from skillopt_sleep.settings import agent_homes
 from skillopt_sleep.storage.adoption import adoptions
 from skillopt_sleep.storage.git import commit_of, is_project_of_git
@@ -154,7 +154,12 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     return NightPlan(
         project=str(workspace.project),
         baseline=baseline,
-        notes=(*notes, *_about({target[0], optimizer[0]}), *_unchecked(manner), *watch_notes(watch_rules(workspace))),
+        notes=(
+            *notes,
+            *_about({target[0], optimizer[0]}),
+            *_unchecked(manner),
+            *list_unhelpful_rules(watch_rules(workspace)),
+        ),
         roles=tuple(
             BackendHealth(role=role, backend=name, model=model)
             for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()

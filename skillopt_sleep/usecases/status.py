@@ -52,7 +52,7 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 
 def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
     """Every adopted rule of the project, the latest first, with the corrections before and since in the archive."""
-    from skillopt_sleep.reports.watch import LiveRule, watch
+    from skillopt_sleep.reports.watch import LiveRule, compare_corrections
     from skillopt_sleep.storage.adoption import lived_before
     from skillopt_sleep.usecases.adopt import live_adoptions
 
@@ -74,7 +74,7 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
         for adoption in reversed(live)
         for edit in adoption.edits
     ]
-    return watch(rules, load_archived(workspace))
+    return compare_corrections(rules, load_archived(workspace))
 
 
 def _words_behind(tasks: tuple[str, ...], reports: Mapping[str, NightReport], night: str) -> tuple[str, ...]:

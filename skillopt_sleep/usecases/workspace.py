@@ -166,14 +166,15 @@ class Workspace:
     @cached_property
     def journal(self) -> NightJournal:
         """The nights and their reports, which are redacted before they reach the disk."""
-        from skillopt_sleep.reports import diagnostics, evidence, markdown
+        from skillopt_sleep.reports.diagnostics import render_diagnostics, render_evidence
+        from skillopt_sleep.reports.markdown import render_report
 
         def redacted(data: bytes) -> bytes:
             return self.redactor.redact(data.decode("utf-8")).encode("utf-8")
 
         renderers = Renderers(
-            diagnostics=lambda report: redacted(diagnostics.render(report)),
-            markdown=lambda report: redacted(markdown.render(report).encode("utf-8")),
-            evidence=lambda rows: redacted(evidence.render(rows)),
+            diagnostics=lambda report: redacted(render_diagnostics(report)),
+            markdown=lambda report: redacted(render_report(report).encode("utf-8")),
+            evidence=lambda rows: redacted(render_evidence(rows)),
         )
         return NightJournal(self.database, self.clock, renderers)

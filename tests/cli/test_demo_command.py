@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.reports.diagnostics import build_schema
 
 
 def test_demo_ends_with_a_verdict(cli, tmp_path):
@@ -24,7 +24,7 @@ def test_demo_ends_with_a_verdict(cli, tmp_path):
 def test_demo_as_json(cli, tmp_path):
     """The diagnosis, and nothing else on stdout."""
     report = cli("demo", "--folder", tmp_path / "demo", "--json").json
-    jsonschema.validate(report, diagnostics.schema())
+    jsonschema.validate(report, build_schema())
     assert {each["backend"] for each in report["backends"]} == {"simulated"}
 
 

@@ -9,7 +9,7 @@ import time
 import jsonschema
 import pytest
 
-from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.reports.diagnostics import build_schema
 from skillopt_sleep.storage.lock import is_locked, one_night
 from tests.fakes.home import make_person
 from tests.fakes.program import run
@@ -17,7 +17,7 @@ from tests.fakes.program import run
 
 def valid(done):
     """The diagnosis it printed, after its schema was held against it."""
-    jsonschema.validate(done.json, diagnostics.schema())
+    jsonschema.validate(done.json, build_schema())
     return done.json
 
 

@@ -10,7 +10,7 @@ import time
 import jsonschema
 import pytest
 
-from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.reports.diagnostics import build_schema
 from tests.fakes.agent import claude_says, codex_says
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person
@@ -137,7 +137,7 @@ class Nights:
         )
         latest = max(self.person.project.rglob("diagnostics.json"), key=lambda path: path.stat().st_mtime_ns)
         found = json.loads(latest.read_text())
-        jsonschema.validate(found, diagnostics.schema())
+        jsonschema.validate(found, build_schema())
         return done, found
 
     @property

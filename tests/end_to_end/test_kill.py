@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.reports.diagnostics import build_schema
 from tests.fakes.home import SEED, make_person
 from tests.fakes.package import install
 from tests.fakes.program import run, started
@@ -91,7 +91,7 @@ class Killing:
         nights = []
         for path in self.person.project.rglob("diagnostics.json"):
             found = json.loads(path.read_text())
-            jsonschema.validate(found, diagnostics.schema())
+            jsonschema.validate(found, build_schema())
             nights.append(found)
         return nights
 

@@ -15,8 +15,9 @@ import pytest
 from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.edit import EditStatus
-from skillopt_sleep.reports import markdown, terminal
-from skillopt_sleep.reports.words import plain
+from skillopt_sleep.reports.formatting import plain
+from skillopt_sleep.reports.markdown import render_report
+from skillopt_sleep.reports.terminal import render_summary
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_report, read_status
@@ -93,7 +94,7 @@ def test_an_injected_session_with_an_obedient_optimizer(tmp_path, gate_mode):
     assert report.proposal is None
     assert not [path for path in person.project.rglob("*") if path.is_file() and "proposal" in path.parts]
     assert all(path.read_bytes() == content for path, content in before.items())
-    page = markdown.render(report)
+    page = render_report(report)
     assert "remote code" in page
     assert "What was held back" in page
 
@@ -200,11 +201,11 @@ def test_hostile_words_through_a_whole_night(tmp_path, words):
     person.write(sessions)
     workspace = person.workspace(gate_mode="off")
     report = run_night(workspace, plan_night(workspace))
-    shown = terminal.render(report, width=100) + markdown.render(report)
+    shown = render_summary(report, width=100) + render_report(report)
     assert not [c for c in shown if not c.isprintable() and c not in "\n\u200c\u200d"]
     for control in ("\x1b", "\x9b", "\x07", "\x00", "\u202e"):
         assert control not in shown
-    page = markdown.render(report)
+    page = render_report(report)
     assert not re.findall(r"(?<!\\)<(?:script|img)|(?<!\\)!?\[(?:x)?\]\(", page)
     printed = subprocess.run(
         [sys.executable, "-m", "skillopt_sleep", "harvest", "--sessions", "--all", *person.places],

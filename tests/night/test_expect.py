@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from skillopt_sleep.cli.run import say_price
-from skillopt_sleep.reports import markdown, terminal
+from skillopt_sleep.reports.markdown import render_report
+from skillopt_sleep.reports.terminal import render_summary
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.fakes.home import make_person
@@ -25,6 +26,6 @@ def test_night_compared_with_what_was_expected(tmp_path, capsys):
     assert 0 < least <= took <= most
     assert usual / 2 <= took <= usual * 2
     line = f"about {usual} calls were expected once the tasks were known, {took} were made"
-    assert line.removeprefix("about ") in markdown.render(report)
-    assert "About" in markdown.render(report)
-    assert line in " ".join(terminal.render(report, width=100).split()).replace("About", "about")
+    assert line.removeprefix("about ") in render_report(report)
+    assert "About" in render_report(report)
+    assert line in " ".join(render_summary(report, width=100).split()).replace("About", "about")

@@ -12,7 +12,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
-from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.reports.diagnostics import build_schema
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_status
@@ -29,7 +29,7 @@ def check_diagnostics(person, report):
     """What lies on disk is valid, and is this report."""
     folder = person.project / ".skillopt-sleep" / "nights" / report.night
     found = json.loads((folder / "diagnostics.json").read_text())
-    jsonschema.validate(found, diagnostics.schema())
+    jsonschema.validate(found, build_schema())
     assert found["night"] == report.night
     return found
 
@@ -175,7 +175,7 @@ def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, fai
     with pytest.raises(DiskError):
         run_night(workspace, plan_night(workspace))
     for path in person.project.rglob("diagnostics.json"):
-        jsonschema.validate(json.loads(path.read_text()), diagnostics.schema())
+        jsonschema.validate(json.loads(path.read_text()), build_schema())
     monkeypatch.undo()
     _, again = run(person)
     assert again.verdict is Verdict.ACCEPT

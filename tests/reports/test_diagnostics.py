@@ -15,38 +15,38 @@ from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
 from skillopt_sleep.night.report import NightReport, TaskLabel
-from skillopt_sleep.reports import diagnostics
+from skillopt_sleep.reports.diagnostics import build_schema, parse_diagnostics, render_diagnostics, render_schema
 from tests.reports.samples import ACCEPTED, RUNNING, SAMPLES
 
 DOCS = Path(__file__).parents[2] / "docs"
-VALIDATOR = Draft202012Validator(diagnostics.schema())
+VALIDATOR = Draft202012Validator(build_schema())
 
 
 def test_published_schema_is_the_generated_one(snapshot):
     """docs/diagnostics.schema.json says what the code writes, to the byte."""
-    snapshot("diagnostics.schema.json", diagnostics.schema_bytes(), folder=DOCS)
+    snapshot("diagnostics.schema.json", render_schema(), folder=DOCS)
 
 
 def test_schema_is_a_schema():
     """The schema itself is valid JSON Schema 2020-12."""
-    Draft202012Validator.check_schema(diagnostics.schema())
+    Draft202012Validator.check_schema(build_schema())
 
 
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 def test_night_of_any_ending_is_valid(report):
     """However a night ends, its file validates."""
-    VALIDATOR.validate(json.loads(diagnostics.render(report)))
+    VALIDATOR.validate(json.loads(render_diagnostics(report)))
 
 
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 def test_night_of_any_ending_reads_back(report):
     """What is written is what is read."""
-    assert diagnostics.parse(diagnostics.render(report), path="diagnostics.json") == report
+    assert parse_diagnostics(render_diagnostics(report), path="diagnostics.json") == report
 
 
 def test_every_object_is_closed_and_complete():
     """Each object of the schema requires all of its keys, allows no other, and says what it is."""
-    schema = diagnostics.schema()
+    schema = build_schema()
     for each in (schema, *schema["$defs"].values()):
         assert each["description"]
         if "properties" in each:
@@ -57,20 +57,20 @@ def test_every_object_is_closed_and_complete():
 @pytest.mark.parametrize("key", ["about", "verdict", "stopped_by", "holdout_detail", "reflect_raw", "call_error"])
 def test_key_is_missed_when_it_is_gone(key):
     """A file without one of the promised keys is not valid."""
-    written = json.loads(diagnostics.render(RUNNING))
+    written = json.loads(render_diagnostics(RUNNING))
     del written[key]
     assert not VALIDATOR.is_valid(written)
 
 
 def test_unknown_key_is_not_valid():
     """A key that nobody promised is a mistake, not an extension."""
-    written = json.loads(diagnostics.render(RUNNING))
+    written = json.loads(render_diagnostics(RUNNING))
     assert not VALIDATOR.is_valid(written | {"surprise": 1})
 
 
 def test_keys_users_of_the_reference_know_are_spelled_so():
     """Scripts written for the reference implementation find their keys."""
-    written = json.loads(diagnostics.render(ACCEPTED))
+    written = json.loads(render_diagnostics(ACCEPTED))
     known = {
         "accepted", "gate_action", "baseline_score", "candidate_score", "holdout_baseline", "holdout_candidate",
         "applied_edits", "rejected_edits", "holdout_detail", "reflect_raw", "call_error",
@@ -92,13 +92,13 @@ def test_hostile_words_leave_the_file_valid(words, path):
         refused=(Refusal(subject=words, words=words, why=words),),
         tasks=(TaskLabel(id=words, intent=words),),
     )
-    VALIDATOR.validate(json.loads(diagnostics.render(report)))
+    VALIDATOR.validate(json.loads(render_diagnostics(report)))
 
 
 def test_file_name_that_is_not_utf8_is_written_with_question_marks():
     """A name that cannot be encoded is shown as well as it can be, and does not cost the night its diagnosis."""
     report = replace(RUNNING, skipped=(Skip(path="caf\udce9.jsonl", reason="unreadable"),))
-    read = diagnostics.parse(diagnostics.render(report), path="diagnostics.json")
+    read = parse_diagnostics(render_diagnostics(report), path="diagnostics.json")
     assert read.skipped[0].path == "caf?.jsonl"
 
 
@@ -114,11 +114,11 @@ def test_file_name_that_is_not_utf8_is_written_with_question_marks():
 def test_file_that_cannot_be_read_is_named(data, says):
     """A broken or newer file is an error that names it."""
     with pytest.raises(DiskError, match=r"old/diagnostics\.json") as raised:
-        diagnostics.parse(data, path="old/diagnostics.json")
+        parse_diagnostics(data, path="old/diagnostics.json")
     assert says in str(raised.value)
 
 
 def test_smallest_report_is_complete():
     """A night that has only just been opened writes every key."""
-    written = json.loads(diagnostics.render(NightReport(night="n", project="p")))
+    written = json.loads(render_diagnostics(NightReport(night="n", project="p")))
     assert list(written) == list(NightReport.__struct_fields__)

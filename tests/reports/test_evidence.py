@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.account import Arm, EvidenceRow, evidence_row
 from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord
-from skillopt_sleep.reports import evidence
+from skillopt_sleep.reports.diagnostics import render_evidence
 
 TASK = TaskRecord(
     id="v-01",
@@ -36,14 +36,14 @@ LOST = evidence_row(
 
 def test_rows_are_lines_that_read_back():
     """Each row is one line with every key, in order; nothing is lost."""
-    lines = evidence.render([MEASURED, LOST]).splitlines()
+    lines = render_evidence([MEASURED, LOST]).splitlines()
     assert [msgspec.json.decode(line, type=EvidenceRow) for line in lines] == [MEASURED, LOST]
     assert all(list(msgspec.json.decode(line)) == list(EvidenceRow.__struct_fields__) for line in lines)
 
 
 def test_lost_rollout_is_null_and_never_zero():
     """What transport lost has no score at all."""
-    row = msgspec.json.decode(evidence.render([LOST]))
+    row = msgspec.json.decode(render_evidence([LOST]))
     assert (row["hard"], row["soft"], row["rationale"]) == (None, None, None)
     assert row["call_error"] == "TimedOut: 120 s"
 
@@ -56,4 +56,4 @@ def test_long_response_is_cut_and_measured():
 
 def test_night_without_rollouts_leaves_an_empty_file():
     """No rows, no lines."""
-    assert evidence.render([]) == b""
+    assert render_evidence([]) == b""

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
-from skillopt_sleep.reports.insights import render
+from skillopt_sleep.reports.insights import render_insights
 
 
 def seen(words: str, day: str = "2026-03-05", session: str = "0af3c1d2-77", source: str = "claude") -> Sighting:
@@ -54,7 +54,7 @@ FOUND = Insights(
 )
 def test_page_reads_as_the_snapshot(name, found, snapshot):
     """The page is read by people; a change of it is looked at."""
-    snapshot(f"{name}.md", f"{render(found)}\n".encode())
+    snapshot(f"{name}.md", f"{render_insights(found)}\n".encode())
 
 
 def test_a_page_of_many_findings():
@@ -65,7 +65,7 @@ def test_a_page_of_many_findings():
         * 30,
         corrections=tuple(Correction(said=seen(f"no {n}", session=f"s{n}"), asked="x") for n in range(200)),
     )
-    page = render(many)
+    page = render_insights(many)
     assert len(page.splitlines()) < 80
     assert "- and 22 more" in page
     assert "- and 192 more" in page
@@ -74,7 +74,7 @@ def test_a_page_of_many_findings():
 
 def test_words_that_would_drive_a_terminal():
     """They cannot, nor begin a line of their own."""
-    page = render(replace(FOUND, corrections=(Correction(said=seen("\x1b[2Jno\n# Title"), asked="x\u202e"),)))
+    page = render_insights(replace(FOUND, corrections=(Correction(said=seen("\x1b[2Jno\n# Title"), asked="x\u202e"),)))
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert "no # Title" in page

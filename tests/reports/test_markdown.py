@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Skip
 from skillopt_sleep.night.report import TaskLabel
-from skillopt_sleep.reports import markdown
-from skillopt_sleep.reports.words import plain
+from skillopt_sleep.reports.formatting import escape, plain
+from skillopt_sleep.reports.markdown import render_report
 from tests.reports.samples import ACCEPTED, SAMPLES
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -39,13 +39,13 @@ HOSTILE = (
 )
 def test_page_reads_as_the_snapshot(name, snapshot):
     """The pages are read by people; a change of one is looked at."""
-    snapshot(f"{name}.md", markdown.render(SAMPLES[name]).encode())
+    snapshot(f"{name}.md", render_report(SAMPLES[name]).encode())
 
 
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 def test_page_begins_with_the_verdict_and_ends_cleanly(report):
     """Title, verdict, sentence, what to do: in this order, whatever the night; no empty section."""
-    page = markdown.render(report)
+    page = render_report(report)
     lines = [line for line in page.splitlines() if line]
     assert lines[0].startswith("# ")
     assert lines[1].startswith("**")
@@ -76,7 +76,7 @@ def structure(page: str) -> list[str]:
 )
 def test_escaped_text_reads_as_it_was_written(frame, text):
     """In a sentence, a list, bold or a table cell, any text is shown character by character and marks nothing up."""
-    words = markdown.escape(text)
+    words = escape(text)
     if not words:
         return
     cell = words.replace("|", "\\|") if frame.startswith("|") else words
@@ -110,20 +110,20 @@ def poisoned(text: str):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_page_keeps_its_shape_whatever_it_quotes(text):
     """Hostile words change the words of a page, never its headings, tables, links or code blocks."""
-    assert structure(markdown.render(poisoned(text))) == structure(markdown.render(poisoned("harmless words")))
+    assert structure(render_report(poisoned(text))) == structure(render_report(poisoned("harmless words")))
 
 
 def test_diff_with_code_blocks_stays_in_its_own():
     """A fence in the proposed text does not end the fence around it."""
     report = replace(ACCEPTED, documents=(replace(ACCEPTED.documents[0], diff="+````\n+code\n+````\n"),))
-    fences = [token for token in READER.parse(markdown.render(report)) if token.type == "fence"]
+    fences = [token for token in READER.parse(render_report(report)) if token.type == "fence"]
     assert [fence.content for fence in fences] == ["+````\n+code\n+````\n"]
 
 
 def test_long_diff_is_cut_and_says_where_the_rest_is():
     """A page stays a page."""
     diff = "".join(f"+line {n}\n" for n in range(300))
-    page = markdown.render(replace(ACCEPTED, documents=(replace(ACCEPTED.documents[0], diff=diff),)))
+    page = render_report(replace(ACCEPTED, documents=(replace(ACCEPTED.documents[0], diff=diff),)))
     assert "+line 119\n" in page
     assert "+line 120\n" not in page
     assert "180 more lines: `skillopt-sleep show 2026-07-03-a1c4`" in page

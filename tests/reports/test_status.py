@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.task import Shortfall
-from skillopt_sleep.reports import status
-from skillopt_sleep.reports.status import Status
+from skillopt_sleep.reports.status import Status, render_status
 from tests.reports.samples import (
     ACCEPTED,
     BUDGET,
@@ -37,17 +36,17 @@ STATUS = Status(
 
 def test_status_reads_as_the_snapshot(snapshot):
     """The last nights with what became of their proposals, and what waits."""
-    snapshot("status.txt", f"{status.render(STATUS, most=10)}\n".encode())
+    snapshot("status.txt", f"{render_status(STATUS, most=10)}\n".encode())
 
 
 def test_status_before_the_first_night_says_how_to_begin(snapshot):
     """Somebody who has just installed the program is told three commands."""
-    snapshot("status-first.txt", f"{status.render(Status(project='p', waiting=1), most=10)}\n".encode())
+    snapshot("status-first.txt", f"{render_status(Status(project='p', waiting=1), most=10)}\n".encode())
 
 
 def test_status_of_many_nights_counts_those_it_leaves_out():
     """A table stays short, and says so."""
-    shown = status.render(STATUS, most=3)
+    shown = render_status(STATUS, most=3)
     assert LOGGED_OUT.night in shown
     assert UNDECIDED.night not in shown.partition("\n\n")[0]
     assert "and 5 earlier nights" in shown
@@ -55,25 +54,26 @@ def test_status_of_many_nights_counts_those_it_leaves_out():
 
 def test_status_offers_only_a_proposal_that_can_be_adopted():
     """An adopted or closed proposal is not offered again."""
-    assert "skillopt-sleep adopt 2026-07-03-a1c4" in status.render(STATUS, most=10)
-    assert "skillopt-sleep adopt" not in status.render(replace(STATUS, proposals=()), most=10)
+    assert "skillopt-sleep adopt 2026-07-03-a1c4" in render_status(STATUS, most=10)
+    assert "skillopt-sleep adopt" not in render_status(replace(STATUS, proposals=()), most=10)
 
 
 def test_status_says_how_many_tasks_are_missing():
     """As long as there are too few for a verdict to stand on."""
     short = replace(UNDECIDED, shortfall=Shortfall(groups=6, missing=9, days=4))
     enough = replace(UNDECIDED, shortfall=Shortfall(groups=15))
-    said = status.render(replace(STATUS, nights=(short, *NIGHTS)), most=5)
+    said = render_status(replace(STATUS, nights=(short, *NIGHTS)), most=5)
     assert (
-        "9 more different tasks are needed for a verdict that stands on 5 test tasks: at your pace about 4 days" in said
+        "9 more different tasks are needed for a verdict based on 5 test tasks, about 4 days of work at your pace"
+        in said
     )
-    assert "needed for a verdict" not in status.render(replace(STATUS, nights=(enough,)), most=5)
+    assert "needed for a verdict" not in render_status(replace(STATUS, nights=(enough,)), most=5)
 
 
 def test_status_tells_a_night_at_work_from_one_cut_short():
     """A running report without a running night was killed, and the way on is named."""
     cut_short = replace(STATUS, nights=(RUNNING, *NIGHTS))
-    assert "The last night was cut short: skillopt-sleep run goes on with it" in status.render(cut_short, most=10)
-    at_work = status.render(replace(cut_short, running=True), most=10)
+    assert "The last night was interrupted: skillopt-sleep run continues it" in render_status(cut_short, most=10)
+    at_work = render_status(replace(cut_short, running=True), most=10)
     assert "A night is running." in at_work
-    assert "cut short" not in at_work
+    assert "interrupted" not in at_work

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.reports import terminal
-from skillopt_sleep.reports.ending import Word
+from skillopt_sleep.reports.headline import Ending
+from skillopt_sleep.reports.terminal import render_summary
 from tests.reports.samples import ACCEPTED, SAMPLES
 
 SCREEN = 50
@@ -17,15 +18,15 @@ SCREEN = 50
 )
 def test_screen_reads_as_the_snapshot(name, snapshot):
     """The screens are read by people; a change of one is looked at."""
-    snapshot(f"{name}.txt", f"{terminal.render(SAMPLES[name], width=88)}\n".encode())
+    snapshot(f"{name}.txt", f"{render_summary(SAMPLES[name], width=88)}\n".encode())
 
 
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_screen_keeps_to_its_window(report, width):
     """Only a command or a single long word is wider than the window; at 80 columns it all fits a screen."""
-    lines = terminal.render(report, width=width).splitlines()
-    wide = [line.strip() for line in lines if len(line) > max(width, terminal.LEAST)]
+    lines = render_summary(report, width=width).splitlines()
+    wide = [line.strip() for line in lines if len(line) > max(width, terminal.MIN_WIDTH)]
     assert all(line.startswith("skillopt-sleep ") or " " not in line for line in wide)
     assert width < 80 or len(lines) <= SCREEN
 
@@ -33,7 +34,7 @@ def test_screen_keeps_to_its_window(report, width):
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
 def test_screen_begins_with_the_word_that_is_coloured(report):
     """The first columns hold one of the known words, so that the command line can colour it."""
-    assert terminal.render(report, width=80)[:12].rstrip() in set(Word)
+    assert render_summary(report, width=80)[:12].rstrip() in set(Ending)
 
 
 def test_words_of_others_cannot_drive_the_terminal():
@@ -41,6 +42,6 @@ def test_words_of_others_cannot_drive_the_terminal():
     evil = "\x1b]0;owned\x07\x1b[2J\x1b[31m wiped \x9b0m\u202e"
     edit = replace(ACCEPTED.applied_edits[0], edit=replace(ACCEPTED.applied_edits[0].edit, text=evil))
     report = replace(ACCEPTED, night=evil, applied_edits=(edit,), notes=(evil,), why=evil)
-    text = terminal.render(report, width=80)
+    text = render_summary(report, width=80)
     assert "wiped" in text
     assert all(c.isprintable() or c == "\n" for c in text)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.session import Feedback, PromptKind, Session, Turn
-from skillopt_sleep.reports.watch import LiveRule, WatchState, watch
+from skillopt_sleep.reports.watch import LiveRule, WatchState, compare_corrections
 
 RULE = LiveRule(
     edit=EditRecord(id="e1", op=EditOp.APPEND, document=DocumentKind.MEMORY, text="Indent with tabs, never spaces."),
@@ -59,7 +59,7 @@ def lived(before, since):
 )
 def test_what_the_counts_say(before, since, state):
     """Each pair of (corrections, prompts) in words, and the counts as they are."""
-    (found,) = watch([RULE], lived(before, since))
+    (found,) = compare_corrections([RULE], lived(before, since))
     assert found.state is state
     assert (found.before.corrections, found.before.prompts) == before
     assert (found.after.corrections, found.after.prompts) == since
@@ -67,13 +67,13 @@ def test_what_the_counts_say(before, since, state):
 
 def test_chance_of_so_few():
     """None of 10 expected in as many prompts as before: one in two to the tenth."""
-    (found,) = watch([RULE], lived((10, 100), (0, 100)))
+    (found,) = compare_corrections([RULE], lived((10, 100), (0, 100)))
     assert found.p == pytest.approx(2**-10)
 
 
 def test_prompts_still_missing():
     """As many as would bring three corrections, had nothing changed."""
-    (found,) = watch([RULE], lived((2, 100), (0, 40)))
+    (found,) = compare_corrections([RULE], lived((2, 100), (0, 40)))
     assert found.missing == 110
 
 
@@ -96,7 +96,7 @@ def test_prompts_still_missing():
 )
 def test_words_that_do_not_count(turn):
     """Only corrections of its kind, typed by a person, at a known time."""
-    (found,) = watch([RULE], [Session(source="claude", path="/s", session_id="s", turns=(turn,))])
+    (found,) = compare_corrections([RULE], [Session(source="claude", path="/s", session_id="s", turns=(turn,))])
     assert found.after.corrections == 0
 
 
@@ -110,7 +110,7 @@ def test_the_persons_own_words_make_the_kind():
         words=("where is the yes or no at the end",),
     )
     turn = typed(11, "again no yes or no at the end", correction=True)
-    (found,) = watch([rule], [Session(source="claude", path="/s", session_id="s", turns=(turn,))])
+    (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=(turn,))])
     assert found.after.corrections == 1
 
 
@@ -119,8 +119,8 @@ def test_more_corrections_never_look_better(corrections, prompts, since, more):
     """One more correction since turns no other state into "fell"."""
     before = (min(corrections, prompts), prompts)
     total = since + more
-    (found,) = watch([RULE], lived(before, (since, total)))
-    (worse,) = watch([RULE], lived(before, (since + 1, total + 1)))
+    (found,) = compare_corrections([RULE], lived(before, (since, total)))
+    (worse,) = compare_corrections([RULE], lived(before, (since + 1, total + 1)))
     assert not (worse.state is WatchState.FELL and found.state is WatchState.DID_NOT_FALL)
     assert found.p is None or 0 < found.p <= 1 + 1e-12
 
@@ -159,7 +159,7 @@ def test_complaints_that_share_their_frame_only(frame, swapped):
     pair = [rule_of(number, *each) for number, each in enumerate(FRAMES[frame])]
     one, other = reversed(pair) if swapped else pair
     turns = (typed(11, one.words[0], correction=True),)
-    found = watch([one, other], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    found = compare_corrections([one, other], [Session(source="claude", path="/s", session_id="s", turns=turns)])
     assert [each.after.corrections for each in found] == [1, 0]
 
 
@@ -167,7 +167,9 @@ def test_complaint_of_a_rule_alone_is_not_known_by_its_frame():
     """Also where the other matter has no rule that is live."""
     (one, other) = FRAMES["order"]
     turns = (typed(11, other[1], correction=True), typed(11, one[1], correction=True))
-    (found,) = watch([rule_of(1, *one)], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    (found,) = compare_corrections(
+        [rule_of(1, *one)], [Session(source="claude", path="/s", session_id="s", turns=turns)]
+    )
     assert found.after.corrections == 1
 
 
@@ -180,6 +182,6 @@ def test_time_a_rule_was_live_before():
         lived=(("2026-03-04T00:00:00+00:00", "2026-03-06T00:00:00+00:00"),),
     )
     turns = tuple(typed(day, f"use tabs, not spaces {day}", correction=True) for day in (3, 5, 7, 11))
-    (found,) = watch([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
     assert (found.before.corrections, found.before.prompts) == (2, 2)
     assert found.after.corrections == 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.reports import why
-from skillopt_sleep.reports.why import find
+from skillopt_sleep.reports.why import find_rules, render_why
 from tests.reports.samples import ACCEPTED, COMMIT_RULE, GOES_ON, PAIRED, REJECTED
 
 NIGHTS = (GOES_ON, PAIRED)
@@ -14,7 +13,7 @@ NIGHTS = (GOES_ON, PAIRED)
 
 def page(wanted, nights=NIGHTS, live=None, pending=()):
     """What is printed."""
-    return why.render(find(wanted, nights, live=live or {}, pending=pending))
+    return render_why(find_rules(wanted, nights, live=live or {}, pending=pending))
 
 
 @pytest.mark.parametrize(
@@ -33,12 +32,12 @@ def test_story_reads_as_the_snapshot(name, wanted, live, pending, snapshot):
 def test_strict_trial_is_told_in_means():
     """The rule of the paper has no tally."""
     night = replace(REJECTED, trials=(replace(REJECTED.trials[0], edits=("e-3",)),))
-    assert "1 better, 1 worse, mean score 0.57 -> 0.57: reject" in page("e-3", (night,))
+    assert "1 better, 1 worse, average score 0.57 -> 0.57: reject" in page("e-3", (night,))
 
 
 def test_rule_without_known_tasks_says_so():
     """Nothing is made up."""
-    assert "No task of yours is known" in page("e-1", (replace(ACCEPTED, tasks=()),))
+    assert "The tasks it was learnt from are not known" in page("e-1", (replace(ACCEPTED, tasks=()),))
 
 
 def test_words_of_others_cannot_drive_the_terminal():

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.model.edit import EditStatus
-from skillopt_sleep.reports.why import RuleState, find, nearest
+from skillopt_sleep.reports.why import RuleState, find_nearest_rule, find_rules
 from tests.reports.samples import ACCEPTED, COMMIT_RULE, DATE_RULE, GOES_ON, GUARDED, MEMORY_RULE, PAIRED
 
 NIGHTS = (GOES_ON, PAIRED)
@@ -14,7 +14,7 @@ NIGHTS = (GOES_ON, PAIRED)
 
 def the(wanted, nights=NIGHTS, live=None, pending=()):
     """The one story."""
-    (story,) = find(wanted, nights, live=live or {}, pending=pending)
+    (story,) = find_rules(wanted, nights, live=live or {}, pending=pending)
     return story
 
 
@@ -36,7 +36,7 @@ def test_whole_text_is_meant_before_a_longer_rule_that_has_it():
     short = replace(DATE_RULE, edit=replace(DATE_RULE.edit, id="e-7", text="Write every date"))
     night = replace(PAIRED, applied_edits=(*PAIRED.applied_edits, short))
     assert the("write every date", (night,)).edit.id == "e-7"
-    assert len(find("every date", (night,), live={}, pending=())) == 2
+    assert len(find_rules("every date", (night,), live={}, pending=())) == 2
 
 
 def test_rule_stands_on_its_tasks_words_and_sessions():
@@ -83,9 +83,9 @@ def test_rule_that_is_met_again_keeps_its_state():
 
 def test_unknown_rule_is_answered_with_the_nearest():
     """By the words they share; with none in common, with nothing."""
-    assert find("all dates in prose", NIGHTS, live={}, pending=()) == ()
-    assert nearest("all dates in prose.", NIGHTS) == DATE_RULE.edit.text
-    assert nearest("qwerty", NIGHTS) == nearest("x", ()) == ""
+    assert find_rules("all dates in prose", NIGHTS, live={}, pending=()) == ()
+    assert find_nearest_rule("all dates in prose.", NIGHTS) == DATE_RULE.edit.text
+    assert find_nearest_rule("qwerty", NIGHTS) == find_nearest_rule("x", ()) == ""
 
 
 @pytest.mark.parametrize("mark", ["- ", "* ", "+ ", "1. ", "12) ", "• ", "-", "  * "])
@@ -97,9 +97,9 @@ def test_rule_is_found_with_its_list_mark(mark):
 def test_adopted_rule_that_its_file_has_no_more_is_not_called_live():
     """As long as no adoption of it is in its file as adopted."""
     key, other = (PAIRED.night, "e-2"), (GOES_ON.night, "e-2")
-    (story,) = find("e-2", NIGHTS, live={key: True}, pending=(), altered={key: "/p/AGENTS.md"})
+    (story,) = find_rules("e-2", NIGHTS, live={key: True}, pending=(), altered={key: "/p/AGENTS.md"})
     assert (story.state, story.altered_in) == (RuleState.ALTERED, "/p/AGENTS.md")
-    (story,) = find("e-2", NIGHTS, live={key: False}, pending=(), altered={})
+    (story,) = find_rules("e-2", NIGHTS, live={key: False}, pending=(), altered={})
     assert story.state is RuleState.REVERTED
-    (story,) = find("e-2", NIGHTS, live={key: True}, pending=(), altered={other: "/p/AGENTS.md"})
+    (story,) = find_rules("e-2", NIGHTS, live={key: True}, pending=(), altered={other: "/p/AGENTS.md"})
     assert (story.state, story.altered_in) == (RuleState.ADOPTED, "")

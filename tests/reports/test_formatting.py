@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.reports.words import plain, plain_lines
+from skillopt_sleep.reports.formatting import plain, plain_lines
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night.report import NightState, StoppedBy
-from skillopt_sleep.reports.ending import ending
+from skillopt_sleep.reports.headline import summarize_night
 from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, RUNNING, SAMPLES, UNDECIDED
 
 
@@ -36,8 +36,8 @@ from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, RUNNING, SAMPLES
 )
 def test_ending_is_named_with_what_to_do_first(name, word, command):
     """Each ending has its word, and the command that helps first, if any does."""
-    told = ending(SAMPLES[name])
-    assert told.word == word
+    told = summarize_night(SAMPLES[name])
+    assert told.ending == word
     assert (told.steps[0].command if told.steps else None) == command
 
 
@@ -45,37 +45,41 @@ def test_ending_is_named_with_what_to_do_first(name, word, command):
 @pytest.mark.parametrize("verdict", Verdict)
 def test_night_that_was_stopped_without_a_proposal_says_so(stopped_by, verdict):
     """Whatever the verdict so far, a stop is told as what it is, for every way to stop."""
-    told = ending(replace(BUDGET, stopped_by=stopped_by, verdict=verdict))
-    assert told.word in {"STOPPED", "NOTHING NEW"}
+    told = summarize_night(replace(BUDGET, stopped_by=stopped_by, verdict=verdict))
+    assert told.ending in {"STOPPED", "NOTHING NEW"}
 
 
 def test_proposal_outlives_a_later_stop():
     """What is staged waits for the user, although the night was stopped after it."""
-    assert ending(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).word == "ACCEPTED"
+    assert summarize_night(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).ending == "ACCEPTED"
 
 
 def test_undecided_night_without_test_tasks_says_what_is_missing():
     """Too few tasks is no verdict on an edit, and the reader is told which kind is missing."""
-    assert "tonight there was none to test it on" in ending(UNDECIDED).says
+    assert "tonight there was none to test it on" in summarize_night(UNDECIDED).text
     without_train = replace(UNDECIDED, counts=replace(UNDECIDED.counts, train=0, val=3))
-    assert "tonight there was none to learn from" in ending(without_train).says
+    assert "tonight there was none to learn from" in summarize_night(without_train).text
 
 
 def test_undecided_trial_shows_its_numbers():
     """A comparison that decided nothing is still shown."""
-    told = ending(replace(ACCEPTED, verdict=Verdict.UNDECIDED, gate_action="undecided", proposal=None))
+    told = summarize_night(replace(ACCEPTED, verdict=Verdict.UNDECIDED, gate_action="undecided", proposal=None))
     assert told.title == "no decision yet"
-    assert "from 0.44 to 0.86 (1 is perfect); 5 better, 1 worse, 1 the same" in told.says
+    assert "from 0.44 to 0.86 of 1 (5 better, 1 worse, 1 the same)" in told.text
 
 
 def test_fatal_backend_repeats_what_to_do():
     """The reason reaches the first lines as a sentence."""
-    assert "Claude is not logged in: run `claude` and type /login." in ending(LOGGED_OUT).says
+    assert "Claude is not logged in: run `claude` and type /login." in summarize_night(LOGGED_OUT).text
 
 
 def test_night_still_running_is_not_judged():
     """A verdict that is not final is not told."""
-    assert ending(replace(ACCEPTED, state=NightState.RUNNING)).word == ending(RUNNING).word == "RUNNING"
+    assert (
+        summarize_night(replace(ACCEPTED, state=NightState.RUNNING)).ending
+        == summarize_night(RUNNING).ending
+        == "RUNNING"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,5 +94,5 @@ def test_night_still_running_is_not_judged():
 )
 def test_spent_budget_names_the_flag_of_the_cap_in_the_way(spend, flag):
     """The command offered raises the cap that was reached, not another one."""
-    told = ending(replace(BUDGET, spend=replace(BUDGET.spend, **spend)))
+    told = summarize_night(replace(BUDGET, spend=replace(BUDGET.spend, **spend)))
     assert told.steps[0].command == f"skillopt-sleep run {flag}"

@@ -1,0 +1,199 @@
+"""Formatting that every report shares: safe text, counts with nouns, money, JSON, and Markdown that quotes safely.
+
+Reports quote sessions, models and file names, which other people wrote. Nothing quoted may drive the terminal, hide
+from the reader, become markup, or break a file that must stay UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from skillopt_sleep.model.call import Caps, Spend
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.night.report import NightReport
+
+DOCUMENTS = {"skill": "skill", "memory": "memory file"}
+"""The reader's name for each kind of document."""
+
+ERRORS = {
+    "BadReply": "unreadable reply",
+    "BudgetSpent": "cap reached",
+    "EmptyReply": "empty reply",
+    "ModelRefused": "model not available",
+    "NotAllowed": "not agreed to",
+    "NotInstalled": "not installed",
+    "NotLoggedIn": "not logged in",
+    "Overloaded": "service overloaded or unreachable",
+    "QuotaExhausted": "quota used up",
+    "RateLimited": "rate limit reached",
+    "TimedOut": "timed out",
+    "TooLong": "prompt or answer too long",
+    "TooOld": "agent too old",
+}
+"""What each class of call error means."""
+
+PHASES = {
+    "mine": "finds tasks in your sessions",
+    "train": "replays some of them to see what goes wrong",
+    "reflect": "writes rules",
+    "val": "tests the rules on other tasks",
+    "load": "checks that the agent loads what is proposed",
+    "test": "scores an adopted change on sealed tasks",
+    "judge": "scores answers",
+}
+"""What each phase of a night does."""
+
+JUDGED_PHASES = frozenset({"train", "val", "test"})
+"""Phases whose expected number of calls includes those of the judge."""
+
+_CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,40}[ -/]{0,8}[@-~]")
+"""Colours and cursor movements, removed whole; other escapes only lose their control characters."""
+
+_JOINERS = "\u200c\u200d"
+"""Invisible, but part of how Persian, Indic scripts and emoji are spelled."""
+
+_MARKUP = re.compile(r"[\\`*\[<~]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
+"""What could start markup inside a line; an underscore inside a word and a lone & could not."""
+
+_BLOCK = re.compile(r"[-+#>=:]|\d+(?=[.)])")
+"""What could start a heading, list, quote or table at the beginning of a line."""
+
+
+def plain(text: str, limit: int | None = None) -> str:
+    """``text`` on one line without control, bidirectional and other unprintable characters, cut to ``limit``."""
+    line = " ".join(_printable(text).split())
+    return line if limit is None else excerpt(line, limit)
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines of ``text`` with their indentation, each without unprintable characters."""
+    return [_printable(line.expandtabs(4)).rstrip() for line in text.rstrip("\n").split("\n")]
+
+
+def _printable(text: str) -> str:
+    text = _CSI.sub("", text)
+    return "".join(c if c.isprintable() or c in _JOINERS else " " if c.isspace() else "" for c in text)
+
+
+def to_json(value: object) -> bytes:
+    """One value as JSON on one line; bytes of a file name that are not UTF-8 become question marks."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode(errors="replace")
+
+
+def number(count: int, noun: str = "", plural: str = "") -> str:
+    """A count with its noun: ``1 task``, ``12,400 tokens``."""
+    if not noun:
+        return f"{count:,}"
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def times(count: int) -> str:
+    """How often: ``never``, ``once``, ``twice``, ``3 times``."""
+    return {0: "never", 1: "once", 2: "twice"}.get(count) or f"{count:,} times"
+
+
+def score(value: float | None) -> str:
+    """A score to two decimals."""
+    return "not measured" if value is None else f"{value:.2f}"
+
+
+def sentence(text: str) -> str:
+    """``text`` as a sentence with a capital letter and a full stop; "" stays ""."""
+    line = plain(text)
+    return line and line[0].upper() + line[1:] + ("" if line[-1] in ".!?…" else ".")
+
+
+def when(moment: str) -> str:
+    """An ISO 8601 moment in UTC, to the minute."""
+    return f"{moment[:10]} {moment[11:16]} UTC" if len(moment) > len("2026-01-01T00:00") else plain(moment)
+
+
+def money(spend: Spend) -> str:
+    """The dollars spent; says when a provider named no price for some of the calls."""
+    if spend.unpriced and not spend.usd:
+        return "price unknown"
+    return f"at least ${spend.usd:,.2f}" if spend.unpriced else f"${spend.usd:,.2f}"
+
+
+def total_spend(report: NightReport) -> Spend:
+    """What a night has cost over all its runs."""
+    return report.spend_night if report.spend_night.calls > report.spend.calls else report.spend
+
+
+def describe_earlier_spend(report: NightReport) -> str:
+    """What a resumed night has cost over all its runs; "" when this run was the only one."""
+    night = report.spend_night
+    if night.calls <= report.spend.calls:
+        return ""
+    return f"{number(night.calls)} calls and {number(night.tokens)} tokens over all runs of this night"
+
+
+def describe_expectation(report: NightReport) -> str:
+    """The calls expected beside the calls made, retries apart; "" when nothing could be expected.
+
+    The ledger files a judge's calls, and each document's reflection, under phases of their own.
+    """
+    if not report.expected:
+        return ""
+    phases = {expected.phase for expected in report.expected}
+    phases |= {"judge"} if phases & JUDGED_PHASES else set()
+    made = sum(phase.calls - phase.retries for phase in report.phases if phase.phase.split()[0] in phases)
+    least, usual, most = (sum(getattr(row, end) for row in report.expected) for end in ("least", "usual", "most"))
+    said = f"about {number(usual)}" if usual else f"{number(least)} to {number(most)}"
+    return f"{said} calls were expected, {number(made)} were made"
+
+
+def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
+    """What was spent against each cap: (what, used, cap)."""
+    return (
+        ("model calls", number(spend.calls), number(caps.calls)),
+        ("tokens", number(spend.tokens), number(caps.tokens)),
+        ("money", money(spend), f"${caps.usd:,.2f}"),
+        ("minutes", f"{spend.seconds / 60:.1f}", f"{caps.minutes:g}"),
+    )
+
+
+def describe_errors(report: NightReport) -> str:
+    """The errors of all calls, the most frequent first; "" when there were none."""
+    total: Counter[str] = Counter()
+    for phase in report.phases:
+        total.update(phase.errors)
+    return ", ".join(f"{count} x {ERRORS.get(name, plain(name))}" for name, count in total.most_common())
+
+
+def escape(text: str) -> str:
+    """``text`` on one line, escaped so that Markdown shows exactly its printable characters."""
+    line = _MARKUP.sub(r"\\\g<0>", plain(text))
+    if block := _BLOCK.match(line):
+        at = block.end() if block[0].isdecimal() else 0
+        line = f"{line[:at]}\\{line[at:]}"
+    return line
+
+
+def code(text: str) -> str:
+    """A Markdown code span of the text on one line, whatever backticks it has; "" for nothing."""
+    line = plain(text)
+    fence = "`" * (1 + longest_backtick_run(line))
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}" if line else ""
+
+
+def longest_backtick_run(text: str) -> int:
+    """The length of the longest run of backticks."""
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a Markdown table; cells are already escaped."""
+    yield f"| {' | '.join(head)} |"
+    yield f"| {' | '.join(['---'] * len(head))} |"
+    for cells in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,296 @@
+"""How a night ended and what to do now: the first lines of every report."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.call import Caps, Spend
+from skillopt_sleep.night.report import GateAction, NightReport, NightState, StoppedBy
+from skillopt_sleep.reports.formatting import describe_errors, number, plain, score, sentence
+from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
+from skillopt_sleep.reports.rows import Outcome, list_tasks
+
+
+class Ending(enum.StrEnum):
+    """How a night ended, in one word."""
+
+    ACCEPTED = "ACCEPTED"
+    UNTESTED = "UNTESTED"
+    REJECTED = "REJECTED"
+    UNDECIDED = "UNDECIDED"
+    UNMEASURED = "UNMEASURED"
+    NOTHING_NEW = "NOTHING NEW"
+    STOPPED = "STOPPED"
+    RUNNING = "RUNNING"
+
+
+class Step(Struct, frozen=True):
+    """A command to run next, and what it does."""
+
+    command: str
+    effect: str
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """How a night ended, and what to do about it."""
+
+    ending: Ending
+    title: str
+    """A heading, in lower case."""
+    text: str
+    """What happened, in a sentence or two."""
+    now: str
+    """What to do now."""
+    steps: tuple[Step, ...] = ()
+
+
+_NOTHING_TO_DO = "Nothing to do; none of your files has changed. The next night continues with new tasks."
+_COME_BACK = "Nothing to do: come back after some more work with your agent."
+_KEEP_CORRECTING = "Keep working, and tell your agent when it gets something wrong: corrections make the best tasks."
+
+_DOCTOR = Step("skillopt-sleep doctor", "checks your agent; costs nothing")
+_INSIGHTS = Step("skillopt-sleep insights", "shows what your sessions tell so far")
+_RUN = Step("skillopt-sleep run", "continues the night; nothing is paid for twice")
+
+
+def summarize_night(report: NightReport) -> Headline:
+    """How the night ended. Once there is a proposal, its verdict counts more than what stopped the night."""
+    if report.state is NightState.RUNNING:
+        return _running(report)
+    if report.stopped_by is not None and report.proposal is None:
+        return _STOPS[report.stopped_by](report)
+    if report.gate_action in {GateAction.GREEDY_APPLIED, GateAction.GREEDY_NOOP}:
+        return _without_gate(report)
+    return _VERDICTS[report.verdict](report)
+
+
+def _running(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.RUNNING,
+        title="not finished",
+        text=f"The night has {_progress(report)}. If nothing is running any more, it was killed.",
+        now="Wait for it. If it was killed, run it again: it continues where it stopped.",
+        steps=(_RUN,),
+    )
+
+
+def _accepted(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.ACCEPTED,
+        title="a change is ready",
+        text=_join("A change to your agent's instructions helped.", describe_gains(report) or _compare_means(report)),
+        now="None of your files has changed yet. Look at the change, then adopt it if you want it.",
+        steps=_adoption(report),
+    )
+
+
+def _without_gate(report: NightReport) -> Headline:
+    if report.gate_action is GateAction.GREEDY_NOOP:
+        text = _join("No change was proposed tonight.", sentence(report.why))
+        return Headline(ending=Ending.UNDECIDED, title="nothing was proposed", text=text, now=_NOTHING_TO_DO)
+    return Headline(
+        ending=Ending.UNTESTED,
+        title="an untested change is ready",
+        text="A change is proposed, but it was not tested: testing is switched off (gate_mode = off).",
+        now="None of your files has changed yet. Read the change carefully before you adopt it.",
+        steps=_adoption(report),
+    )
+
+
+def _adoption(report: NightReport) -> tuple[Step, ...]:
+    night = plain(report.night)
+    return (
+        Step(f"skillopt-sleep show {night}", "shows the exact change"),
+        Step(f"skillopt-sleep adopt {night}", "applies it to your files"),
+        Step(f"skillopt-sleep revert {night}", "undoes it later, byte for byte"),
+    )
+
+
+def _rejected(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.REJECTED,
+        title="nothing changes",
+        text=_join("Tonight's proposal did not help, so it was dropped.", _compare_means(report)),
+        now="Nothing to do. The next night knows what was dropped and tries something else.",
+    )
+
+
+def _undecided(report: NightReport) -> Headline:
+    counts = report.counts
+    if not (counts.train and counts.val):
+        lacking = "to test it on" if counts.train else "to learn from"
+        return Headline(
+            ending=Ending.UNDECIDED,
+            title="too few different tasks",
+            text=_join(
+                f"Your sessions gave {number(counts.tasks, 'task')}. A change is learnt from some tasks and tested on"
+                f" different ones, and tonight there was none {lacking}.",
+                describe_shortfall(report.shortfall),
+            ),
+            now=_KEEP_CORRECTING,
+            steps=(_INSIGHTS,),
+        )
+    if report.pending:
+        text = f"{number(len(report.pending), 'change')} could not be decided yet; the next night continues the test."
+        text = _join(text, describe_shortfall(report.shortfall))
+        return Headline(ending=Ending.UNDECIDED, title="no decision yet", text=text, now=_NOTHING_TO_DO)
+    if means := _compare_means(report):
+        text = _join("It could not be decided whether the change helps.", means, sentence(report.why))
+        return Headline(ending=Ending.UNDECIDED, title="no decision yet", text=text, now=_NOTHING_TO_DO)
+    text = _join("No change was tried tonight.", sentence(report.why))
+    return Headline(ending=Ending.UNDECIDED, title="nothing was tried", text=text, now=_NOTHING_TO_DO)
+
+
+def _unmeasured(report: NightReport) -> Headline:
+    errors = describe_errors(report)
+    return Headline(
+        ending=Ending.UNMEASURED,
+        title="too little could be measured",
+        text=_join(
+            "Too many of the model's answers never arrived.",
+            sentence(report.why),
+            f"The errors: {errors}." if errors else "",
+        ),
+        now="A lost answer never counts as a bad one. Check that your agent can be reached, then run again.",
+        steps=(_DOCTOR, _RUN),
+    )
+
+
+def _no_sessions(report: NightReport) -> Headline:
+    counts = report.counts
+    if counts.out_of_scope:
+        other = number(counts.out_of_scope, "session of another project", "sessions of other projects")
+        return Headline(
+            ending=Ending.NOTHING_NEW,
+            title="nothing new in this project",
+            text=f"This project has no new session. {other} could be used.",
+            now=_COME_BACK,
+            steps=(Step("skillopt-sleep run --scope all", "learns from all your projects, for all of them"),),
+        )
+    if not counts.files_seen:
+        return Headline(
+            ending=Ending.NOTHING_NEW,
+            title="no sessions found",
+            text="No session of any agent was found on this computer.",
+            now="Check where we looked.",
+            steps=(Step("skillopt-sleep doctor", "lists the agents and folders that were found"),),
+        )
+    text = "There is no new session to learn from since the last night."
+    return Headline(ending=Ending.NOTHING_NEW, title="nothing new", text=text, now=_COME_BACK)
+
+
+def _no_tasks(report: NightReport) -> Headline:
+    sessions = number(report.counts.sessions, "session was", "sessions were")
+    return Headline(
+        ending=Ending.NOTHING_NEW,
+        title="no tasks found",
+        text=f"{sessions} read, but nothing in them could be replayed and judged.",
+        now=_KEEP_CORRECTING,
+        steps=(_INSIGHTS,),
+    )
+
+
+def _backend(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.STOPPED,
+        title="your agent could not be used",
+        text=_join("The night stopped before it judged anything.", sentence(report.why)),
+        now="Fix that, then run again. Nothing is lost: sessions and tasks wait for the next night.",
+        steps=(_DOCTOR, _RUN),
+    )
+
+
+def _budget(report: NightReport) -> Headline:
+    cap, flag = _nearest_cap(report.caps, report.spend)
+    return Headline(
+        ending=Ending.STOPPED,
+        title=f"the cap on {cap} was reached",
+        text=_join("The night reached a cap before it could decide anything.", sentence(report.why)),
+        now="Run again, with a higher cap or the same: either way it continues where it stopped.",
+        steps=(Step(f"skillopt-sleep run {flag}", "continues with twice the cap"), _RUN),
+    )
+
+
+def _handoff(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.STOPPED,
+        title="waiting for answers",
+        text=_join("The questions of this night are written to files and wait for answers.", sentence(report.why)),
+        now="Let your agent answer them, then run again.",
+        steps=(_RUN,),
+    )
+
+
+def _interrupted(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.STOPPED,
+        title="interrupted",
+        text=f"The night was interrupted; it had {_progress(report)}. What was paid for is kept.",
+        now="Run again whenever you like.",
+        steps=(_RUN,),
+    )
+
+
+def _crash(report: NightReport) -> Headline:
+    return Headline(
+        ending=Ending.STOPPED,
+        title="it failed",
+        text=_join(f"The night failed; it had {_progress(report)}.", sentence(report.why)),
+        now="Run again. If it fails the same way, please report it and attach the diagnostics.json beside this report.",
+        steps=(_RUN,),
+    )
+
+
+def _progress(report: NightReport) -> str:
+    """How far the night came; ``report.stage`` is the last stage that was finished."""
+    return "finished no stage yet" if report.stage == "open" else f"finished the stage “{plain(report.stage)}”"
+
+
+def _join(*sentences: str) -> str:
+    return " ".join(text for text in sentences if text)
+
+
+def _compare_means(report: NightReport) -> str:
+    """What the strict rule compared, in a sentence; "" for a paired trial or none."""
+    if paired_trials(report):
+        return ""
+    outcomes = Counter(row.outcome for row in list_tasks(report))
+    if not outcomes:
+        return ""
+    counted = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome if outcomes[outcome])
+    means = f"the average score went from {score(report.baseline_score)} to {score(report.candidate_score)} of 1"
+    return f"Your own tasks were replayed with and without it: {means} ({counted})."
+
+
+def _nearest_cap(caps: Caps, spend: Spend) -> tuple[str, str]:
+    """The cap that was reached, or came closest: its name, and the flag that doubles it."""
+    shares = {
+        ("calls", f"--max-calls {2 * caps.calls}"): spend.calls / max(caps.calls, 1),
+        ("tokens", f"--max-tokens {2 * caps.tokens}"): spend.tokens / max(caps.tokens, 1),
+        ("money", f"--max-usd {2 * caps.usd:g}"): spend.usd / max(caps.usd, 0.01),
+        ("minutes", f"--max-minutes {2 * caps.minutes:g}"): spend.seconds / 60 / max(caps.minutes, 0.01),
+    }
+    return max(shares, key=lambda name: shares[name])
+
+
+_VERDICTS: Mapping[Verdict, Callable[[NightReport], Headline]] = {
+    Verdict.ACCEPT: _accepted,
+    Verdict.REJECT: _rejected,
+    Verdict.UNDECIDED: _undecided,
+    Verdict.UNMEASURED: _unmeasured,
+}
+
+_STOPS: Mapping[StoppedBy, Callable[[NightReport], Headline]] = {
+    StoppedBy.NO_SESSIONS: _no_sessions,
+    StoppedBy.NO_TASKS: _no_tasks,
+    StoppedBy.BACKEND: _backend,
+    StoppedBy.BUDGET: _budget,
+    StoppedBy.HANDOFF: _handoff,
+    StoppedBy.INTERRUPTED: _interrupted,
+    StoppedBy.CRASH: _crash,
+}

@@ -1,0 +1,243 @@
+"""Sentences about measurements: a trial, a change still undecided, all changes tried so far, and how noisy tests are.
+
+Every report states these facts in the same words. The formulas behind them are explained in docs/gate.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.audit import ENOUGH, SUSPICIOUS, Audit, NullTrial
+from skillopt_sleep.gate.rule import Tally, Verdict, exact_error
+from skillopt_sleep.model.task import DECIDING, Shortfall
+from skillopt_sleep.night.report import NightReport, PendingReport, SealedTest, TrialReport
+from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, times
+
+
+def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
+    """The trials of a night under the paired rule that ended in one of ``verdicts``; all of them when none is named."""
+    return tuple(
+        trial for trial in report.trials if trial.k is not None and (not verdicts or trial.decision.verdict in verdicts)
+    )
+
+
+def describe_trial(trial: TrialReport) -> str:
+    """One paired trial on one line without a full stop: its wins and losses over all nights, and the verdict."""
+    k, decision = trial.k or 0, trial.decision
+    since = f" since night {plain(trial.since)}" if trial.since else ""
+    tally = f"{Tally(wins=decision.wins, losses=decision.losses, ties=trial.ties or 0).in_words}{since}"
+    reached = f"{tally}: score {trial.score} of {k} needed"
+    match decision.verdict:
+        case Verdict.ACCEPT:
+            return f"{reached}, accepted (by luck with a chance of at most {chance(k)})"
+        case Verdict.REJECT:
+            return f"{reached}, dropped"
+        case Verdict.UNDECIDED:
+            return f"{reached}, not decided yet"
+        case Verdict.UNMEASURED:
+            return f"{tally}: not decided, because {plain(decision.why)}"
+
+
+def describe_gains(report: NightReport) -> str:
+    """What the accepted trials of a night showed, and no more; "" when the paired rule accepted none."""
+    return " ".join(_gain(trial) for trial in paired_trials(report, Verdict.ACCEPT))
+
+
+def _gain(trial: TrialReport) -> str:
+    improved, worsened = len(trial.improved) or "none", len(trial.worsened) or "none"
+    tasks = max(trial.tasks, trial.tasks_in_all)
+    document = DOCUMENTS.get(trial.document, plain(trial.document))
+    said = f"Replayed with the changed {document} on {number(tasks, 'different task')} of yours"
+    if trial.tasks < tasks:
+        said += f", {trial.tasks} of them tonight"
+    if trial.since:
+        decision = trial.decision
+        said += f": tonight {improved} improved and {worsened} got worse; over all nights"
+        said += f" {number(decision.wins, 'win')} and {number(decision.losses, 'loss', 'losses')}."
+    else:
+        said += f": {improved} improved, {worsened} got worse."
+    if trial.worsened or trial.losses_before:
+        said += f" {describe_regressions(trial)}"
+    if tasks < DECIDING:
+        said += f" That is few: fewer than {DECIDING} different tasks say little about your other work."
+    return said
+
+
+def describe_regressions(trial: TrialReport) -> str:
+    """What replaying them again showed about the tasks that got worse under an accepted change."""
+    lost, unknown = len(trial.confirmed_regressions), len(trial.unconfirmed)
+    said = []
+    if lost:
+        them = "it" if lost == 1 else "them"
+        said.append(f"{number(lost, 'task')} got worse in two more replays as well: look at {them} first.")
+    elif len(trial.worsened) > unknown:
+        whom = "the task that got worse" if len(trial.worsened) == 1 else "the tasks that got worse"
+        rest = " and could be replayed again" if unknown else ""
+        said.append(f"In two more replays, {whom}{rest} did not keep losing.")
+    if unknown:
+        said.append(
+            f"Whether {number(unknown, 'task')} would get worse again is not known: the calls ran out or were lost."
+        )
+    if trial.losses_before:
+        said.append(f"{number(trial.losses_before, 'loss', 'losses')} of earlier nights were not replayed again.")
+    return " ".join(said)
+
+
+def describe_pending(pending: PendingReport, night: str = "") -> str:
+    """What an undecided change still needs, and its tally so far; ``night`` is the night that reports it."""
+    since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
+    nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
+    tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
+    return f"needs {plain(pending.needs)} to be accepted; so far {tally.in_words}; first tried {since}{nights}"
+
+
+def describe_account(account: Account) -> str:
+    """How many changes were tried and accepted here, and how many of those luck explains; "" before the first."""
+    if not account.tried:
+        return ""
+    if not account.accepted:
+        return f"{number(account.tried, 'change')} tried, none accepted."
+    by_luck = _round_up(min(account.by_chance, account.accepted))
+    said = f"{number(account.tried, 'change')} tried, {number(account.accepted)} accepted"
+    said += f" (by luck at most {by_luck} of those)."
+    if account.k == Account().k:
+        return said
+    return f"{said} That may be too many, so a new change needs a score of {account.k}."
+
+
+def chance(k: int) -> str:
+    """The chance that a useless change ever reaches the score ``k``, rounded up: "5 %"."""
+    return f"{_round_up(100 * exact_error(k))} %"
+
+
+def _round_up(value: float) -> str:
+    """At most one decimal, never less than the value."""
+    return f"{math.ceil(round(value * 10, 6)) / 10:g}"
+
+
+def describe_audit(audit: Audit) -> Iterator[str]:
+    """How far the measurement can be trusted, a sentence or two each; nothing before anything was replayed."""
+    if audit.repeats or audit.val_tasks:
+        yield describe_noise(audit)
+    if audit.drift < SUSPICIOUS:
+        yield (
+            f"Later replays of the same task did better {times(audit.later_better)} and worse"
+            f" {times(audit.later_worse)}. That is more than luck: the model or its judge seems to have changed."
+        )
+    if audit.position.judged:
+        yield describe_position(audit)
+
+
+def summarize_audit(audit: Audit) -> str:
+    """The noise on one line, with a warning if something looks wrong; "" while too little is known."""
+    if not audit.known or audit.differ is None:
+        return ""
+    said = [f"{audit.differ:.0%} of replays vary"]
+    if audit.val_tasks and audit.in_a_week:
+        tonight = f"a night can show gains of {audit.tonight} points, " if audit.tonight else ""
+        said.append(f"{tonight}a week gains of {audit.in_a_week}")
+    elif audit.val_tasks:
+        said.append("too much to see a gain within a week")
+    if audit.drift < SUSPICIOUS:
+        said.append("later replays score differently from earlier ones")
+    if audit.position.judged and audit.position.chance < SUSPICIOUS:
+        said.append("the judge is influenced by the order of the answers")
+    return "; ".join(said)
+
+
+def describe_noise(audit: Audit) -> str:
+    """How much results vary when nothing changed, and how large a gain has to be to be noticed."""
+    same_night = (
+        ""
+        if audit.differ_same_night is None
+        else f" Within one night {audit.differ_same_night:.0%} differ ({number(audit.repeats_same_night, 'repeat')})."
+    )
+    if not audit.known or audit.differ is None:
+        return (
+            f"How much results vary when nothing has changed is not known yet: it takes {ENOUGH} tasks replayed again"
+            f" on another night; so far there are {audit.repeats}.{same_night}"
+        )
+    spread = f"; a task's score varies by about {score(audit.sd)}" if audit.sd else ""
+    said = (
+        f"With the same files on two different nights, {audit.differ:.0%} of replays differ"
+        f" ({number(audit.repeats)} repeats of {number(audit.tasks, 'task')}{spread}).{same_night}"
+    )
+    if not audit.val_tasks:
+        return said
+    tests = number(audit.val_tasks, "test task")
+    if audit.in_a_week is None:
+        return f"{said} With {tests}, that is too much noise to see any gain within a week."
+    week = f"a change that makes about {audit.in_a_week} more of 100 replays pass is usually accepted within a week"
+    if audit.tonight is None:
+        return f"{said} With {tests}, {week}; no change is sure to be accepted in its first night."
+    first = f"one that makes about {audit.tonight} more pass in its first night"
+    return f"{said} With {tests}, {week}, and {first} (8 times in 10)."
+
+
+def describe_position(audit: Audit) -> str:
+    """Whether the judge prefers the answer it is shown first, or second."""
+    position = audit.position
+    said = (
+        f"The judge compared {number(position.judged, 'pair')} of answers in random order: the first answer won"
+        f" {times(position.first)}, the second {times(position.second)}"
+    )
+    if not position.first + position.second:
+        return f"{said}."
+    if position.chance >= SUSPICIOUS:
+        return f"{said}, which is no more than luck."
+    return f"{said}, which is more than luck. As the order is random, this hides gains but favours neither side."
+
+
+def describe_sealed(test: SealedTest) -> str:
+    """The result of the sealed test of an adopted change, or what it waits for."""
+    what = f"The change of night {plain(test.change)}"
+    if test.why:
+        so_far = f"; {number(test.attempts, 'try', 'tries')} so far" if test.attempts else ""
+        return f"{what} still has to be scored on {number(test.tasks, 'sealed task')}: {plain(test.why)}{so_far}."
+    attempt = {1: "at the first try", 2: "at the second try", 3: "at the third try"}.get(test.attempts, "")
+    return (
+        f"{what}, scored on {number(test.tasks, 'sealed task')} that nothing had seen before: {score(test.before)}"
+        f" without it, {score(test.after)} with it ({test.wins} better, {test.losses} worse). Scored once, {attempt};"
+        " no verdict depends on it."
+    )
+
+
+def summarize_sealed(test: SealedTest) -> str:
+    """The sealed test on one line."""
+    if test.why:
+        return f"change of {plain(test.change)}: postponed, {plain(test.why)}"
+    return f"change of {plain(test.change)}: {score(test.before)} -> {score(test.after)} on {test.tasks} unseen tasks"
+
+
+def describe_shortfall(shortfall: Shortfall) -> str:
+    """How many more tasks a verdict needs, and how many days of work that is; "" when there are enough."""
+    if not shortfall.missing:
+        return ""
+    days = f", about {number(shortfall.days, 'day')} of work at your pace" if shortfall.days else ""
+    verb = "is" if shortfall.missing == 1 else "are"
+    more = number(shortfall.missing, "more different task")
+    return f"{more} {verb} needed for a verdict based on {DECIDING} test tasks{days}."
+
+
+def render_audit(trial: NullTrial) -> str:
+    """What ``audit`` prints: the result of testing the user's files against themselves."""
+    lines = [
+        "Your files were tested against themselves, byte for byte the same: any difference is noise.",
+        "",
+        f"{trial.tally.in_words} on {number(trial.tasks, 'task')}: score {trial.tally.score} ({trial.k} accepts).",
+    ]
+    match trial.verdict:
+        case Verdict.ACCEPT:
+            lines.append(
+                f"ACCEPTED, although nothing changed. Luck does this with a chance of at most {chance(trial.k)}, so run"
+                " it again; if it happens twice in a row, do not trust the verdicts of your nights."
+            )
+        case Verdict.UNMEASURED:
+            lines.append(f"Not measured: {plain(trial.why)}.")
+        case _:
+            lines.append(f"Not accepted, as it should be. Luck accepts at most {chance(trial.k)} of such tests.")
+    lines += ["", *describe_audit(trial.audit), ""]
+    lines.append(f"It took {number(trial.spend.calls, 'call')}. Nothing was proposed, staged or counted as tried.")
+    return "\n".join(lines)
