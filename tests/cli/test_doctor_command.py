@@ -75,7 +75,7 @@ def test_doctor_on_a_machine_without_agents(cli, tmp_path, claude):
     done = cli("doctor", f"--project={tmp_path}", "--json")
     assert done.code == 0
     assert any("--claude-home" in problem for problem in done.json["problems"])
-    assert "there is no home of an agent" in cli("doctor", f"--project={tmp_path}").out
+    assert "no folder of a known agent" in cli("doctor", f"--project={tmp_path}").out
 
 
 def test_settings_say_where_each_value_came_from(cli, tmp_path, monkeypatch):

@@ -531,7 +531,7 @@ def test_status_shouts_when_a_night_was_missed(cli, schedule, system, data, mira
     place = (f"--project={mira.project}", f"--data-dir={data}")
     page = cli("status", *place).out
     assert re.search(r"^MISSED: \d nights? of the last week", page, re.MULTILINE)
-    assert f"One has been due since {at:%a %d %b %H:%M}" in page
+    assert f"A night has been due since {at:%a %d %b %H:%M}" in page
     assert "Next:" not in page
     found = cli("status", *place, "--json").json["schedule"]
     assert found["scheduled"] is True
@@ -539,7 +539,7 @@ def test_status_shouts_when_a_night_was_missed(cli, schedule, system, data, mira
     past(data, mira, (2, 0), (1, 4), (0, 143))
     page = cli("status", *place).out
     assert "MISSED" not in page
-    assert "cut short" in page
+    assert "interrupted" in page
 
 
 def test_night_within_its_jitter_is_not_missed(cli, schedule, system, data, mira):
@@ -570,7 +570,7 @@ def test_doctor_looks_whether_it_is_still_there(cli, schedule, system, data, mir
     place = (f"--project={mira.project}", f"--claude-home={mira.claude}", f"--data-dir={data}", "--backend=simulated")
     assert "Nothing is scheduled" in cli("doctor", *place).out
     schedule("--using=cron", "--backend=simulated")
-    assert "woken by cron" in cli("doctor", *place).out
+    assert "started by cron" in cli("doctor", *place).out
     assert cli("doctor", *place, "--json").json["problems"] == []
     system.table = MINE
     (problem,) = cli("doctor", *place, "--json").json["problems"]

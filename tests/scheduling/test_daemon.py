@@ -92,7 +92,7 @@ def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
     assert not [child for child in family if child.is_running()]
     (cut,) = told(mira.project)
     assert (cut["stopped_by"], cut["exit_code"]) == ("interrupted", 143)
-    assert "cut short" in run("status", *mira.places).stdout
+    assert "interrupted" in run("status", *mira.places).stdout
     schedule(mira)  # the same night, of an agent that answers at once; the due is the one that was cut short, or later
     with started(*daemon) as process:
         wait_for(lambda: told(mira.project)[0]["state"] == "finished")
