@@ -15,7 +15,7 @@ def test_audit_prints_a_verdict_that_is_not_accept(cli, tmp_path, tree):
     done = cli(*person.arguments("audit"))
     assert done.code == 0
     assert "Not accepted, as it should be." in done.out
-    assert "Nothing was proposed or staged" in done.out
+    assert "Nothing was proposed, staged" in done.out
     assert {path: kept for path, kept in tree().items() if "/project/" in path} == before
     found = json.loads(cli(*person.arguments("audit", "--json")).out)
     assert found["verdict"] in {"undecided", "reject"}

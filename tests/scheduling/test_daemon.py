@@ -114,7 +114,7 @@ def test_status_tells_of_the_daemon(mira):
     assert found["running"] is True
     assert found["schedule"]["daemon"]["pid"] == process.pid
     assert found["schedule"]["daemon"]["doing"] == str(mira.project)
-    assert "The daemon runs since" in page
+    assert "The daemon has been running since" in page
     assert "NOT RUNNING" not in page
     page = run("status", *mira.places).stdout
     assert "The daemon runs" not in page
