@@ -69,16 +69,28 @@ class Decision(Struct, frozen=True, kw_only=True):
     losses: int = 0
 
 
+def is_strictly_better(candidate: float, current: float) -> bool:
+    """Apply the rule of the SkillOpt paper: one measured mean must be above the other; a tie keeps what there is.
+
+    The rule compares one noisy measurement with another and has no stated error rate.
+    """
+    return candidate > current
+
+
+def is_enough_measured(measured: int, planned: int) -> bool:
+    """Whether the replays that came back may speak for those that transport lost."""
+    return measured > 0 and measured >= MIN_MEASURED_SHARE * planned
+
+
 def decide_strict(pairs: Sequence[Pair]) -> Decision:
     """Accept when the candidate's mean over the measured pairs is strictly above the baseline's.
 
-    This is the rule of the SkillOpt paper: one noisy measurement of each arm. It has no stated error rate.
-    Without pairs the verdict is undecided; with under ``MIN_MEASURED_SHARE`` of them measured, unmeasured.
+    See ``is_strictly_better``. Without pairs the verdict is undecided; with too few measured ones, unmeasured.
     """
     if not pairs:
         return Decision(verdict=Verdict.UNDECIDED, why="there are no validation tasks apart from the training ones")
     measured = [(p.baseline, p.candidate) for p in pairs if p.baseline is not None and p.candidate is not None]
-    if len(measured) < MIN_MEASURED_SHARE * len(pairs):
+    if not is_enough_measured(len(measured), len(pairs)):
         return Decision(
             verdict=Verdict.UNMEASURED,
             why=f"only {len(measured)} of {len(pairs)} validation pairs could be measured",
@@ -87,7 +99,7 @@ def decide_strict(pairs: Sequence[Pair]) -> Decision:
         )
     baseline = math.fsum(base for base, _ in measured) / len(measured)
     candidate = math.fsum(new for _, new in measured) / len(measured)
-    better = candidate > baseline
+    better = is_strictly_better(candidate, baseline)
     return Decision(
         verdict=Verdict.ACCEPT if better else Verdict.REJECT,
         why=f"validation mean {baseline:.3f} -> {candidate:.3f} over {len(measured)} tasks",

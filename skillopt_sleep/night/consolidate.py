@@ -17,9 +17,9 @@ from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.trial_policy import ConsolidatePlan, Gate, may_be_shown, pending_after, seen_of
-from skillopt_sleep.optimizer.reflect import Lesson, Reflection, reflect
+from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
-from skillopt_sleep.optimizer.step import held_back
+from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
 from skillopt_sleep.safety.grounds import Grounds, unfounded
 
 
@@ -221,9 +221,10 @@ def _evolve(
         metric=plan.gate_metric,
         mixed_weight=plan.gate_mixed_weight,
     )
-    reflection = reflect(kind, current, train, pools.train, gate.models, lesson=lesson)
-    proposed, edits = _propose(kind, current, reflection, plan, tried, of=(pools.train, train))
-    edits = tuple(replace(each, seen=seen_of(pools.train)) for each in edits)
+    analyses = reflect(kind, current, train, pools.train, gate.models, lesson=lesson)
+    made = _propose(kind, current, analyses, gate, tried, of=(pools.train, train))
+    proposed, edits = made.document, tuple(replace(edit, seen=seen_of(pools.train)) for edit in made.edits)
+    reflection = made.summarize_reflection(plan.edit_budget)
     step = DocumentStep(
         kind=kind,
         train=train,
@@ -250,38 +251,41 @@ def _evolve(
 def _propose(
     kind: DocumentKind,
     current: Candidate,
-    reflection: Reflection,
-    plan: ConsolidatePlan,
+    analyses: Sequence[Analysis],
+    gate: Gate,
     tried: _Tried,
     *,
     of: tuple[Sequence[TaskRecord], Sequence[ReplayResult]],
-) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-    """Apply the edits that the guard lets through; the held ones are reported, never applied.
+) -> StepProposal[Candidate]:
+    """Make the analysts' edits into one bounded change of a document; edits held back are reported, never applied.
 
-    ``of``: the tasks, and their rollouts, that the reflection was shown.
+    ``of``: the tasks, and their rollouts, that the analysts were shown. Without a document of that kind there are no
+    edits to make.
     """
     document = current[kind]
-    if document is None or not reflection.edits:
-        return current, ()
-    also = (plan.preferences, region(document))
-    held = [
-        edit
-        for each in reflection.edits
-        if (edit := held_back(_found(each, document), tried.barred) or _without_grounds(each, *of, also)) is not None
-    ]
-    left = {edit.edit.id for edit in held}
-    changed, applied = apply_edits(
-        document, [edit for edit in reflection.edits if edit.id not in left], cap=plan.block_cap
+    if document is None:
+        return StepProposal(document=current, analyses=tuple(analyses))
+    also = (gate.plan.preferences, region(document))
+
+    def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
+        changed, applied = apply_edits(document, edits, cap=gate.plan.block_cap)
+        proposed = current.with_document(changed)
+        if proposed.digest not in tried.ids:
+            return proposed, applied
+        why = "the text that would come of it is being tried"  # in other words, but with the same result
+        return current, tuple(
+            replace(edit, status=EditStatus.SKIPPED, why=why) if edit.status is EditStatus.APPLIED else edit
+            for edit in applied
+        )
+
+    target = EditTarget(
+        document=current,
+        text=region(document),
+        hold_back=lambda edit: hold_back(_found(edit, document), tried.barred) or _without_grounds(edit, *of, also),
+        apply=apply,
     )
-    proposed = current.with_document(changed)
-    if proposed.digest in tried.ids:  # by other words, yet the same text comes of it
-        why = "the text that would come of it is being tried"
-        again = [
-            replace(each, status=EditStatus.SKIPPED, why=why) if each.status is EditStatus.APPLIED else each
-            for each in applied
-        ]
-        return current, (*again, *held)
-    return proposed, (*applied, *held)
+    plan = StepPlan(edit_budget=gate.plan.edit_budget, merge_by_model=False, rank_by_model=False)
+    return propose(target, analyses, gate.models.as_optimizer, plan=plan)
 
 
 def _found(edit: EditRecord, document: Document) -> EditRecord:

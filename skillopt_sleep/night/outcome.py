@@ -20,7 +20,7 @@ from skillopt_sleep.model.task import Split, TaskRecord, reference_kind
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.report import GateAction, HoldoutDetail, HoldoutRow, NightReport, PendingReport, TrialReport
-from skillopt_sleep.optimizer.reflect import Reflection
+from skillopt_sleep.optimizer.step import Reflection
 
 HEAD = 240
 """Characters of a response that a report shows."""

@@ -1,13 +1,7 @@
-"""Reflect: what a night's train rollouts have in common becomes a few bounded edits of one document.
+"""Reflects: shows minibatches of trajectories to analysts, all at once; each proposes a few bounded edits.
 
-Show minibatches of trajectories to analysts, all at once; each proposes a few bounded edits, with its reasons.
-
-What is shown of a trajectory is the caller's: a night has its own (``material.py``), training has its own.
-
-What a night's reflection is shown: tasks that failed every time, and tasks whose attempts differ, side by side.
-
-Requests, answers and the person's own words of train tasks; never a rubric, a check or a judge's rationale, nor
-anything of a val or test task: an edit that quotes the examiner proves nothing.
+``analyse`` serves `night` and `train` alike. What an analyst is shown of a trajectory is the caller's business:
+``reflect`` builds the minibatches of a night, `train` builds its own.
 """
 
 from __future__ import annotations
@@ -22,9 +16,14 @@ from skillopt_sleep.model.edit import AppliedEdit, EditRecord, parse_edits
 from skillopt_sleep.model.replies import Refusal, extract_json
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, rollout_stats
 from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal, by_support, united
+from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
 from skillopt_sleep.optimizer.client import Optimizer, quote
 from skillopt_sleep.optimizer.replay import Models
+
+MOST_CONTRASTS = 6
+"""Tasks with the widest spread that are shown side by side, as in the reference implementation."""
+MOST_FAILURES = 24
+"""Failed tasks shown in one prompt."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -52,32 +51,43 @@ SCHEMA: dict[str, Json] = {
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """What a reflection is to keep in mind besides the rollouts. ``notes``: the optimizer's own, of earlier epochs."""
+    """What an analyst is told besides the trajectories."""
 
     edit_budget: int = 4
+    """Edits that one analyst may propose."""
     preferences: str = ""
+    """The person's stated preferences; only a night shows them."""
     rejected: tuple[AppliedEdit, ...] = ()
+    """Edits that were tried before, each with the reason it was turned down."""
     metric: GateMetric = GateMetric.MIXED
     mixed_weight: float = 0.5
+    """Weight of the hard score under the mixed metric, from 0 to 1."""
     notes: str = ""
+    """The optimizer's own notes from earlier epochs; only training shows them."""
 
 
 class Minibatch(Struct, frozen=True, kw_only=True):
-    """Trajectories for one analyst, each ready to be read, and the template that shows them."""
+    """The trajectories one analyst is shown."""
 
     template: str
+    """The prompt that shows them."""
     cases: tuple[str, ...]
+    """One text for each trajectory, ready to be shown."""
     learnt: Learnt = Learnt.FAILURE
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """What came of one minibatch. ``nothing`` says why there are no edits; ``lost``: transport lost the reply."""
+    """What one analyst proposed."""
 
     patch: EditPatch
     raw: tuple[str, ...] = ()
+    """The replies, verbatim."""
     refused: tuple[Refusal, ...] = ()
+    """Parts of the reply that could not be used."""
     nothing: str = ""
+    """Why there are no edits; "" when there are."""
     lost: bool = False
+    """Whether transport lost the reply."""
 
 
 def analyse(
@@ -90,10 +100,10 @@ def analyse(
     lesson: Lesson,
     phase: str,
 ) -> tuple[Analysis, ...]:
-    """Show each minibatch to an analyst, in parallel; what came of each, in their order.
+    """Show each minibatch to an analyst, in parallel, and return one analysis per minibatch, in order.
 
-    A reply that transport lost or nobody can read is an analysis without edits that says so. Raises ``FatalBackend``
-    and ``BudgetSpent``.
+    A reply that was lost or cannot be read becomes an analysis without edits that says so. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
 
     def ask(minibatch: Minibatch) -> Analysis:
@@ -101,7 +111,7 @@ def analyse(
             "kind": str(kind),
             "edit_budget": str(lesson.edit_budget),
             "document": document.strip() or "(empty)",
-            "rejected": "\n".join(f"- {told(each)} ({each.why})" for each in lesson.rejected) or "(none)",
+            "rejected": "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in lesson.rejected) or "(none)",
             "cases": "\n\n".join(minibatch.cases),
         }
         if minibatch.template.startswith("analyst_"):
@@ -124,38 +134,66 @@ def analyse(
             cases=len(minibatch.cases),
         )
         nothing = "" if edits else "the optimizer proposed no edit"
-        over = over_budget(edits, lesson.edit_budget)
+        over = refuse_over_budget(edits[lesson.edit_budget :], lesson.edit_budget)
         return Analysis(patch=patch, raw=(answer.text,), refused=(*refused, *over), nothing=nothing)
 
     return tuple(optimizer.parallel(ask, minibatches))
 
 
-def over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[Refusal, ...]:
-    """A refusal of each edit beyond the budget; the first ones are within it."""
+def refuse_over_budget(edits: Sequence[EditRecord], edit_budget: int) -> tuple[Refusal, ...]:
+    """Refuse edits because the budget was already full."""
     why = f"over the edit budget of {edit_budget}"
-    return tuple(Refusal(subject=edit.id, words=edit.text, why=why) for edit in edits[edit_budget:])
+    return tuple(Refusal(subject=edit.id, words=edit.text, why=why) for edit in edits)
 
 
 def _patch(reply: Json) -> Json:
-    """What stands in a reply's ``patch``, as prompts written for the reference ask for it; else the reply itself."""
+    """Unwrap a reply that holds its edits under ``patch``, as prompts written for the reference ask for it."""
     inner = reply.get("patch") if isinstance(reply, dict) and "edits" not in reply else None
     return inner if isinstance(inner, dict) else reply
 
 
-def told(applied: AppliedEdit) -> str:
-    """An edit in a line: the rule it adds, or the one it takes away."""
+def describe_edit(applied: AppliedEdit) -> str:
+    """Describe an edit in one line: the rule it adds, or the one it removes."""
     return applied.edit.text or f"{applied.edit.op} {applied.edit.anchor}"
 
 
-MOST_CONTRASTS = 6
-"""Tasks of the widest spread that are shown side by side, as in the reference implementation."""
-MOST_FAILURES = 24
+def reflect(
+    kind: DocumentKind,
+    candidate: Candidate,
+    rollouts: Sequence[ReplayResult],
+    tasks: Sequence[TaskRecord],
+    models: Models,
+    *,
+    lesson: Lesson,
+) -> tuple[Analysis, ...]:
+    """Ask the optimizer for edits of one document after a night's training rollouts.
+
+    Tasks whose samples differ are shown side by side, tasks that failed every time on their own; each of the two is
+    one prompt, and both are asked at once. An ``Analysis`` without edits says why in ``nothing``. Raises
+    ``FatalBackend`` and ``BudgetSpent``.
+    """
+    document = candidate[kind]
+    if document is None:
+        return (Analysis(patch=EditPatch(), nothing=f"there is no {kind} document"),)
+    minibatches = night_minibatches(tasks, rollouts, lesson.metric, lesson.mixed_weight)
+    if not minibatches:
+        measured = any(result.score is not None for result in rollouts)
+        why = "every measured training task passed" if measured else "no training task could be measured"
+        return (Analysis(patch=EditPatch(), nothing=why),)
+    known = frozenset(task.id for task in tasks)
+    return analyse(
+        minibatches, kind, region(document), known, models.as_optimizer, lesson=lesson, phase=f"reflect {kind}"
+    )
 
 
-def night_material(
+def night_minibatches(
     tasks: Sequence[TaskRecord], rollouts: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float
 ) -> tuple[Minibatch, ...]:
-    """At most one minibatch of contrasts and one of failures; none when nothing went wrong."""
+    """Build at most one minibatch of contrasts and one of failures; none when every measured task passed.
+
+    Shows requests, answers and the person's own words of training tasks only, never a rubric, a check or a judge's
+    rationale: an edit that quotes the examiner proves nothing.
+    """
     contrasts: list[tuple[float, str]] = []
     failures: list[tuple[bool, float, str]] = []
     for task in tasks:
@@ -184,58 +222,3 @@ def _case(task: TaskRecord, answers: str) -> str:
     said = "".join(f"\n{quote('the-developer-said', words)}" for words in task.feedback)
     accepted = f"\n{quote('accepted-in-the-end', task.accepted)}" if task.accepted else ""
     return f'<request id="{task.id}">\n{quote("asked", task.intent)}\n{answers}{said}{accepted}\n</request>'
-
-
-class Reflection(Struct, frozen=True, kw_only=True):
-    """Edits within the budget, the replies they came from, and what of them could not be used.
-
-    ``nothing`` says why there are no edits; it is "" when there are. ``lost``: transport lost every reply.
-    """
-
-    edits: tuple[EditRecord, ...] = ()
-    raw: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    nothing: str = ""
-    lost: bool = False
-
-
-def reflect(
-    kind: DocumentKind,
-    candidate: Candidate,
-    rollouts: Sequence[ReplayResult],
-    tasks: Sequence[TaskRecord],
-    models: Models,
-    *,
-    lesson: Lesson,
-) -> Reflection:
-    """A night's reflection: ask for edits of the candidate's document of that kind.
-
-    Tasks whose samples differ are shown by contrast, those that failed every time on their own; each is one prompt,
-    and both are asked at once. Raises ``FatalBackend`` and ``BudgetSpent``; a reply that transport lost or nobody can
-    read is a reflection without edits that says so.
-    """
-    document = candidate[kind]
-    if document is None:
-        return Reflection(nothing=f"there is no {kind} document")
-    minibatches = night_material(tasks, rollouts, lesson.metric, lesson.mixed_weight)
-    if not minibatches:
-        measured = any(result.score is not None for result in rollouts)
-        return Reflection(
-            nothing="every measured training task passed" if measured else "no training task could be measured"
-        )
-    optimizer = Optimizer(ask=models.optimizer, parallel=models.parallel)
-    known = frozenset(task.id for task in tasks)
-    analyses = analyse(minibatches, kind, region(document), known, optimizer, lesson=lesson, phase=f"reflect {kind}")
-    return _joined(analyses, lesson.edit_budget)
-
-
-def _joined(analyses: Sequence[Analysis], edit_budget: int) -> Reflection:
-    edits = [each.edit for each in by_support(united([each.patch for each in analyses]).proposals)]
-    over = over_budget(edits, edit_budget)
-    return Reflection(
-        edits=tuple(edits[:edit_budget]),
-        raw=tuple(text for each in analyses for text in each.raw),
-        refused=(*(refusal for each in analyses for refusal in each.refused), *over),
-        nothing="" if edits else "; ".join(dict.fromkeys(each.nothing for each in analyses)),
-        lost=all(each.lost for each in analyses),
-    )

@@ -29,6 +29,7 @@ from skillopt_sleep.model.rollout import (
     not_shown,
 )
 from skillopt_sleep.model.task import CommandReference, TaskRecord, reference_kind
+from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.prompts import render
 
 
@@ -53,6 +54,11 @@ class Models:
     judges: Mapping[str, Judge]
     parallel: Parallel
     manner: Manner = Manner()  # noqa: RUF009  frozen
+
+    @property
+    def as_optimizer(self) -> Optimizer:
+        """The optimizer model, ready to be asked with the templates of a step."""
+        return Optimizer(ask=self.optimizer, parallel=self.parallel)
 
     @property
     def tried_with(self) -> str:

@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.optimizer.step import skill_hash
 from skillopt_sleep.train.clients import OpenAIChatClient, client
 from skillopt_sleep.train.compat.adapter import EnvAdapter
 from skillopt_sleep.train.compat.loaders import BaseDataLoader, BatchSpec, SplitDataLoader
@@ -43,6 +42,7 @@ from skillopt_sleep.train.schedules import (
     LinearScheduler,
     build_scheduler,
 )
+from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.trainer import SkillOptTrainer
 
 __all__ = [

@@ -13,14 +13,16 @@ from math import fsum
 from typing import Any
 
 from skillopt_sleep.errors import ConfigError
+from skillopt_sleep.gate.rule import is_strictly_better
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, edit_id
 from skillopt_sleep.model.replies import extract_json as read_json
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
-from skillopt_sleep.optimizer.step import apply_to_skill, held_back
+from skillopt_sleep.optimizer.step import hold_back
 from skillopt_sleep.train.results import Edit, GateAction, GateResult, Patch, RawPatch, RolloutResult
+from skillopt_sleep.train.skill_text import apply_to_skill
 
 PREVIEW = 200
 
@@ -55,7 +57,7 @@ def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tup
         except ValueError as error:
             rows.append(row | {"status": str(EditStatus.SKIPPED), "why": str(error)})
             continue
-        held = held_back(record, ())
+        held = hold_back(record, ())
         skill, (applied,) = (skill, (held,)) if held else apply_to_skill(skill, [record])
         rows.append(row | {"status": str(applied.status), "why": applied.why})
     return skill, rows
@@ -197,9 +199,9 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
     """
     score = select_gate_score(cand_hard, cand_soft, metric, mixed_weight)
     action: GateAction = "reject"
-    if score > current_score:
+    if is_strictly_better(score, current_score):
         action, current_skill, current_score = "accept", candidate_skill, score
-        if score > best_score:
+        if is_strictly_better(score, best_score):
             action, best_skill, best_score, best_step = "accept_new_best", candidate_skill, score, global_step
     return GateResult(
         action=action,

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from skillopt_sleep.optimizer.step import guidance_of, skill_hash
 from skillopt_sleep.train.gating import DRAWS_A_STEP, judged
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.reflection import revisits
 from skillopt_sleep.train.run import Draw, Run
+from skillopt_sleep.train.skill_text import guidance_of, skill_hash
 from skillopt_sleep.train.slow_update import Revisit, meta_skill, slow_update, sorted_out
 from skillopt_sleep.train.state import RunState
 

@@ -14,6 +14,7 @@ from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent
+from skillopt_sleep.gate.rule import is_enough_measured
 from skillopt_sleep.model.call import Caps, Role, Spend
 from skillopt_sleep.model.ports import Backend, Progress
 from skillopt_sleep.optimizer.client import Optimizer
@@ -21,7 +22,6 @@ from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.conversations import AskClient, TurnClient
 from skillopt_sleep.train.datasets import check_splits
-from skillopt_sleep.train.gating import enough
 from skillopt_sleep.train.ports import Item, SkillEnv
 from skillopt_sleep.train.reflection import by_item
 from skillopt_sleep.train.results import RolloutResult
@@ -198,7 +198,7 @@ def _attempts(evaluation: Evaluation, run: Run, skill: str, target: str, text: s
 
 def _cell(skill: str, target: str, results: Sequence[RolloutResult], first: Sequence[RolloutResult]) -> Cell:
     score = scored(results)
-    measured = enough(score)
+    measured = is_enough_measured(score.measured, score.items)
     means = {name: fmean(each.hard for each in attempts) for name, attempts in by_item(results).items()}
     others = {name: fmean(each.hard for each in attempts) for name, attempts in by_item(first).items()}
     pairs = [(means[name], others[name]) for name in means.keys() & others.keys()]

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, UsageError
 from skillopt_sleep.gate.gate import Trial
-from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Verdict, threshold
+from skillopt_sleep.gate.rule import Verdict, is_enough_measured, threshold
 from skillopt_sleep.gate.trial import PairedPlan, PairRow, paired_trial
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.optimizer.step import skill_hash
 from skillopt_sleep.train.editing import evaluate_gate
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
+from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.state import RunState, Scored
 
 PAIRED_DRAWS = 1_000_000
@@ -51,14 +51,9 @@ def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple
     results = run.roll(run.items[split], skill, draw)
     score = scored(results)
     run.artefacts.results(folder, results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
-    if enough(score):
+    if is_enough_measured(score.measured, score.items):
         state = replace(state, scored=state.scored | {skill_hash(skill): score})
     return state, score
-
-
-def enough(score: Scored) -> bool:
-    """Whether the attempts that came back may speak for the ones that did not."""
-    return score.measured > 0 and score.measured >= MIN_MEASURED_SHARE * score.items
 
 
 def judged(
@@ -83,7 +78,7 @@ def judged(
     before = state.current_score
     if forced or run.config.gate == "off":
         return _taken(run, state, candidate, score, step=step, why="forced" if forced else "the gate is off")
-    if not enough(score) or before is None:
+    if not is_enough_measured(score.measured, score.items) or before is None:
         why = f"only {score.measured} of {score.items} selection items could be measured"
         return Judged(state=state, action="unmeasured", why=why)
     result = evaluate_gate(
@@ -123,7 +118,7 @@ def _after(state: RunState, result: GateResult) -> RunState:
 
 def _taken(run: Run, state: RunState, candidate: str, score: Scored, *, step: int, why: str) -> Judged:
     """The candidate becomes the current skill; the best one only when its score says so."""
-    before, after = state.current_score, run.value(score) if enough(score) else None
+    before, after = state.current_score, run.value(score) if is_enough_measured(score.measured, score.items) else None
     better = after is not None and (state.best_score is None or after > state.best_score)
     state = replace(state, current_skill=candidate, current_score=before if after is None else after)
     if better:

@@ -15,7 +15,6 @@ from skillopt_sleep.errors import DiskError, SleepError, TransientBackend, Usage
 from skillopt_sleep.model.ports import Parallel
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.optimizer.step import skill_hash
 from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.compat.rows import unmeasured
 from skillopt_sleep.train.config import SkillOptConfig
@@ -25,6 +24,7 @@ from skillopt_sleep.train.environments.loading import checked, roll_out
 from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.pricing import steps_of
 from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.state import Artefacts, Scored
 
 

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.client import Optimizer, object_schema, quote
-from skillopt_sleep.optimizer.reflect import told
-from skillopt_sleep.optimizer.step import GUIDANCE_CAP, guidance_of, with_guidance
+from skillopt_sleep.optimizer.reflect import describe_edit
 from skillopt_sleep.safety.guard import guard
+from skillopt_sleep.train.skill_text import GUIDANCE_CAP, guidance_of, with_guidance
 
 PHASE = "slow update"
 SCHEMA = object_schema(guidance={"type": "string"})
@@ -171,4 +171,4 @@ def meta_skill(notes: str, history: Sequence[StepNote], guidance: str, optimizer
 
 def rejected_rules(buffer: Sequence[AppliedEdit]) -> str:
     """The buffer as an environment that reflects by itself is told of it."""
-    return "\n".join(f"- {told(each)} ({each.why})" for each in buffer)
+    return "\n".join(f"- {describe_edit(each)} ({each.why})" for each in buffer)

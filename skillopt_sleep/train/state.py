@@ -18,12 +18,13 @@ from skillopt_sleep.errors import DiskError, Refused
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.optimizer.step import StepProposal, skill_hash
+from skillopt_sleep.optimizer.step import StepProposal
 from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.editing import report_of, to_patch
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import Patch, RawPatch, RolloutResult
+from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.slow_update import StepNote
 
 SCHEMA_VERSION = 1
@@ -189,7 +190,7 @@ class Artefacts:
         self.json(f"{folder}/results.json", [each.to_dict() for each in results])
         self.json(f"{folder}/summary.json", scores)
 
-    def proposal(self, step: int, made: StepProposal) -> None:
+    def proposal(self, step: int, made: StepProposal[str]) -> None:
         """Write what a step came to, stage by stage."""
         folder = step_folder(step)
         raw = [
@@ -220,7 +221,7 @@ class Artefacts:
                 "refused": [msgspec.to_builtins(each) for each in made.refused],
             },
         )
-        self.text(f"{folder}/candidate_skill.md", made.skill)
+        self.text(f"{folder}/candidate_skill.md", made.document)
 
     def commit(self, state: RunState, history: Sequence[Mapping[str, Any]], *, snapshot: bool) -> None:
         """Put a piece of work behind the run. Until the state is kept, it counts as not done."""

@@ -9,11 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BackendUnusable, BadReply, TransientBackend
+from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt
-from skillopt_sleep.optimizer.reflect import Analysis, Lesson, told
-from skillopt_sleep.optimizer.step import StepPlan, StepProposal, propose, propose_from, skill_hash
+from skillopt_sleep.optimizer.reflect import Analysis, Lesson, analyse, describe_edit
+from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
 from skillopt_sleep.train.editing import compute_score, patch_of
 from skillopt_sleep.train.gating import Judged, judged
 from skillopt_sleep.train.ports import Item
@@ -21,6 +22,7 @@ from skillopt_sleep.train.reflection import minibatches
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
 from skillopt_sleep.train.schedules import AutonomousScheduler, Scheduler
+from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 from skillopt_sleep.train.slow_update import StepNote, rejected_rules, remember
 from skillopt_sleep.train.state import RunState, step_folder
 
@@ -53,14 +55,14 @@ def train_step(
     made = _proposed(run, state, scheduler, results, step=step, folder=folder, budget=budget)
     run.artefacts.proposal(step, made)
     record |= _numbers(made, scheduler, run)
-    if made.skill == state.current_skill:
+    if made.document == state.current_skill:
         state = replace(state, tried=(*state.tried, _note(step, made.edits, f"no change: {made.nothing}")))
         record |= {"action": "skip_no_patches", "why": made.nothing}
         run.tell(f"  step {step}: no change, {made.nothing}")
     else:
-        verdict = judged(run, state, made.skill, step=step, folder=f"{folder}/selection_eval")
+        verdict = judged(run, state, made.document, step=step, folder=f"{folder}/selection_eval")
         state = _learnt(run, verdict, made, step)
-        record |= _verdict(verdict, made.skill, run)
+        record |= _verdict(verdict, made.document, run)
     record |= {
         "current_score": state.current_score,
         "best_score": state.best_score,
@@ -100,7 +102,7 @@ def _proposed(
     step: int,
     folder: str,
     budget: int,
-) -> StepProposal:
+) -> StepProposal[str]:
     config = run.config
     autonomous = isinstance(scheduler, AutonomousScheduler)
     bound = budget if config.use_edit_budget else None
@@ -113,17 +115,27 @@ def _proposed(
         edit_budget=bound,
         least=config.min_edit_budget if autonomous and bound is not None else None,
         merge_batch_size=config.merge_batch_size,
-        by_model=config.use_aggregate,
-        skill_cap=config.max_skill_chars,
-        refuted=frozenset(state.refuted),
+        merge_by_model=config.use_aggregate,
     )
-    own = _own_analyses(run, state, results, step=step, folder=folder, lesson=lesson)
-    if own is not None:
-        made = propose_from(state.current_skill, own, run.optimizer, lesson=lesson, plan=plan)
-    else:
-        batches = minibatches(results, config, f"{config.seed}:{step}")
-        known = frozenset(each.id for each in results)
-        made = propose(state.current_skill, batches, known, run.optimizer, lesson=lesson, plan=plan)
+    analyses = _own_analyses(run, state, results, step=step, folder=folder, lesson=lesson)
+    if analyses is None:
+        analyses = analyse(
+            minibatches(results, config, f"{config.seed}:{step}"),
+            DocumentKind.SKILL,
+            state.current_skill,
+            frozenset(result.id for result in results),
+            run.optimizer,
+            lesson=lesson,
+            phase="reflect",
+        )
+    refuted = [edit for edit in lesson.rejected if (edit.edit.text or edit.edit.id) in state.refuted]
+    target = EditTarget(
+        document=state.current_skill,
+        text=state.current_skill,
+        hold_back=lambda edit: hold_back(edit, refuted),
+        apply=lambda edits: apply_to_skill(state.current_skill, edits, cap=config.max_skill_chars),
+    )
+    made = propose(target, analyses, run.optimizer, plan=plan)
     if made.analyses and all(each.lost for each in made.analyses):
         raise BackendUnusable(
             f"step {step}: no analyst's call came back from the optimizer ({made.analyses[0].nothing}); nothing is"
@@ -169,7 +181,7 @@ def _own_analyses(
     return tuple(analyses)
 
 
-def _learnt(run: Run, verdict: Judged, made: StepProposal, step: int) -> RunState:
+def _learnt(run: Run, verdict: Judged, made: StepProposal[str], step: int) -> RunState:
     """The state after the gate, with what it is to remember of the step."""
     state = verdict.state
     turned_down = verdict.action in {"reject", "undecided"}
@@ -187,12 +199,12 @@ def _learnt(run: Run, verdict: Judged, made: StepProposal, step: int) -> RunStat
 def _note(step: int, edits: Sequence[AppliedEdit], outcome: str) -> StepNote:
     return StepNote(
         step=step,
-        edits=tuple(f"{told(each)} [{each.status}]" for each in edits),
+        edits=tuple(f"{describe_edit(each)} [{each.status}]" for each in edits),
         outcome=outcome,
     )
 
 
-def _numbers(made: StepProposal, scheduler: Scheduler, run: Run) -> dict[str, Any]:
+def _numbers(made: StepProposal[str], scheduler: Scheduler, run: Run) -> dict[str, Any]:
     statuses = [each.status for each in made.edits]
     counts = {status: statuses.count(status) for status in EditStatus}
     return {
@@ -203,8 +215,8 @@ def _numbers(made: StepProposal, scheduler: Scheduler, run: Run) -> dict[str, An
         "n_edits_merged": len(made.merged.proposals),
         "edit_budget": scheduler.get_lr() if run.config.use_edit_budget else None,
         "n_edits_ranked": len(made.selected.chosen),
-        "candidate_skill_len": len(made.skill),
-        "candidate_hash": skill_hash(made.skill),
+        "candidate_skill_len": len(made.document),
+        "candidate_hash": skill_hash(made.document),
         "apply_report": {
             "total": len(statuses),
             "applied": counts[EditStatus.APPLIED],

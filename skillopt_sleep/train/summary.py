@@ -14,11 +14,11 @@ import msgspec
 from skillopt_sleep import __version__
 from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.model.call import PhaseTally, Spend
-from skillopt_sleep.optimizer.step import skill_hash
 from skillopt_sleep.train.datasets import notes_of
 from skillopt_sleep.train.editing import compute_score
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, scored
+from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.state import RunState, Scored
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -19,10 +19,10 @@ from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
 from skillopt_sleep.calls.pool import Pool
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
+from skillopt_sleep.gate.rule import is_enough_measured
 from skillopt_sleep.model.call import Prompt, Reply, Role
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.optimizer.step import apply_to_skill
 from skillopt_sleep.settings import environment, secrets
 from skillopt_sleep.storage.ledger import TrainingFolder, training_folder
 from skillopt_sleep.train.clients import as_backend
@@ -31,12 +31,13 @@ from skillopt_sleep.train.conversations import AskClient, TurnClient
 from skillopt_sleep.train.datasets import check_splits, notes_of
 from skillopt_sleep.train.environments.loading import as_env
 from skillopt_sleep.train.epoch import FIRST, end_epoch
-from skillopt_sleep.train.gating import enough, rolls_whole, score_selection
+from skillopt_sleep.train.gating import rolls_whole, score_selection
 from skillopt_sleep.train.identity import client_traits, env_traits
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.pricing import Price, price, steps_of
 from skillopt_sleep.train.run import Run
 from skillopt_sleep.train.schedules import Scheduler, build_scheduler
+from skillopt_sleep.train.skill_text import apply_to_skill
 from skillopt_sleep.train.state import Artefacts, RunState, check_same_run, identity
 from skillopt_sleep.train.step import train_step
 from skillopt_sleep.train.summary import ended
@@ -91,7 +92,7 @@ def begun(run: Run, skill: str, backends: Mapping[Role, Backend], wording: Mappi
 
 def _with_first_score(run: Run, state: RunState) -> RunState:
     state, score = score_selection(run, state, state.initial_skill, "baseline_selection_eval")
-    if not enough(score):
+    if not is_enough_measured(score.measured, score.items):
         raise BackendUnusable(
             f"only {score.measured} of {score.items} selection items could be measured under the initial skill"
             f" ({score.lost or 'no reason given'}); nothing is scored: run again when that is mended"

@@ -409,11 +409,11 @@ def test_unseen_world_is_learnt_from_the_prompts_of_a_night(seed):
     models = Models(target=ask, optimizer=ask, judges={}, parallel=lambda work, items: [work(item) for item in items])
     failed = [*results(train, baseline)]
     tasks = [records[task.id] for task in train]
-    reflection = reflect(DocumentKind.SKILL, candidate(baseline), failed, tasks, models, lesson=Lesson())
-    learnt = baseline + "".join(f"- {edit.text}\n" for edit in reflection.edits)
+    (reflection,) = reflect(DocumentKind.SKILL, candidate(baseline), failed, tasks, models, lesson=Lesson())
+    learnt = baseline + "".join(f"- {edit.text}\n" for edit in reflection.patch.edits)
 
-    assert {edit.text for edit in reflection.edits} == {rule.text for rule in world.rules}
-    assert all(edit.task_ids for edit in reflection.edits)
+    assert {edit.text for edit in reflection.patch.edits} == {rule.text for rule in world.rules}
+    assert all(edit.task_ids for edit in reflection.patch.edits)
     assert set(passed(held_out, baseline)) == {0}
     assert set(passed(held_out, learnt)) == {1}
 

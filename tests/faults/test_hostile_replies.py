@@ -134,14 +134,14 @@ ROLLOUT = ReplayResult(task_id="t1", candidate="c", response="long", score=Score
 def test_hostile_reply_to_a_reflection(reply):
     """It is edits that hold, or none and the reason; none leaves its document, its tasks or its block."""
     started = time.process_time()
-    found = reflect(DocumentKind.MEMORY, BASE, [ROLLOUT], [RECORD], models_that(reply), lesson=Lesson())
-    assert found.edits or found.nothing
-    for edit in found.edits:
+    (found,) = reflect(DocumentKind.MEMORY, BASE, [ROLLOUT], [RECORD], models_that(reply), lesson=Lesson())
+    assert found.patch.edits or found.nothing
+    for edit in found.patch.edits:
         assert edit.document in DocumentKind
         assert edit.op in EditOp
         assert set(edit.task_ids) <= {"t1"}
         assert len(edit.text) <= 600
-    assert len(found.edits) <= 4
+    assert len(found.patch.edits) <= 4
     assert time.process_time() - started < 8
 
 

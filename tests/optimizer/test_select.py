@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import TimedOut
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.optimizer.step import select
+from skillopt_sleep.optimizer.step import StepPlan, select
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
 
@@ -20,7 +20,7 @@ def proposals(*texts_and_supports):
 
 
 def chosen(ask, patch, **options):
-    return select(patch, "", Optimizer(ask=ask, parallel=in_order), **options)
+    return select(patch, "", Optimizer(ask=ask, parallel=in_order), plan=StepPlan(**options))
 
 
 def texts(made):

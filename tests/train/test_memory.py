@@ -9,7 +9,7 @@ import pytest
 from skillopt_sleep.errors import TimedOut
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.optimizer.step import guidance_of, with_guidance
+from skillopt_sleep.train.skill_text import guidance_of, with_guidance
 from skillopt_sleep.train.slow_update import (
     NOTES_CAP,
     REJECTED_KEPT,

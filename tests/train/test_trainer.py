@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from skillopt_sleep.errors import BudgetSpent, DiskError, NightRunning, Refused
-from skillopt_sleep.optimizer.step import guidance_of
 from skillopt_sleep.storage.ledger import training_folder
 from skillopt_sleep.train import RolloutResult, SkillEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.run import Run
+from skillopt_sleep.train.skill_text import guidance_of
 from tests.fakes.school import TOPICS, School, SchoolEnv, rule
 
 

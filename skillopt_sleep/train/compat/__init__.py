@@ -7,7 +7,6 @@ adapter to the trainer of this program (``adapted.py``). What differs is told in
 
 from __future__ import annotations
 
-from skillopt_sleep.optimizer.step import skill_hash
 from skillopt_sleep.train.compat.adapter import EnvAdapter
 from skillopt_sleep.train.compat.analysts import (
     fmt_minibatch_trajectories,
@@ -39,6 +38,7 @@ from skillopt_sleep.train.results import (
     RolloutResult,
     SlowUpdateResult,
 )
+from skillopt_sleep.train.skill_text import skill_hash
 
 __all__ = [
     "AdapterEnv",

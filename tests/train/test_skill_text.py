@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus
-from skillopt_sleep.optimizer.step import GUIDANCE_CAP, apply_to_skill, guidance_of, skill_hash, with_guidance
+from skillopt_sleep.train.skill_text import GUIDANCE_CAP, apply_to_skill, guidance_of, skill_hash, with_guidance
 
 LINES = st.lists(st.text(alphabet="abc -#*.", max_size=12), max_size=6)
 
