@@ -12,7 +12,7 @@ from skillopt_sleep.cli.options import as_json, open_workspace, place_of, place_
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.mining.commands import Recurring
+    from skillopt_sleep.mining.commands import RecurringCommand
     from skillopt_sleep.usecases.checks import Checks
 
 
@@ -102,7 +102,7 @@ def _listed(found: Checks, program: str) -> Iterator[str]:
     yield f"Look at a command, then:  {program} approve {found.offered[0].id}"
 
 
-def _record(each: Recurring) -> str:
+def _record(each: RecurringCommand) -> str:
     from skillopt_sleep.reports.formatting import number
 
     ended = [f"{each.failed} failed" * bool(each.failed), f"{each.passed} passed" * bool(each.passed)]

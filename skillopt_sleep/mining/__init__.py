@@ -1,1 +1,1 @@
-"""From sessions to tasks: episodes, miners, proofs, recurrences and insights."""
+"""Turns sessions into tasks: episodes, the two miners, merging, task files, and what sessions show without a model."""

@@ -1,7 +1,7 @@
-"""What a person asked for, and all they had to say until it stood: the raw material of a task.
+"""Splits sessions into episodes: a request, and everything the person said until the work was accepted.
 
-A session is cut where the person turns to something new. What comes before the cut belongs together: the ask, each
-wrong answer with the words that corrected it, and the answer that stood in the end.
+A session is split where the person turns to something new. Everything before belongs together: the request, each
+wrong answer with the words that corrected it, and the answer that was accepted in the end.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from skillopt_sleep.model.session import Command, Feedback, Session, Turn
 from skillopt_sleep.model.task import Outcome
 from skillopt_sleep.model.text import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS
 
-LONGEST = 20_000
-"""Characters of a prompt that is replayed at most: a longer paste costs more than it teaches."""
+MAX_PROMPT = 20_000
+"""Characters of a prompt that is replayed; a longer paste costs more than it teaches."""
 
 CONTINUING = 4
-"""Words up to which a prompt without matter of its own ("continue", "fix it") goes on with the work before it."""
+"""Words up to which a prompt without a subject of its own ("continue", "fix it") belongs to the work before it."""
 
 AGREEING = 3
-"""Words of matter from which an approval asks for something new as well."""
+"""Content words from which an approval also asks for something new."""
 
 _PROMPT = re.compile(
     r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"
 )
-"""How a terminal's prompt begins; what follows it, up to a blank line, is what it printed."""
+"""How a terminal's prompt begins; the lines after it, up to a blank one, are output."""
 
 _PASTED = re.compile(
     r"""\s*(?:
@@ -47,22 +47,21 @@ _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _SENTENCE = re.compile(r"[.?!]+(?=\s|$)|\n")
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 _NUMBER = re.compile(r"(?<![\w#./-])\d(?![\w.])")
-"""A number by which something listed before is meant."""
+"""A number that refers to an item of an earlier list."""
 
 
 class Episode(Struct, frozen=True, kw_only=True):
-    """One ask and what became of it.
+    """One request and what became of it; answers are "" where there was none."""
 
-    ``later`` are the turns that belong to it: corrections, approvals that ask nothing new, "go on". ``before`` is the
-    answer the person had in front of them when they asked; ``wrong`` the one that was corrected first, ``stood`` the
-    one that was corrected no more; each "" where there was none.
-    """
-
-    ask: Turn
+    request: Turn
     later: tuple[Turn, ...] = ()
-    before: str = ""
-    wrong: str = ""
-    stood: str = ""
+    """The turns that belong to it: corrections, approvals that ask nothing new, "go on"."""
+    previous: str = ""
+    """The answer on the person's screen when they made the request."""
+    rejected: str = ""
+    """The first answer that was corrected."""
+    accepted: str = ""
+    """The last answer, which was not corrected any more."""
     approved: bool = False
 
     @property
@@ -72,143 +71,147 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """The skills invoked in it, each once."""
-        return tuple(dict.fromkeys(skill for turn in (self.ask, *self.later) for skill in turn.skills))
+        """The skills invoked in it, without repetition."""
+        return tuple(dict.fromkeys(skill for turn in (self.request, *self.later) for skill in turn.skills))
 
     @property
     def commands(self) -> tuple[Command, ...]:
         """The shell commands that were run in it, in order."""
-        return tuple(command for turn in (self.ask, *self.later) for command in turn.commands)
+        return tuple(command for turn in (self.request, *self.later) for command in turn.commands)
 
     @property
     def used_tools(self) -> bool:
-        """Whether the agent did anything but write its answer."""
-        return any(turn.tools for turn in (self.ask, *self.later))
+        """Whether the agent called any tool."""
+        return any(turn.tools for turn in (self.request, *self.later))
 
     @property
     def points_outside(self) -> bool:
-        """Whether the ask points at something said or shown before, and not at what is pasted beneath it."""
-        ask = self.ask.prompt.strip()
-        pointing = not POINTING.isdisjoint(_WORD.findall(ask.casefold())) or bool(_NUMBER.search(ask))
-        return pointing and "\n" not in ask
+        """Whether the request refers to something earlier in the session, and not to text pasted below it."""
+        request = self.request.prompt.strip()
+        is_pointing = not POINTING.isdisjoint(_WORD.findall(request.casefold())) or bool(_NUMBER.search(request))
+        return is_pointing and "\n" not in request
 
     @property
     def outcome(self) -> Outcome:
-        """How the work ended: success when approved at once, mixed when only after corrections, fail when never."""
+        """How the work ended: success if approved at once, mixed if accepted after corrections, fail if never."""
         if not self.corrections:
             return Outcome.SUCCESS if self.approved else Outcome.UNKNOWN
-        return Outcome.MIXED if self.approved or self.stood else Outcome.FAIL
+        return Outcome.MIXED if self.approved or self.accepted else Outcome.FAIL
 
 
-def episodes(session: Session) -> Iterator[Episode]:
-    """The episodes of a session in order; weak words (a choice in a dialogue, a headless run) begin none."""
+def split_episodes(session: Session) -> Iterator[Episode]:
+    """The episodes of a session in order; a choice in a dialogue or a headless prompt begins none."""
     draft: _Draft | None = None
     answer = ""
     for turn in session.turns:
-        if draft and _goes_on(turn):
-            draft.go_on(turn)
+        if draft and _continues(turn):
+            draft.add(turn)
         elif not turn.kind.weak:
             if draft:
                 draft.approved |= turn.feedback is Feedback.APPROVAL
-                yield draft.episode()
-            draft = _Draft(ask=turn, before=answer, stood=turn.final)
+                yield draft.build()
+            draft = _Draft(request=turn, previous=answer, accepted=turn.final)
         answer = turn.final or answer
     if draft:
-        yield draft.episode()
+        yield draft.build()
 
 
-def own_words(prompt: str) -> str:
-    """What the person typed of a prompt, without what was pasted into it; "" when all of it was."""
-    own: list[str] = []
-    printed = False
+def strip_pasted(prompt: str) -> str:
+    """What the person typed of a prompt, without pasted text; "" when all of it was pasted."""
+    typed: list[str] = []
+    in_output = False
     for line in _FENCE.sub("\n", prompt).splitlines():
         if not line.strip():
-            printed = False
+            in_output = False
         elif _PROMPT.match(line):
-            printed = True
-        elif not printed and not _PASTED.match(line):
-            own.append(line)
-    return "\n".join(own)
+            in_output = True
+        elif not in_output and not _PASTED.match(line):
+            typed.append(line)
+    return "\n".join(typed)
 
 
-def why_not_a_task(episode: Episode) -> str:
-    """Why an episode cannot be replayed or judged on its own, "" when it can."""
-    own = own_words(episode.ask.prompt)
-    if len(_WORD.findall(own)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
-        return "only pasted text" if len(episode.ask.prompt) > len(own) else "a single word"
-    if len(_substance(own)) < _needed(episode):
-        return "not understood outside of its session"
-    if len(episode.ask.prompt) > LONGEST:
-        return f"longer than {LONGEST:,} characters"
-    if not (episode.corrections or episode.approved) and _is_question(own):
+def find_obstacle(episode: Episode) -> str:
+    """Why an episode cannot be replayed or judged on its own; "" when it can."""
+    typed = strip_pasted(episode.request.prompt)
+    if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
+        return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"
+    if len(_find_content_words(typed)) < _count_needed_words(episode):
+        return "cannot be understood outside its session"
+    if len(episode.request.prompt) > MAX_PROMPT:
+        return f"longer than {MAX_PROMPT:,} characters"
+    if not (episode.corrections or episode.approved) and _is_question(typed):
         return "a question whose answer was neither corrected nor approved"
-    if not (episode.corrections or episode.stood):
-        return "no answer, and no words about one"
+    if not (episode.corrections or episode.accepted):
+        return "no answer, and no feedback about one"
     return ""
 
 
-def _needed(episode: Episode) -> int:
-    """Words of matter that make an ask understood: fewer where corrections say what it was about."""
+def _count_needed_words(episode: Episode) -> int:
+    """Content words that make a request clear by itself: fewer where corrections say what it was about."""
     if episode.corrections:
         return 1
-    return 2 + (0 if not episode.points_outside else 1 if episode.before else 2)
+    return 2 + (0 if not episode.points_outside else 1 if episode.previous else 2)
 
 
 @dataclass(slots=True)
 class _Draft:
-    """An episode that may still go on."""
+    """An episode that more turns may still join."""
 
-    ask: Turn
-    before: str
-    stood: str
-    wrong: str = ""
+    request: Turn
+    previous: str
+    accepted: str
+    rejected: str = ""
     approved: bool = False
     later: list[Turn] = field(default_factory=list)
 
-    def go_on(self, turn: Turn) -> None:
-        """Another turn of the same work."""
+    def add(self, turn: Turn) -> None:
+        """Add another turn of the same work."""
         self.later.append(turn)
         match turn.feedback:
             case Feedback.CORRECTION:
-                self.wrong = self.wrong or self.stood
-                self.stood = turn.final
+                self.rejected = self.rejected or self.accepted
+                self.accepted = turn.final
                 self.approved = False
             case Feedback.APPROVAL:
-                self.approved = True  # of what stood before it; what follows is the work that was agreed on
+                self.approved = True  # of the answer before it; what follows is the agreed work
             case Feedback.NEITHER:
-                self.stood = turn.final or self.stood
+                self.accepted = turn.final or self.accepted
 
-    def episode(self) -> Episode:
+    def build(self) -> Episode:
         return Episode(
-            ask=self.ask,
+            request=self.request,
             later=tuple(self.later),
-            before=self.before,
-            wrong=self.wrong,
-            stood=self.stood,
+            previous=self.previous,
+            rejected=self.rejected,
+            accepted=self.accepted,
             approved=self.approved,
         )
 
 
-def _goes_on(turn: Turn) -> bool:
-    """Whether a turn belongs to the work before it: it corrects, or it approves or continues and asks nothing new."""
+def _continues(turn: Turn) -> bool:
+    """Whether a turn belongs to the work before it: a correction, or an approval or "go on" that asks nothing new."""
     if turn.kind.weak or turn.feedback is Feedback.CORRECTION:
         return True
-    own = own_words(turn.prompt)
+    typed = strip_pasted(turn.prompt)
     if turn.feedback is Feedback.APPROVAL:
-        return len(_substance(own)) < AGREEING
-    words = _WORD.findall(own.casefold())
-    return 0 < len(words) <= CONTINUING and not _substance(own) and HOUSEKEEPING.isdisjoint(set(words) - CONTINUE)
+        return len(_find_content_words(typed)) < AGREEING
+    words = _WORD.findall(typed.casefold())
+    return (
+        0 < len(words) <= CONTINUING
+        and not _find_content_words(typed)
+        and HOUSEKEEPING.isdisjoint(set(words) - CONTINUE)
+    )
 
 
-def _substance(words: str) -> frozenset[str]:
+def _find_content_words(words: str) -> frozenset[str]:
     return matter(words) - HOUSEKEEPING - CONTINUE - POINTING
 
 
 def _is_question(words: str) -> bool:
-    """Whether the first sentence asks for an answer rather than, politely, for work."""
+    """Whether the first sentence asks for an answer; a polite request for work is not a question."""
     folded = words.casefold()
     if next(iter(_WORD.findall(folded)), "") in QUESTIONS:
         return True
     end = _SENTENCE.search(folded)
     asks = "?" in end[0] if end else False
-    return asks and not any(each in folded for each in REQUESTS)
+    return asks and not any(phrase in folded for phrase in REQUESTS)

@@ -1,34 +1,37 @@
-"""What sessions tell before any model is asked: what a person wants again and again, and what they keep correcting.
+"""Finds, without a model, what a person asks for again and again and what they keep correcting.
 
-It is the first thing a new user sees, so it counts only what can be pointed at: each finding is in the person's own
-words, with the sessions it stands on.
+A new user sees this first, so it counts only what can be pointed at: every finding is given in the person's own words,
+with the sessions in which they were said.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
-from skillopt_sleep.mining.episodes import Episode, episodes, own_words
+from skillopt_sleep.mining.episodes import Episode, split_episodes, strip_pasted
 from skillopt_sleep.model.near_duplicates import group_recurrences
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
 
-WORDS = 240
+T = TypeVar("T")
+
+MAX_QUOTE = 240
 """Characters kept of a person's words."""
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
-    """One time that something was said. ``day`` is an ISO date, "" when unknown."""
+    """One time that something was said."""
 
     source: str
     session_id: str
     cwd: str
     day: str
+    """ISO date, "" when unknown."""
     words: str
 
 
@@ -40,24 +43,18 @@ class Correction(Struct, frozen=True, kw_only=True):
 
 
 class Recurring(Struct, frozen=True, kw_only=True):
-    """One thing said in several sessions, each time in the words of that time, the latest first.
-
-    ``sessions`` counts different sessions. ``corrections`` are what was said about the answers.
-    """
+    """A request or correction that was made in several sessions."""
 
     sightings: tuple[Sighting, ...]
+    """The latest first, each in the words of that time."""
     sessions: int
+    """The number of different sessions."""
     corrections: tuple[Correction, ...] = ()
+    """What was said about the answers."""
 
 
 class Insights(Struct, frozen=True, kw_only=True):
-    """What the sessions tell.
-
-    ``active_days`` counts days with a prompt. ``asked`` and ``corrected`` recur over sessions, the most frequent first;
-    ``corrections`` are all of them, the latest first. ``groups`` counts different requests among the ``tasks`` found;
-    ``groups_missing`` are those a verdict still takes, ``days_missing`` the days of such work until then (None where
-    the sessions carry no times, or no task).
-    """
+    """What the sessions show."""
 
     sessions: int = 0
     projects: int = 0
@@ -66,29 +63,41 @@ class Insights(Struct, frozen=True, kw_only=True):
     first_day: str = ""
     last_day: str = ""
     active_days: int = 0
+    """Days with a prompt."""
     asked: tuple[Recurring, ...] = ()
+    """Requests that recur over sessions, the most frequent first."""
     corrected: tuple[Recurring, ...] = ()
+    """Corrections that recur over sessions, the most frequent first."""
     corrections: tuple[Correction, ...] = ()
+    """All corrections, the latest first."""
     tasks: int = 0
     groups: int = 0
+    """Different requests among the tasks found."""
     groups_needed: int = GROUPS_FOR_VERDICT
     groups_missing: int = GROUPS_FOR_VERDICT
+    """Different requests that a verdict still needs."""
     days_missing: int | None = None
+    """Days of such work until then; None when the sessions carry no times, or hold no task."""
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
     session: Session
     episode: Episode
 
+    def corrections(self) -> Iterator[Correction]:
+        request = _quote(self.episode.request)
+        for turn in self.episode.corrections:
+            yield Correction(said=_build_sighting(self.session, turn), asked=request)
 
-def insights(
+
+def find_insights(
     sessions: Sequence[Session], tasks: Sequence[TaskRecord], *, groups_needed: int = GROUPS_FOR_VERDICT
 ) -> Insights:
     """Count and group what was said; ``tasks`` are those mined from these sessions."""
     turns = [turn for session in sessions for turn in session.turns if not turn.kind.weak]
     days = sorted({turn.at[:10] for turn in turns} - {""})
-    asked = [_Asked(session=session, episode=episode) for session in sessions for episode in episodes(session)]
-    corrections = sorted(itertools.chain.from_iterable(map(_corrections, asked)), key=_day, reverse=True)
+    asked = [_Asked(session=session, episode=episode) for session in sessions for episode in split_episodes(session)]
+    corrections = _sort_latest_first(correction for item in asked for correction in item.corrections())
     groups = len({task.group or task.id for task in tasks})
     missing = max(0, groups_needed - groups)
     return Insights(
@@ -99,9 +108,9 @@ def insights(
         first_day=days[0] if days else "",
         last_day=days[-1] if days else "",
         active_days=len(days),
-        asked=_recurring_asks(asked),
-        corrected=_recurring_corrections(corrections),
-        corrections=tuple(corrections),
+        asked=_find_recurring_requests(asked),
+        corrected=_find_recurring_corrections(corrections),
+        corrections=corrections,
         tasks=len(tasks),
         groups=groups,
         groups_needed=groups_needed,
@@ -110,69 +119,65 @@ def insights(
     )
 
 
-def _recurring_asks(asked: Sequence[_Asked]) -> tuple[Recurring, ...]:
-    worded = [(own_words(each.episode.ask.prompt), each) for each in asked]
-    said = [(words, each) for words, each in worded if _says_something(words)]
-    numbers = group_recurrences([words for words, _ in said])
-    groups: dict[int, list[_Asked]] = {}
-    for number, (_, each) in zip(numbers, said, strict=True):
-        groups.setdefault(number, []).append(each)
-    return _most_frequent(
-        _recurring(
-            [_sighting(each.session, each.episode.ask) for each in group],
-            [correction for each in group for correction in _corrections(each)],
+def _find_recurring_requests(asked: Sequence[_Asked]) -> tuple[Recurring, ...]:
+    worded = [(strip_pasted(item.episode.request.prompt), item) for item in asked]
+    requests = [(words, item) for words, item in worded if _has_content(words)]
+    return _keep_recurring(
+        _build_recurring(
+            [_build_sighting(item.session, item.episode.request) for item in group],
+            [correction for item in group for correction in item.corrections()],
         )
-        for group in groups.values()
+        for group in _group([item for _, item in requests], [words for words, _ in requests])
     )
 
 
-def _recurring_corrections(corrections: Sequence[Correction]) -> tuple[Recurring, ...]:
-    numbers = group_recurrences([correction.said.words for correction in corrections])
-    groups: dict[int, list[Correction]] = {}
-    for number, correction in zip(numbers, corrections, strict=True):
-        groups.setdefault(number, []).append(correction)
-    return _most_frequent(_recurring([each.said for each in group], group) for group in groups.values())
+def _find_recurring_corrections(corrections: Sequence[Correction]) -> tuple[Recurring, ...]:
+    groups = _group(corrections, [correction.said.words for correction in corrections])
+    return _keep_recurring(_build_recurring([correction.said for correction in group], group) for group in groups)
 
 
-def _recurring(sightings: Sequence[Sighting], corrections: Sequence[Correction]) -> Recurring:
+def _group(items: Sequence[T], words: Sequence[str]) -> Iterable[list[T]]:
+    """The items grouped by what their words ask for."""
+    groups: dict[int, list[T]] = {}
+    for number, item in zip(group_recurrences(words), items, strict=True):
+        groups.setdefault(number, []).append(item)
+    return groups.values()
+
+
+def _build_recurring(sightings: Sequence[Sighting], corrections: Sequence[Correction]) -> Recurring:
     return Recurring(
         sightings=tuple(sorted(sightings, key=lambda sighting: sighting.day, reverse=True)),
         sessions=len({(sighting.source, sighting.session_id) for sighting in sightings}),
-        corrections=tuple(sorted(corrections, key=_day, reverse=True)),
+        corrections=_sort_latest_first(corrections),
     )
 
 
-def _most_frequent(found: Iterable[Recurring]) -> tuple[Recurring, ...]:
-    """Those of several sessions, the most frequent first; of equals, those corrected most."""
-    several = [each for each in found if each.sessions > 1]
-    return tuple(sorted(several, key=lambda each: (-each.sessions, -len(each.corrections), -len(each.sightings))))
+def _keep_recurring(found: Iterable[Recurring]) -> tuple[Recurring, ...]:
+    """What occurs in several sessions, the most frequent first; of equals, what was corrected most."""
+    several = [item for item in found if item.sessions > 1]
+    return tuple(sorted(several, key=lambda item: (-item.sessions, -len(item.corrections), -len(item.sightings))))
 
 
-def _says_something(words: str) -> bool:
-    """Whether there is more to a prompt than "go on"."""
-    said = words.casefold().split()
-    return len(said) > 1 and not set(said) <= STOPWORDS | CONTINUE
+def _sort_latest_first(corrections: Iterable[Correction]) -> tuple[Correction, ...]:
+    return tuple(sorted(corrections, key=lambda correction: correction.said.day, reverse=True))
 
 
-def _corrections(asked: _Asked) -> tuple[Correction, ...]:
-    about = _words(asked.episode.ask)
-    return tuple(Correction(said=_sighting(asked.session, turn), asked=about) for turn in asked.episode.corrections)
+def _has_content(words: str) -> bool:
+    """Whether a prompt says more than "go on"."""
+    folded = words.casefold().split()
+    return len(folded) > 1 and not set(folded) <= STOPWORDS | CONTINUE
 
 
-def _sighting(session: Session, turn: Turn) -> Sighting:
+def _build_sighting(session: Session, turn: Turn) -> Sighting:
     return Sighting(
         source=session.source,
         session_id=session.session_id,
         cwd=session.cwd,
         day=(turn.at or session.started_at)[:10],
-        words=_words(turn),
+        words=_quote(turn),
     )
 
 
-def _words(turn: Turn) -> str:
-    """What a person typed of a turn; what they pasted only if that is all there is."""
-    return excerpt(own_words(turn.prompt) or turn.prompt, WORDS)
-
-
-def _day(correction: Correction) -> str:
-    return correction.said.day
+def _quote(turn: Turn) -> str:
+    """What a person typed in a turn; pasted text only if there is nothing else."""
+    return excerpt(strip_pasted(turn.prompt) or turn.prompt, MAX_QUOTE)

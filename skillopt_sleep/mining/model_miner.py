@@ -1,46 +1,72 @@
-"""Mining by a model: many sessions in one prompt, many prompts at once, and nothing taken on trust.
+"""Mines tasks with a model: many sessions in one prompt, and every proposed task is checked against its session.
 
-A model may invent, and it has read text that others wrote. So each task it names must quote the words it stands on,
-and a quote that does not stand in the session, as words a person typed, refuses the task.
+A model may invent, and it reads text that others wrote. So everything a proposed task rests on must be quoted from
+the session: the request, the feedback, the evidence of the reference. A quote that is not there, apart from spaces and
+case, refuses the task.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BadReply, TransientBackend
-from skillopt_sleep.mining.heuristic import WORDS, Mined, relates
-from skillopt_sleep.mining.proofs import prove
-from skillopt_sleep.mining.recurrences import merge
+from skillopt_sleep.mining.commands import find_checks
+from skillopt_sleep.mining.episodes import MAX_PROMPT, split_episodes
+from skillopt_sleep.mining.tasks import (
+    MAX_COMMANDS,
+    MAX_QUOTE,
+    Mined,
+    belongs_to_skill,
+    build_origin,
+    build_task_id,
+    merge_tasks,
+    shorten_answer,
+)
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.near_duplicates import terms
 from skillopt_sleep.model.ports import Ask, Parallel
 from skillopt_sleep.model.replies import Refusal, disarm, extract_json
 from skillopt_sleep.model.session import Feedback, Session, Turn
-from skillopt_sleep.model.task import CheckKind, TaskRecord
-from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.model.task import (
+    Check,
+    CheckKind,
+    ChecksReference,
+    ExactReference,
+    Reference,
+    RubricReference,
+    TaskRecord,
+    parse_check,
+)
+from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
 
 BATCH = 24_000
-"""Characters of sessions in one prompt: about 6,000 tokens, so that a batch is read with care and in parallel."""
+"""Characters of sessions in one prompt, about 6,000 tokens: small enough to be read with care and in parallel."""
 
-MOST = 3
-"""Tasks of one session; more would let one long day outweigh a month."""
+TASKS_PER_SESSION = 3
+"""With more, one long day would outweigh a month."""
 
-PROMPT, ANSWER = 3_000, 1_500
-"""Characters shown of what a person typed, and of an answer."""
+MAX_PROMPT_SHOWN, MAX_ANSWER_SHOWN = 3_000, 1_500
+"""Characters shown of a prompt, and of an answer."""
 
 TRIES = 2
-"""Times a batch is asked about before its reply counts as unreadable."""
+"""How often a batch is sent before its reply counts as unreadable."""
+
+TELLING = 4
+"""Words from which feedback gives the answer away when the intent repeats it."""
 
 TAGS = ("session", "person", "answer")
 
-REFERENCE: dict[str, Json] = {
+QUOTED_CHECKS = frozenset({CheckKind.CONTAINS, CheckKind.NOT_CONTAINS, CheckKind.SECTION_CONTAINS})
+"""Checks for a literal text, which must come from the session."""
+
+REFERENCE_SCHEMA: dict[str, Json] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["kind", "rubric", "checks", "answer", "evidence"],
@@ -81,7 +107,7 @@ SCHEMA: dict[str, Json] = {
                     "intent": {"type": "string"},
                     "system": {"type": "string"},
                     "feedback": {"type": "array", "items": {"type": "string"}},
-                    "reference": REFERENCE,
+                    "reference": REFERENCE_SCHEMA,
                 },
             },
         }
@@ -90,13 +116,13 @@ SCHEMA: dict[str, Json] = {
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Sessions, or stretches of long ones, shown in one prompt; the first is called s1 there."""
+    """Sessions, or parts of long ones, that are shown in one prompt."""
 
     sessions: tuple[Session, ...]
 
     @property
     def names(self) -> dict[str, Session]:
-        """The sessions by the names they are shown under."""
+        """The sessions by the names they have in the prompt: s1, s2, ..."""
         return {f"s{number}": session for number, session in enumerate(self.sessions, start=1)}
 
 
@@ -104,65 +130,83 @@ class _Reply(Struct, frozen=True, kw_only=True):
     tasks: tuple[Json, ...]
 
 
+class _ProposedReference(Struct, frozen=True, kw_only=True):
+    kind: str
+    evidence: str = ""
+    rubric: str = ""
+    answer: str = ""
+    checks: tuple[Json, ...] = ()
+
+
+class _Proposal(Struct, frozen=True, kw_only=True):
+    session: str
+    words: str
+    reference: _ProposedReference
+    intent: str = ""
+    system: str = ""
+    feedback: tuple[str, ...] = ()
+
+
 def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, target_skill: str = "") -> Mined:
-    """The tasks a model finds in these sessions, each proven; with ``target_skill``, those that are of that skill.
+    """The tasks that a model finds in these sessions; with ``target_skill``, only tasks of that skill.
 
     Sessions of a batch that transport lost, or whose reply stays unreadable, come back as ``unmined``. Raises
     ``FatalBackend`` and ``BudgetSpent``.
     """
     work = functools.partial(_mine_batch, ask=ask, target_skill=target_skill)
-    mined = parallel(work, batches(sessions))
-    tasks = tuple(task for each in mined for task in each.tasks)
+    mined = parallel(work, split_batches(sessions))
+    tasks = tuple(task for part in mined for task in part.tasks)
     return Mined(
-        tasks=merge((), tasks),
-        refused=tuple(refusal for each in mined for refusal in each.refused),
-        unmined=tuple(dict.fromkeys(session for each in mined for session in each.unmined)),
-        lost=next((each.lost for each in mined if each.lost), ""),
+        tasks=merge_tasks((), tasks),
+        refused=tuple(refusal for part in mined for refusal in part.refused),
+        unmined=tuple(dict.fromkeys(session for part in mined for session in part.unmined)),
+        lost=next((part.lost for part in mined if part.lost), ""),
         found=len(tasks),
     )
 
 
-def batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
-    """Sessions in order, as many to a prompt as ``BATCH`` allows; a longer one is shown in stretches."""
-    filled: list[list[Session]] = [[]]
+def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
+    """The sessions in order, as many to a prompt as ``BATCH`` allows; a longer session is split."""
+    batches: list[list[Session]] = [[]]
     room = BATCH
     for session in sessions:
-        for stretch in _stretches(session):
-            size = sum(map(len, map(_shown, stretch.turns)))
-            if size > room and filled[-1]:
-                filled.append([])
+        for part in _split_session(session):
+            size = sum(len(_render_turn(turn)) for turn in part.turns)
+            if size > room and batches[-1]:
+                batches.append([])
                 room = BATCH
-            filled[-1].append(stretch)
+            batches[-1].append(part)
             room -= size
-    return tuple(Batch(sessions=tuple(batch)) for batch in filled if batch)
+    return tuple(Batch(sessions=tuple(batch)) for batch in batches if batch)
 
 
-def _stretches(session: Session) -> Iterator[Session]:
-    """The session in pieces that fit a prompt, without the turns in which nobody typed."""
+def _split_session(session: Session) -> Iterator[Session]:
+    """The session in parts that fit a prompt, without the turns in which nobody typed."""
     turns: list[Turn] = []
     size = 0
     for turn in session.turns:
         if turn.kind.weak:
             continue
-        if turns and size + len(_shown(turn)) > BATCH:
+        if turns and size + len(_render_turn(turn)) > BATCH:
             yield replace(session, turns=tuple(turns))
             turns, size = [], 0
         turns.append(turn)
-        size += len(_shown(turn))
+        size += len(_render_turn(turn))
     if turns:
         yield replace(session, turns=tuple(turns))
 
 
-def _shown(turn: Turn) -> str:
-    person, answer = (disarm(text, *TAGS) for text in (turn.prompt[:PROMPT], turn.final[:ANSWER]))
+def _render_turn(turn: Turn) -> str:
+    person = disarm(turn.prompt[:MAX_PROMPT_SHOWN], *TAGS)
+    answer = disarm(turn.final[:MAX_ANSWER_SHOWN], *TAGS)
     said = f' said="{turn.feedback}"' if turn.feedback is not Feedback.NEITHER else ""
     return f"<person{said}>\n{person}\n</person>\n" + (f"<answer>\n{answer}\n</answer>\n" if answer else "")
 
 
-def batch_prompt(batch: Batch, target_skill: str = "") -> Prompt:
-    """What the model is sent for one batch."""
+def build_prompt(batch: Batch, target_skill: str = "") -> Prompt:
+    """The prompt for one batch."""
     shown = (
-        f'<session id="{name}">\n{"".join(map(_shown, session.turns))}</session>'
+        f'<session id="{name}">\n{"".join(map(_render_turn, session.turns))}</session>'
         for name, session in batch.names.items()
     )
     focus = (
@@ -176,7 +220,7 @@ def batch_prompt(batch: Batch, target_skill: str = "") -> Prompt:
 
 def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
     try:
-        proposals = _ask(batch_prompt(batch, target_skill), ask)
+        proposals = _ask_for_tasks(build_prompt(batch, target_skill), ask)
     except TransientBackend as error:
         ids = tuple(session.session_id for session in batch.sessions)
         lost = Refusal(subject=", ".join(ids), words="", why=f"not mined tonight: {type(error).__name__}: {error}")
@@ -186,20 +230,18 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
     for raw in proposals:
         name = str(raw.get("session", "")) if isinstance(raw, dict) else ""
         try:
-            task = prove(raw, batch.names)
+            task = _verify_task(raw, batch.names)
             _check_wanted(task, target_skill, tasks.setdefault(name, []))
         except ValueError as error:
             session = batch.names.get(name)
-            words = str(raw.get("words", "")) if isinstance(raw, dict) else str(raw)
-            refused.append(
-                Refusal(subject=session.session_id if session else name, words=excerpt(words, WORDS), why=str(error))
-            )
+            words = excerpt(str(raw.get("words", "")) if isinstance(raw, dict) else str(raw), MAX_QUOTE)
+            refused.append(Refusal(subject=session.session_id if session else name, words=words, why=str(error)))
         else:
             tasks[name].append(task)
     return Mined(tasks=tuple(task for found in tasks.values() for task in found), refused=tuple(refused))
 
 
-def _ask(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
+def _ask_for_tasks(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
     """The proposals of a readable reply. Raises ``BadReply`` after ``TRIES``, and what ``ask`` raises."""
     problem = ""
     for sample in range(TRIES):
@@ -212,7 +254,105 @@ def _ask(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
 
 
 def _check_wanted(task: TaskRecord, target_skill: str, found: Sequence[TaskRecord]) -> None:
-    if target_skill and not relates(target_skill, (task.skill_hint,), task.intent):
+    if target_skill and not belongs_to_skill(target_skill, (task.skill_hint,), task.intent):
         raise ValueError(f"not of the skill {target_skill!r}")
-    if len(found) >= MOST:
-        raise ValueError(f"more than {MOST} tasks of one session")
+    if len(found) >= TASKS_PER_SESSION:
+        raise ValueError(f"more than {TASKS_PER_SESSION} tasks of one session")
+
+
+class _Evidence:
+    """What may be quoted from a session: the person's prompts and the agent's answers."""
+
+    def __init__(self, session: Session) -> None:
+        self._turns = tuple(turn for turn in session.turns if not turn.kind.weak)
+        self._typed = "\n".join(turn.prompt for turn in self._turns)
+        self._answers = "\n".join(turn.final for turn in session.turns)
+
+    def find_request(self, words: str) -> Turn:
+        """The turn in which the person typed these words."""
+        found = next((turn for turn in self._turns if contains_words(turn.prompt, words)), None)
+        if found is None:
+            raise ValueError(f"its words are not among those the person typed: {words!r:.80}")
+        return found
+
+    def require_typed(self, quote: str, what: str) -> None:
+        if not contains_words(self._typed, quote):
+            raise ValueError(f"{what} is not among the words the person typed: {quote!r:.80}")
+
+    def require_quoted(self, quote: str, what: str) -> None:
+        if not (contains_words(self._typed, quote) or contains_words(self._answers, quote)):
+            raise ValueError(f"{what} does not occur in the session: {quote!r:.80}")
+
+
+def _verify_task(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
+    """The proposed task, if its quotes occur in its session; ``sessions`` are by the names shown in the prompt.
+
+    Raises ``ValueError`` with one line that says what is wrong.
+    """
+    proposal = msgspec.convert(raw, _Proposal)  # its ValidationError is a ValueError
+    if proposal.session not in sessions:
+        raise ValueError(f"it names a session that was not shown: {proposal.session!r:.80}")
+    session = sessions[proposal.session]
+    evidence = _Evidence(session)
+    request = evidence.find_request(proposal.words)
+    intent = proposal.intent.strip() or request.prompt
+    _check_intent(intent, proposal)
+    for words in proposal.feedback:
+        evidence.require_typed(words, "what it gives as feedback")
+    episode = next(episode for episode in split_episodes(session) if request in (episode.request, *episode.later))
+    origin = build_origin(session, request, proposal.words)
+    return TaskRecord(
+        id=build_task_id(intent, origin),
+        intent=intent,
+        system=proposal.system.strip(),
+        reference=_verify_reference(proposal.reference, evidence),
+        feedback=tuple(excerpt(words, MAX_QUOTE) for words in proposal.feedback),
+        accepted=shorten_answer(episode.accepted),
+        rejected=shorten_answer(episode.rejected),
+        outcome=episode.outcome,
+        origins=(origin,),
+        skill_hint=next(iter(episode.skills), ""),
+        project=session.cwd,
+        commands=find_checks(episode.commands, session.cwd)[:MAX_COMMANDS],
+        commit=session.commit,
+    )
+
+
+def _check_intent(intent: str, proposal: _Proposal) -> None:
+    if len(intent) > MAX_PROMPT:
+        raise ValueError(f"its intent is longer than {MAX_PROMPT:,} characters")
+    if set(terms(intent)).isdisjoint(terms(proposal.words)):
+        raise ValueError(f"its intent shares no word with the words it quotes: {intent!r:.80}")
+    for words in proposal.feedback:
+        if len(words.split()) >= TELLING and contains_words(intent, words):
+            raise ValueError(f"its intent gives away what the person said afterwards: {words!r:.80}")
+
+
+def _verify_reference(proposed: _ProposedReference, evidence: _Evidence) -> Reference:
+    match proposed.kind:
+        case "rubric":
+            if not proposed.rubric.strip():
+                raise ValueError("its rubric is empty")
+            evidence.require_typed(proposed.evidence, "the evidence of its rubric")
+            return RubricReference(rubric=proposed.rubric.strip())
+        case "checks":
+            evidence.require_typed(proposed.evidence, "the evidence of its checks")
+            return ChecksReference(checks=_verify_checks(proposed.checks, evidence))
+        case "exact":
+            evidence.require_quoted(proposed.answer, "its exact answer")
+            evidence.require_quoted(proposed.evidence, "the evidence of its answer")
+            return ExactReference(answer=proposed.answer.strip())
+        case _:
+            raise ValueError(f"its reference has the unknown kind {proposed.kind!r:.40}; use rubric, checks or exact")
+
+
+def _verify_checks(proposed: Sequence[Json], evidence: _Evidence) -> tuple[Check, ...]:
+    checks = tuple(map(parse_check, proposed))
+    if not checks:
+        raise ValueError("it has no checks")
+    for check in checks:
+        if check.kind in QUOTED_CHECKS:
+            evidence.require_quoted(str(check.value), f"the text of its check {check.kind}")
+        if check.section:
+            evidence.require_quoted(check.section, f"the section of its check {check.kind}")
+    return checks

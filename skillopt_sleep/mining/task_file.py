@@ -1,19 +1,18 @@
-"""Task files: tasks as JSON that a person can read, correct, approve and run.
+"""Reads and writes task files: tasks as JSON that a person can read, correct, approve and run.
 
-A task from a file is replayed with a real model only once somebody has read it, so ``reviewed`` stands at the top of
-the file (for all of it) and in each task. Written by hand, a task needs an ``intent`` and a ``reference``.
+Tasks from a file are replayed with a real model only after a person has read them: ``reviewed`` says so, once at the
+top for the whole file or in each task. A task written by hand needs an ``intent`` and a ``reference``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.mining.commands import single_spaced
+from skillopt_sleep.mining.commands import collapse_spaces
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.task import (
     ChecksReference,
@@ -25,7 +24,7 @@ from skillopt_sleep.model.task import (
     TaskRecord,
     parse_check,
 )
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import did_you_mean, sha256
 
 SCHEMA_VERSION = 1
 
@@ -36,10 +35,10 @@ ABOUT = (
     " test or null (by rule)."
 )
 
-FILE = ("schema_version", "about", "reviewed", "tasks")
-FIRST = ("id", "reviewed", "split", "intent", "reference", "feedback")
-"""The fields a person looks at, in front of the others."""
-FIELDS = (*FIRST, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST))
+FILE_KEYS = ("schema_version", "about", "reviewed", "tasks")
+FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
+"""The fields that a person reads; they are written first."""
+FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
 REFERENCES = {
     "rubric": RubricReference.__struct_fields__,
     "checks": ChecksReference.__struct_fields__,
@@ -47,11 +46,11 @@ REFERENCES = {
     "command": CommandReference.__struct_fields__,
 }
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
-"""What users of the reference implementation call them."""
+"""The names that the reference implementation uses."""
 
 
 def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
-    """The bytes of a task file, UTF-8, indented, ended by a newline."""
+    """The bytes of a task file: UTF-8, indented, with a final newline."""
     rows = [{name: row[name] for name in FIELDS} for row in map(msgspec.to_builtins, tasks)]
     reviewed = bool(tasks) and all(task.reviewed for task in tasks)
     file = {"schema_version": SCHEMA_VERSION, "about": ABOUT, "reviewed": reviewed, "tasks": rows}
@@ -61,50 +60,50 @@ def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
 def decode_tasks(data: bytes, path: str) -> tuple[TaskRecord, ...]:
     """The tasks of a file; ``path`` names it in errors.
 
-    Raises ``UsageError`` naming the file and the line or field: malformed JSON, an unknown key, a wrong type, a check
-    that is none, a missing intent or reference, an id that occurs twice.
+    Raises ``UsageError``, which names the file and the line or field, for malformed JSON, an unknown key, a wrong type,
+    an invalid check, a missing intent or reference, and an id that occurs twice.
     """
-    file = _object(_json(data, path), FILE, path)
+    file = _require_object(_parse_json(data, path), FILE_KEYS, path)
     version = file.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
     rows = file.get("tasks")
     if not isinstance(rows, list):
-        raise UsageError(f'{path}: "tasks" is a list of tasks, got {rows!r:.60}')
+        raise UsageError(f'{path}: "tasks" must be a list of tasks, got {rows!r:.60}')
     reviewed = file.get("reviewed", False)
     if not isinstance(reviewed, bool):
-        raise UsageError(f"{path}: reviewed is true or false, got {reviewed!r:.60}")
+        raise UsageError(f"{path}: reviewed must be true or false, got {reviewed!r:.60}")
     tasks: dict[str, TaskRecord] = {}
     for index, row in enumerate(rows):
-        task = _task(row, f"{path}: tasks[{index}]", reviewed=reviewed)
+        task = _read_task(row, f"{path}: tasks[{index}]", reviewed=reviewed)
         if task.id in tasks:
             raise UsageError(f"{path}: tasks[{index}].id: {task.id!r} occurs twice")
         tasks[task.id] = task
     return tuple(tasks.values())
 
 
-def _json(data: bytes, path: str) -> Json:
+def _parse_json(data: bytes, path: str) -> Json:
     try:
         value: Json = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8, at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}: no JSON: {error.msg} (column {error.colno})") from None
+        raise UsageError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
     except RecursionError:
         raise UsageError(f"{path}: nested too deeply") from None
     return value
 
 
-def _task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
-    fields = dict(_object(raw, FIELDS, where))
+def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
+    fields = dict(_require_object(raw, FIELDS, where))
     for name in ("intent", "reference"):
         if not fields.get(name):
             raise UsageError(f"{where}.{name}: missing")
-    fields["reference"] = _reference(fields["reference"], f"{where}.reference")
-    fields["origins"] = _origins(fields.get("origins"), f"{where}.origins")
-    fields["split"] = _split(fields.get("split"), f"{where}.split")
-    fields["id"] = fields.get("id") or hashlib.sha256(str(fields["intent"]).encode("utf-8", "replace")).hexdigest()[:12]
-    fields["reviewed"] = fields.get("reviewed", False) if not reviewed else True
+    fields["reference"] = _read_reference(fields["reference"], f"{where}.reference")
+    fields["origins"] = _read_origins(fields.get("origins"), f"{where}.origins")
+    fields["split"] = _read_split(fields.get("split"), f"{where}.split")
+    fields["id"] = fields.get("id") or sha256(str(fields["intent"]).encode("utf-8", "replace"))[:12]
+    fields["reviewed"] = reviewed or fields.get("reviewed", False)
     try:
         return msgspec.convert(fields, TaskRecord)
     except msgspec.ValidationError as error:
@@ -112,22 +111,22 @@ def _task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
         raise UsageError(f"{where}{place.rstrip('`')}: {what}") from None
 
 
-def _reference(raw: Json, where: str) -> Json:
+def _read_reference(raw: Json, where: str) -> Json:
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if not isinstance(kind, str) or kind not in REFERENCES:
-        raise UsageError(f"{where}.kind: {kind!r:.60} is none of {', '.join(REFERENCES)}")
-    fields = dict(_object(raw, ("kind", *REFERENCES[kind]), where))
+        raise UsageError(f"{where}.kind: {kind!r:.60} is not one of {', '.join(REFERENCES)}")
+    fields = dict(_require_object(raw, ("kind", *REFERENCES[kind]), where))
     content = REFERENCES[kind][0]
     if not fields.get(content):
         raise UsageError(f"{where}.{content}: missing")
-    if isinstance(commands := fields.get("commands"), list):  # as `checks approve` keeps them
-        fields["commands"] = [single_spaced(each) if isinstance(each, str) else each for each in commands]
+    if isinstance(commands := fields.get("commands"), list):  # as `checks approve` stores them
+        fields["commands"] = [collapse_spaces(line) if isinstance(line, str) else line for line in commands]
     if isinstance(checks := fields.get("checks"), list):
-        fields["checks"] = [_check(check, f"{where}.checks[{index}]") for index, check in enumerate(checks)]
+        fields["checks"] = [_read_check(check, f"{where}.checks[{index}]") for index, check in enumerate(checks)]
     return fields
 
 
-def _check(raw: Json, where: str) -> Json:
+def _read_check(raw: Json, where: str) -> Json:
     try:
         check: Json = msgspec.to_builtins(parse_check(raw))
     except ValueError as error:
@@ -135,24 +134,24 @@ def _check(raw: Json, where: str) -> Json:
     return check
 
 
-def _origins(raw: Json, where: str) -> Json:
+def _read_origins(raw: Json, where: str) -> Json:
     if not isinstance(raw, list):
         return [] if raw is None else raw
-    return [_object(origin, Origin.__struct_fields__, f"{where}[{index}]") for index, origin in enumerate(raw)]
+    return [_require_object(origin, Origin.__struct_fields__, f"{where}[{index}]") for index, origin in enumerate(raw)]
 
 
-def _split(raw: Json, where: str) -> Json:
+def _read_split(raw: Json, where: str) -> Json:
     if raw is None or raw == "":
         return None
     split = OLD_SPLITS.get(raw, raw) if isinstance(raw, str) else raw
     if split not in list(Split):
-        raise UsageError(f"{where}: {raw!r:.60} is none of {', '.join([*Split, *OLD_SPLITS])}")
+        raise UsageError(f"{where}: {raw!r:.60} is not one of {', '.join([*Split, *OLD_SPLITS])}")
     return split
 
 
-def _object(raw: Json, known: Iterable[str], where: str) -> dict[str, Json]:
+def _require_object(raw: Json, known: Iterable[str], where: str) -> dict[str, Json]:
     if not isinstance(raw, dict):
-        raise UsageError(f"{where}: an object is wanted, got {raw!r:.60}")
+        raise UsageError(f"{where}: expected an object, got {raw!r:.60}")
     for name in raw:
         if name not in (names := list(known)):
             hint = did_you_mean(name, names) or f"; known are {', '.join(names)}"

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.pending import tonight
 from skillopt_sleep.gate.rule import MOST_LOSSES, PAIRS_A_NIGHT, GateMode
 from skillopt_sleep.mining.heuristic import mine_heuristic
-from skillopt_sleep.mining.model_miner import batches
-from skillopt_sleep.mining.recurrences import beside, merge
+from skillopt_sleep.mining.model_miner import split_batches
+from skillopt_sleep.mining.tasks import group_given_tasks, merge_tasks
 from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.task import RubricReference, Shortfall, TaskRecord, shortfall
 from skillopt_sleep.night.harvest import harvest
@@ -139,11 +139,11 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
     scope = plan.window.scope
     refused = 0
     if plan.mining.given is not None:
-        known = tasks = beside(kit.archive.tasks(scope), plan.mining.given)
+        known = tasks = group_given_tasks(kit.archive.tasks(scope), plan.mining.given)
     else:
         mined = mine_heuristic(sessions)
         refused = len(mined.refused)
-        kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
+        kit.archive.commit(scope, merge_tasks(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
         known = kit.archive.tasks(scope)
         tasks = choose(known, kit.archive.past(scope), plan.split, plan.going_on)
     pools = split_tasks(tasks, plan.split)
@@ -152,7 +152,7 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         samples=plan.step.rollouts_k,
         documents=len(plan.step.kinds),
         mode=plan.step.gate_mode,
-        mining_batches=len(batches(sessions)) if plan.mining.by_model else 0,
+        mining_batches=len(split_batches(sessions)) if plan.mining.by_model else 0,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
         pending=len(tonight(plan.going_on)[0]),

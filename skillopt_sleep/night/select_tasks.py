@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.gate.pending import Dropped, PendingEdit, revive, tonight
-from skillopt_sleep.mining.heuristic import Mined, mine_heuristic, relates
+from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import mine_model
-from skillopt_sleep.mining.recurrences import beside, merge
+from skillopt_sleep.mining.tasks import Mined, belongs_to_skill, group_given_tasks, merge_tasks
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.session import Session
@@ -71,7 +71,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
     """
     scope = plan.window.scope
     if plan.mining.given is not None:
-        given = beside(kit.archive.tasks(scope), plan.mining.given)
+        given = group_given_tasks(kit.archive.tasks(scope), plan.mining.given)
         return Gathered(tasks=given, shortfall=shortfall(given))
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     mined = _mine(sessions, plan.mining, models)
@@ -80,11 +80,15 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
         for key, session in zip(harvested.sessions, sessions, strict=True)
         if session.session_id not in mined.unmined
     ]
-    kit.archive.commit(scope, merge(kit.archive.tasks(scope), mined.tasks), done)
+    kit.archive.commit(scope, merge_tasks(kit.archive.tasks(scope), mined.tasks), done)
     known = kit.archive.tasks(scope)
     skill = plan.mining.target_skill
     about = plan.mining.target_about
-    wanted = [task for task in known if not skill or relates(skill, (task.skill_hint,), task.intent, about=about)]
+    wanted = [
+        task
+        for task in known
+        if not skill or belongs_to_skill(skill, (task.skill_hint,), task.intent, description=about)
+    ]
     split = replace(plan.split, seed=seed)
     tasks = choose(wanted, kit.archive.past(scope), split, _alive(plan, models), among=known)
     if mined.unmined and not tasks:

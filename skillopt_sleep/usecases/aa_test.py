@@ -12,7 +12,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate import audit as rule
 from skillopt_sleep.gate.rule import Tally
 from skillopt_sleep.gate.trial import PairedPlan, run_paired
-from skillopt_sleep.mining.recurrences import grouped
+from skillopt_sleep.mining.tasks import group_tasks
 from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.night.connection import probe
 from skillopt_sleep.night.harvest import Harvested
@@ -93,7 +93,7 @@ def null_trial(
 def _tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
     """As many as a night tests on, val first; none that is sealed."""
     if plan.mining.given is not None:
-        pools = split_tasks(grouped(plan.mining.given), plan.split)
+        pools = split_tasks(group_tasks(plan.mining.given), plan.split)
     else:
         pools = split_tasks(
             workspace.archive.tasks(workspace.scope), plan.split, workspace.archive.past(workspace.scope)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.mining.commands import Recurring, command_id, recurring, single_spaced, why_not_plain
+from skillopt_sleep.mining.commands import (
+    RecurringCommand,
+    collapse_spaces,
+    command_id,
+    find_command_problem,
+    find_recurring_commands,
+)
 from skillopt_sleep.model.rollout import CheckCommand
 from skillopt_sleep.usecases.sessions import file_sessions, load_archived
 
@@ -24,8 +30,8 @@ class Checks(Struct, frozen=True, kw_only=True):
 
     project: str
     approved: tuple[CheckCommand, ...] = ()
-    records: tuple[Recurring, ...] = ()
-    offered: tuple[Recurring, ...] = ()
+    records: tuple[RecurringCommand, ...] = ()
+    offered: tuple[RecurringCommand, ...] = ()
 
 
 def checks(workspace: Workspace) -> Checks:
@@ -39,7 +45,7 @@ def _checks(workspace: Workspace) -> Checks:
     project = str(workspace.project)
     approved = workspace.approvals.of(project)
     lines = {each.line for each in approved}
-    found = recurring(load_archived(workspace), project)
+    found = find_recurring_commands(load_archived(workspace), project)
     return Checks(
         project=project,
         approved=approved,
@@ -64,7 +70,9 @@ def approve(workspace: Workspace, named: str, *, seconds: float) -> CheckCommand
 def remove(workspace: Workspace, named: str) -> str:
     """Let it be run no more. Raises ``UsageError`` when it is not approved."""
     approved = [each.line for each in workspace.approvals.of(str(workspace.project))]
-    line = next((each for each in approved if each in {named, single_spaced(named)} or command_id(each) == named), None)
+    line = next(
+        (each for each in approved if each in {named, collapse_spaces(named)} or command_id(each) == named), None
+    )
     if line is None:
         known = ", ".join(command_id(each) for each in approved) or "none"
         raise UsageError(f"{named!r} is not approved for {workspace.project}; approved are: {known}")
@@ -72,9 +80,9 @@ def remove(workspace: Workspace, named: str) -> str:
     return line
 
 
-def _offered(workspace: Workspace) -> tuple[Recurring, ...]:
+def _offered(workspace: Workspace) -> tuple[RecurringCommand, ...]:
     file_sessions(workspace)
-    return recurring(load_archived(workspace), str(workspace.project))
+    return find_recurring_commands(load_archived(workspace), str(workspace.project))
 
 
 def _named(named: str, lines: list[str]) -> str:
@@ -86,6 +94,6 @@ def _named(named: str, lines: list[str]) -> str:
         raise UsageError(f"no command has the id {named}; `skillopt-sleep checks` lists them")
     if not named.strip():
         raise UsageError("an empty command tells nothing: name one by its id, or write it out")
-    if why := why_not_plain(named):
+    if why := find_command_problem(named):
         raise UsageError(f"{named!r}: {why}")
-    return single_spaced(named)
+    return collapse_spaces(named)

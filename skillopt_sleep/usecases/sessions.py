@@ -57,9 +57,9 @@ def count_waiting(workspace: Workspace) -> int:
 def collect_insights(workspace: Workspace) -> Insights:
     """What the sessions show without a model: requests and corrections that recur. Writes nothing."""
     from skillopt_sleep.mining.heuristic import mine_heuristic
-    from skillopt_sleep.mining.insights import insights
+    from skillopt_sleep.mining.insights import find_insights
 
     workspace = workspace.as_dry_run()
     file_sessions(workspace)
     sessions = load_archived(workspace)
-    return insights(sessions, mine_heuristic(sessions).tasks)
+    return find_insights(sessions, mine_heuristic(sessions).tasks)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulation.world import World, write_world
-from skillopt_sleep.mining.model_miner import batches, mine_model
+from skillopt_sleep.mining.model_miner import mine_model, split_batches
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.ports import Ledger
 from skillopt_sleep.model.session import Session
@@ -175,7 +175,7 @@ def mine(seed: int, plan: Plan) -> Run:
     return Run(
         what="mining",
         seed=seed,
-        outcome=f"{mined.found} tasks in {len(batches(sessions))} batches",
+        outcome=f"{mined.found} tasks in {len(split_batches(sessions))} batches",
         calls={phase.phase: phase.calls for phase in ledger.tallies()},
         waves=waves.sizes(),
         seconds=seconds,

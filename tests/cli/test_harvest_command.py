@@ -153,7 +153,7 @@ def test_reviewed_tasks_run(cli, mira, tasks_out):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        pytest.param({"tasks": 3}, ['"tasks" is a list', "3"], id="no-list"),
+        pytest.param({"tasks": 3}, ['"tasks" must be a list', "3"], id="no-list"),
         pytest.param({"task": []}, ["unknown key 'task'", "'tasks'"], id="unknown-key"),
         pytest.param({"tasks": [{"intent": "x"}]}, ["tasks[0].reference", "missing"], id="no-reference"),
         pytest.param({"schema_version": 9}, ["schema_version is 9"], id="newer"),

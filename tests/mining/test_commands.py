@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.mining.commands import (
-    checks_of,
+    collapse_spaces,
     command_id,
-    plain_command,
-    recurring,
-    single_spaced,
-    telling,
-    why_not_plain,
+    find_checks,
+    find_command_problem,
+    find_recurring_commands,
+    is_check,
+    normalise_command,
 )
 from skillopt_sleep.model.session import Command
 from tests.fakes.sessions import session, turn
@@ -35,9 +35,9 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(("line", "plain", "own"), PLAIN.values(), ids=PLAIN)
-def test_plain_command(line, plain, own):
+def test_normalise_command(line, plain, own):
     """What only says where, or trims the output, is left out; behind a pipe the exit status is not the command's."""
-    assert plain_command(line, HOME) == (plain, own)
+    assert normalise_command(line, HOME) == (plain, own)
 
 
 SPACED = {
@@ -61,9 +61,9 @@ SPACED = {
 @pytest.mark.parametrize(("line", "spaced"), SPACED.items())
 def test_spaces_are_one_where_a_shell_sees_any_number(line, spaced):
     """So one command is one check, however it was typed; it means what it did."""
-    assert single_spaced(line) == spaced
-    assert single_spaced(spaced) == spaced
-    assert why_not_plain("make  test") == ""
+    assert collapse_spaces(line) == spaced
+    assert collapse_spaces(spaced) == spaced
+    assert find_command_problem("make  test") == ""
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_spaces_are_one_where_a_shell_sees_any_number(line, spaced):
 )
 def test_check_is_told(line):
     """Programs whose exit status says whether something is right."""
-    assert telling(line)
+    assert is_check(line)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_check_is_told(line):
 )
 def test_look_around_is_no_check(line):
     """Nor is what installs, serves, or changes things elsewhere."""
-    assert not telling(line)
+    assert not is_check(line)
 
 
 def ran(name, *commands, day="2026-03-02"):
@@ -122,7 +122,7 @@ def test_recurring_commands_are_counted():
         ran("a", ("pytest -q", 1), ("pytest -q", 0), ("ls", 0)),
         ran("b", (f"cd {HOME} && pytest -q 2>&1 | tail -5", 0), day="2026-03-05"),
     ]
-    (found,) = recurring(sessions, HOME)
+    (found,) = find_recurring_commands(sessions, HOME)
     assert (found.line, found.failed, found.passed, found.unknown) == ("pytest -q", 1, 1, 1)
     assert (found.runs, found.sessions, found.last, found.id) == (3, 2, "2026-03-05", command_id("pytest -q"))
 
@@ -133,16 +133,18 @@ def test_command_that_was_seen_both_ways_is_offered_first():
         ran(name, ("npm test", 0), ("npm test", 0), ("./verify", 1 - number), ("mypy .", 0) if number else ("id", 0))
         for number, name in enumerate("ab")
     ]
-    assert [each.line for each in recurring(sessions, HOME)] == ["./verify", "npm test"]
+    assert [each.line for each in find_recurring_commands(sessions, HOME)] == ["./verify", "npm test"]
 
 
 def test_command_typed_in_two_ways_is_one():
     """Its runs are counted together."""
-    (found,) = recurring([ran("a", ("make  test", 1), ("make test", 0)), ran("b", (" make test", 0))], HOME)
+    (found,) = find_recurring_commands(
+        [ran("a", ("make  test", 1), ("make test", 0)), ran("b", (" make test", 0))], HOME
+    )
     assert (found.line, found.runs, found.sessions) == ("make test", 3, 2)
 
 
-def test_checks_of_some_work():
+def test_find_checks_some_work():
     """Those that could tell how it went, each once, the last first."""
     commands = [Command(line=line) for line in ("ls", "make lint", f"cd {HOME} && make test", "make lint", "git diff")]
-    assert checks_of(commands, HOME) == ("make lint", "make test")
+    assert find_checks(commands, HOME) == ("make lint", "make test")

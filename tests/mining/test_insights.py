@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from skillopt_sleep.mining.insights import Insights, insights
+from skillopt_sleep.mining.insights import Insights, find_insights
 from skillopt_sleep.model.session import PromptKind, Session
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, RubricReference, TaskRecord
 from tests.fakes.sessions import session, turn
@@ -42,7 +42,7 @@ def tasks(groups: int) -> list[TaskRecord]:
 
 def test_the_counts() -> None:
     """Sessions, prompts, corrections and approvals are counted, days with a prompt, folders."""
-    found = insights(SESSIONS, [])
+    found = find_insights(SESSIONS, [])
     assert (found.sessions, found.projects, found.prompts) == (5, 2, 10)
     assert (len(found.corrections), found.approvals) == (2, 1)
     assert (found.first_day, found.last_day, found.active_days) == ("2026-03-01", "2026-03-09", 3)
@@ -50,7 +50,7 @@ def test_the_counts() -> None:
 
 def test_what_was_asked_in_several_sessions() -> None:
     """It is one finding with each wording and session, and what was said about the answers; "continue" is none."""
-    lint, push = insights(SESSIONS, []).asked
+    lint, push = find_insights(SESSIONS, []).asked
     assert [(each.day, each.session_id, each.words) for each in lint.sightings] == [
         ("2026-03-05", "s2", "CI lint is failing, fix it"),
         ("2026-03-01", "s1", "fix the failing lint in CI"),
@@ -61,7 +61,7 @@ def test_what_was_asked_in_several_sessions() -> None:
 
 def test_what_was_corrected_in_several_sessions() -> None:
     """It is found by what was said, whatever had been asked."""
-    (again,) = insights(SESSIONS, []).corrected
+    (again,) = find_insights(SESSIONS, []).corrected
     assert [each.session_id for each in again.sightings] == ["s2", "s1"]
     assert {each.asked for each in again.corrections} == {"CI lint is failing, fix it", "fix the failing lint in CI"}
 
@@ -71,19 +71,19 @@ def test_a_request_repeated_within_one_session() -> None:
     twice = session(
         "s1", ("fix the lint in CI", "Done."), ("write the release notes", "So."), ("fix the lint in CI", "Done.")
     )
-    assert insights([twice], []).asked == ()
+    assert find_insights([twice], []).asked == ()
 
 
 def test_what_was_pasted() -> None:
     """It is not quoted as the person's words."""
     pasted = [session(f"s{n}", ("why does the build fail:\n[lint:go] x.go:1: bad", "So.")) for n in (1, 2)]
-    assert insights(pasted, []).asked[0].sightings[0].words == "why does the build fail:"
+    assert find_insights(pasted, []).asked[0].sightings[0].words == "why does the build fail:"
 
 
 def test_weak_words() -> None:
     """Choices and headless runs are no prompts of a person."""
     weak = session("s1", turn("Option B", kind=PromptKind.ANSWER), turn("review all", kind=PromptKind.HEADLESS))
-    assert (insights([weak], []).prompts, insights([weak], []).asked) == (0, ())
+    assert (find_insights([weak], []).prompts, find_insights([weak], []).asked) == (0, ())
 
 
 @pytest.mark.parametrize(
@@ -93,20 +93,20 @@ def test_weak_words() -> None:
 )
 def test_how_much_a_verdict_still_takes(groups: int, missing: int, days: int | None) -> None:
     """Different requests are counted, and the days by the rate of the days with work; unknown without a task."""
-    found = insights(SESSIONS, tasks(groups) if groups else [])
+    found = find_insights(SESSIONS, tasks(groups) if groups else [])
     assert (found.groups, found.groups_missing, found.days_missing) == (groups, missing, days)
     assert found.groups_needed == GROUPS_FOR_VERDICT == 15
 
 
 def test_sessions_without_times() -> None:
     """How long it takes is unknown, the rest is told."""
-    found = insights([session("s1", turn("fix the lint in CI", "Done."), day="")], tasks(1))
+    found = find_insights([session("s1", turn("fix the lint in CI", "Done."), day="")], tasks(1))
     assert (found.active_days, found.first_day, found.days_missing) == (0, "", None)
 
 
 def test_no_sessions() -> None:
     """Nothing is told, and all of it is still needed."""
-    assert insights([], []) == Insights()
+    assert find_insights([], []) == Insights()
 
 
 def test_five_hundred_sessions() -> None:
@@ -121,5 +121,5 @@ def test_five_hundred_sessions() -> None:
 
     sessions = [made(number) for number in range(500)]
     started = time.process_time()
-    assert insights(sessions, []).asked
+    assert find_insights(sessions, []).asked
     assert time.process_time() - started < 2

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit, tonight
 from skillopt_sleep.gate.rule import Tally
-from skillopt_sleep.mining.recurrences import merge
+from skillopt_sleep.mining.tasks import merge_tasks
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.pools import TEST_FROM, Past, SplitPlan, split_tasks
@@ -291,7 +291,7 @@ def archived(said, at_once):
     ]
     tasks = {}
     for start in range(0, len(found), at_once):
-        tasks |= {task.id: task for task in merge(list(tasks.values()), found[start : start + at_once])}
+        tasks |= {task.id: task for task in merge_tasks(list(tasks.values()), found[start : start + at_once])}
     return list(tasks.values())
 
 

@@ -111,24 +111,24 @@ def test_a_task_that_was_reviewed(top: bool, own: bool, reviewed: bool) -> None:
 
 ONE = {"intent": "x", "reference": RUBRIC}
 BAD = {
-    "no json": (b'{"tasks": [\n{]}', "tasks.json:2: no JSON"),
+    "no json": (b'{"tasks": [\n{]}', "tasks.json:2: not JSON"),
     "no utf-8": (b'{"tasks": "\xff"}', "not UTF-8, at byte 11"),
     "deep": (b"[" * 100_000, "tasks.json"),
-    "a list": (b"[]", "tasks.json: an object is wanted"),
-    "no tasks": (b"{}", '"tasks" is a list of tasks, got None'),
+    "a list": (b"[]", "tasks.json: expected an object"),
+    "no tasks": (b"{}", '"tasks" must be a list of tasks, got None'),
     "newer": ({"schema_version": 99, "tasks": []}, "schema_version is 99, this version reads 1"),
-    "reviewed by word": ({"reviewed": "yes", "tasks": []}, "reviewed is true or false, got 'yes'"),
+    "reviewed by word": ({"reviewed": "yes", "tasks": []}, "reviewed must be true or false, got 'yes'"),
     "unknown key": ({"task": []}, "unknown key 'task'; did you mean 'tasks'"),
     "unknown task key": (
         {"tasks": [{**ONE, "intnet": "x"}]},
         r"tasks\[0\]: unknown key 'intnet'; did you mean 'intent'",
     ),
-    "task no object": ({"tasks": ["x"]}, r"tasks\[0\]: an object is wanted, got 'x'"),
+    "task no object": ({"tasks": ["x"]}, r"tasks\[0\]: expected an object, got 'x'"),
     "no intent": ({"tasks": [ONE, {"reference": RUBRIC}]}, r"tasks\[1\].intent: missing"),
     "no reference": ({"tasks": [{"intent": "x"}]}, r"tasks\[0\].reference: missing"),
     "no kind": (
         {"tasks": [{"intent": "x", "reference": {"rubric": "x"}}]},
-        r"reference.kind: None is none of rubric, ch",
+        r"reference.kind: None is not one of rubric, ch",
     ),
     "empty rubric": ({"tasks": [{"intent": "x", "reference": {**RUBRIC, "rubric": ""}}]}, "reference.rubric: missing"),
     "other's field": (
@@ -143,7 +143,7 @@ BAD = {
         {"tasks": [{"intent": "x", "reference": {"kind": "checks", "checks": []}}]},
         "reference.checks: missing",
     ),
-    "bad split": ({"tasks": [{**ONE, "split": "dev"}]}, r"tasks\[0\].split: 'dev' is none of train, val, test"),
+    "bad split": ({"tasks": [{**ONE, "split": "dev"}]}, r"tasks\[0\].split: 'dev' is not one of train, val, test"),
     "split in a list": ({"tasks": [{**ONE, "split": ["val"]}]}, r"tasks\[0\].split"),
     "wrong type": ({"tasks": [{**ONE, "feedback": ["a", 1]}]}, r"tasks\[0\].feedback\[1\]: Expected `str`, got `int`"),
     "origin key": (

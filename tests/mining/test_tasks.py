@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.mining.recurrences import WORDING, WORDINGS, grouped, merge, task_id
+from skillopt_sleep.mining.tasks import MAX_WORDING, MAX_WORDINGS, build_task_id, group_tasks, merge_tasks
 from skillopt_sleep.model.task import Origin, Outcome, RubricReference, Split, TaskRecord
 
 
@@ -15,7 +15,7 @@ def task(intent: str, session: str = "s1", **more: object) -> TaskRecord:
     """A task asked for in a session."""
     origin = Origin(source="claude", session_id=session, path="/p", words=intent, at=f"2026-01-{len(session):02}")
     made = {"reference": RubricReference(rubric=f"of {session}"), "origins": (origin,)} | more
-    return TaskRecord(id=task_id(intent, origin), intent=intent, **made)
+    return TaskRecord(id=build_task_id(intent, origin), intent=intent, **made)
 
 
 LINT = task("fix the failing lint in CI", group="g1")
@@ -25,7 +25,7 @@ def test_a_known_task_asked_for_again() -> None:
     """It keeps its id, group, split and review, and gets the origin; what is unchanged is not returned."""
     known = replace(LINT, split=Split.VAL)
     other = task("write the release notes for 2.4", group="g2")
-    (changed,) = merge([known, other], [task("CI lint is failing, fix it", "s22")])
+    (changed,) = merge_tasks([known, other], [task("CI lint is failing, fix it", "s22")])
     assert (changed.id, changed.group, changed.split) == (known.id, "g1", Split.VAL)
     assert [origin.session_id for origin in changed.origins] == ["s1", "s22"]
     assert changed.reference == known.reference
@@ -33,25 +33,27 @@ def test_a_known_task_asked_for_again() -> None:
 
 def test_the_same_session_mined_again() -> None:
     """Nothing changes; with what was said since, the task learns it."""
-    assert merge([LINT], [replace(LINT, group="")]) == ()
+    assert merge_tasks([LINT], [replace(LINT, group="")]) == ()
     since = replace(
         LINT, group="", feedback=("no, run make lint",), outcome=Outcome.MIXED, reference=RubricReference(rubric="new")
     )
-    (changed,) = merge([LINT], [since])
+    (changed,) = merge_tasks([LINT], [since])
     assert (changed.feedback, changed.reference.rubric, len(changed.origins)) == (("no, run make lint",), "new", 1)
 
 
 def test_a_task_a_person_has_reviewed() -> None:
     """Its request and reference stay as they were reviewed, whatever is mined later."""
     known = replace(LINT, reviewed=True)
-    (changed,) = merge([known], [task("CI lint is failing, fix it", "s22", feedback=("no!",))])
+    (changed,) = merge_tasks([known], [task("CI lint is failing, fix it", "s22", feedback=("no!",))])
     assert (changed.intent, changed.reference, changed.reviewed) == (known.intent, known.reference, True)
     assert changed.feedback == ("no!",)
 
 
 def test_new_tasks_that_ask_for_one_thing() -> None:
     """They become one."""
-    found = merge([], [task("fix the failing lint in CI", "s1"), task("CI lint is failing, fix it please", "s22")])
+    found = merge_tasks(
+        [], [task("fix the failing lint in CI", "s1"), task("CI lint is failing, fix it please", "s22")]
+    )
     assert [len(each.origins) for each in found] == [2]
 
 
@@ -62,12 +64,12 @@ def test_wordings_that_a_task_absorbed() -> None:
         task("repair the failing lint job in CI", "s333", feedback=("no!",)),
         task("fix the failing lint in CI!", "s4444"),
     ]
-    (found,) = merge([], [task("fix the failing lint in CI", "s1"), *again])
+    (found,) = merge_tasks([], [task("fix the failing lint in CI", "s1"), *again])
     assert found.intent == "repair the failing lint job in CI"
     assert found.wordings == ("fix the failing lint in CI",)
     many = [task(f"fix the failing lint in CI {number}", f"t{number}") for number in range(40)]
-    assert len(merge([found], many)[0].wordings) == WORDINGS
-    assert all(len(each) <= WORDING for each in merge([], [task("fix the lint " * 99), *again])[0].wordings)
+    assert len(merge_tasks([found], many)[0].wordings) == MAX_WORDINGS
+    assert all(len(each) <= MAX_WORDING for each in merge_tasks([], [task("fix the lint " * 99), *again])[0].wordings)
     row = {"id": "a", "intent": "i", "reference": {"kind": "rubric", "rubric": "r"}}
     assert msgspec.convert(row, TaskRecord).wordings == ()
 
@@ -75,28 +77,28 @@ def test_wordings_that_a_task_absorbed() -> None:
 def test_an_absorbed_wording_that_resembles_another_task() -> None:
     """It ties the two: what a task is asked as is chance."""
     known = replace(task("remove the legacy invoice exporter", group="g1"), wordings=("drop the csv invoice writer",))
-    (new,) = merge([known], [task("csv writer of bills: drop", "s22")])
+    (new,) = merge_tasks([known], [task("csv writer of bills: drop", "s22")])
     assert new.group == "g1"
-    assert merge([replace(known, wordings=())], [task("csv writer of bills: drop", "s22")])[0].group != "g1"
+    assert merge_tasks([replace(known, wordings=())], [task("csv writer of bills: drop", "s22")])[0].group != "g1"
 
 
 def test_a_near_duplicate_that_is_not_the_same() -> None:
     """It stays a task of its own in the group of the older one."""
     known = task("add a dark mode to the settings page", group="g7")
-    (new,) = merge([known], [task("add a search box to the settings page", "s22")])
+    (new,) = merge_tasks([known], [task("add a search box to the settings page", "s22")])
     assert (new.group, len(new.origins)) == ("g7", 1)
 
 
 def test_a_group_that_is_known() -> None:
     """It stays together even where today's likeness would not have made it."""
     one, other = task("fix the parser", group="g"), task("write an invoice", "s22", group="g")
-    assert {each.group for each in grouped([one, other])} == {"g"}
+    assert {each.group for each in group_tasks([one, other])} == {"g"}
 
 
 def test_two_groups_tied_by_a_new_task() -> None:
     """They become one, under the older name."""
     known = [task("fix the lint in CI", group="g1"), task("repair the failing lint job of CI", "s22", group="g2")]
-    assert {each.group for each in grouped(known)} == {"g1"}
+    assert {each.group for each in group_tasks(known)} == {"g1"}
 
 
 intents = st.sampled_from(
@@ -108,11 +110,11 @@ tasks = st.lists(st.builds(task, intents, st.sampled_from(["s1", "s22", "s333"])
 @given(tasks, tasks)
 def test_merging_any_tasks(known: list[TaskRecord], new: list[TaskRecord]) -> None:
     """Every origin survives, ids stay unique, everything has a group, and merging again changes nothing."""
-    archive = {each.id: each for each in merge([], known)}
+    archive = {each.id: each for each in merge_tasks([], known)}
     before = set(archive)
-    archive |= {each.id: each for each in merge(list(archive.values()), new)}
+    archive |= {each.id: each for each in merge_tasks(list(archive.values()), new)}
     kept = {origin.session_id + origin.words for each in archive.values() for origin in each.origins}
     assert kept == {origin.session_id + origin.words for each in (*known, *new) for origin in each.origins}
     assert before <= set(archive)
     assert all(each.group for each in archive.values())
-    assert merge(list(archive.values()), new) == ()
+    assert merge_tasks(list(archive.values()), new) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.mining.episodes import Episode, episodes, own_words, why_not_a_task
+from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes, strip_pasted
 from skillopt_sleep.model.session import PromptKind
 from skillopt_sleep.model.task import Outcome
 from tests.fakes.sessions import session, turn
@@ -14,12 +14,12 @@ PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
 def asks(*turns: object) -> list[str]:
     """What begins an episode of these turns."""
-    return [episode.ask.prompt for episode in episodes(session("s1", *turns))]
+    return [episode.request.prompt for episode in split_episodes(session("s1", *turns))]
 
 
 def only(*turns: object) -> Episode:
     """The one episode of these turns."""
-    (episode,) = episodes(session("s1", *turns))
+    (episode,) = split_episodes(session("s1", *turns))
     return episode
 
 
@@ -31,19 +31,19 @@ def test_an_ask_corrected_twice() -> None:
         ("still too long", "Third.", "no"),
     )
     assert [each.prompt for each in episode.corrections] == ["no, shorter", "still too long"]
-    assert (episode.wrong, episode.stood, episode.outcome) == ("First.", "Third.", Outcome.MIXED)
+    assert (episode.rejected, episode.accepted, episode.outcome) == ("First.", "Third.", Outcome.MIXED)
 
 
 def test_an_answer_that_was_approved() -> None:
     """What stood is the answer before the approval, not the work that was agreed on."""
     episode = only(("plan the release of rockets", "The plan."), ("yes, do it", "Done.", "ok"))
-    assert (episode.stood, episode.approved, episode.outcome) == ("The plan.", True, Outcome.SUCCESS)
+    assert (episode.accepted, episode.approved, episode.outcome) == ("The plan.", True, Outcome.SUCCESS)
 
 
 def test_a_correction_without_an_answer_after_it() -> None:
     """Nothing stood: it failed."""
     episode = only(("write the release notes", "First."), ("no, that is the wrong version", "", "no"))
-    assert (episode.stood, episode.outcome) == ("", Outcome.FAIL)
+    assert (episode.accepted, episode.outcome) == ("", Outcome.FAIL)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_correction_without_an_answer_after_it() -> None:
 def test_a_prompt_that_only_goes_on(second: tuple[str, str]) -> None:
     """It belongs to the work before it, and its answer is the one that stood."""
     episode = only(("write the release notes", "First."), second)
-    assert episode.stood == "Second."
+    assert episode.accepted == "Second."
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_prompt_that_turns_to_something_else(second: tuple[str, ...]) -> None:
 def test_weak_words() -> None:
     """A choice in a dialogue belongs to the work under way; a headless run asks nothing."""
     choice = turn("Option B", "Second.", kind=PromptKind.ANSWER)
-    assert only(("write the release notes", "First."), choice).stood == "Second."
+    assert only(("write the release notes", "First."), choice).accepted == "Second."
     assert asks(turn("review the staged changes", "Fine.", kind=PromptKind.HEADLESS)) == []
 
 
@@ -93,7 +93,7 @@ def test_weak_words() -> None:
 )
 def test_what_was_pasted_into_a_prompt(prompt: str, own: str) -> None:
     """It is not taken for the person's words."""
-    assert own_words(prompt) == own
+    assert strip_pasted(prompt) == own
 
 
 TASKS = (
@@ -105,11 +105,11 @@ TASKS = (
 )
 NO_TASKS = {
     "yes": "a single word",
-    "go on": "not understood",
-    "commit and push please": "not understood",
-    "can you review the changes": "not understood",
-    "do 2 then": "not understood",
-    "and the other one?": "not understood",
+    "go on": "cannot be understood",
+    "commit and push please": "cannot be understood",
+    "can you review the changes": "cannot be understood",
+    "do 2 then": "cannot be understood",
+    "and the other one?": "cannot be understood",
     f"{PROMPT} make\nerror: no rule": "only pasted text",
     "what is the default timeout of the parser?": "a question",
     "summarise the incident report:\n" + "x y z " * 5_000: "longer than",
@@ -119,25 +119,25 @@ NO_TASKS = {
 @pytest.mark.parametrize("prompt", TASKS, ids=[prompt[:20] for prompt in TASKS])
 def test_a_request_that_stands_on_its_own(prompt: str) -> None:
     """It is a task, when there is an answer to judge by."""
-    assert why_not_a_task(only((prompt, "Here it is."))) == ""
-    assert why_not_a_task(only((prompt, ""))) == "no answer, and no words about one"
+    assert find_obstacle(only((prompt, "Here it is."))) == ""
+    assert find_obstacle(only((prompt, ""))) == "no answer, and no feedback about one"
 
 
 @pytest.mark.parametrize(("prompt", "why"), NO_TASKS.items(), ids=[prompt[:20] for prompt in NO_TASKS])
 def test_a_prompt_that_is_no_task(prompt: str, why: str) -> None:
     """It is refused, and the reason says which."""
-    assert why in why_not_a_task(only((prompt, "Here it is.")))
+    assert why in find_obstacle(only((prompt, "Here it is.")))
 
 
 def test_words_that_point_at_the_answer_before() -> None:
     """They need more of their own to be understood, and less once that answer can be shown with them."""
     ask = "put these into the troubleshooting appendix"
-    assert "not understood" in why_not_a_task(only((f"{ask}", "Done.")))
-    first, second = episodes(
+    assert "cannot be understood" in find_obstacle(only((f"{ask}", "Done.")))
+    first, second = split_episodes(
         session("s1", ("list all known launch failures of March", "1. A."), (f"{ask} quickly", "Done."))
     )
-    assert first.before == ""
-    assert second.before == "1. A."
+    assert first.previous == ""
+    assert second.previous == "1. A."
 
 
 def test_words_that_point_at_what_is_pasted_beneath_them() -> None:
@@ -149,4 +149,4 @@ def test_words_that_point_at_what_is_pasted_beneath_them() -> None:
 def test_a_question_that_was_corrected() -> None:
     """It says what this person wants to hear, so it is a task."""
     episode = only(("what changed since version two?", "Much."), ("no, list the changes", "1. A.", "no"))
-    assert why_not_a_task(episode) == ""
+    assert find_obstacle(episode) == ""
