@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from skillopt_sleep.errors import DiskError, Refused
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.storage.files import make_folders, missing_folders, read_regular, remove, write_atomic
+from skillopt_sleep.storage.files import count_missing_folders, make_folders, read_regular, remove, write_atomic
 
 MARKET = "skillopt-sleep"
 """Name of the marketplace and of the plugin in it."""
@@ -109,7 +109,7 @@ def lay_skill(data_dir: Path, home: Path) -> Path:
     laid, shipped = _laid(data_dir), _shipped(folder)
     made: dict[str, None] = {}
     for target, content in shipped.items():
-        made = {str(each): None for each in target.parents[: missing_folders(target)]} | made
+        made = {str(each): None for each in target.parents[: count_missing_folders(target)]} | made
         make_folders(target.parent, within=folder.parent)
         write_atomic(target, content, 0o755 if target.suffix == ".sh" else 0o644)
     files = laid.files | {str(target): sha256(content) for target, content in shipped.items()}
