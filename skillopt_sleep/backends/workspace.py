@@ -186,7 +186,7 @@ def _told(name: str) -> str:
 def _diff(name: str, before: str | None, after: str | None) -> str:
     if before == after:
         return ""
-    lines = difflib.render_diff(
+    lines = difflib.unified_diff(
         (before or "").splitlines(keepends=True),
         (after or "").splitlines(keepends=True),
         "/dev/null" if before is None else f"a/{name}",

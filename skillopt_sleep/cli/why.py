@@ -35,7 +35,10 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     workspace, wanted = open_workspace(flags), " ".join(rule)
     status = read_status(workspace)
     pending = {edit for each in status.pending for edit in each.edits}
-    live, gone = read_adopted_edits(workspace.database, status.project), find_altered_edits(workspace.database, status.project)
+    live, gone = (
+        read_adopted_edits(workspace.database, status.project),
+        find_altered_edits(workspace.database, status.project),
+    )
     stories = find_rules(wanted, status.nights, live=live, pending=pending, altered=gone)
     if not stories:
         near = find_nearest_rule(wanted, status.nights)

@@ -109,7 +109,9 @@ class ProposalStaging:
         and raises ValueError. Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless every file
         is written. Staging a night again replaces its proposal.
         """
-        staged, files, changes = [], {}, []
+        staged: list[StagedDocument] = []
+        files: dict[str, bytes] = {}
+        changes: list[DocumentChange] = []
         for before in baseline.documents:
             after = candidate[before.kind]
             if after is None or after.content == before.content:
