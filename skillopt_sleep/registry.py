@@ -1,10 +1,16 @@
-"""Find a source, backend, judge or training environment by name; listing names imports none of them."""
+"""Find agents, sources, backends, judges and training environments by name, without importing the others.
+
+A built-in one is a file of its package that ends in ``PLUGIN = ...``; other packages add theirs by entry points in the
+groups ``skillopt_sleep.agents``, ``.sources``, ``.backends``, ``.judges`` and ``.environments``. Built-in ones win.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import importlib
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,68 +25,76 @@ from skillopt_sleep.model.text import did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-ENVIRONMENTS = "environments"
-"""The entry-point group of environments to train on; they are classes of their own making, not tables of options."""
+PACKAGE = Path(__file__).parent
+GROUP = "skillopt_sleep"
+"""Every entry-point group begins with this and a dot."""
 
 
 class Kind(enum.StrEnum):
-    """The three kinds of adapters; the value is the package, and the entry-point group after the program's name."""
+    """The kinds of plugins; the value is the name of the package and the end of the entry-point group."""
 
+    AGENT = "agents"
     SOURCE = "sources"
     BACKEND = "backends"
     JUDGE = "judges"
+    ENVIRONMENT = "environments"
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the built-in ones."""
+        return PACKAGE / "train" / self if self is Kind.ENVIRONMENT else PACKAGE / self
+
+
+ADAPTERS = (Kind.SOURCE, Kind.BACKEND, Kind.JUDGE)
+"""The kinds that are dataclasses with options, set by a table of that name in the settings."""
 
 
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
-    """Every known name: adapter files of this package, then entry points of other packages, sorted."""
-    return tuple(sorted({*_built_in(kind), *_entry_points(kind)}))
+    """Every known name of a kind, built in or installed, sorted."""
+    return tuple(sorted({*_built_in(kind), *_installed(kind)}))
 
 
 def require(kind: Kind, name: str) -> None:
-    """Raise ``UsageError`` naming the known ones and the nearest, when there is no adapter of that name."""
-    if name not in _built_in(kind) and name not in _entry_points(kind):
+    """Raise ``UsageError`` with the known names and the nearest one when there is none of that name."""
+    if name not in _built_in(kind) and name not in _installed(kind):
         known = names(kind)
-        raise UsageError(f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{did_you_mean(name, known)}")
+        or_file = ", or a file such as my_env.py" if kind is Kind.ENVIRONMENT else ""
+        raise UsageError(
+            f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{or_file}{did_you_mean(name, known)}"
+        )
 
 
-def find(kind: Kind, name: str) -> type:
-    """The adapter class of that name; built-ins win over entry points.
+def find(kind: Kind, name: str) -> object:
+    """The plugin of that name: an adapter class, an agent, or what makes an environment.
 
-    Raises ``UsageError`` as ``require`` does, and for an entry point whose package cannot be loaded.
+    Raises ``UsageError`` as ``require`` does, and for an installed one that cannot be loaded.
     """
     require(kind, name)
     if name in _built_in(kind):
-        adapter: type = importlib.import_module(f"skillopt_sleep.{kind}.{name}").PLUGIN
-        return adapter
-    return cast("type", _loaded(_entry_points(kind)[name], kind[:-1]))
+        module = ".".join(kind.folder.relative_to(PACKAGE.parent).parts)
+        return importlib.import_module(f"{module}.{name}").PLUGIN
+    entry = _installed(kind)[name]
+    try:
+        loaded: object = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the {kind[:-1]} {name!r} ({entry.value}) cannot be loaded: {error}") from error
+    return loaded
 
 
-@cache
-def environments() -> tuple[str, ...]:
-    """Every known environment: the files of ``train/environments``, then entry points of other packages, sorted."""
-    return tuple(sorted({*_plugins(_environments_folder()), *_entry_points(ENVIRONMENTS)}))
+def find_class(kind: Kind, name: str) -> type:
+    """The class of an adapter. Raises as ``find`` does."""
+    return cast("type", find(kind, name))
 
 
-def find_environment(name: str) -> object:
-    """What makes the environment of that name, a class or a function; built-ins win over entry points.
-
-    Raises ``UsageError`` as ``find`` does.
-    """
-    if name in _plugins(_environments_folder()):
-        return importlib.import_module(f"skillopt_sleep.train.environments.{name}").PLUGIN
-    if name not in _entry_points(ENVIRONMENTS):
-        known = environments()
-        near = did_you_mean(name, known)
-        raise UsageError(
-            f"there is no environment {name!r}, only {', '.join(known)}, or a file such as my_env.py{near}"
-        )
-    return _loaded(_entry_points(ENVIRONMENTS)[name], "environment")
+def option_names(kind: Kind, name: str) -> frozenset[str]:
+    """The options of an adapter: the fields of its dataclass."""
+    return frozenset(field.name for field in dataclasses.fields(find_class(kind, name)) if field.init)
 
 
 def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[str]:
-    """Every option of the adapter of that name. Raises ``SettingsError`` when one of ``options`` is none of them."""
-    fields = frozenset(field.name for field in dataclasses.fields(find(kind, name)) if field.init)
+    """Every option of the adapter of that name. Raises ``SettingsError`` when it lacks one of ``options``."""
+    fields = option_names(kind, name)
     for key in options:
         if key not in fields:
             known = f"{', '.join(sorted(fields))}{did_you_mean(key, fields)}"
@@ -91,10 +105,10 @@ def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[
 def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -> object:
     """Make the adapter of that name from its table of options.
 
-    ``given`` are the values only this program knows (environment, homes, model); an adapter takes those it has a field
+    ``given`` are values that only this program knows (environment, homes, model); an adapter takes those it has a field
     for. Raises ``SettingsError`` naming an unknown option or a value of the wrong type.
     """
-    adapter = find(kind, name)
+    adapter = find_class(kind, name)
     fields = require_options(kind, name, options)
     values = {key: value for key, value in given.items() if key in fields} | dict(options)
     try:
@@ -103,35 +117,50 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
         raise SettingsError(f"[{kind}.{name}]: {error}") from None
 
 
+def forget_installed() -> None:
+    """Look for installed plugins anew: a package was added or removed while this program runs."""
+    importlib.invalidate_caches()
+    for cached in (names, _installed, _may_be_installed):
+        cached.cache_clear()
+
+
 @cache
 def _built_in(kind: Kind) -> tuple[str, ...]:
-    return _plugins(Path(__file__).parent / kind)
-
-
-@cache
-def _plugins(folder: Path) -> tuple[str, ...]:
-    """Files that end in ``PLUGIN = …``; the last line is read, nothing is imported."""
-    return tuple(path.stem for path in folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
-
-
-def _environments_folder() -> Path:
-    return Path(__file__).parent / "train" / ENVIRONMENTS
+    """The files whose last line begins with ``PLUGIN = ``; read, not imported."""
+    return tuple(path.stem for path in kind.folder.glob("*.py") if _last_line(path).startswith("PLUGIN = "))
 
 
 def _last_line(path: Path) -> str:
     return path.read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
 
 
-def _loaded(entry: EntryPoint, kind: str) -> object:
-    try:
-        loaded: object = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"the {kind} {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
-    return loaded
+@cache
+def _installed(kind: Kind) -> dict[str, EntryPoint]:
+    """The entry points of other packages."""
+    if not _may_be_installed():
+        return {}
+    from importlib import metadata  # noqa: PLC0415  15 ms, spared while no package names one of our groups
+
+    return {entry.name: entry for entry in metadata.entry_points(group=f"{GROUP}.{kind}")}
 
 
 @cache
-def _entry_points(kind: str) -> dict[str, EntryPoint]:
-    from importlib import metadata  # noqa: PLC0415  15 ms, for those who ask for what is not built in
-
-    return {entry.name: entry for entry in metadata.entry_points(group=f"skillopt_sleep.{kind}")}
+def _may_be_installed() -> bool:
+    """Whether any installed package names one of our groups: a tenth of what loading the metadata costs."""
+    wanted = f"[{GROUP}.".encode()
+    for place in sys.path:
+        try:
+            with os.scandir(place or ".") as entries:
+                folders = [entry.path for entry in entries if entry.name.endswith((".dist-info", ".egg-info"))]
+        except NotADirectoryError:
+            return True  # a zip file: only the metadata machinery can look into it
+        except OSError:
+            continue
+        for folder in folders:
+            try:
+                with open(os.path.join(folder, "entry_points.txt"), "rb") as file:  # noqa: PTH118, PTH123  a hot loop
+                    if wanted in file.read():
+                        return True
+            except OSError:
+                continue
+    return False

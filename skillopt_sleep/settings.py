@@ -1,6 +1,6 @@
-"""Settings: defaults < file < environment < flags, in one typed tree that knows where each value came from.
+"""Settings: defaults, overridden by the file, then the environment, then flags; each value knows where it came from.
 
-The only module that reads the environment. PATH, homes and secrets to redact are handed down from here as values.
+The only module that reads the process environment; the rest of the program gets it as a value.
 """
 
 from __future__ import annotations
@@ -23,69 +23,97 @@ from skillopt_sleep.model.text import did_you_mean
 from skillopt_sleep.safety.receivers import says_secret, worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
-NOT_SETTINGS = frozenset({"SKILLOPT_SLEEP_SETTINGS"})
+FILE_VARIABLE = "SKILLOPT_SLEEP_SETTINGS"
+"""The variable that names another settings file; the others with ``PREFIX`` are settings."""
 OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
     "gate_mode": {"on": "paired", "true": "paired", "none": "off", "false": "off", "greedy": "off"},
 }
-"""Values that users of the reference write, and what they mean here."""
+"""Values that users of the reference implementation write, and what they mean here."""
 
 Count = Annotated[int, Meta(ge=1)]
+CountOrNone = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Table = dict[str, dict[str, Json]]
 TABLES = ("sources", "backends", "judges")
+"""The settings that are tables of adapters, each with a table of its options."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
     """Every setting; the names are those of the file, of the flags (``--max-calls``) and of the variables
     (``SKILLOPT_SLEEP_MAX_CALLS``).
-
-    ``[sources.x]``, ``[backends.x]`` and ``[judges.x]`` stay raw tables here: the adapter they name types them.
     """  # noqa: D205
 
     backend: str = "claude"
+    """Backend of both roles."""
     target_backend: str = ""
+    """Backend of the model that improves; "" takes ``backend``."""
     target_model: str = ""
+    """Its model; "" takes the one most of the user's sessions used."""
     optimizer_backend: str = ""
+    """Backend of the model that mines, judges and reflects; "" takes ``backend``."""
     optimizer_model: str = ""
     source: str = "auto"
+    """The source whose sessions are read; ``auto`` reads all."""
     share_with: str = ""
+    """Providers, separated by commas, that may be sent sessions which went to another provider."""
     scope: Literal["invoked", "all"] = "invoked"
-    agent: Literal["auto", "claude", "codex"] = "auto"
+    """Sessions of the project, or of all the user's work; ``all`` writes the user's own files."""
+    agent: str = "auto"
+    """The agent whose files are written; ``auto`` takes the one with most sessions in scope."""
     target_skill: str = ""
-    lookback_days: Annotated[int, Meta(ge=0)] = 0
+    """A ``SKILL.md``, or the name of a skill, to improve instead of the learnt one."""
+    lookback_days: CountOrNone = 0
+    """Mine only sessions of so many days; 0 means all."""
     max_sessions: Count = 40
     max_train: Count = 24
     max_val: Count = 12
     miner: Literal["auto", "heuristic", "model"] = "auto"
+    """How tasks are found: by rules, or by the optimizer."""
     edit_budget: Count = 4
+    """Most edits of a document a night."""
     rollouts_k: Count = 1
-    recall_k: Annotated[int, Meta(ge=0)] = 0
+    """Attempts at each training task."""
+    recall_k: CountOrNone = 0
+    """Old tasks a night trains on besides the new ones."""
     replay: ReplayMode = ReplayMode.TEXT
     gate_mode: GateMode = GateMode.PAIRED
     gate_metric: GateMetric = GateMetric.MIXED
     gate_mixed_weight: Share = 0.5
+    """Weight of the soft score in the mixed metric."""
     alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
+    """Highest chance that a useless edit is accepted."""
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""
+    """The user's own wishes, shown to the reflection."""
     block_cap: Count = 8000
+    """Most characters of our block in a document."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    """Seed of the split; 0 draws one."""
     max_calls: Count = 120
     max_tokens: Count = 400_000
     max_usd: Amount = 2.0
     max_minutes: Amount = 60.0
-    max_calls_day: Annotated[int, Meta(ge=0)] = 0
-    max_tokens_day: Annotated[int, Meta(ge=0)] = 0
+    max_calls_day: CountOrNone = 0
+    """Most calls of all projects together from noon to noon; 0 means no cap, here and below."""
+    max_tokens_day: CountOrNone = 0
     max_usd_day: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     workers: Count = 4
+    """Most calls in flight."""
     retry_wait: Annotated[float, Meta(ge=0, le=60)] = 1.0
+    """Seconds before the first retry."""
     auto_adopt: bool = False
     announce: bool = True
+    """Let the agents' plugins mention a proposal that waits."""
     keep_days: Count = 90
+    """Days after which old nights may be deleted."""
     keep_mb: Count = 500
+    """Most megabytes of nights that are kept."""
     data_dir: str = ""
+    """The folder with this program's data; "" takes the system's usual place."""
     sources: Table = field(default_factory=dict)
+    """Options of sources; each adapter checks its own table, here and below."""
     backends: Table = field(default_factory=dict)
     judges: Table = field(default_factory=dict)
 
@@ -97,14 +125,13 @@ _TYPES = typing.get_type_hints(Settings, include_extras=True)
 
 
 def environment() -> Mapping[str, str]:
-    """A copy of the process environment, to be handed down as a value."""
+    """A copy of the process environment."""
     return dict(os.environ)
 
 
 def settings_path(env: Mapping[str, str]) -> Path:
-    """Where the settings file is looked for; ``SKILLOPT_SLEEP_SETTINGS`` names another one."""
-    named = env.get("SKILLOPT_SLEEP_SETTINGS")
-    if named:
+    """The settings file, which need not exist."""
+    if named := env.get(FILE_VARIABLE):
         return Path(named)
     import platformdirs  # noqa: PLC0415  half of what `--version` would otherwise cost
 
@@ -114,12 +141,12 @@ def settings_path(env: Mapping[str, str]) -> Path:
 def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, Origins]:
     """Read all four layers. ``flags`` holds only what was given on the command line.
 
-    Raises ``SettingsError`` naming the key or value, where it stands, and what is expected there.
+    Raises ``SettingsError`` naming the key or value, where it was found, and what is expected.
     """
     path = settings_path(env)
     layers: list[tuple[str, Mapping[str, object]]] = [
-        (f"file {path}", _from_file(path, required="SKILLOPT_SLEEP_SETTINGS" in env)),
-        ("variable", _from_environment(env)),
+        (f"file {path}", _read_file(path, required=FILE_VARIABLE in env)),
+        ("variable", _read_environment(env)),
         ("flag", flags),
     ]
     values: dict[str, object] = {}
@@ -127,49 +154,54 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
     for origin, layer in layers:
         for key, value in layer.items():
             where = f"variable {PREFIX}{key.upper()}" if origin == "variable" else origin
-            typed = _typed(key, value, where)
+            typed = _convert(key, value, where)
             both = key in TABLES and key in values
-            values[key] = _merged(cast("Table", values[key]), cast("Table", typed)) if both else typed
+            values[key] = _merge(cast("Table", values[key]), cast("Table", typed)) if both else typed
             origins[key] = f"{origins[key]}, {where}" if both else where
     return msgspec.convert(values, Settings), origins
 
 
-def _merged(under: Table, over: Table) -> Table:
-    """Tables of two layers: an option that the later one does not name stays as the earlier one has it."""
+def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The values to redact: of variables whose name says secret, unless they are words, numbers or paths."""
+    return tuple(value for name, value in env.items() if says_secret(name) and worth_hiding(value))
+
+
+def _merge(under: Table, over: Table) -> Table:
+    """Tables of two layers: an option the later layer does not name keeps its value."""
     return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
 
 
-def _typed(key: str, value: object, where: str) -> object:
+def _convert(key: str, value: object, where: str) -> object:
     """One value in the type of its setting."""
     if key not in _TYPES:
         hint = did_you_mean(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")
-    canonical = value
-    if (written := str(value).strip().lower()) in (old := OLD_SPELLINGS.get(key, {})):
+    choices = _choices(_TYPES[key])
+    canonical, written = value, str(value).strip().lower()
+    if written in (old := OLD_SPELLINGS.get(key, {})):
         canonical = old[written]
-    elif written in _choices(_TYPES[key]):
+    elif written in choices:
         canonical = written
     try:
         return msgspec.convert(canonical, _TYPES[key], strict=False)
     except msgspec.ValidationError as error:
-        known = _choices(_TYPES[key])
-        expected = f"expected one of {', '.join(known)}" if known else str(error)
+        expected = f"expected one of {', '.join(choices)}" if choices else str(error)
         raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {expected}") from None
 
 
 def _choices(kind: object) -> tuple[str, ...]:
-    """The values of a closed set, none of a type that is open."""
+    """The values of a closed set, none for an open type."""
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return tuple(str(each.value) for each in kind)
+        return tuple(str(member.value) for member in kind)
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
-def _from_file(path: Path, *, required: bool) -> dict[str, object]:
+def _read_file(path: Path, *, required: bool) -> dict[str, object]:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         if required:
-            raise SettingsError(f"there is no settings file {path}, which SKILLOPT_SLEEP_SETTINGS names") from None
+            raise SettingsError(f"there is no settings file {path}, which {FILE_VARIABLE} names") from None
         return {}
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
@@ -179,30 +211,9 @@ def _from_file(path: Path, *, required: bool) -> dict[str, object]:
         raise SettingsError(f"the settings file {path} is not valid TOML: {error}; nothing was changed") from error
 
 
-def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
+def _read_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in env.items()
-        if name.startswith(PREFIX) and name not in NOT_SETTINGS
+        if name.startswith(PREFIX) and name != FILE_VARIABLE
     }
-
-
-def agent_homes(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Where each agent keeps its sessions, by source; only folders that exist.
-
-    ``CLAUDE_CONFIG_DIR`` may be a comma list; ``~/.config/claude`` also occurs. ``CODEX_HOME`` is one folder.
-    """
-    home = Path(env.get("HOME") or Path.home())
-    claude = [part for part in env.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip()]
-    candidates = {
-        "claude": claude or [str(home / ".claude"), str(home / ".config" / "claude")],
-        "codex": [env.get("CODEX_HOME") or str(home / ".codex")],
-    }
-    return {
-        source: tuple(folder for folder in folders if Path(folder).is_dir()) for source, folders in candidates.items()
-    }
-
-
-def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of variables whose name says secret, for redaction; not words, numbers or paths, which are no secrets."""
-    return tuple(value for name, value in env.items() if says_secret(name) and worth_hiding(value))

@@ -8,7 +8,7 @@ import pytest
 from skillopt_sleep.errors import SettingsError
 from skillopt_sleep.gate.rule import GateMode
 from skillopt_sleep.model.rollout import GateMetric
-from skillopt_sleep.settings import Settings, agent_homes, load, secrets, settings_path
+from skillopt_sleep.settings import Settings, load, secrets, settings_path
 
 
 @pytest.fixture
@@ -147,18 +147,6 @@ def test_every_setting_can_be_a_variable(env):
     settings, origins = load(env | variables, {})
     assert settings == Settings()
     assert {origins[key] for key in flat} == set(map("variable {}".format, variables))
-
-
-def test_agents_are_looked_for_where_they_live(tmp_path):
-    """The usual homes, or those the agents' own variables name; only folders that are there."""
-    claude, codex, other = tmp_path / ".claude", tmp_path / ".codex", tmp_path / "other"
-    env = {"HOME": str(tmp_path)}
-    assert agent_homes(env) == {"claude": (), "codex": ()}
-    for folder in (claude, codex, other):
-        folder.mkdir()
-    assert agent_homes(env) == {"claude": (str(claude),), "codex": (str(codex),)}
-    moved = env | {"CLAUDE_CONFIG_DIR": f"{other},{tmp_path / 'nowhere'}", "CODEX_HOME": str(other)}
-    assert agent_homes(moved) == {"claude": (str(other),), "codex": (str(other),)}
 
 
 def test_secrets_are_values_of_variables_that_say_so():

@@ -3,7 +3,7 @@
 While this program has children, or a throwaway folder, one file in the user's own data says so. Every child carries a
 mark in its environment, which what it starts inherits, and every folder has it in its name. A file whose writer is no
 longer alive is therefore enough to find all that it left. Nothing else is ever ended or removed, and a file that cannot
-be convert_value is set aside, by name, for somebody to look at.
+be understood is set aside, by name, for somebody to look at.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Reaped(Struct, frozen=True, kw_only=True):
     """What was put right: processes ended, folders removed.
 
-    ``damaged``: files that could not be convert_value or dealt with, where they are now.
+    ``damaged``: files that could not be understood or dealt with, where they are now.
     """
 
     processes: int = 0

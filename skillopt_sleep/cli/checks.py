@@ -13,7 +13,7 @@ from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.mining.commands import RecurringCommand
-    from skillopt_sleep.usecases.checks import Checks
+    from skillopt_sleep.usecases.permissions import Checks
 
 
 @click.group("checks", invoke_without_command=True)
@@ -31,9 +31,9 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
     context.obj = flags
     if context.invoked_subcommand is not None:
         return
-    from skillopt_sleep.usecases.checks import checks
+    from skillopt_sleep.usecases.permissions import list_checks
 
-    found = checks(open_workspace(flags))
+    found = list_checks(open_workspace(flags))
     if as_json:
         from skillopt_sleep.reports.formatting import to_json
 
@@ -51,11 +51,11 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
 def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds: float, **flags: Json | Path) -> None:
     """Let COMMANDs be run: ids from the list, or command lines in quotes."""
     from skillopt_sleep.reports.formatting import plain
-    from skillopt_sleep.usecases import checks
+    from skillopt_sleep.usecases import permissions
 
     workspace = open_workspace(_both(given, flags))
     for named in commands:
-        approved = checks.approve(workspace, named, seconds=seconds)
+        approved = permissions.approve_check(workspace, named, seconds=seconds)
         click.echo(f"approved for {workspace.project}: {plain(approved.line)} (at most {approved.seconds:g} s)")
 
 
@@ -66,11 +66,11 @@ def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds
 def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags: Json | Path) -> None:
     """Let COMMANDs be run no more: by their ids, or as they were approved."""
     from skillopt_sleep.reports.formatting import plain
-    from skillopt_sleep.usecases import checks
+    from skillopt_sleep.usecases import permissions
 
     workspace = open_workspace(_both(given, flags))
     for named in commands:
-        click.echo(f"no longer run: {plain(checks.remove(workspace, named))}")
+        click.echo(f"no longer run: {plain(permissions.remove_check(workspace, named))}")
 
 
 def _both(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:

@@ -32,11 +32,11 @@ def command(once: bool, data_dir: str | None) -> None:
     end well.
     """  # noqa: D301  \b is click's mark of lines that are to stay as they are
     from skillopt_sleep.errors import NightRunning
-    from skillopt_sleep.storage.lock import lock_daemon
+    from skillopt_sleep.storage.lock import one_daemon
 
     workspace = _workspace(data_dir)
     try:
-        with lock_daemon(workspace.data_dir):
+        with one_daemon(workspace.data_dir):
             code = _attend(workspace, once=once)
     except NightRunning as error:
         if not once:

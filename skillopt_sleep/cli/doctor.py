@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep import __version__
-from skillopt_sleep.cli.options import as_json, night_options, open_workspace, place_options
+from skillopt_sleep.cli.options import HOMES, as_json, night_options, open_workspace, place_options
 from skillopt_sleep.errors import BackendError
 from skillopt_sleep.model import Json
 
@@ -156,9 +156,9 @@ def _strangers(workspace: Workspace) -> Iterator[str]:
     """Who would be sent sessions that have not gone there before; and what this system is not tried on."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend
-    from skillopt_sleep.usecases.consent import strangers_of
+    from skillopt_sleep.usecases.permissions import find_new_receivers
 
-    for stranger in strangers_of(workspace, [build_backend(workspace, role) for role in Role]):
+    for stranger in find_new_receivers(workspace, [build_backend(workspace, role) for role in Role]):
         yield f"{stranger.question}; `run` asks you once, --share-with {stranger.provider} agrees"
     if sys.platform == "win32":
         yield "native Windows is experimental: it is not tested; WSL is"
@@ -172,7 +172,8 @@ def _problems(
         health.detail or f"{health.backend} is not ready" for health in backends if not health.ready
     )
     if not sources:
-        yield "no agent sessions were found; name their home with --claude-home or --codex-home"
+        options = " or ".join(f"--{name}-home" for name in HOMES.values())
+        yield f"no agent sessions were found; name their folder with {options}"
 
 
 def _found(source: Source) -> SourceFound:
@@ -191,7 +192,7 @@ def _found(source: Source) -> SourceFound:
 def _targets(workspace: Workspace) -> Iterator[TargetFile]:
     from skillopt_sleep.reports.doctor import TargetFile
     from skillopt_sleep.storage.git import is_tracked
-    from skillopt_sleep.usecases.plan import read_live_documents
+    from skillopt_sleep.usecases.documents import read_live_documents
 
     for document in read_live_documents(workspace)[0].documents:
         yield TargetFile(

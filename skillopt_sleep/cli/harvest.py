@@ -72,7 +72,7 @@ def _export(workspace: Workspace, path: Path) -> None:
     from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.storage.files import write_atomic
-    from skillopt_sleep.usecases.plan import target_skill_name
+    from skillopt_sleep.usecases.documents import target_skill_name
     from skillopt_sleep.usecases.sessions import load_waiting
 
     if path.exists():

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from skillopt_sleep.agents import home_options, label_of_source
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
+from skillopt_sleep.registry import Kind, names
 
 if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., object])
 
-NOT_SETTINGS = ("project", "claude_home", "codex_home", "assignments")
+HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
+"""The option that names the folder of each source's sessions, as click calls it, by source."""
+NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
 
 
 def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -32,14 +36,27 @@ def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
+
+def _label(source: str) -> str:
+    """What people call the agent of a source; its own name when its package cannot be loaded, which `run` reports."""
+    try:
+        return label_of_source(source)
+    except UsageError:
+        return source
+
+
 place_options = _all(
     click.option(
         "--project", type=click.Path(file_okay=False, path_type=Path), help="Project folder  [default: here]."
     ),
     click.option("--scope", type=click.Choice(["invoked", "all"]), help="Sessions of this project, or all of yours."),
-    click.option("--source", help="Which agent's sessions: claude, codex, auto.  [default: auto]"),
-    click.option("--claude-home", help="Claude Code's folder, instead of ~/.claude."),
-    click.option("--codex-home", help="Codex's folder, instead of ~/.codex."),
+    click.option("--source", help=f"Which agent's sessions: {', '.join(HOMES.values())}, auto.  [default: auto]"),
+    *(
+        click.option(
+            f"--{source}-home", option, help=f"Folder with the sessions of {_label(source)}, if not the usual one."
+        )
+        for option, source in HOMES.items()
+    ),
     click.option("--data-dir", help="Where this program keeps its own data."),
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
 )
@@ -50,7 +67,9 @@ night_options = _all(
     click.option("--optimizer-backend", help="Backend of the model that mines, judges and reflects."),
     click.option("--optimizer-model", help="Its model."),
     click.option("--share-with", help="Providers that may be sent sessions which went to another one; by comma."),
-    click.option("--agent", help="Whose files are written: claude or codex."),
+    click.option(
+        "--agent", help=f"Whose files are written: {', '.join(names(Kind.AGENT))}.  [default: whose sessions are read]"
+    ),
     click.option("--target-skill", help="A SKILL.md, or the name of a skill, to improve instead of the learnt one."),
     click.option("--miner", help="How tasks are found: heuristic, model, auto."),
     click.option("--gate-mode", help="paired, strict or off.  [default: paired]"),
@@ -127,12 +146,12 @@ def open_workspace(
     env = environment() if env is None else env
     sources: dict[str, Json] = {}
     given: dict[str, Json] = {"sources": sources}
-    homes = {"claude": flags.get("claude_home"), "codex": flags.get("codex_home")}
-    for source, home in homes.items():
+    for option, source in HOMES.items():
+        home = flags.get(option)
         if home is not None:
             if not Path(str(home)).is_dir():
                 raise UsageError(f"--{source}-home {home}: there is no such folder")
-            sources[source] = {"homes": [str(home)]} if source == "claude" else {"home": str(home)}
+            sources[source] = cast("Json", home_options(source, str(home)))
     for assignment in cast("tuple[str, ...]", flags.get("assignments") or ()):
         _assign(given, assignment)
     given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from skillopt_sleep.agents import all_agents, find_agent
 from skillopt_sleep.cli.options import open_workspace, place_options
 from skillopt_sleep.model import Json
 
-AGENT = click.Choice(["claude", "codex"])
+AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
 
 
 @click.group("plugin")
@@ -24,7 +25,7 @@ def install(agent: str, **flags: Json | Path) -> None:
     """Install the plugin into AGENT by its own commands, or bring it up to this version."""
     from skillopt_sleep.usecases.plugins import install_plugin
 
-    for line in install_plugin(open_workspace(flags), agent):
+    for line in install_plugin(open_workspace(flags), find_agent(agent)):
         click.echo(line)
 
 
@@ -36,7 +37,7 @@ def uninstall(agent: str, **flags: Json | Path) -> None:
     from skillopt_sleep.usecases.plugins import uninstall_plugin
 
     done = False
-    for line in uninstall_plugin(open_workspace(flags), agent):
+    for line in uninstall_plugin(open_workspace(flags), find_agent(agent)):
         click.echo(line)
         done = True
     if not done:

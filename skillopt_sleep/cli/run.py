@@ -61,7 +61,7 @@ def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, *
     from skillopt_sleep.storage.lock import is_locked
 
     if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
-        from skillopt_sleep.usecases.consent import ask_first
+        from skillopt_sleep.usecases.permissions import ask_first
 
         ask_first(workspace, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
     if sys.stderr.isatty():

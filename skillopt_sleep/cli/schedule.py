@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from skillopt_sleep.cli import run
-from skillopt_sleep.cli.options import as_json, open_workspace
+from skillopt_sleep.cli.options import HOMES, as_json, open_workspace
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.scheduling.due import DayCaps, Waker
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
 """Options of ``run`` that are not of every night, and those that have a meaning of their own here."""
 OF_THE_DAY = ("max_calls_day", "max_tokens_day", "max_usd_day")
-FOLDERS = frozenset({"claude_home", "codex_home"})
-AGENTS = frozenset({"claude", "codex"})
-"""Backends that are a program of their own."""
 LAST_MINUTE = "23:59"
 
 
@@ -103,7 +100,7 @@ def command(
 
 def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
     """Refuse what must not be written down, and what no adapter knows, used or not. Raises ``UsageError``."""
-    from skillopt_sleep.registry import Kind, require_options
+    from skillopt_sleep.registry import ADAPTERS, Kind, require_options
     from skillopt_sleep.settings import environment, secrets
     from skillopt_sleep.usecases.schedule import Unwritten, leaves
 
@@ -118,7 +115,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
                     " nights as a variable (OPENAI_API_KEY, or the one that `api_key_env` of [backends.openai] names)"
                     " where their scheduler keeps those: docs/unattended.md"
                 )
-            if len(path) >= len(("backends", "x", "option")) and path[0] in list(Kind):
+            if len(path) >= len(("backends", "x", "option")) and path[0] in ADAPTERS:
                 require_options(Kind(path[0]), path[1], path[2:3])
 
 
@@ -136,7 +133,7 @@ def _require_usable(workspace: Workspace) -> None:
 def _ask_first(workspaces: Sequence[Workspace]) -> None:
     """Ask now what nobody could answer at night: who may be sent the sessions. Raises ``NotAllowed`` after a no."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from skillopt_sleep.usecases.consent import ask_first
+        from skillopt_sleep.usecases.permissions import ask_first
 
         for workspace in workspaces:
             ask_first(workspace, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
@@ -169,14 +166,14 @@ def _typed(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator
         name = str(parameter.name)
         value = flags[name]
         for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, str) and name not in FOLDERS:
+            if isinstance(each, str) and name not in HOMES:
                 yield parameter.opts[0], name, each
 
 
 def _absolute(name: str, value: object) -> str:
     """A value as it means the same in any folder; a skill may be named or be a file."""
     text = str(value)
-    is_path = isinstance(value, Path) or name in FOLDERS or (name == "target_skill" and Path(text).name == "SKILL.md")
+    is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
     return str(Path(text).absolute()) if is_path else text
 
 
@@ -207,13 +204,14 @@ def _missing(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[st
     """The agent CLIs that the nights would not find."""
     import shutil
 
+    from skillopt_sleep.agents import agent_of_backend
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import role_of
 
     names = dict.fromkeys(role_of(workspace, role)[0] for workspace in workspaces for role in Role)
     for name in names:
         command = str(workspaces[0].settings.backends.get(name, {}).get("command", name))
-        if name in AGENTS and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:
+        if agent_of_backend(name) and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:
             yield f"{command} is not on this PATH, so a night could not start it; install it, then schedule again"
 
 

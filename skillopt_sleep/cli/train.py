@@ -72,7 +72,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     recipe = _on_nights(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
     trainer = trainer_for(workspace, recipe, progress=None)
     if from_nights:
-        from skillopt_sleep.usecases.consent import require_agreement
+        from skillopt_sleep.usecases.permissions import require_agreement
 
         require_agreement(workspace, trainer.backends.values())
     price = trainer.price()

@@ -29,16 +29,13 @@ def command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     RULE is its text, a part of it, or the id of the edit; adopted or not.
     """
     from skillopt_sleep.reports.why import find_nearest_rule, find_rules
-    from skillopt_sleep.storage.live_files import find_altered_edits, read_adopted_edits
+    from skillopt_sleep.storage.adoption import altered, ever_live
     from skillopt_sleep.usecases.status import read_status
 
     workspace, wanted = open_workspace(flags), " ".join(rule)
     status = read_status(workspace)
     pending = {edit for each in status.pending for edit in each.edits}
-    live, gone = (
-        read_adopted_edits(workspace.database, status.project),
-        find_altered_edits(workspace.database, status.project),
-    )
+    live, gone = ever_live(workspace.database, status.project), altered(workspace.database, status.project)
     stories = find_rules(wanted, status.nights, live=live, pending=pending, altered=gone)
     if not stories:
         near = find_nearest_rule(wanted, status.nights)

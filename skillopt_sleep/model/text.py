@@ -151,7 +151,7 @@ HOUSEKEEPING = frozenset(
     change latest main master branches tag file files repo message everything thing okay yes
     """.split()  # noqa: SIM905 - as above
 )
-"""Words of steering an agent through a session. A prompt of these alone is not convert_value outside of it."""
+"""Words of steering an agent through a session. A prompt of these alone is not understood outside of it."""
 
 CONTINUE = frozenset(
     """

@@ -8,13 +8,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import urllib.parse
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from msgspec import Struct
-
-WENT_TO: Mapping[str, str] = MappingProxyType({"claude": "anthropic", "codex": "openai"})
-"""Whom an agent sends its sessions to: by source, a provider."""
 NAMES: Mapping[str, str] = MappingProxyType({"anthropic": "Anthropic", "openai": "OpenAI"})
 
 
@@ -22,23 +18,6 @@ OWN_HOSTS: Mapping[str, str] = MappingProxyType(
     {"api.anthropic.com": "anthropic", "api.openai.com": "openai", "chatgpt.com": "openai"}
 )
 """Where a provider is itself; at any other address somebody else may be."""
-
-
-class Stranger(Struct, frozen=True, kw_only=True):
-    """A provider that the sessions of one source have not gone to yet."""
-
-    source: str
-    provider: str
-
-    @property
-    def question(self) -> str:
-        """What the user is to decide."""
-        went = WENT_TO.get(self.source)
-        before = f"to {called(went)}" if went else "we do not know where to"
-        return (
-            f"your {self.source} sessions went {before}; this backend would send words of them, secrets taken out,"
-            f" to {called(self.provider)}"
-        )
 
 
 def called(provider: str) -> str:
@@ -62,21 +41,6 @@ def provider_at(url: str) -> str:
     except ValueError:
         here = host == "localhost" or host.endswith(".localhost")
     return "" if here else OWN_HOSTS.get(host, host)
-
-
-def strangers(
-    sources: Collection[str], providers: Collection[str], agreed: Collection[tuple[str, str]]
-) -> tuple[Stranger, ...]:
-    """Each source and provider that do not know each other; ``agreed`` holds those the user has agreed to.
-
-    A provider "" is this machine itself, and no stranger to anybody.
-    """
-    return tuple(
-        Stranger(source=source, provider=provider)
-        for source in sorted(sources)
-        for provider in sorted(set(providers) - {""})
-        if WENT_TO.get(source) != provider and (source, provider) not in agreed
-    )
 
 
 SHORTEST = 8

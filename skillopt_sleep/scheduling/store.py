@@ -11,7 +11,7 @@ import msgspec
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.due import Attempt, DaemonState, Schedule
-from skillopt_sleep.storage.database import Database, convert_value
+from skillopt_sleep.storage.database import Database, understood
 from skillopt_sleep.storage.files import remove, write_atomic
 
 RECENT = 14
@@ -36,7 +36,7 @@ def load_schedule(folder: Path) -> Schedule | None:
         schedule = msgspec.json.decode(data, type=Schedule)
     except msgspec.DecodeError as error:
         raise DiskError(
-            f"the schedule {path} cannot be convert_value ({error}); to remove it: skillopt-sleep unschedule"
+            f"the schedule {path} cannot be understood ({error}); to remove it: skillopt-sleep unschedule"
         ) from error
     if schedule.schema_version != Schedule().schema_version:
         raise DiskError(f"the schedule {path} was written by a newer version of this program")
@@ -97,9 +97,9 @@ class AttemptStore:
             Attempt(
                 project=row["project"],
                 due=row["due"],
-                started_at=convert_value(row["started_at"], datetime),
+                started_at=understood(row["started_at"], datetime),
                 starts=row["starts"],
-                ended_at=convert_value(row["ended_at"], datetime) if row["ended_at"] else None,
+                ended_at=understood(row["ended_at"], datetime) if row["ended_at"] else None,
                 code=row["code"],
             )
             for row in rows

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from skillopt_sleep.agents import agent_of_backend, find_session_homes, label_of_source
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Allowance, Caps, Role
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.registry import Kind, build, names, require
-from skillopt_sleep.settings import agent_homes
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.ports import Backend, Judge, Ledger, Source
@@ -27,18 +27,16 @@ CHILDREN = "children"
 
 def build_sources(workspace: Workspace) -> tuple[Source, ...]:
     """The sources the settings ask for. Raises ``UsageError`` for an unknown one, or a named one without a home."""
-    settings, homes = workspace.settings, agent_homes(workspace.env)
-    every = {*homes, *settings.sources}  # a source with neither home nor options has nothing to read
-    wanted = sorted(every) if settings.source in {"auto", "all"} else [settings.source]
-    for name in wanted:
-        require(Kind.SOURCE, name)
+    settings = workspace.settings
+    everything = settings.source in {"auto", "all"}
     found = []
-    for name in wanted:
-        options, here = settings.sources.get(name, {}), homes.get(name, ())
-        if options or here:
-            found.append(cast("Source", build(Kind.SOURCE, name, options, homes=here, home=next(iter(here), ""))))
-        elif settings.source == name:
-            raise UsageError(f"no {name} sessions found; name their home with --{name}-home DIR")
+    for name in names(Kind.SOURCE) if everything else [settings.source]:
+        require(Kind.SOURCE, name)
+        options, homes = settings.sources.get(name, {}), find_session_homes(name, workspace.env)
+        if options or homes:
+            found.append(cast("Source", build(Kind.SOURCE, name, options, homes=homes, home=next(iter(homes), ""))))
+        elif not everything:
+            raise UsageError(f"no {label_of_source(name)} sessions found; name their folder with --{name}-home DIR")
     return tuple(found)
 
 
@@ -55,7 +53,9 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
     settings = workspace.settings
     name, model = role_of(workspace, role)
     options = dict(settings.backends.get(name, {}))
-    model = model or str(options.pop("model", "")) or (sessions.usual_model(name) if sessions else "")
+    model = model or str(options.pop("model", ""))
+    if not model and sessions and (agent := agent_of_backend(name)):
+        model = sessions.usual_model(agent.source)
     backend = build(
         Kind.BACKEND,
         name,

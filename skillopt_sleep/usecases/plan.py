@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,10 +29,10 @@ from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
 from skillopt_sleep.night.trial_policy import ConsolidatePlan
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
-from skillopt_sleep.settings import agent_homes
+from skillopt_sleep.storage.adoption import adoptions
 from skillopt_sleep.storage.git import commit_of, is_project_of_git
-from skillopt_sleep.storage.live_files import Targets, read_adoptions, read_baseline
 from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, build_backend, build_judges, night_caps, role_of
+from skillopt_sleep.usecases.documents import read_live_documents, target_skill_name
 from skillopt_sleep.usecases.status import watch_rules
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def adopted_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}
     paths = {document.path for document in baseline.documents}
-    live = [each for each in read_adoptions(workspace.database) if each.project == project and each.path in paths]
+    live = [each for each in adoptions(workspace.database) if each.project == project and each.path in paths]
     for night in dict.fromkeys(each.night for each in reversed(live)):
         attempts = workspace.trials.attempts(project, night)
         if night in scored or attempts >= MOST_ATTEMPTS:
@@ -144,7 +144,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     for each in Role:
         build_backend(workspace, each)
     build_judges(workspace)
-    baseline, notes = read_live_documents(workspace)
+    baseline, notes = read_live_documents(workspace, tasks)
     manner = manner_of(workspace, tasks or ())
     account = workspace.trials.account(str(workspace.project))
     since = ""
@@ -215,34 +215,3 @@ def _description(workspace: Workspace, baseline: Candidate) -> str:
         where = skill.path if skill else workspace.settings.target_skill
         raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {where}")
     return description(skill)
-
-
-def read_live_documents(workspace: Workspace) -> tuple[Candidate, tuple[str, ...]]:
-    """The live files a night may propose to change, as they are, and notes on those it may not."""
-    everywhere = workspace.settings.scope == "all"
-    agent = agent_of(workspace)
-    homes = workspace.settings.sources.get(agent, {})
-    named = [*cast("list[str]", homes.get("homes", [])), *([str(homes["home"])] if "home" in homes else [])]
-    home = next(iter((*named, *agent_homes(workspace.env).get(agent, ()))), "")
-    return read_baseline(
-        Targets(
-            agent=agent,
-            project=workspace.project,
-            user_home=home if everywhere else "",
-            skill=workspace.settings.target_skill,
-        )
-    )
-
-
-def agent_of(workspace: Workspace) -> str:
-    """The agent whose files are written: Claude Code's or Codex's."""
-    settings = workspace.settings
-    if settings.agent != "auto":
-        return settings.agent
-    return "codex" if "codex" in {settings.source, role_of(workspace, Role.TARGET)[0]} else "claude"
-
-
-def target_skill_name(workspace: Workspace) -> str:
-    """The name of the one skill to improve, "" when rules are learnt from all tasks."""
-    named = Path(workspace.settings.target_skill)
-    return named.absolute().parent.name if named.name == "SKILL.md" else workspace.settings.target_skill

@@ -1,170 +1,310 @@
-"""The plugins of the agent CLIs, put in and taken out by the CLIs' own commands."""
+"""Install this program's plugin into an agent and take it out again, by the agent's own ``plugin`` commands.
+
+Agents run a plugin from the folder it was added from. So a marketplace is written into the data folder, which outlives
+the package, and stays as long as any agent needs it; some agents get a skill in the user's home besides. A file that
+is not as we wrote it is never overwritten or removed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.agents import AgentPlugin, CodingAgent, all_agents
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.errors import BackendError, NotInstalled, SleepError, UsageError
+from skillopt_sleep.errors import BackendError, DiskError, NotInstalled, Refused, SleepError, UsageError
 from skillopt_sleep.model import Json
-from skillopt_sleep.storage.files import read_regular
-from skillopt_sleep.usecases.market import MARKET, check_skill, lay_market, lay_skill, remove_market, remove_skill
+from skillopt_sleep.model.text import sha256
+from skillopt_sleep.storage.files import make_folders, missing_folders, read_regular, remove, write_atomic
 
 if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
-AGENTS = ("claude", "codex")
+MARKET = "skillopt-sleep"
+"""The name of the marketplace and of the plugin in it."""
 PLUGIN = f"{MARKET}@{MARKET}"
-PATIENCE = 120
-"""Seconds for one command of an agent CLI; the first one in a cold home takes some."""
-
-INSTALL = {"claude": ["install", PLUGIN], "codex": ["add", PLUGIN]}
-UNINSTALL = {"claude": ["uninstall", PLUGIN], "codex": ["remove", PLUGIN]}
-ADD = ["marketplace", "add"]
-FORGET = ["marketplace", "remove", MARKET]
-NOTES = {
-    "claude": ("settings.json", "plugins/installed_plugins.json", "plugins/known_marketplaces.json"),
-    "codex": ("config.toml",),
-}
-"""Where a CLI notes, in its own folder, which plugins and marketplaces it has; only read."""
+MARKET_FOLDER = "market"
+"""The marketplace's folder in the data folder."""
+MARKET_PARTS = (".claude-plugin", ".agents", "plugins")
+SKILL_RECORD = "laid.json"
+"""The file in the data folder that lists what was written into the user's home."""
+SECONDS = 120
+"""Time limit of one command of an agent; the first one in a cold home takes long."""
 
 
-class Held(Struct, frozen=True, kw_only=True):
-    """What an agent has of ours: the plugin, the marketplace, and the folder that one was added from, "" if unknown."""
+class Installed(Struct, frozen=True, kw_only=True):
+    """What an agent has of ours."""
 
     plugin: bool = False
     market: bool = False
     source: str = ""
+    """The folder the marketplace was added from, "" if unknown."""
 
     def __bool__(self) -> bool:
         return self.plugin or self.market
 
 
-def install_plugin(workspace: Workspace, agent: str) -> Iterator[str]:
-    """Install, or bring up to this version; what was done, a line each.
+class SkillRecord(Struct, frozen=True, kw_only=True):
+    """What was written into the user's home."""
 
-    Raises ``NotInstalled`` for an agent that is not there, ``Refused`` and ``DiskError`` as ``lay_market`` and
-    ``lay_skill`` do, and ``UsageError`` with the words of a CLI that would not.
+    files: dict[str, str] = {}
+    """Each file with the digest of what we wrote."""
+    folders: tuple[str, ...] = ()
+    """The folders that were created for them, the innermost first."""
+
+
+def agents_with_plugin() -> tuple[CodingAgent, ...]:
+    """The agents this program has a plugin for."""
+    return tuple(agent for agent in all_agents() if agent.plugin)
+
+
+def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
+    """Install the plugin, or update it to this version; a line for each thing done.
+
+    Raises ``NotInstalled`` when the agent is not there, ``Refused`` where a file of the user's is in the way,
+    ``DiskError``, and ``UsageError`` with the words of a CLI that refused.
     """
+    plugin = _plugin_of(agent)
     if _program(workspace, agent) is None:
-        raise NotInstalled(f"there is no `{agent}` on PATH; install it, then run this again")
-    if agent == "codex":
-        check_skill(workspace.data_dir, _home(workspace))
-    market = lay_market(workspace.data_dir)
-    _take_out(workspace, agent, _held(workspace, agent))
-    _ask(workspace, agent, [*ADD, str(market)])
-    _ask(workspace, agent, INSTALL[agent])
-    yield f"installed the plugin {PLUGIN} into {agent}, from {market}"
-    if agent == "codex":
-        yield f"installed the skill {lay_skill(workspace.data_dir, _home(workspace))}"
-        yield "in Codex, say: $skillopt-sleep status"
-    else:
-        yield "in a new session of Claude Code, type: /skillopt-sleep status"
+        raise NotInstalled(f"there is no `{agent.backend}` on PATH; install it, then run this again")
+    skill = SkillFiles(workspace, plugin.skill) if plugin.skill else None
+    if skill:
+        skill.check()
+    market = write_market(workspace.data_dir)
+    _remove_from(workspace, agent, _ask_installed(workspace, agent))
+    _run(workspace, agent, ["marketplace", "add", str(market)])
+    _run(workspace, agent, [plugin.install, PLUGIN])
+    yield f"installed the plugin {PLUGIN} into {agent.name}, from {market}"
+    if skill:
+        skill.write()
+        yield f"installed the skill {skill.folder}"
+    yield plugin.greeting
 
 
-def uninstall_plugin(workspace: Workspace, agent: str) -> Iterator[str]:
-    """Take the plugin and all that came with it out again; what was done, a line each; nothing when it was not there.
+def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
+    """Take the plugin and all that came with it out; a line for each thing done, none when it was not there.
 
-    Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's notes say that it has the plugin.
+    Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's records list the plugin.
     """
-    if agent == "codex":
-        yield from remove_skill(workspace.data_dir, _home(workspace))
-    held, noted = _held(workspace, agent), _noted(workspace, agent)
-    _take_out(workspace, agent, held)
-    cache = agent_home(workspace, agent) / "plugins" / "cache" / MARKET
-    kept = cache.is_dir() and not cache.is_symlink()
-    shutil.rmtree(cache, ignore_errors=True)  # a copy of ours that the CLI sweeps later, if we cannot now
-    if held or noted:
-        yield f"took the plugin {PLUGIN} out of {agent}"
-    elif kept:
-        yield f"deleted {cache}, which {agent} had kept of the plugin"
-    if _noted(workspace, agent):
-        notes = " or ".join(NOTES[agent])
-        yield f"{agent} itself knows of no such plugin, but {notes} in {cache.parents[2]} names it: delete that by hand"
-    market = workspace.data_dir / "market"
-    if held.source and Path(held.source).exists() and Path(held.source) != market:
-        yield f"{agent} had it from {held.source}, which stays"
-    if not any(_needs_market(workspace, each) for each in AGENTS):
+    plugin = _plugin_of(agent)
+    if plugin.skill:
+        yield from SkillFiles(workspace, plugin.skill).remove()
+    found, recorded = _ask_installed(workspace, agent), _read_records(workspace, agent)
+    _remove_from(workspace, agent, found)
+    cache = agent.home(workspace.env) / "plugins" / "cache" / MARKET
+    had_cache = cache.is_dir() and not cache.is_symlink()
+    shutil.rmtree(cache, ignore_errors=True)  # a copy that the CLI deletes later, if we cannot now
+    if found or recorded:
+        yield f"took the plugin {PLUGIN} out of {agent.name}"
+    elif had_cache:
+        yield f"deleted {cache}, which {agent.name} had kept of the plugin"
+    if _read_records(workspace, agent):
+        yield (
+            f"{agent.name} itself knows of no such plugin, but {' or '.join(plugin.records)} in {cache.parents[2]}"
+            " names it: delete that by hand"
+        )
+    market = workspace.data_dir / MARKET_FOLDER
+    if found.source and Path(found.source).exists() and Path(found.source) != market:
+        yield f"{agent.name} had it from {found.source}, which stays"
+    if not any(_may_need_market(workspace, other) for other in agents_with_plugin()):
         remove_market(workspace.data_dir)
-        with contextlib.suppress(OSError):  # it was made for this, unless something else is in it
+        with contextlib.suppress(OSError):  # created for the marketplace, unless something else is in it
             workspace.data_dir.rmdir()
 
 
-def agent_home(workspace: Workspace, agent: str) -> Path:
-    """The agent's own folder."""
-    named = workspace.env.get("CLAUDE_CONFIG_DIR" if agent == "claude" else "CODEX_HOME", "")
-    return Path(named) if named else _home(workspace) / f".{agent}"
-
-
-def _needs_market(workspace: Workspace, agent: str) -> bool:
-    """Whether an agent has, or may have, the marketplace in use."""
+def is_market(folder: Path) -> bool:
+    """Whether our marketplace is there, and nothing else of that name."""
+    if folder.is_symlink():
+        return False
     try:
-        held = _held(workspace, agent)
+        content = read_regular(folder / ".claude-plugin" / "marketplace.json")
+        found = msgspec.json.decode(content, type=dict[str, msgspec.Raw]) if content else {}
+        return "name" in found and msgspec.json.decode(found["name"]) == MARKET
+    except (DiskError, Refused, msgspec.DecodeError):
+        return False
+
+
+def write_market(data_dir: Path) -> Path:
+    """Write the marketplace of this version into the data folder; its path.
+
+    Raises ``Refused`` when something else is there, and ``DiskError``.
+    """
+    target = data_dir / MARKET_FOLDER
+    fresh = data_dir / ".market-new"
+    if target.is_symlink() or (target.exists() and not is_market(target)):
+        raise Refused(f"{target} is there and is not ours; move it aside, or name another --data-dir")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        for part in MARKET_PARTS:
+            shutil.copytree(_shipped_folder() / part, fresh / part, ignore=shutil.ignore_patterns("__pycache__"))
+        remove_market(data_dir)
+        fresh.replace(target)
+    except OSError as error:
+        raise DiskError(f"cannot write the plugins to {target}: {error}") from error
+    return target
+
+
+def remove_market(data_dir: Path) -> None:
+    """Delete the marketplace if it is ours. Raises ``DiskError``."""
+    target = data_dir / MARKET_FOLDER
+    if not is_market(target):
+        return
+    try:
+        shutil.rmtree(target)
+    except OSError as error:
+        raise DiskError(f"cannot remove {target}: {error.strerror}") from error
+
+
+class SkillFiles:
+    """A skill of ours among the user's own skills, ``~/.agents/skills``; ``shipped`` is its path below ``plugins/``."""
+
+    def __init__(self, workspace: Workspace, shipped: str) -> None:
+        home = Path(workspace.env.get("HOME") or Path.home())
+        self.folder = (home / ".agents" / "skills").resolve() / MARKET  # folders above may be links of the user's
+        self._record_path = workspace.data_dir / SKILL_RECORD
+        origin = _shipped_folder() / "plugins" / shipped
+        files = sorted(path for path in origin.rglob("*") if path.is_file())
+        self._shipped = {self.folder / path.relative_to(origin): path.read_bytes() for path in files}
+
+    def check(self) -> None:
+        """Raise ``Refused`` when a skill of that name is there and is not as we wrote it; ``DiskError``."""
+        if self.folder.is_symlink() or (self.folder / "scripts").is_symlink():
+            raise Refused(f"{self.folder} is a link and not ours; move it aside, then install again")
+        known = self._record().files
+        for target, content in self._shipped.items():
+            there = read_regular(target)
+            if there is not None and there != content and known.get(str(target)) != sha256(there):
+                raise Refused(f"{target} is there and is not ours; move it aside, then install again")
+
+    def write(self) -> None:
+        """Copy the skill there. Raises as ``check`` does."""
+        self.check()
+        record = self._record()
+        created: dict[str, None] = {}
+        for target, content in self._shipped.items():
+            created = {str(folder): None for folder in target.parents[: missing_folders(target)]} | created
+            make_folders(target.parent, within=self.folder.parent)
+            write_atomic(target, content, 0o755 if target.suffix == ".sh" else 0o644)
+        files = record.files | {str(target): sha256(content) for target, content in self._shipped.items()}
+        folders = tuple(sorted({*record.folders, *created}, key=len, reverse=True))
+        write_atomic(self._record_path, msgspec.json.encode(SkillRecord(files=files, folders=folders)))
+
+    def remove(self) -> Iterator[str]:
+        """Delete the skill; what was done, and a line for each file that stays because it was changed.
+
+        A file that another data folder's installation wrote is recognised by its content. Raises ``DiskError``.
+        """
+        record = self._record()
+        shipped = {str(target): sha256(content) for target, content in self._shipped.items()}
+        removed = 0
+        for name in sorted({*shipped, *record.files}):
+            try:
+                there = read_regular(Path(name))
+            except Refused:  # a link or folder in its place is not ours
+                there = b""
+            if there is None:
+                continue
+            if sha256(there) not in {shipped.get(name), record.files.get(name)}:
+                yield f"{name} was changed since it was installed, or is not ours, and stays"
+                continue
+            remove(Path(name))
+            removed += 1
+        for folder in sorted({*record.folders, str(self.folder), str(self.folder / "scripts")}, key=len, reverse=True):
+            with contextlib.suppress(OSError):  # it stays when somebody else put something into it
+                Path(folder).rmdir()
+        remove(self._record_path)
+        if removed and not self.folder.exists():
+            yield f"took the skill {self.folder} away"
+
+    def _record(self) -> SkillRecord:
+        """What was written; an unreadable record counts as none, since the content shows what is ours."""
+        content = read_regular(self._record_path)
+        try:
+            return msgspec.json.decode(content, type=SkillRecord) if content else SkillRecord()
+        except msgspec.DecodeError:
+            return SkillRecord()
+
+
+def _shipped_folder() -> Path:
+    """The folder the plugins came in: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    return package / "market" if (package / "market").is_dir() else package.parent
+
+
+def _plugin_of(agent: CodingAgent) -> AgentPlugin:
+    if agent.plugin is None:
+        raise UsageError(f"there is no plugin for {agent.label}")
+    return agent.plugin
+
+
+def _may_need_market(workspace: Workspace, agent: CodingAgent) -> bool:
+    try:
+        return bool(_ask_installed(workspace, agent))
     except SleepError:
         return True
-    return bool(held)
 
 
-def _take_out(workspace: Workspace, agent: str, held: Held) -> None:
-    """Each of the two by itself: one may be gone already, by hand or because an install was cut short.
+def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> None:
+    """Remove plugin and marketplace, each by itself: one may be gone already.
 
-    What the agent does not own to, but has in its notes, it may take out all the same.
+    What the agent does not list, but has in its records, it may still be able to remove.
     """
-    noted = _noted(workspace, agent)
-    steps = ((held.plugin, noted.plugin, UNINSTALL[agent]), (held.market, noted.market, FORGET))
-    for there, named, words in steps:
-        if there:
-            _ask(workspace, agent, words)
-        elif named:
+    recorded = _read_records(workspace, agent)
+    steps = (
+        (found.plugin, recorded.plugin, [_plugin_of(agent).uninstall, PLUGIN]),
+        (found.market, recorded.market, ["marketplace", "remove", MARKET]),
+    )
+    for listed, in_records, words in steps:
+        if listed:
+            _run(workspace, agent, words)
+        elif in_records:
             with contextlib.suppress(UsageError):
-                _ask(workspace, agent, words)
+                _run(workspace, agent, words)
 
 
-def _held(workspace: Workspace, agent: str) -> Held:
-    """What the agent says it has; where it cannot be asked, what its notes say.
+def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
+    """What the agent says it has; where it cannot be asked, what its records say.
 
     Codex answers nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
-    ``NotInstalled`` when by these notes there is something, and no CLI to take it out with.
+    ``NotInstalled`` when the records list something, and there is no CLI to remove it with.
     """
-    noted = _noted(workspace, agent)
+    recorded = _read_records(workspace, agent)
     if _program(workspace, agent) is None:
-        if noted:
+        if recorded:
             raise NotInstalled(
-                f"there is no `{agent}` on PATH, and its folder {agent_home(workspace, agent)} names the plugin;"
+                f"there is no `{agent.backend}` on PATH, and its folder {agent.home(workspace.env)} names the plugin;"
                 " put it on PATH, then run this again"
             )
-        return noted
+        return recorded
     try:
-        plugins = _ask(workspace, agent, ["list", "--json"])
-        markets = _decoded(_ask(workspace, agent, ["marketplace", "list", "--json"]))
+        plugins = _run(workspace, agent, ["list", "--json"])
+        markets = _decode(_run(workspace, agent, ["marketplace", "list", "--json"]))
     except UsageError:
-        return noted
+        return recorded
     if isinstance(markets, dict):
         markets = markets.get("marketplaces")
-    listed = [each for each in markets or [] if isinstance(each, dict)] if isinstance(markets, list) else []
-    ours = next((each for each in listed if each.get("name") == MARKET), None)
+    listed = [market for market in markets if isinstance(market, dict)] if isinstance(markets, list) else []
+    ours = next((market for market in listed if market.get("name") == MARKET), None)
     source = (ours.get("path") or ours.get("root") or "") if ours else ""
-    return Held(plugin=f'"{PLUGIN}"' in plugins, market=ours is not None, source=str(source))
+    return Installed(plugin=f'"{PLUGIN}"' in plugins, market=ours is not None, source=str(source))
 
 
-def _noted(workspace: Workspace, agent: str) -> Held:
-    """What stands in the agent's notes; what cannot be read says nothing."""
-    text = b""
-    for name in NOTES[agent]:
+def _read_records(workspace: Workspace, agent: CodingAgent) -> Installed:
+    """What the agent's own files list; one that cannot be read lists nothing."""
+    plugin, text = _plugin_of(agent), b""
+    for name in plugin.records:
         with contextlib.suppress(SleepError):
-            text += read_regular(agent_home(workspace, agent) / name) or b""
-    market = f'"{MARKET}"' if agent == "claude" else f"[marketplaces.{MARKET}]"
-    return Held(plugin=PLUGIN.encode() in text, market=market.encode() in text)
+            text += read_regular(agent.home(workspace.env) / name) or b""
+    return Installed(plugin=PLUGIN.encode() in text, market=plugin.market_record.encode() in text)
 
 
-def _decoded(text: str) -> Json:
+def _decode(text: str) -> Json:
     try:
         found: Json = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -172,28 +312,23 @@ def _decoded(text: str) -> Json:
     return found
 
 
-def _program(workspace: Workspace, agent: str) -> str | None:
-    return shutil.which(agent, path=workspace.env.get("PATH"))
+def _program(workspace: Workspace, agent: CodingAgent) -> str | None:
+    return shutil.which(agent.backend, path=workspace.env.get("PATH"))
 
 
-def _ask(workspace: Workspace, agent: str, words: list[str]) -> str:
-    """Have the CLI do it; what it prints. Raises ``UsageError`` with its words."""
-    command = f"{agent} plugin {' '.join(words)}"
-    children = Children()  # which ends all that a CLI has started, when it takes too long
+def _run(workspace: Workspace, agent: CodingAgent, words: Sequence[str]) -> str:
+    """Run a ``plugin`` command of the agent; its output. Raises ``UsageError`` with the agent's words."""
+    command = f"{agent.backend} plugin {' '.join(words)}"
+    program = _program(workspace, agent) or agent.backend
+    children = Children()  # ends everything the CLI started when it takes too long
     try:
-        done = children.run(
-            [_program(workspace, agent) or agent, "plugin", *words], env=workspace.env, cwd=Path.cwd(), seconds=PATIENCE
-        )
+        done = children.run([program, "plugin", *words], env=workspace.env, cwd=Path.cwd(), seconds=SECONDS)
     except (OSError, BackendError) as error:
         raise UsageError(f"`{command}` did not work: {error}") from error
     if done.timed_out:
-        raise UsageError(f"`{command}` did not work: it did not end within {PATIENCE} s, and was ended")
+        raise UsageError(f"`{command}` did not work: it did not end within {SECONDS} s, and was ended")
     if done.status:
-        said = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
-        reasons = [line for line in said if not line.lower().startswith("warning")]
-        raise UsageError(f"`{command}` refused: {next(iter([*reasons, *said]), f'exit code {done.status}')}")
+        output = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
+        reasons = [line for line in output if not line.lower().startswith("warning")]
+        raise UsageError(f"`{command}` refused: {next(iter([*reasons, *output]), f'exit code {done.status}')}")
     return done.stdout
-
-
-def _home(workspace: Workspace) -> Path:
-    return Path(workspace.env.get("HOME") or Path.home())

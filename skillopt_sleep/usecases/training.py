@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,9 +10,9 @@ from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import did_you_mean
-from skillopt_sleep.registry import Kind, build, find, find_environment
+from skillopt_sleep.registry import Kind, build, find, option_names
 from skillopt_sleep.usecases.adapters import role_of
-from skillopt_sleep.usecases.plan import read_live_documents
+from skillopt_sleep.usecases.documents import read_live_documents
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.ports import Backend
@@ -46,7 +45,7 @@ def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> 
         raise UsageError(f"[env] has neither a name (simple_qa, checks, …) nor a file with an environment{there}")
     if file:
         return load_environment(file, options, config=config)
-    return make_environment(find_environment(name), options, f"[env] {name}", config=config)
+    return make_environment(find(Kind.ENVIRONMENT, name), options, f"[env] {name}", config=config)
 
 
 def backend_for(workspace: Workspace, role: Role, table: Table) -> Backend:
@@ -54,7 +53,7 @@ def backend_for(workspace: Workspace, role: Role, table: Table) -> Backend:
     name, model = role_of(workspace, role)
     chosen = str(table.get("backend") or name)
     own = {key: each for key, each in table.items() if key != "backend"}
-    known = {field.name for field in dataclasses.fields(find(Kind.BACKEND, chosen)) if field.init}
+    known = option_names(Kind.BACKEND, chosen)
     for key in own:
         if key not in known:
             near = did_you_mean(key, ["backend", *known])

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from skillopt_sleep.errors import DiskError, Refused, SleepError
 from skillopt_sleep.settings import settings_path
 from skillopt_sleep.storage.files import remove
-from skillopt_sleep.storage.lock import lock_daemon, lock_night
-from skillopt_sleep.usecases.market import MARKET_FOLDER, is_market
-from skillopt_sleep.usecases.plugins import AGENTS, agent_home, uninstall_plugin
+from skillopt_sleep.storage.lock import one_daemon, one_night
+from skillopt_sleep.usecases.plugins import MARKET_FOLDER, agents_with_plugin, is_market, uninstall_plugin
 from skillopt_sleep.usecases.upkeep import announce
 
 if TYPE_CHECKING:
+    from skillopt_sleep.agents import CodingAgent
     from skillopt_sleep.storage.live_files import Adoption
     from skillopt_sleep.usecases.workspace import Workspace
 
@@ -111,7 +111,7 @@ class Removal:
         self._rules = rules
         self._data = data
         self._stays: list[str] = []
-        self._touched: list[str] = []
+        self._touched: list[CodingAgent] = []
         self._live: tuple[Adoption, ...] = ()
         self._reports: tuple[Path, ...] = ()
         self._needed = False
@@ -135,8 +135,8 @@ class Removal:
             if self._data and folder.is_symlink():
                 raise Refused(f"{folder} is a link, and links are not followed; name what it leads to with --data-dir")
             if self._data and own_data(folder):
-                held.enter_context(lock_night(folder))
-                held.enter_context(lock_daemon(folder))
+                held.enter_context(one_night(folder))
+                held.enter_context(one_daemon(folder))
             self._look()
             if self._data and self._live and not self._rules:
                 raise Refused(
@@ -151,8 +151,8 @@ class Removal:
             yield from self._tried("the rules", self._take_rules())
         yield from self._tried("the schedule", self._take_schedule())
         plugins = len(self.failed)
-        for agent in AGENTS:
-            for line in self._tried(f"the plugin of {agent}", uninstall_plugin(self._workspace, agent)):
+        for agent in agents_with_plugin():
+            for line in self._tried(f"the plugin of {agent.name}", uninstall_plugin(self._workspace, agent)):
                 self._touched += [agent] if agent not in self._touched else []
                 yield line
         if self._data:
@@ -172,7 +172,7 @@ class Removal:
         if demo.exists():
             yield f"what `demo` has played, {demo}: delete the folder"
         for agent in self._touched:
-            yield f"{agent}'s own settings and records, {agent_home(workspace, agent)}: as {agent} leaves them"
+            yield f"{agent.name}'s own settings and records, {agent.home(workspace.env)}: as {agent.name} leaves them"
         settings = settings_path(workspace.env)
         if settings.exists():
             yield f"your settings, {settings}: delete the file"
@@ -183,12 +183,12 @@ class Removal:
 
     def _look(self) -> None:
         """What the database knows: live rules, and the folder of ours in every project in which nights have run."""
-        from skillopt_sleep.storage.live_files import read_adoptions
+        from skillopt_sleep.storage.adoption import adoptions
 
         if not (self._workspace.data_dir / "sleep.db").exists():
             return
         try:
-            self._live = read_adoptions(self._workspace.database)
+            self._live = adoptions(self._workspace.database)
             rows = self._workspace.database.rows("SELECT DISTINCT project FROM nights ORDER BY project")
         except DiskError as error:
             if self._rules or self._data:

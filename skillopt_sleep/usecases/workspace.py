@@ -48,7 +48,7 @@ def keep_backend(_role: Role, backend: Backend) -> Backend:
 class Workspace:
     """Settings, environment and project of one invocation, and this user's stores.
 
-    Raises ``UsageError`` for a settings table of an adapter that does not exist.
+    Raises ``UsageError`` when the settings name an agent, or have a table of an adapter, that does not exist.
     """
 
     settings: Settings
@@ -70,6 +70,8 @@ class Workspace:
         for kind in map(Kind, TABLES):
             for name in getattr(self.settings, kind):
                 require(kind, name)
+        if self.settings.agent != "auto":
+            require(Kind.AGENT, self.settings.agent)
 
     def as_dry_run(self) -> Workspace:
         """This workspace if it is a dry run, else one that writes nothing."""

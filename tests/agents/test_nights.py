@@ -23,7 +23,7 @@ from skillopt_sleep.model.task import CommandReference, TaskRecord
 from skillopt_sleep.night.report import Loading
 from skillopt_sleep.optimizer import replay
 from skillopt_sleep.storage.adoption import adopt
-from skillopt_sleep.usecases import checks
+from skillopt_sleep.usecases import permissions
 from skillopt_sleep.usecases.adapters import probe_backends
 from skillopt_sleep.usecases.plan import plan_night, read_live_documents
 from skillopt_sleep.usecases.run import open_kit
@@ -146,7 +146,7 @@ def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agent
     if mode is ReplayMode.WORKTREE:
         needs_sandbox(cli)
         mira = with_project(cli, agents, tmp_path / "mira")
-        checks.approve(mira.workspace(), CHECK, seconds=20)
+        permissions.approve_check(mira.workspace(), CHECK, seconds=20)
     else:
         mira = sleeper(cli, agents, tmp_path / "mira")
     rule = mira.person.world.rules[0].text
@@ -189,7 +189,7 @@ def test_worktree_night_is_scored_by_the_check_of_the_user(cli, agents, tmp_path
     before = tree(project)
     unchecked = plan_night(mira.workspace(replay=ReplayMode.WORKTREE)).notes
     assert any("no command is approved" in note for note in unchecked)
-    checks.approve(mira.workspace(), CHECK, seconds=20)
+    permissions.approve_check(mira.workspace(), CHECK, seconds=20)
     assert not any(
         "no command is approved" in note for note in plan_night(mira.workspace(replay=ReplayMode.WORKTREE)).notes
     )
@@ -221,7 +221,7 @@ def test_worktree_night_that_is_killed_leaves_nothing(cli, agents, tmp_path):
     """`kill -9` while the agent runs a command in its copy: the next command ends it all and removes the copy."""
     mira = with_project(cli, agents, tmp_path / "mira")
     mira.serve(lambda asked: Said(text="I wait.", calls=(shell_of(asked)("tail -f /dev/null"),)))
-    checks.approve(mira.workspace(), CHECK, seconds=20)
+    permissions.approve_check(mira.workspace(), CHECK, seconds=20)
     before = tree(mira.person.project)
     options = {f"backends.codex.{key}": value for key, value in (("config", json.dumps(agents.codex_config())),)}
     arguments = [

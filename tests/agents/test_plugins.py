@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from skillopt_sleep.agents import find_agent
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.usecases import plugins
 from tests.agents.clis import CLIS, FIRST
@@ -206,14 +207,14 @@ THE_CLIS_OWN = (".claude", ".claude.json", ".codex", ".npm", ".cache", ".config/
 
 def test_cli_that_does_not_end_is_ended_with_all_it_started(tmp_path, monkeypatch):
     """Also what has left its session; and its words are those of a refusal."""
-    monkeypatch.setattr(plugins, "PATIENCE", 1)
+    monkeypatch.setattr(plugins, "SECONDS", 1)
     program = tmp_path / "bin" / "codex"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\nsetsid sleep 600 &\necho $! > {tmp_path}/child\nwait\n")
     program.chmod(0o755)
-    app = SimpleNamespace(env={"PATH": f"{program.parent}:/usr/bin:/bin", "HOME": str(tmp_path)})
+    workspace = SimpleNamespace(env={"PATH": f"{program.parent}:/usr/bin:/bin", "HOME": str(tmp_path)})
     with pytest.raises(UsageError, match="did not end within 1 s"):
-        plugins._ask(app, "codex", ["list"])
+        plugins._run(workspace, find_agent("codex"), ["list"])
     pid = int((tmp_path / "child").read_text())
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from skillopt_sleep.cli import COMMANDS
+from skillopt_sleep.cli.options import HOMES
 from skillopt_sleep.settings import Settings
 
 
@@ -64,7 +65,7 @@ def test_version(cli):
 
 def test_every_night_option_is_a_setting():
     """An option with a spelling of its own for a setting that does not exist would do nothing."""
-    elsewhere = {"project", "claude_home", "codex_home", "assignments", "as_json", "dry_run", "task_file", "wait"}
+    elsewhere = {"project", *HOMES, "assignments", "as_json", "dry_run", "task_file", "wait"}
     assert {each.name for each in command_of("run").params} - elsewhere <= set(Settings.__struct_fields__)
 
 
@@ -78,7 +79,7 @@ WRONG = {
     "backend": (["run", "--backend", "clade"], ["no backend 'clade'", "claude, codex", "did you mean 'claude'?"]),
     "role's backend": (["run", "--backend=simulated", "--optimizer-backend=x"], ["no backend 'x'", "simulated"]),
     "source": (["harvest", "--source", "codec"], ["no source 'codec'", "did you mean 'codex'?"]),
-    "source without a home": (["harvest", "--source", "codex"], ["no codex sessions found", "--codex-home"]),
+    "source without a home": (["harvest", "--source", "codex"], ["no Codex sessions found", "--codex-home"]),
     "gate mode": (["run", "--gate-mode", "lax"], ["gate_mode = 'lax'", "paired, strict, off"]),
     "no number": (["run", "--max-calls", "0"], ["max_calls = 0", ">= 1"]),
     "setting": (["run", "--set", "max_call=3"], ["no setting 'max_call'", "did you mean 'max_calls'?"]),

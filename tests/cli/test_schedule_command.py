@@ -462,7 +462,7 @@ WRONG = {
     "home": (["--claude-home=/no/such"], "no such folder"),
     "scheduler": (["--using=atd"], "systemd"),
     "jitter": (["--jitter=9999"], "720"),
-    "source": (["--source=codex"], "no codex sessions found"),
+    "source": (["--source=codex"], "no Codex sessions found"),
     "windows": (["--using=taskscheduler"], "never been tried on native Windows"),
 }
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillopt_sleep.errors import NotAllowed
-from skillopt_sleep.usecases.consent import ask_first
+from skillopt_sleep.usecases.permissions import ask_first
 from tests.end_to_end.test_backend_failures import DIALECTS, SYSTEM_PATH
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person
@@ -40,7 +40,7 @@ def test_night_that_nobody_watches(person, codex):
     done = run("run", *places(person), "--backend=codex", PATH=f"{codex.folder}:{SYSTEM_PATH}")
     assert done.returncode == 4
     (line,) = done.stderr.splitlines()
-    assert "your claude sessions went to Anthropic" in line
+    assert "your Claude Code sessions went to Anthropic" in line
     assert "to OpenAI: agree once by `skillopt-sleep run` on a terminal or --share-with openai" in line
     assert codex.calls == []
     (found,) = person.project.rglob("diagnostics.json")

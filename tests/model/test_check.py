@@ -1,4 +1,4 @@
-"""A check is either convert_value as a whole or refused in one line."""
+"""A check is either understood as a whole or refused in one line."""
 
 from __future__ import annotations
 

@@ -1,30 +1,10 @@
-"""Who is a stranger to a person's sessions is decided by where these have gone."""
+"""The provider at an address."""
 
 from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.safety.receivers import Stranger, provider_at, strangers
-
-
-@pytest.mark.parametrize(
-    ("sources", "providers", "agreed", "expected"),
-    [
-        (["claude"], ["anthropic"], [], []),
-        (["codex"], ["openai"], [], []),
-        (["claude"], ["openai"], [], [("claude", "openai")]),
-        (["codex", "claude"], ["anthropic", "openai"], [], [("claude", "openai"), ("codex", "anthropic")]),
-        (["claude"], ["openai"], [("claude", "openai")], []),
-        (["claude"], ["openai"], [("codex", "openai")], [("claude", "openai")]),
-        (["claude", "goose"], [""], [], []),
-        (["goose"], ["anthropic"], [], [("goose", "anthropic")]),
-        ([], ["api.example.com"], [], []),
-    ],
-    ids=["same", "same too", "other", "crossed", "agreed", "agreed for others", "nobody", "unknown", "no sessions"],
-)
-def test_strangers(sources, providers, agreed, expected):
-    """Those whom the sessions have not gone to and the user has not agreed to; this machine is none."""
-    assert [(each.source, each.provider) for each in strangers(sources, providers, agreed)] == expected
+from skillopt_sleep.safety.receivers import provider_at
 
 
 @pytest.mark.parametrize(
@@ -46,11 +26,3 @@ def test_provider_at_an_address(url, expected):
     """A provider is itself at its own host only; an address nobody can read is a stranger."""
     expected = "api.openai.com.evil.example" if expected == "evil-is-no-prefix" else expected
     assert provider_at(url) == expected
-
-
-def test_question():
-    """It says whose sessions, whom they went to, and whom they would go to."""
-    assert Stranger(source="codex", provider="anthropic").question == (
-        "your codex sessions went to OpenAI; this backend would send words of them, secrets taken out, to Anthropic"
-    )
-    assert "do not know where to" in Stranger(source="goose", provider="host.example").question

@@ -221,7 +221,7 @@ def test_wakes_for_the_due_and_once_a_minute(stage):
     assert wakes.get_next_fire_time(None, due) == due + TICK
 
 
-@pytest.mark.parametrize("error", [DiskError("cannot be convert_value"), PermissionError(13, "Permission denied")])
+@pytest.mark.parametrize("error", [DiskError("cannot be understood"), PermissionError(13, "Permission denied")])
 def test_schedule_that_cannot_be_read_wakes_again_in_a_minute(stage, error):
     """It is said once, nothing ends, and the night is held when it can be read again."""
     attendant = stage.attendant()

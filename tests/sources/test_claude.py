@@ -503,7 +503,7 @@ def test_unknown_records_are_passed_over(prompts):
 
 
 def test_record_that_is_read_must_have_its_shape(tmp_path):
-    """A user record that cannot be convert_value is counted: it might have held a prompt."""
+    """A user record that cannot be understood is counted: it might have held a prompt."""
     file, skips = ClaudeFile().user("go").record("user", message={"content": 5}), []
     ClaudeSource().read(stored(tmp_path / "s.jsonl", file.lines), skips.append)
     assert [(skip.reason, skip.line) for skip in skips] == [("not a session record", 2)]

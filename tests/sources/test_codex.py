@@ -374,7 +374,7 @@ def test_unknown_records_are_passed_over(prompts):
 
 
 def test_record_that_is_read_must_have_its_shape(tmp_path):
-    """An event of a prompt that cannot be convert_value is counted."""
+    """An event of a prompt that cannot be understood is counted."""
     file, skips = CodexFile().prompt("go").event("user_message", message="x", kind=5), []
     CodexSource().read(stored(tmp_path / "s.jsonl", file.lines), skips.append)
     assert [(skip.reason, skip.line) for skip in skips] == [("not a session record", 4)]

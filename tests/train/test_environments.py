@@ -402,10 +402,9 @@ def test_environment_of_a_package_is_known_by_its_name(tmp_path, monkeypatch):
     source = FILE.replace("import beside\n", "").replace("beside.WORD", "'pond'")
     folder = install(tmp_path / "site", "goose_env", source=source, entry_points=GOOSE)
     monkeypatch.syspath_prepend(folder)
-    for kept in (registry.environments, registry._entry_points):
-        kept.cache_clear()
+    registry.forget_installed()
     try:
-        assert "pond" in registry.environments()
+        assert "pond" in registry.names(registry.Kind.ENVIRONMENT)
         assert len(build_environment({"name": "pond", "size": 2}).get_items("val")) == 2
         with pytest.raises(UsageError, match="checks has no data: name a task file"):
             build_environment({"name": "checks"})
@@ -420,8 +419,7 @@ def test_environment_of_a_package_is_known_by_its_name(tmp_path, monkeypatch):
             with pytest.raises(UsageError, match=says):
                 build_environment(table)
     finally:
-        for kept in (registry.environments, registry._entry_points):
-            kept.cache_clear()
+        registry.forget_installed()
 
 
 def test_object_in_a_file_needs_no_options(file):

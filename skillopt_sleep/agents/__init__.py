@@ -1,0 +1,121 @@
+"""Coding agents: everything that depends on which agent somebody works with is decided by one value per agent.
+
+Each module of this package ends in ``PLUGIN = CodingAgent(...)``; other packages add agents by the entry-point group
+``skillopt_sleep.agents``. Every command finds a new agent, its sessions and its files without another change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from skillopt_sleep.registry import Kind, find, find_class, names, option_names
+
+DEFAULT = "claude"
+"""The agent that is taken where nothing speaks for another one."""
+LEARNED_SKILL = "skillopt-sleep-learned"
+"""The skill that holds what was learnt when no other skill is named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentPlugin:
+    """How this program's plugin gets into an agent, by the agent's own ``plugin`` commands."""
+
+    install: str
+    """The word of its command that installs a plugin."""
+    uninstall: str
+    records: tuple[str, ...]
+    """Files in the agent's home that list its plugins and marketplaces; only read."""
+    market_record: str
+    """What one of them holds when our marketplace was added."""
+    skill: str = ""
+    """A skill that is copied to the user's own skills besides, as a path below ``plugins/``; "" for none."""
+    greeting: str = ""
+    """How to call the plugin from within the agent, one sentence for the user."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CodingAgent:
+    """One coding agent: where its files are, and which adapters serve it."""
+
+    name: str
+    label: str
+    """Its name for people."""
+    source: str
+    """The source that reads its sessions."""
+    backend: str
+    """The backend that runs it."""
+    provider: str = ""
+    """The provider its sessions have already gone to, "" when that cannot be told."""
+    find_homes: Callable[[Mapping[str, str]], tuple[Path, ...]]
+    """The folders it may keep sessions and settings in, best first, from the environment; they need not exist."""
+    skills: str
+    """The folder with a project's skills, below the project."""
+    user_skills: str = "skills"
+    """The folder with the user's own skills, below the agent's home."""
+    memory: str
+    """The memory file, in the project and in the agent's home."""
+    plugin: AgentPlugin | None = None
+
+    def home(self, env: Mapping[str, str]) -> Path:
+        """The agent's own folder, which may not exist yet."""
+        homes = self.find_homes(env)
+        return next((home for home in homes if home.is_dir()), homes[0])
+
+    def skill_file(self, project: Path, home: Path | None, skill: str = "") -> Path:
+        """The ``SKILL.md`` of a skill: the user's own below ``home``, the project's when ``home`` is None.
+
+        ``skill`` is a name, or the path of a file, relative to the project; "" means the learnt skill.
+        """
+        if skill.endswith(".md"):
+            return (project / Path(skill).expanduser()).absolute()
+        folder = project / self.skills if home is None else home / self.user_skills
+        return folder / (skill or LEARNED_SKILL) / "SKILL.md"
+
+    def memory_file(self, project: Path, home: Path | None) -> Path:
+        """The memory file: the user's own in ``home``, the project's when ``home`` is None."""
+        return (project if home is None else home) / self.memory
+
+
+def find_agent(name: str) -> CodingAgent:
+    """The agent of that name. Raises ``UsageError`` with the known names, or when its package cannot be loaded."""
+    return cast("CodingAgent", find(Kind.AGENT, name))
+
+
+def all_agents() -> tuple[CodingAgent, ...]:
+    """Every agent, the default one first. Raises ``UsageError`` when a package cannot be loaded."""
+    return tuple(find_agent(name) for name in sorted(names(Kind.AGENT), key=lambda name: (name != DEFAULT, name)))
+
+
+def agent_of_source(source: str) -> CodingAgent | None:
+    """The agent whose sessions a source reads."""
+    return next((agent for agent in all_agents() if agent.source == source), None)
+
+
+def agent_of_backend(backend: str) -> CodingAgent | None:
+    """The agent that a backend runs."""
+    return next((agent for agent in all_agents() if agent.backend == backend), None)
+
+
+def label_of_source(source: str) -> str:
+    """What people call the agent behind a source; the source's own name when no agent is known."""
+    agent = agent_of_source(source)
+    return agent.label if agent else source
+
+
+def find_session_homes(source: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The existing folders in which a source finds sessions by default.
+
+    They are its agent's; a source without an agent may name them by a static method ``find_homes(env)``.
+    """
+    agent = agent_of_source(source)
+    find_homes = agent.find_homes if agent else getattr(find_class(Kind.SOURCE, source), "find_homes", None)
+    return tuple(str(home) for home in find_homes(env) if Path(home).is_dir()) if find_homes else ()
+
+
+def home_options(source: str, home: str) -> dict[str, object]:
+    """The options of a source that make it read one folder; empty when it reads no folder."""
+    options = option_names(Kind.SOURCE, source)
+    return {"homes": [home]} if "homes" in options else {"home": home} if "home" in options else {}

@@ -1,0 +1,35 @@
+"""Claude Code: its folders, its skill and memory files, its adapters and its plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from skillopt_sleep.agents import AgentPlugin, CodingAgent
+
+
+def find_homes(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """``CLAUDE_CONFIG_DIR``, which may be a comma list, else ``~/.claude`` and ``~/.config/claude``."""
+    named = tuple(Path(part) for part in env.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip())
+    home = Path(env.get("HOME") or Path.home())
+    return named or (home / ".claude", home / ".config" / "claude")
+
+
+CLAUDE = CodingAgent(
+    name="claude",
+    label="Claude Code",
+    source="claude",
+    backend="claude",
+    provider="anthropic",
+    find_homes=find_homes,
+    skills=".claude/skills",
+    memory="CLAUDE.md",
+    plugin=AgentPlugin(
+        install="install",
+        uninstall="uninstall",
+        records=("settings.json", "plugins/installed_plugins.json", "plugins/known_marketplaces.json"),
+        market_record='"skillopt-sleep"',
+        greeting="in a new session of Claude Code, type: /skillopt-sleep status",
+    ),
+)
+PLUGIN = CLAUDE

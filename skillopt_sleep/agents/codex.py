@@ -1,0 +1,34 @@
+"""Codex: its folder, its skill and memory files, its adapters and its plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from skillopt_sleep.agents import AgentPlugin, CodingAgent
+
+
+def find_homes(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """``CODEX_HOME``, else ``~/.codex``."""
+    return (Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex"),)
+
+
+CODEX = CodingAgent(
+    name="codex",
+    label="Codex",
+    source="codex",
+    backend="codex",
+    provider="openai",
+    find_homes=find_homes,
+    skills=".agents/skills",
+    memory="AGENTS.md",
+    plugin=AgentPlugin(
+        install="add",
+        uninstall="remove",
+        records=("config.toml",),
+        market_record="[marketplaces.skillopt-sleep]",
+        skill="codex/skills/skillopt-sleep",
+        greeting="in Codex, say: $skillopt-sleep status",
+    ),
+)
+PLUGIN = CODEX

@@ -1,0 +1,122 @@
+"""Which live files a night may change: those of the agent whose sessions it reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
+from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.night.harvest import file_sessions, in_scope
+from skillopt_sleep.storage.live_files import read_baseline
+from skillopt_sleep.usecases.adapters import build_sources, role_of
+from skillopt_sleep.usecases.sessions import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skillopt_sleep.model.document import Candidate
+    from skillopt_sleep.model.ports import Source
+    from skillopt_sleep.model.task import TaskRecord
+    from skillopt_sleep.usecases.workspace import Workspace
+
+
+def read_live_documents(
+    workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
+) -> tuple[Candidate, tuple[str, ...]]:
+    """The live documents a night may change, and notes on the choice of the agent and on files it leaves alone.
+
+    ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all`` they are the user's own
+    files, never a project's. Raises ``DiskError``.
+    """
+    agent, note = choose_agent(workspace, tasks)
+    home = _home_of(workspace, agent) if workspace.settings.scope == "all" else None
+    paths = {
+        DocumentKind.SKILL: agent.skill_file(workspace.project, home, workspace.settings.target_skill),
+        DocumentKind.MEMORY: agent.memory_file(workspace.project, home),
+    }
+    baseline, notes = read_baseline(paths)
+    return baseline, (*note, *notes)
+
+
+def choose_agent(
+    workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
+) -> tuple[CodingAgent, tuple[str, ...]]:
+    """The agent whose documents change, and a note where several have sessions in scope.
+
+    It is the one the settings name, else the one with most sessions in scope, else the one of the target backend, else
+    the first one that is used on this machine.
+    """
+    settings = workspace.settings
+    if settings.agent != "auto":
+        return find_agent(settings.agent), ()
+    if settings.source not in {"auto", "all"} and (named := agent_of_source(settings.source)):
+        return named, ()
+    counts = count_sessions(workspace) if tasks is None else Counter(_sources_of(tasks))
+    agents = all_agents()
+    found = sorted((agent for agent in agents if counts[agent.source]), key=lambda agent: -counts[agent.source])
+    if len(found) > 1:
+        listed = ", ".join(f"{agent.label} {counts[agent.source]}" for agent in found)
+        other = f"--agent {found[1].name} chooses {found[1].label}"
+        return found[0], (
+            f"sessions here are of several agents ({listed}); this night is for {found[0].label}; {other}",
+        )
+    if found:
+        return found[0], ()
+    own = agent_of_backend(role_of(workspace, Role.TARGET)[0])
+    used = next((agent for agent in agents if agent.home(workspace.env).is_dir()), agents[0])
+    return own or used, ()
+
+
+def count_sessions(workspace: Workspace) -> Counter[str]:
+    """The sessions in scope of each source that the settings ask for.
+
+    A source that was never harvested is read in memory, unless it is the only one with session files; then it counts
+    as one.
+    """
+    sources = build_sources(workspace)
+    known, counts = _archived(workspace, sources)
+    unread = [source for source in sources if source.name not in known and _has_files(source)]
+    if len(unread) == 1 and not counts:
+        return Counter([unread[0].name])
+    if unread:
+        copy = replace(workspace, dry_run=True)
+        file_sessions(unread, copy.inbox, lambda session: redact(copy, session))
+        _, counts = _archived(copy, sources)
+    return counts
+
+
+def target_skill_name(workspace: Workspace) -> str:
+    """The name of the one skill to improve, "" when rules are learnt from all tasks."""
+    named = Path(workspace.settings.target_skill)
+    return named.absolute().parent.name if named.name == "SKILL.md" else workspace.settings.target_skill
+
+
+def _archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
+    """The sources with archived sessions, and the archived sessions in scope of each of ``sources``."""
+    asked = {source.name for source in sources}
+    rows = workspace.database.rows("SELECT source, cwd, COUNT(*) AS sessions FROM sessions GROUP BY source, cwd")
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if row["source"] in asked and in_scope(row["cwd"], workspace.scope):
+            counts[row["source"]] += row["sessions"]
+    return {row["source"] for row in rows}, counts
+
+
+def _has_files(source: Source) -> bool:
+    return next(iter(source.files(lambda _: None)), None) is not None
+
+
+def _sources_of(tasks: Sequence[TaskRecord]) -> list[str]:
+    """The source of each session that the tasks come from."""
+    return [source for source, _ in {(origin.source, origin.path) for task in tasks for origin in task.origins}]
+
+
+def _home_of(workspace: Workspace, agent: CodingAgent) -> Path:
+    """The agent's own folder: where the settings put its sessions, else where its environment does."""
+    options = workspace.settings.sources.get(agent.source, {})
+    named = [*cast("list[str]", options.get("homes", [])), *([str(options["home"])] if "home" in options else [])]
+    return Path(named[0]) if named else agent.home(workspace.env)

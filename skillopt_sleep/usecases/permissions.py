@@ -1,0 +1,185 @@
+"""What the user permits: providers that may be sent sessions, and commands that may score replays.
+
+No provider is sent sessions that have not been with it before unless the user agreed, and no command is run that the
+user did not approve for the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from skillopt_sleep.agents import agent_of_source, label_of_source
+from skillopt_sleep.errors import NotAllowed, UsageError
+from skillopt_sleep.mining.commands import (
+    RecurringCommand,
+    collapse_spaces,
+    command_id,
+    find_command_problem,
+    find_recurring_commands,
+)
+from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.ports import SentTo
+from skillopt_sleep.model.rollout import CheckCommand
+from skillopt_sleep.night.harvest import in_scope
+from skillopt_sleep.safety.receivers import called
+from skillopt_sleep.storage.permissions import Agreements
+from skillopt_sleep.usecases.adapters import build_backend, build_sources
+from skillopt_sleep.usecases.sessions import file_sessions, load_archived
+
+if TYPE_CHECKING:
+    from skillopt_sleep.model.ports import Backend
+    from skillopt_sleep.usecases.workspace import Workspace
+
+MOST_OFFERED = 20
+"""Most commands that are offered."""
+LONGEST_LIMIT = 3600.0
+"""Longest time limit of a command, in seconds."""
+
+
+class NewReceiver(Struct, frozen=True, kw_only=True):
+    """A provider that has not had the sessions of one source yet."""
+
+    source: str
+    provider: str
+
+    @property
+    def question(self) -> str:
+        """The statement the user agrees to or not."""
+        label, provider = label_of_source(self.source), _provider_of(self.source)
+        before = (
+            f"your {label} sessions went to {called(provider)}"
+            if provider
+            else f"we cannot tell which provider has your {label} sessions"
+        )
+        return f"{before}; this backend would send words of them, secrets taken out, to {called(self.provider)}"
+
+
+def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None:
+    """Raise ``NotAllowed``, saying how to agree, when a backend would send sessions to a new receiver."""
+    for receiver in find_new_receivers(workspace, backends):
+        raise NotAllowed(
+            f"{receiver.question}: agree once by `skillopt-sleep run` on a terminal or --share-with"
+            f" {receiver.provider} (`share_with` in settings.toml), or leave them out with --source"
+        )
+
+
+def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
+    """Ask about every new receiver before a night, and remember a yes. Raises ``NotAllowed`` after a no."""
+    backends = [build_backend(workspace, role) for role in Role]
+    if not new_receivers([source.name for source in build_sources(workspace)], _providers(backends), ()):
+        return
+    file_sessions(workspace)
+    for receiver in find_new_receivers(workspace, backends):
+        if not agrees(receiver.question):
+            raise NotAllowed(f"{receiver.question}, and you did not agree; leave them out with --source")
+        Agreements(workspace.database, workspace.clock).agree(receiver.source, receiver.provider)
+
+
+def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tuple[NewReceiver, ...]:
+    """The new receivers of the sessions in scope that are known so far, without those the user agreed to."""
+    settings = workspace.settings
+    allowed = {name.strip() for name in settings.share_with.split(",")}
+    sources = {
+        row["source"]
+        for row in workspace.database.rows("SELECT DISTINCT source, cwd FROM sessions")
+        if in_scope(row["cwd"], workspace.scope) and settings.source in {"auto", "all", row["source"]}
+    }
+    agreed = Agreements(workspace.database, workspace.clock).all()
+    return new_receivers(sources, _providers(backends) - allowed, agreed)
+
+
+def new_receivers(
+    sources: Collection[str], providers: Collection[str], agreed: Collection[tuple[str, str]]
+) -> tuple[NewReceiver, ...]:
+    """Each source with each provider that has not had its sessions; ``agreed`` holds pairs the user agreed to.
+
+    The provider "" is this machine, which is never new.
+    """
+    return tuple(
+        NewReceiver(source=source, provider=provider)
+        for source in sorted(sources)
+        for provider in sorted(set(providers) - {""})
+        if _provider_of(source) != provider and (source, provider) not in agreed
+    )
+
+
+def _provider_of(source: str) -> str:
+    """The provider that has the sessions of a source, "" when that cannot be told."""
+    agent = agent_of_source(source)
+    return agent.provider if agent else ""
+
+
+def _providers(backends: Iterable[Backend]) -> frozenset[str]:
+    """The providers the backends send prompts to; one that does not say counts under its own name."""
+    return frozenset(backend.provider if isinstance(backend, SentTo) else backend.name for backend in backends)
+
+
+class Checks(Struct, frozen=True, kw_only=True):
+    """The commands that may be run for a project, and those that could be approved."""
+
+    project: str
+    approved: tuple[CheckCommand, ...] = ()
+    records: tuple[RecurringCommand, ...] = ()
+    """What the sessions ran of the approved ones."""
+    offered: tuple[RecurringCommand, ...] = ()
+
+
+def list_checks(workspace: Workspace) -> Checks:
+    """The approved commands of the project, and those its sessions ran again and again. Writes nothing."""
+    workspace = workspace.as_dry_run()
+    project = str(workspace.project)
+    approved = workspace.approvals.of(project)
+    lines = {command.line for command in approved}
+    found = _find_recurring(workspace)
+    return Checks(
+        project=project,
+        approved=approved,
+        records=tuple(command for command in found if command.line in lines),
+        offered=tuple(command for command in found if command.line not in lines)[:MOST_OFFERED],
+    )
+
+
+def approve_check(workspace: Workspace, named: str, *, seconds: float) -> CheckCommand:
+    """Approve a command for scoring replays: an offered one by its id, or one written out.
+
+    Raises ``UsageError`` for an unknown id, a line that is not one plain command, or a limit out of range.
+    """
+    if not 0 < seconds <= LONGEST_LIMIT:
+        raise UsageError(f"--seconds {seconds:g}: expected a limit between 0 and {LONGEST_LIMIT:g} seconds")
+    line = _find_line(named, [command.line for command in _find_recurring(workspace)])
+    command = CheckCommand(line=line, seconds=seconds)
+    workspace.approvals.approve(str(workspace.project), command, workspace.clock.now())
+    return command
+
+
+def remove_check(workspace: Workspace, named: str) -> str:
+    """Withdraw the approval of a command; its line. Raises ``UsageError`` when it is not approved."""
+    lines = [command.line for command in workspace.approvals.of(str(workspace.project))]
+    line = next((line for line in lines if line in {named, collapse_spaces(named)} or command_id(line) == named), None)
+    if line is None:
+        known = ", ".join(map(command_id, lines)) or "none"
+        raise UsageError(f"{named!r} is not approved for {workspace.project}; approved are: {known}")
+    workspace.approvals.remove(str(workspace.project), line)
+    return line
+
+
+def _find_recurring(workspace: Workspace) -> tuple[RecurringCommand, ...]:
+    file_sessions(workspace)
+    return find_recurring_commands(load_archived(workspace), str(workspace.project))
+
+
+def _find_line(named: str, lines: Sequence[str]) -> str:
+    """The command with that id, or the command as it is written out."""
+    found = next((line for line in lines if command_id(line) == named), None)
+    if found is not None:
+        return found
+    if len(named) == len(command_id("")) and all(letter in "0123456789abcdef" for letter in named):
+        raise UsageError(f"no command has the id {named}; `skillopt-sleep checks` lists them")
+    if not named.strip():
+        raise UsageError("an empty command checks nothing: name one by its id, or write it out")
+    if why := find_command_problem(named):
+        raise UsageError(f"{named!r}: {why}")
+    return collapse_spaces(named)

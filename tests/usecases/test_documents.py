@@ -1,0 +1,143 @@
+"""A night changes the files of the agent whose sessions it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from skillopt_sleep.agents import find_agent, find_session_homes
+from skillopt_sleep.settings import load
+from skillopt_sleep.usecases.documents import choose_agent, read_live_documents
+from skillopt_sleep.usecases.sessions import file_sessions
+from skillopt_sleep.usecases.workspace import Workspace
+from tests.benchmarks.session_files import claude_lines, claude_path, codex_lines, codex_path
+from tests.benchmarks.worlds import make_sessions, make_world
+
+LINES = {"claude": (claude_lines, claude_path), "codex": (codex_lines, codex_path)}
+SESSIONS = make_sessions(make_world(1, rules=6, tasks_per_rule=4), 1)
+
+
+class Home:
+    """A user's home folder with sessions in it, and a project."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+
+    def write(self, agent, count, cwd=None):
+        """Put sessions of an agent there, of the project unless another folder is named."""
+        lines, path = LINES[agent]
+        for session in SESSIONS[6 : 6 + count] if cwd else SESSIONS[:count]:
+            session = replace(session, source=agent, cwd=str(cwd or self.project))  # noqa: PLW2901
+            file = self.folder / f".{agent}" / path(session)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"".join(lines(session)))
+
+    def workspace(self, **changed):
+        """A workspace over this home."""
+        env = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}
+        flags = {"data_dir": str(self.folder / "data"), "backend": "simulated", **changed}
+        return Workspace(*load(env, flags), env, self.project)
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home without sessions."""
+    return Home(tmp_path)
+
+
+def paths(workspace):
+    """The live documents, below the home folder, and the notes."""
+    baseline, notes = read_live_documents(workspace)
+    return [str(Path(each.path).relative_to(workspace.env["HOME"])) for each in baseline.documents], notes
+
+
+CLAUDE = ["project/.claude/skills/skillopt-sleep-learned/SKILL.md", "project/CLAUDE.md"]
+CODEX = ["project/.agents/skills/skillopt-sleep-learned/SKILL.md", "project/AGENTS.md"]
+
+
+@pytest.mark.parametrize("backend", ["simulated", "openai", "handoff", "claude"])
+def test_user_of_codex_alone_gets_files_of_codex(home, backend):
+    """Whatever backend answers, the documents are of the agent with the sessions (finding S1)."""
+    home.write("codex", 2)
+    assert paths(home.workspace(backend=backend)) == (CODEX, ())
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_scope_all_writes_the_users_own_files(home, agent):
+    """Never a project's, even if the agent's folder is named by a flag."""
+    home.write(agent, 2, cwd="/elsewhere")
+    memory = {"claude": "CLAUDE.md", "codex": "AGENTS.md"}[agent]
+    skill = "skills/skillopt-sleep-learned/SKILL.md"
+    assert paths(home.workspace(scope="all"))[0] == [f".{agent}/{skill}", f".{agent}/{memory}"]
+
+
+def test_scope_all_of_an_agent_without_a_folder_writes_where_it_will_look(home):
+    """Also the files of an agent that was never started lie in the user's home (finding S1)."""
+    skill = ".codex/skills/skillopt-sleep-learned/SKILL.md"
+    assert paths(home.workspace(scope="all", agent="codex"))[0] == [skill, ".codex/AGENTS.md"]
+
+
+@pytest.mark.parametrize("harvested", [False, True], ids=["before the first harvest", "after it"])
+@pytest.mark.parametrize(
+    ("claude", "codex", "expected"), [(2, 3, CODEX), (3, 2, CLAUDE), (2, 2, CLAUDE)], ids=["more", "fewer", "tie"]
+)
+def test_agent_with_more_sessions_in_scope_is_chosen(home, harvested, claude, codex, expected):
+    """A tie goes to Claude Code; a note says how the choice was made; nothing is written to find out."""
+    home.write("claude", claude)
+    home.write("codex", codex)
+    home.write("claude" if expected is CODEX else "codex", 6, cwd="/elsewhere")
+    if harvested:
+        file_sessions(home.workspace())
+    found, (note,) = paths(home.workspace())
+    assert found == expected
+    assert f"Claude Code {claude}" in note
+    assert f"Codex {codex}" in note
+    assert f"--agent {'claude' if expected is CODEX else 'codex'}" in note
+
+
+def test_setting_and_source_override_the_count(home):
+    """``agent`` comes first, then the agent of the one source that is asked for."""
+    home.write("claude", 3)
+    home.write("codex", 1)
+    assert paths(home.workspace(agent="codex")) == (CODEX, ())
+    assert paths(home.workspace(source="codex")) == (CODEX, ())
+    assert paths(home.workspace(source="codex", agent="claude")) == (CLAUDE, ())
+
+
+@pytest.mark.parametrize(("backend", "name"), [("codex", "codex"), ("simulated", "claude")])
+def test_without_sessions_the_backend_decides(home, backend, name):
+    """A backend that is an agent's own, else the agent that is used on this machine, else Claude Code."""
+    assert choose_agent(home.workspace(backend=backend))[0].name == name
+    (home.folder / ".codex").mkdir()
+    assert choose_agent(home.workspace())[0].name == "codex"
+
+
+@pytest.mark.parametrize(
+    ("agent", "user", "skill", "expected"),
+    [
+        pytest.param("claude", None, "invoices", ".claude/skills/invoices/SKILL.md", id="named"),
+        pytest.param("claude", None, "my/SKILL.md", "my/SKILL.md", id="path"),
+        pytest.param("codex", "/h/.codex", "invoices", "/h/.codex/skills/invoices/SKILL.md", id="user"),
+    ],
+)
+def test_named_skill_is_where_the_agent_looks(tmp_path, agent, user, skill, expected):
+    """By its name among the agent's skills, or by its path."""
+    assert find_agent(agent).skill_file(tmp_path, user and Path(user), skill) == tmp_path / expected
+
+
+def test_sessions_are_looked_for_where_the_agents_keep_them(tmp_path):
+    """The usual folders, or those the agents' own variables name; only folders that exist."""
+    claude, codex, other = tmp_path / ".claude", tmp_path / ".codex", tmp_path / "other"
+    env = {"HOME": str(tmp_path)}
+    assert find_session_homes("claude", env) == find_session_homes("codex", env) == ()
+    for folder in (claude, codex, other):
+        folder.mkdir()
+    assert find_session_homes("claude", env) == (str(claude),)
+    assert find_session_homes("codex", env) == (str(codex),)
+    moved = env | {"CLAUDE_CONFIG_DIR": f"{tmp_path / 'nowhere'},{other}", "CODEX_HOME": str(other)}
+    assert find_session_homes("claude", moved) == find_session_homes("codex", moved) == (str(other),)
+    assert find_agent("claude").home(moved) == other
