@@ -1,33 +1,39 @@
-"""``adopt``: put a night's proposal live."""
+"""``adopt`` applies a night's proposal to the live files; ``revert`` undoes it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, open_workspace, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options, print_json
+from skillopt_sleep.errors import Refused
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from skillopt_sleep.model.edit import EditRecord
     from skillopt_sleep.storage.adoption import LiveChange
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("adopt")
 @click.argument("night", required=False)
-@click.option("--edit", "edits", multiple=True, metavar="ID", help="Only this edit; may be repeated.")
-@click.option("--undecided", is_flag=True, help="Also what the gate has not decided; recorded as adopted by hand.")
+@click.option("--edit", "edits", multiple=True, metavar="ID", help="Adopt only this edit; may be repeated.")
+@click.option("--undecided", is_flag=True, help="Also adopt undecided edits; recorded as adopted by hand.")
 @place_options
 @as_json
-def command(night: str | None, edits: tuple[str, ...], undecided: bool, as_json: bool, **flags: Json | Path) -> None:
-    """Make the proposal of NIGHT (the latest that waits) live, all of it or single edits.
+def adopt_command(
+    night: str | None, edits: tuple[str, ...], undecided: bool, as_json: bool, **flags: Json | Path
+) -> None:
+    """Apply the proposal of NIGHT (default: the latest that waits) to your files, whole or only single edits.
 
-    An edit that the guard holds back goes live only when it is named with --edit; one that is undecided needs
-    --undecided. All files change together or none does. Refused (exit 8), with nothing changed, when a live file is
-    not what it was when the night measured it.
+    An edit that the guard holds back is applied only when named with --edit; an undecided one needs --undecided. All
+    files change together or none does. Refused (exit 8), with nothing changed, when a file is no longer what the night
+    measured.
     """
     from skillopt_sleep.usecases.adopt import adopt_night
     from skillopt_sleep.usecases.upkeep import settle
@@ -35,22 +41,87 @@ def command(night: str | None, edits: tuple[str, ...], undecided: bool, as_json:
     workspace = open_workspace(flags)
     night, changes = adopt_night(workspace, night, edits=edits, undecided=undecided)
     settle(workspace)
-    print_changes(changes, as_json=as_json)
+    _print_changes(changes, as_json=as_json)
     if not as_json:
         click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")
 
 
-def print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
+@click.command("revert")
+@click.argument("night", required=False)
+@click.option("--edit", metavar="ID", help="Revert only this edit.")
+@click.option("--list", "listing", is_flag=True, help="List what is live and can be undone; change nothing.")
+@place_options
+@as_json
+def revert_command(night: str | None, edit: str | None, listing: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Undo what NIGHT (default: the latest adopted one) changed, or one edit; the rest of every file stays as it is.
+
+    Refused (exit 8), with nothing changed, when the block was edited by hand or later edits depend on what would go.
+    """
+    from skillopt_sleep.storage.adoption import revert
+    from skillopt_sleep.usecases.status import read_status
+    from skillopt_sleep.usecases.upkeep import settle
+
+    workspace = open_workspace(flags)
+    if listing:
+        _list_live(workspace, as_json=as_json)
+        return
+    if night is None and edit is None:
+        adopted = read_status(workspace).adopted
+        if not adopted:
+            raise Refused("no night of this project is adopted, so there is nothing to revert")
+        night = adopted[0]
+    changes = revert(workspace.staging, night=night, edit=edit)
+    settle(workspace)
+    _print_changes(changes, as_json=as_json)
+
+
+def _print_changes(changes: Sequence[LiveChange], *, as_json: bool) -> None:
     """Print what happened to each live file."""
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(changes).decode())
+        print_json(changes)
         return
     from skillopt_sleep.reports.formatting import plain
 
     for change in changes:
-        done = "changed" if change.existed and change.exists else "made" if change.exists else "removed"
+        done = "changed" if change.existed and change.exists else "created" if change.exists else "removed"
         click.echo(f"{done} {plain(change.path)}")
-        for edit in change.edits:
-            click.echo(f"  {edit.id}  {edit.op.value}: {plain(edit.text or edit.anchor)}")
+        _print_edits(change.edits)
+
+
+def _print_edits(edits: Iterable[EditRecord]) -> None:
+    from skillopt_sleep.reports.formatting import plain
+
+    for edit in edits:
+        click.echo(f"  {edit.id}  {edit.op.value}: {plain(edit.text or edit.anchor)}")
+
+
+def _list_live(workspace: Workspace, *, as_json: bool) -> None:
+    """Print what is live, the latest first, with the size of what would be restored."""
+    from skillopt_sleep.reports.formatting import plain
+    from skillopt_sleep.usecases.adopt import live_adoptions
+
+    live = live_adoptions(workspace)[::-1]
+    if as_json:
+        print_json(
+            [
+                {
+                    "night": adoption.night,
+                    "path": adoption.path,
+                    "adopted_at": adoption.adopted_at,
+                    "how": adoption.how,
+                    "edits": [edit.id for edit in adoption.edits],
+                    "bytes_before": None if adoption.before is None else len(adoption.before),
+                }
+                for adoption in live
+            ]
+        )
+        return
+    if not live:
+        click.echo("nothing of this project is live, so there is nothing to revert")
+    for adoption in live:
+        before = "no file" if adoption.before is None else f"{len(adoption.before)} bytes"
+        moment = adoption.adopted_at[:16].replace("T", " ")
+        click.echo(f"{adoption.night}  {moment}  {adoption.path}  (before: {before}, kept)")
+        if adoption.how:
+            click.echo(f"  {plain(adoption.how)}")
+        _print_edits(adoption.edits)

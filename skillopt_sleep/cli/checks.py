@@ -1,4 +1,4 @@
-"""``checks``: the commands that score replays in copies of the project."""
+"""``checks`` lists, approves and removes the commands that score replays in copies of the project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, open_workspace, place_of, place_options, program_name
+from skillopt_sleep.cli.options import as_json, open_workspace, place_arguments, place_options, program_name
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @place_options
 @as_json
 @click.pass_context
-def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> None:
-    """List the commands that may score replays, and those your sessions could offer.
+def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> None:
+    """List the commands that may score replays, and others that your sessions use often.
 
-    With `--replay worktree` the agent works in a throwaway copy of the project, and its work is scored by commands you
-    approved here, such as your tests: by their exit status. They run in that copy, without network, and can write
-    nowhere else. What is approved is kept with your own data, for this project alone; a project cannot approve anything
+    With `--replay worktree` the agent works in a throwaway copy of the project, and its work is scored by the exit
+    status of commands you approved here, such as your tests. They run in that copy, without network, and can write
+    nowhere else. Approvals are kept with your own data, for this project alone; a project cannot approve anything
     itself.
     """
     context.obj = flags
@@ -39,74 +39,73 @@ def command(context: click.Context, /, as_json: bool, **flags: Json | Path) -> N
 
         click.echo(to_json(found).decode())
         return
-    for line in _listed(found, f"{program_name()} checks{place_of(flags)}"):
+    for line in _describe(found, f"{program_name()} checks{place_arguments(flags)}"):
         click.echo(line)
 
 
-@command.command("approve")
+@checks_command.command("approve")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @click.option("--seconds", type=float, default=300.0, show_default=True, help="Time limit of each run.")
 @place_options
 @click.pass_obj
 def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds: float, **flags: Json | Path) -> None:
-    """Let COMMANDs be run: ids from the list, or command lines in quotes."""
+    """Approve COMMANDs: ids from the list, or quoted command lines."""
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases import permissions
 
-    workspace = open_workspace(_both(given, flags))
-    for named in commands:
-        approved = permissions.approve_check(workspace, named, seconds=seconds)
+    workspace = open_workspace(_merge_flags(given, flags))
+    for name in commands:
+        approved = permissions.approve_check(workspace, name, seconds=seconds)
         click.echo(f"approved for {workspace.project}: {plain(approved.line)} (at most {approved.seconds:g} s)")
 
 
-@command.command("remove")
+@checks_command.command("remove")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @place_options
 @click.pass_obj
 def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags: Json | Path) -> None:
-    """Let COMMANDs be run no more: by their ids, or as they were approved."""
+    """Remove approved COMMANDs: by their ids, or as they were approved."""
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases import permissions
 
-    workspace = open_workspace(_both(given, flags))
-    for named in commands:
-        click.echo(f"no longer run: {plain(permissions.remove_check(workspace, named))}")
+    workspace = open_workspace(_merge_flags(given, flags))
+    for name in commands:
+        click.echo(f"removed: {plain(permissions.remove_check(workspace, name))}")
 
 
-def _both(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
-    """The options given before the name of an action and after it; what was said last holds."""
+def _merge_flags(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
+    """The options given before and after the name of an action; the later ones count."""
     return {**before, **{name: value for name, value in after.items() if value}}
 
 
-def _listed(found: Checks, program: str) -> Iterator[str]:
+def _describe(found: Checks, program: str) -> Iterator[str]:
     from skillopt_sleep.mining.commands import command_id
     from skillopt_sleep.reports.formatting import plain
 
-    records = {each.line: each for each in found.records}
+    records = {record.line: record for record in found.records}
     yield f"Commands that score replays of {plain(found.project)}:"
-    for each in found.approved:
-        record = records.get(each.line)
-        yield f"  {command_id(each.line)}  {plain(each.line)}"
-        yield f"          at most {each.seconds:g} s{f'; {_record(record)}' if record else ''}"
+    for approved in found.approved:
+        record = records.get(approved.line)
+        yield f"  {command_id(approved.line)}  {plain(approved.line)}"
+        yield f"          at most {approved.seconds:g} s{f'; {_describe_runs(record)}' if record else ''}"
     if not found.approved:
-        yield "  none yet: nothing is run"
+        yield "  none yet"
     if not found.offered:
-        yield "No other command that could tell good work from bad recurs in your sessions."
+        yield "Your sessions repeat no other command that could tell good work from bad."
         return
     yield ""
-    yield "What your sessions ran again and again:"
+    yield "Commands that your sessions ran again and again:"
     for offer in found.offered:
         yield f"  {offer.id}  {plain(offer.line)}"
-        yield f"          {_record(offer)}"
+        yield f"          {_describe_runs(offer)}"
     yield ""
-    yield f"Look at a command, then:  {program} approve {found.offered[0].id}"
+    yield f"To approve one:  {program} approve {found.offered[0].id}"
 
 
-def _record(each: RecurringCommand) -> str:
+def _describe_runs(command: RecurringCommand) -> str:
     from skillopt_sleep.reports.formatting import number
 
-    ended = [f"{each.failed} failed" * bool(each.failed), f"{each.passed} passed" * bool(each.passed)]
-    ended.append(f"{each.unknown} not told" * bool(each.unknown))
-    told = ", ".join(filter(None, ended))
-    last = f"; last on {each.last}" if each.last else ""
-    return f"{number(each.runs, 'run')} in {number(each.sessions, 'session')}: {told}{last}"
+    counts = ((command.failed, "failed"), (command.passed, "passed"), (command.unknown, "with unknown result"))
+    results = ", ".join(f"{count} {result}" for count, result in counts if count)
+    last = f"; last on {command.last}" if command.last else ""
+    return f"{number(command.runs, 'run')} in {number(command.sessions, 'session')}: {results}{last}"

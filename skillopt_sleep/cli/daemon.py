@@ -1,4 +1,4 @@
-"""``daemon``: attend the schedule, in the foreground."""
+"""``daemon`` runs the scheduled nights when they are due, in the foreground."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import open_workspace
+from skillopt_sleep.cli.options import data_dir_option, open_workspace
 
 if TYPE_CHECKING:
     from skillopt_sleep.scheduling.due import Schedule
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 
 @click.command("daemon")
-@click.option("--once", is_flag=True, help="Hold the nights that are due now, then leave; what schedulers call.")
-@click.option("--data-dir", help="Where this program keeps its own data.")
-def command(once: bool, data_dir: str | None) -> None:
-    """Hold the nights of the schedule when they are due, until you stop it; `skillopt-sleep schedule` says which.
+@click.option("--once", is_flag=True, help="Run the nights that are due now, then end; schedulers call this.")
+@data_dir_option
+def daemon_command(once: bool, data_dir: str | None) -> None:
+    """Run the scheduled nights when they are due, until you stop it; set them up with `skillopt-sleep schedule`.
 
-    One night after the other, each once, or once late when the machine was asleep; none on battery unless you said so.
-    Ctrl-C or SIGTERM ends a night at once, and the next start goes on with it; SIGHUP looks at the schedule again. It
-    writes daemon.log in the data folder.
+    Nights run one after the other, each once, or once late when the machine was asleep; none on battery unless you
+    allowed it. Ctrl-C or SIGTERM stops a night at once, and the next start continues it; SIGHUP reads the schedule
+    again. It writes daemon.log in the data folder.
 
     \b
-    Exit codes: 0 · 1 an error of this program · 2 nothing is scheduled · 6 another process attends the schedule ·
-    7 disk · 130 / 143 a night was cut short, and is gone on with · with --once, that of the last night that did not
-    end well.
-    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    Exit codes: 0 · 1 an error in this program · 2 nothing is scheduled · 6 another process runs the schedule ·
+    7 disk · 130 / 143 a night was interrupted and will be continued · with --once, the code of the last night that
+    did not end well.
+    """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.errors import NightRunning
     from skillopt_sleep.storage.lock import one_daemon
 
-    workspace = _workspace(data_dir)
+    workspace = _open_workspace(data_dir)
     try:
         with one_daemon(workspace.data_dir):
             code = _attend(workspace, once=once)
@@ -42,12 +42,12 @@ def command(once: bool, data_dir: str | None) -> None:
         if not once:
             raise
         click.echo(f"skillopt-sleep: {error}", err=True)
-        code = 0  # whoever has it sees to what is due
+        code = 0  # the other process runs what is due
     sys.exit(code)
 
 
-def _workspace(data_dir: str | None) -> Workspace:
-    """As little as it takes: broken settings are to be told by the night, not to keep it from being told."""
+def _open_workspace(data_dir: str | None) -> Workspace:
+    """A workspace with default settings: broken ones must be reported by the night, not keep the daemon from it."""
     if data_dir is None:
         return open_workspace({})
     from skillopt_sleep.settings import Settings, environment
@@ -68,7 +68,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
 
     schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
-        raise UsageError(f"nothing is scheduled in {workspace.data_dir}; `skillopt-sleep schedule` does")
+        raise UsageError(f"nothing is scheduled in {workspace.data_dir}; use `skillopt-sleep schedule`")
     with open_log(workspace.data_dir, sys.stderr) as say:
         night = NightProcess(start_of(), workspace.env, workspace.data_dir, say)
         world = World(
@@ -85,11 +85,11 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
         if once:
             return attend_once(attendant, night.stop)
         following = attendant.find_wake_time(workspace.clock.now())
-        say(f"skillopt-sleep {__version__} attends {workspace.data_dir}, process {os.getpid()}")
+        say(f"skillopt-sleep {__version__} runs the schedule of {workspace.data_dir}, process {os.getpid()}")
         if following is not None:
             say(f"the next night is due at {following.astimezone():%Y-%m-%d %H:%M}")
         code = attend_forever(attendant, night.stop, say, terminal=sys.stderr.isatty())
-        cut = "" if code in {0, 1} else "; the night that was cut short is gone on with at the next start"
+        cut = "" if code in {0, 1} else "; the interrupted night continues at the next start"
         say(f"stopped{cut}")
         return code
 

@@ -1,4 +1,4 @@
-"""``doctor``: what a night would do and cost, and whether it could."""
+"""``doctor`` checks whether a night could run, and what it would do and cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep import __version__
-from skillopt_sleep.cli.options import HOMES, as_json, night_options, open_workspace, place_options
+from skillopt_sleep.cli.options import HOMES, as_json, night_options, open_workspace, place_options, print_json
 from skillopt_sleep.errors import BackendError
 from skillopt_sleep.model import Json
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--repair", is_flag=True, help="Save what can be saved of a damaged database; nothing else is done.")
+@click.option("--repair", is_flag=True, help="Only repair a damaged database, as far as possible.")
 @night_options
 @place_options
 @as_json
-def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
-    """Say whether a night could run here, what it would do and cost, and what would leave the machine and to whom.
+def doctor_command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Check whether a night could run here, what it would do and cost, and what would leave this machine, and to whom.
 
-    Nothing is spent and nothing is written. Ends with 4 when the backend cannot be used. The last block is what
+    Nothing is spent and nothing is written. Ends with 4 when the backend cannot be used. The last part is what
     `insights` prints.
     """
     workspace = open_workspace(flags)
@@ -42,9 +42,7 @@ def command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
         return
     report = examine(workspace.as_dry_run())
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(report).decode())
+        print_json(report)
     else:
         from skillopt_sleep.reports.doctor import render_doctor
 
@@ -60,40 +58,33 @@ def _repair(workspace: Workspace) -> None:
     for line in given_up:
         click.echo(line)
     if found is None:
-        click.echo(f"the database in {workspace.data_dir} is whole: nothing to repair")
+        click.echo(f"the database in {workspace.data_dir} is sound: nothing to repair")
         return
-    if not found.damaged:
-        _print_mended(found)
-        return
-    click.echo(f"{found.path} was damaged. A new one holds what could be read of it:")
-    for table, rows in found.rows.items():
-        broken = "  (not all of it could be read)" if table in found.incomplete else ""
-        click.echo(f"  {table:<16} {rows:>8,}{broken}")
-    if found.from_copy:
-        click.echo(f"  and {found.from_copy:,} more from the copy that the last night made")
-    click.echo(f"The damaged file is kept: {found.damaged}")
-    _print_aside(found)
-    if not found.rows.get("adoptions") and not found.from_copy:
-        click.echo("What was adopted before cannot be reverted by this program any more: no record of it is left.")
+    for line in _describe_repair(found):
+        click.echo(line)
 
 
-def _print_mended(found: Salvaged) -> None:
+def _describe_repair(found: Salvaged) -> Iterator[str]:
+    if found.damaged:
+        yield f"{found.path} was damaged. A new database holds what could be read of it:"
+        for table, rows in found.rows.items():
+            incomplete = "  (not all of it could be read)" if table in found.incomplete else ""
+            yield f"  {table:<16} {rows:>8,}{incomplete}"
+        yield f"The damaged file is kept: {found.damaged}"
+        if not found.rows.get("adoptions") and not found.from_copy:
+            yield "No record of earlier adoptions is left, so this program can no longer revert them."
     if found.remade:
-        click.echo(f"{found.path} lacked tables, which are made again: {', '.join(found.remade)}")
+        yield f"{found.path} lacked tables, which were created again: {', '.join(found.remade)}"
     if found.mended:
-        click.echo(f"{found.path} held {found.mended} damaged entries; the rest is whole")
+        yield f"{found.path} held {found.mended} damaged entries; the rest is sound"
     if found.from_copy:
-        click.echo(f"{found.from_copy:,} entries came from the copy that the last night made")
-    _print_aside(found)
-
-
-def _print_aside(found: Salvaged) -> None:
+        yield f"{found.from_copy:,} entries came from the copy that the last night made"
     if found.aside:
-        click.echo(f"Entries that are whole nowhere were taken out; what is left of them is kept: {found.aside}")
+        yield f"Entries that could not be repaired were removed; what is left of them is kept: {found.aside}"
 
 
 def examine(workspace: Workspace) -> DoctorReport:
-    """Look at everything a night needs."""
+    """Check everything a night needs."""
     from skillopt_sleep.reports.doctor import DoctorReport
     from skillopt_sleep.storage.space import disk_problems
     from skillopt_sleep.usecases.adapters import build_sources, night_caps, probe_backends
@@ -120,14 +111,14 @@ def examine(workspace: Workspace) -> DoctorReport:
         problems=(
             *_problems(backends, sources, disk_problems(workspace.data_dir, workspace.project)),
             *_damage(workspace),
-            *_strangers(workspace),
+            *_new_receivers(workspace),
             *_schedule_problems(outlook),
         ),
     )
 
 
 def _outlook(workspace: Workspace) -> Outlook | None:
-    """How the nights are scheduled, and whether what was installed for them is still there."""
+    """How the nights are scheduled, and whether what was installed for them still exists."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.installing import check
@@ -145,23 +136,23 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
 
 
 def _damage(workspace: Workspace) -> Iterator[str]:
-    """What a night would refuse to begin on."""
+    """A damaged database, on which a night refuses to start."""
     from skillopt_sleep.storage.repair import what_is_wrong
 
     if wrong := what_is_wrong(workspace.database):
         yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
 
 
-def _strangers(workspace: Workspace) -> Iterator[str]:
-    """Who would be sent sessions that have not gone there before; and what this system is not tried on."""
+def _new_receivers(workspace: Workspace) -> Iterator[str]:
+    """Providers that would see sessions for the first time, and systems this program is not tested on."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend
     from skillopt_sleep.usecases.permissions import find_new_receivers
 
     for stranger in find_new_receivers(workspace, [build_backend(workspace, role) for role in Role]):
-        yield f"{stranger.question}; `run` asks you once, --share-with {stranger.provider} agrees"
+        yield f"{stranger.question}; `run` asks you once; --share-with {stranger.provider} agrees"
     if sys.platform == "win32":
-        yield "native Windows is experimental: it is not tested; WSL is"
+        yield "native Windows is experimental and not tested; WSL is"
 
 
 def _problems(

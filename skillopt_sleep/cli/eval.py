@@ -1,4 +1,4 @@
-"""``eval``: skills scored on a split, under one target or several."""
+"""``eval`` scores skills on a dataset, under one model or several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, open_workspace, place_options
+from skillopt_sleep.cli.options import (
+    CAPS,
+    RESUME_HINT,
+    as_json,
+    default_call_cap,
+    describe_caps,
+    open_workspace,
+    place_options,
+)
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("workers", "seed", "rollouts_k", *CAPS)
 UNMEASURED = 5
-"""The exit code of `run` for the same: too little could be measured."""
+"""The exit code when too little could be measured, as in `run`."""
 
 
 @click.command("eval")
@@ -29,24 +37,30 @@ UNMEASURED = 5
     "--env", "env", required=True, help="A training file, simple_qa, checks, an installed name, or my_env.py."
 )
 @click.option("--data", help="The environment's data: a folder with train/, val/ and test/, or a file.")
-@click.option("--ratio", help="How a file is dealt to train, val and test, such as 2:1:7.")
+@click.option("--ratio", help="How a file is split into train, val and test, such as 2:1:7.")
 @click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Any other option of the environment.")
 @click.option("--split", help="Split to score on.  [default: test]")
-@click.option("--limit", type=click.IntRange(min=1), help="Only so many items.")
-@click.option("--no-skill", is_flag=True, help="Score the bare agent as well, in front.")
-@click.option("--target", "targets", multiple=True, metavar="BACKEND[:MODEL]", help="Who attempts; may be repeated.")
-@click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Who judges rubrics.")
+@click.option("--limit", type=click.IntRange(min=1), help="Score only this many items.")
+@click.option("--no-skill", is_flag=True, help="Score the agent without a skill first.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="BACKEND[:MODEL]",
+    help="Model that attempts the items; may be repeated.",
+)
+@click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Model that judges rubrics.")
 @click.option("--rollouts-k", type=int, help="Attempts at each item.  [default: 1]")
-@click.option("--workers", type=int, help="Calls in flight at most.  [default: 8]")
-@click.option("--seed", type=int, help="Order and luck of what is drawn.  [default: 42]")
+@click.option("--workers", type=int, help="Most calls at the same time.  [default: 8]")
+@click.option("--seed", type=int, help="Random seed.  [default: 42]")
 @click.option("--max-calls", type=int, help="Cap on model calls.")
 @click.option("--max-tokens", type=int, help="Cap on tokens.")
 @click.option("--max-usd", type=float, help="Cap on dollars.")
 @click.option("--max-minutes", type=float, help="Cap on minutes.")
-@click.option("--dry-run", is_flag=True, help="Check everything and count the calls: none is made, nothing written.")
+@click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
 @place_options
 @as_json
-def command(
+def eval_command(
     *,
     skill: tuple[Path, ...],
     env: str,
@@ -61,14 +75,14 @@ def command(
 ) -> None:
     """Score each SKILL on the items of an environment; several skills or targets make a matrix.
 
-    SKILL is a skill document, or a folder with a SKILL.md. Scores are shares of items with their standard error; beside
-    them stands how many items each skill won and lost against the first one, under the same target.
+    SKILL is a skill document, or a folder with a SKILL.md. A score is the share of items passed, with its standard
+    error; beside it, the items won and lost against the first skill under the same target.
 
     \b
     Exit codes: 0 scored · 2 usage · 4 the backend cannot be used · 5 a cap is reached, or under four fifths of the
-    attempts could be measured · 7 disk · 130 / 143 interrupted: run again to go on.
-    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
-    from skillopt_sleep.cli.progress import watched
+    attempts could be measured · 7 disk · 130 / 143 interrupted: run again to continue.
+    """  # noqa: D301  \b tells click to keep the lines
+    from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.train.datasets import notes_of
     from skillopt_sleep.usecases.evaluation import Part, folder_for, open_evaluation, run_evaluation
 
@@ -76,28 +90,28 @@ def command(
     recipe = _recipe(env, options, given)
     workspace = open_workspace(flags)
     part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
-    with watched(GO_ON) as progress, open_evaluation(workspace, recipe, part, progress) as evaluation:
-        sizes, items = _price(evaluation)
+    with show_progress(RESUME_HINT) as progress, open_evaluation(workspace, recipe, part, progress) as evaluation:
+        sizes, items = _count_calls(evaluation)
         for note in notes_of(evaluation.env):
             click.echo(f"data: {note}", err=True)
         if dry_run:
             _print_price(sizes, part.split, recipe, as_json=as_json)
             return
         folder = folder_for(workspace, evaluation, items)
-        matrix = run_evaluation(evaluation, folder, default_cap(recipe.config, sizes["calls"]))
-    _print(matrix, folder, as_json=as_json)
+        matrix = run_evaluation(evaluation, folder, default_call_cap(recipe.config, sizes["calls"]))
+    _print_matrix(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
         sys.exit(UNMEASURED)
 
 
 def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
-    """A training file with what the flags say over it, or the flags alone."""
+    """A training file overridden by the flags, or the flags alone."""
     from skillopt_sleep.train.recipe import read_recipe, recipe_of
     from skillopt_sleep.usecases.evaluation import target_table
 
     over: dict[str, Json] = {name: given[name] for name in FIELDS if given[name] is not None}
-    own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _assigned(options)
+    own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _parse_options(options)
     if given["optimizer"]:
         over["optimizer"] = target_table("--optimizer", str(given["optimizer"]))
     if env.endswith(".toml"):
@@ -106,8 +120,8 @@ def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recip
     return recipe_of(over | {"env": {which: env, **own}})
 
 
-def _assigned(options: tuple[str, ...]) -> dict[str, Json]:
-    """``KEY=VALUE``, the value as TOML reads it, else as plain text."""
+def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
+    """The ``KEY=VALUE`` options as a table; a value that is not TOML is plain text."""
     import msgspec
 
     table: dict[str, Json] = {}
@@ -122,8 +136,8 @@ def _assigned(options: tuple[str, ...]) -> dict[str, Json]:
     return table
 
 
-def _price(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
-    """Sizes with the calls they take at most, and the items; looked at in a folder that is thrown away."""
+def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
+    """The sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
     from skillopt_sleep.train.evaluate import items_of
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
@@ -150,19 +164,19 @@ def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: 
     click.echo(
         f"{number(sizes['items'], 'item')} of {split} x {number(sizes['skills'], 'skill')} x"
         f" {number(sizes['targets'], 'target')} x {number(sizes['rollouts_k'], 'attempt')}: at most"
-        f" {number(sizes['calls'], 'call')}, judges counted, retries not."
+        f" {number(sizes['calls'], 'call')}, including judges but not retries."
     )
-    click.echo(f"Cap: {caps_told(recipe.config, sizes['calls'])}. Nothing was asked, nothing written.")
+    click.echo(f"Cap: {describe_caps(recipe.config, sizes['calls'])}. No model was called and nothing was written.")
 
 
-def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
+def _print_matrix(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     import msgspec
 
     from skillopt_sleep.reports.formatting import number
 
     if as_json:
-        told = msgspec.to_builtins(matrix) | {"folder": str(folder)}
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        table = msgspec.to_builtins(matrix) | {"folder": str(folder)}
+        click.echo(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
         return
     attempts = f", {matrix.rollouts_k} attempts each" if matrix.rollouts_k > 1 else ""
     click.echo(f"{matrix.env}, {matrix.split}: {number(matrix.items, 'item')}{attempts}\n")
@@ -176,8 +190,8 @@ def _print(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
         click.echo("  ".join([f"{skill:<{width}}", *padded]).rstrip())
     spend = matrix.spend
     price = f", {spend.usd:.2f} USD" if spend.usd else ""
-    click.echo(f"\nhard score +- its standard error, (soft), items won - lost against {matrix.skills[0]}")
-    click.echo(f"{number(spend.calls, 'call')}{price}; replies are kept in {folder}")
+    click.echo(f"\nshare passed +- standard error, (soft score), items won - lost against {matrix.skills[0]}")
+    click.echo(f"{number(spend.calls, 'call')}{price}; the replies are in {folder}")
 
 
 def _cell(cell: Cell, *, first: bool) -> str:

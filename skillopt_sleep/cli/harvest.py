@@ -1,4 +1,4 @@
-"""``harvest``: read new sessions into the inbox; print or export what was found."""
+"""``harvest`` reads new sessions into the inbox, and prints or exports what was found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from skillopt_sleep.cli.options import as_json, open_workspace, place_options
+from skillopt_sleep.cli.options import as_json, open_workspace, place_options, print_json
 from skillopt_sleep.errors import Refused, UsageError
 from skillopt_sleep.model import Json
 
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
 
 
 @click.command("harvest")
-@click.option("--sessions", is_flag=True, help="Print the sessions with words not seen before.")
+@click.option("--sessions", is_flag=True, help="Print the sessions with new prompts.")
 @click.option("--all", "everything", is_flag=True, help="With --sessions: print the whole archive.")
 @click.option(
-    "--tasks-out", type=click.Path(dir_okay=False, path_type=Path), help="Mine by rules; write tasks to review there."
+    "--tasks-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Find tasks by rules and write them to this file for review.",
 )
 @place_options
 @as_json
-def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: bool, **flags: Json | Path) -> None:
-    """Read new sessions into the inbox, secrets taken out, and say what was found.
+def harvest_command(
+    sessions: bool, everything: bool, tasks_out: Path | None, as_json: bool, **flags: Json | Path
+) -> None:
+    """Read new sessions into the inbox, without secrets, and say what was found.
 
-    With --sessions --json: one JSON object a line for each file with words not seen before. With --tasks-out: the
-    tasks that rules alone find in the waiting sessions, as a file to review by hand and `run --tasks`; nothing
-    leaves the inbox.
+    With --sessions --json: a line of JSON for each file with new prompts. With --tasks-out: the tasks that rules alone
+    find in the waiting sessions, as a file to review by hand and use with `run --tasks`; nothing leaves the inbox.
     """
     from skillopt_sleep.usecases.sessions import count_waiting, file_sessions, select_in_scope
 
@@ -43,7 +46,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
     shown = select_in_scope(workspace, workspace.inbox.everything() if everything else filed.new)
     if sessions:
         for session in shown:
-            click.echo(msgspec.json.encode(_row(session)).decode() if as_json else _text(session))
+            click.echo(msgspec.json.encode(_row(session)).decode() if as_json else _describe(session))
     else:
         prompts = sum(len(session.turns) for session in shown)
         counts = {
@@ -54,7 +57,7 @@ def command(sessions: bool, everything: bool, tasks_out: Path | None, as_json: b
             "waiting": count_waiting(workspace),
         }
         if as_json:
-            click.echo(msgspec.json.encode(counts | {"skipped": msgspec.to_builtins(filed.skipped)}).decode())
+            print_json(counts | {"skipped": filed.skipped})
         else:
             click.echo(
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
@@ -76,14 +79,14 @@ def _export(workspace: Workspace, path: Path) -> None:
     from skillopt_sleep.usecases.sessions import load_waiting
 
     if path.exists():
-        raise Refused(f"{path} is there already, and may be reviewed; move it aside, or name another file")
+        raise Refused(f"{path} exists already and may have been reviewed; move it, or name another file")
     tasks = mine_heuristic(load_waiting(workspace), target_skill=target_skill_name(workspace)).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)
 
 
 def _row(session: Session) -> dict[str, object]:
-    """One session as users of the harvest read it: words in order, each with its answer and what it says."""
+    """One session as JSON: the prompts in order, each with its answer and its feedback."""
     from skillopt_sleep.model.session import Feedback, PromptKind
 
     typed = [turn for turn in session.turns if turn.kind is not PromptKind.ANSWER]
@@ -112,7 +115,7 @@ def _row(session: Session) -> dict[str, object]:
     }
 
 
-def _text(session: Session) -> str:
+def _describe(session: Session) -> str:
     from skillopt_sleep.reports.formatting import plain
 
     about = (session.ended_at[:10] or "undated", session.source, session.session_id, session.cwd)

@@ -1,7 +1,4 @@
-"""Options that several commands share, and the Workspace they make.
-
-The caps of a training or an evaluation, in the words of the command line.
-"""
+"""Options that several commands share, the workspace made from them, and the caps of ``train`` and ``eval``."""
 
 from __future__ import annotations
 
@@ -25,76 +22,98 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 HOMES = {f"{name.replace('-', '_')}_home": name for name in names(Kind.SOURCE)}
-"""The option that names the folder of each source's sessions, as click calls it, by source."""
+"""Each source by the option that names its folder, as click calls the option."""
+
 NOT_SETTINGS = frozenset({"project", "assignments", *HOMES})
+"""Shared options that are not settings of the same name."""
+
+CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
+
+RESUME_HINT = "; the same command continues, and nothing is paid for twice"
+"""Appended to the message when ``train`` or ``eval`` is interrupted."""
+
+RETRY_ROOM = 1.25
+"""The default cap on calls as a multiple of the calls planned: retries are calls too."""
+
+MIN_RETRIES = 16
+"""Calls above those planned that the default cap allows at least, so that a failing service shows its own error."""
 
 
-def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Several options as one decorator, listed in `--help` in the order given."""
     return lambda command: functools.reduce(lambda done, option: option(done), reversed(options), command)
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+data_dir_option = click.option("--data-dir", help="Where this program keeps its own data.")
 
 
 def _label(source: str) -> str:
-    """What people call the agent of a source; its own name when its package cannot be loaded, which `run` reports."""
+    """The name of a source's agent; the source's own name when its package cannot be loaded, which `run` reports."""
     try:
         return label_of_source(source)
     except UsageError:
         return source
 
 
-place_options = _all(
+place_options = _combine(
     click.option(
-        "--project", type=click.Path(file_okay=False, path_type=Path), help="Project folder  [default: here]."
+        "--project", type=click.Path(file_okay=False, path_type=Path), help="Project folder.  [default: here]"
     ),
-    click.option("--scope", type=click.Choice(["invoked", "all"]), help="Sessions of this project, or all of yours."),
-    click.option("--source", help=f"Which agent's sessions: {', '.join(HOMES.values())}, auto.  [default: auto]"),
+    click.option(
+        "--scope", type=click.Choice(["invoked", "all"]), help="Sessions of this project, or of all projects."
+    ),
+    click.option("--source", help=f"Read these sessions: {', '.join(HOMES.values())}, auto.  [default: auto]"),
     *(
-        click.option(
-            f"--{source}-home", option, help=f"Folder with the sessions of {_label(source)}, if not the usual one."
-        )
+        click.option(f"--{source}-home", option, help=f"Folder with the sessions of {_label(source)}.")
         for option, source in HOMES.items()
     ),
-    click.option("--data-dir", help="Where this program keeps its own data."),
+    data_dir_option,
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
 )
-night_options = _all(
-    click.option("--backend", help="Who answers: claude, codex, openai, simulated.  [default: claude]"),
-    click.option("--target-backend", help="Backend of the model whose skill improves."),
-    click.option("--target-model", help="Its model.  [default: the one your sessions used]"),
+night_options = _combine(
+    click.option("--backend", help="Agent or API to call: claude, codex, openai, simulated.  [default: claude]"),
+    click.option("--target-backend", help="Backend of the model that should improve."),
+    click.option("--target-model", help="Model that should improve.  [default: the one your sessions used]"),
     click.option("--optimizer-backend", help="Backend of the model that mines, judges and reflects."),
-    click.option("--optimizer-model", help="Its model."),
-    click.option("--share-with", help="Providers that may be sent sessions which went to another one; by comma."),
+    click.option("--optimizer-model", help="Model that mines, judges and reflects."),
+    click.option("--share-with", help="Further providers that may see your sessions, separated by commas."),
     click.option(
-        "--agent", help=f"Whose files are written: {', '.join(names(Kind.AGENT))}.  [default: whose sessions are read]"
+        "--agent",
+        help=f"Agent whose files may change: {', '.join(names(Kind.AGENT))}.  [default: whose sessions are read]",
     ),
-    click.option("--target-skill", help="A SKILL.md, or the name of a skill, to improve instead of the learnt one."),
+    click.option("--target-skill", help="Improve this skill (SKILL.md or its name) instead of the learnt one."),
     click.option("--miner", help="How tasks are found: heuristic, model, auto."),
-    click.option("--gate-mode", help="paired, strict or off.  [default: paired]"),
-    click.option("--gate-metric", help="hard, soft or mixed."),
-    click.option("--edit-budget", type=int, help="At most this many edits of a document a night."),
+    click.option("--gate-mode", help="How a change is tested: paired, strict or off.  [default: paired]"),
+    click.option("--gate-metric", help="Score that is compared: hard, soft or mixed."),
+    click.option("--edit-budget", type=int, help="Most edits proposed for one document in a night."),
     click.option("--rollouts-k", type=int, help="Attempts at each training task."),
     click.option("--replay", help="text, native (by the agent itself) or worktree (in a copy of the project)."),
-    click.option("--workers", type=int, help="Calls in flight at most."),
-    click.option("--max-calls", type=int, help="Cap on model calls a night."),
-    click.option("--max-tokens", type=int, help="Cap on tokens a night."),
-    click.option("--max-usd", type=float, help="Cap on dollars a night."),
-    click.option("--max-minutes", type=float, help="Cap on minutes a night."),
+    click.option("--workers", type=int, help="Most calls at the same time."),
+    click.option("--max-calls", type=int, help="Cap on model calls in a night."),
+    click.option("--max-tokens", type=int, help="Cap on tokens in a night."),
+    click.option("--max-usd", type=float, help="Cap on dollars in a night."),
+    click.option("--max-minutes", type=float, help="Cap on minutes in a night."),
     click.option(
         "--auto-adopt/--no-auto-adopt",
         default=None,
-        help="Adopt by itself what scores 8, on 12 different tasks or more, and lost no task for certain.",
+        help="Adopt without asking what scored 8 on 12 or more different tasks and made no task worse for certain.",
     ),
     click.option("--max-calls-day", type=int, help="Cap on calls of all projects together, noon to noon; 0: none."),
-    click.option("--max-tokens-day", type=int, help="The same of tokens."),
-    click.option("--max-usd-day", type=float, help="The same of dollars."),
+    click.option("--max-tokens-day", type=int, help="Cap on tokens of all projects together, noon to noon; 0: none."),
+    click.option("--max-usd-day", type=float, help="Cap on dollars of all projects together, noon to noon; 0: none."),
 )
 
 
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(value).decode())
+
+
 def program_name() -> str:
-    """How this program is called where it runs: by name, by the script of its checkout, or by its interpreter."""
+    """How this program is called here: by its name, the script of its checkout, or its interpreter."""
     import shlex
     import shutil
     import sys
@@ -106,16 +125,16 @@ def program_name() -> str:
     return shlex.join(words)
 
 
-def place_of(flags: Mapping[str, Json | Path]) -> str:
-    """The options that lead another command to the same project and data, " --project …", "" where none were given."""
+def place_arguments(flags: Mapping[str, Json | Path]) -> str:
+    """The options that lead another command to the same project and data: " --project ..."; "" when none was given."""
     import shlex
 
     given = (("--project", flags.get("project")), ("--data-dir", flags.get("data_dir")))
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in given if value)
 
 
-def typed() -> tuple[str, ...]:
-    """The options that the present command was given, each as one quoted word or two; those of its output left out."""
+def typed_options() -> tuple[str, ...]:
+    """The options typed for the present command, each with its quoted value, without ``--json``."""
     import shlex
 
     from click.core import ParameterSource
@@ -131,7 +150,7 @@ def typed() -> tuple[str, ...]:
             found.append(option.opts[0] if value else option.secondary_opts[0])
         else:
             values = value if option.multiple else (value,)
-            found += [f"{option.opts[0]} {shlex.quote(str(each))}" for each in values]
+            found += [f"{option.opts[0]} {shlex.quote(str(item))}" for item in values]
     return tuple(found)
 
 
@@ -157,7 +176,7 @@ def open_workspace(
     given |= {key: cast("Json", value) for key, value in flags.items() if key not in NOT_SETTINGS and value is not None}
     settings, origins = load(env, {key: value for key, value in given.items() if value != {}})
     project = flags.get("project")
-    folder = Path(str(project)) if project else _project_of(Path.cwd())
+    folder = Path(str(project)) if project else _find_project(Path.cwd())
     if not folder.is_dir():
         raise UsageError(f"--project {folder}: there is no such folder")
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
@@ -178,14 +197,14 @@ def _print_notices(notices: Iterable[str]) -> None:
 
 
 def _assign(given: dict[str, Json], assignment: str) -> None:
-    """Put one ``a.b.c=value`` into the tree; the value is read as TOML, else as a plain string."""
+    """Put one ``a.b.c=value`` into the tree; a value that is not TOML is a plain string."""
     import msgspec
 
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
     try:
-        number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # .01, which TOML does not take
+        number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # TOML does not allow .01
         value: Json = msgspec.toml.decode(f"v = {number}", type=dict[str, Json])["v"]
     except msgspec.DecodeError:
         value = text
@@ -199,28 +218,19 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
     node[key] = value
 
 
-def _project_of(folder: Path) -> Path:
-    """The folder itself or the nearest one above it that git works in."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+def _find_project(folder: Path) -> Path:
+    """The nearest git working tree at or above the folder, else the folder itself."""
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
-CAPS = {"max_calls": "calls", "max_tokens": "tokens", "max_usd": "USD", "max_minutes": "minutes"}
-GO_ON = "; the same command goes on, and nothing is paid twice"
-"""What to do after an interruption."""
-ROOM = 1.25
-"""The cap on calls where none is given, as a multiple of the price: retries cost calls too."""
-RETRIES = 16
-"""Calls above the price that there are at least: a service that is down is to be told of by its own error."""
-
-
-def default_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
-    """The cap on calls of what takes so many at most; None where a cap of any kind is given."""
+def default_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
+    """The cap on calls of a run that plans this many; None when a cap of any kind is given."""
     if any(getattr(config, cap) is not None for cap in CAPS):
         return None
-    return max(math.ceil(calls * ROOM), calls + RETRIES)
+    return max(math.ceil(calls * RETRY_ROOM), calls + MIN_RETRIES)
 
 
-def caps_told(config: Any, calls: int) -> str:  # noqa: ANN401  as above
-    """The caps that hold, the default one too."""
+def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
+    """The caps in force, the default one included."""
     given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
-    return ", ".join(given) or f"{default_cap(config, calls):,} calls"
+    return ", ".join(given) or f"{default_call_cap(config, calls):,} calls"

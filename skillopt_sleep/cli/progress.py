@@ -1,4 +1,4 @@
-"""Long work, watched: a bar with counts, time left and spend on a terminal, nothing where nobody looks."""
+"""The progress bar of long work, and an orderly end when a signal stops it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.model import ports
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Ctrl-C, a service manager, a terminal that is closed. Those that are ignored, as under nohup, stay so."""
+"""Ctrl-C, a service manager, a closed terminal. Signals that are ignored, as under nohup, stay ignored."""
 
 
 class _Bar:
@@ -33,22 +33,22 @@ class _Bar:
         self._progress.reset(self._task, total=total)
 
     def step(self) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         self._progress.advance(self._task)
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """Show the phase and the account."""
+        """Show the phase and what was spent."""
         usd = f" · {spend.usd:.2f} USD" if spend.usd else ""
         self._progress.update(self._task, description=phase, spend=f"{spend.calls} calls{usd}")
 
 
 @contextmanager
-def watched(hint: str = "") -> Iterator[ports.Progress | None]:
-    """A progress bar on stderr, None where there is no terminal; signals that end a program raise ``Interrupted``.
+def show_progress(hint: str = "") -> Iterator[ports.Progress | None]:
+    """Show a progress bar on stderr, None where there is no terminal; a stopping signal raises ``Interrupted``.
 
     ``hint`` is appended to the message of that error.
     """
-    with _stoppable(hint):
+    with _stop_on_signal(hint):
         if not sys.stderr.isatty():
             yield None
             return
@@ -67,14 +67,14 @@ def watched(hint: str = "") -> Iterator[ports.Progress | None]:
 
 
 @contextmanager
-def _stoppable(hint: str) -> Iterator[None]:
-    """Raise ``Interrupted`` for the first signal; from then on to the end of the program, a second, none is heard."""
+def _stop_on_signal(hint: str) -> Iterator[None]:
+    """Raise ``Interrupted`` for the first signal; later ones are ignored until the program has ended."""
     numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
 
     def stop(signum: int, _frame: FrameType | None) -> None:
         for number in before:
-            signal.signal(number, _deaf)
+            signal.signal(number, _ignore)
         before.clear()
         raise Interrupted(f"stopped by {signal.Signals(signum).name}{hint}", signum=signum)
 
@@ -87,5 +87,5 @@ def _stoppable(hint: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _deaf(_signum: int, _frame: FrameType | None) -> None:
-    """Not ``SIG_IGN``: children inherit that, and Python complains of a signal that was under way."""
+def _ignore(_signum: int, _frame: FrameType | None) -> None:
+    """Used instead of ``SIG_IGN``, which children inherit and Python complains about for a pending signal."""

@@ -1,26 +1,25 @@
-"""``run``: one night, now.
-
-What ``run --dry-run`` prints: tonight's tasks and what they would cost.
-"""
+"""The commands that run a night: ``run`` on your sessions, ``demo`` on samples, ``audit`` as an A/A test."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from skillopt_sleep.cli.options import (
     as_json,
     night_options,
     open_workspace,
-    place_of,
+    place_arguments,
     place_options,
+    print_json,
     program_name,
-    typed,
+    typed_options,
 )
+from skillopt_sleep.errors import DiskError, Refused, UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -28,56 +27,136 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
+MAX_WIDTH = 110
+"""Columns of a report on a wide terminal."""
+
+RECORDED_IN = "/home/mira/kistenlauf"
+"""The project named in the sample sessions; the demo's own folder replaces it."""
+
+DEMO_MARKER = ".skillopt-sleep-demo"
+
+DEMO_SETTINGS = "settings.toml"
+"""An empty settings file for the demo: the user's own might name a backend that costs."""
+
 
 @click.command("run")
-@click.option("--dry-run", is_flag=True, help="Harvest, mine by rules, split and price in memory: no call, no write.")
+@click.option("--dry-run", is_flag=True, help="Show tonight's tasks and expected calls; call no model, write nothing.")
 @click.option(
-    "--tasks", "task_file", type=click.Path(path_type=Path), help="Run these reviewed tasks; harvest nothing."
+    "--tasks", "task_file", type=click.Path(path_type=Path), help="Use these reviewed tasks; read no sessions."
 )
 @click.option(
-    "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Minutes to wait for a night that is running."
+    "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Minutes to wait while another night is running."
 )
 @night_options
 @place_options
 @as_json
-def command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, **flags: Json | Path) -> None:
-    """Run one night, or go on with the one that was cut short.
+def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: bool, **flags: Json | Path) -> None:
+    """Run one night, or continue the one that was interrupted.
 
-    A night is a proposal: it changes no live file. Its folder holds report.md, diagnostics.json and evidence.jsonl.
+    A night leaves a proposal and changes none of your files. Its folder holds report.md, diagnostics.json and
+    evidence.jsonl.
 
     \b
     Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be used · 5 too little could be
-    measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to go on.
-    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to continue.
+    """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.usecases.plan import plan_night
     from skillopt_sleep.usecases.run import run_night
 
     workspace = open_workspace(flags)
     tasks = read_tasks(task_file) if task_file else None
     if dry_run:
-        print_rehearsal(workspace, tasks, as_json=as_json)
+        _print_dry_run(workspace, tasks, as_json=as_json)
         return
-    from skillopt_sleep.cli.progress import watched
+    from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.storage.lock import is_locked
 
     if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
         from skillopt_sleep.usecases.permissions import ask_first
 
-        ask_first(workspace, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
+        ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
     if sys.stderr.isatty():
-        say_price(open_workspace(flags), tasks)
-    with watched() as progress:
+        print_price(open_workspace(flags), tasks)
+    with show_progress() as progress:
         plan = plan_night(workspace, tasks)
         if wait and is_locked(workspace.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
         report = run_night(workspace, plan, wait=wait * 60, progress=progress)
-    print_report(report, as_json=as_json, place=place_of(flags), again=typed())
+    _print_report(report, as_json=as_json, place=place_arguments(flags), again=typed_options())
     sys.exit(report.exit_code or 0)
 
 
+@click.command("demo")
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Folder for the demo.  [default: a cache folder]"
+)
+@click.option("--world", default="", help="A world file for the simulated agent, instead of the bundled one.")
+@as_json
+def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
+    """Run a whole night on the sample sessions of Mira, who keeps a small web shop.
+
+    No key, no account, no model: the agent is simulated, everything stays on this machine, and your own sessions,
+    settings and files are not touched.
+    """
+    import platformdirs
+
+    from skillopt_sleep.cli.progress import show_progress
+    from skillopt_sleep.usecases.plan import plan_night
+    from skillopt_sleep.usecases.run import run_night
+
+    home = (folder or platformdirs.user_cache_path("skillopt-sleep") / "demo").absolute()
+    try:
+        _prepare_demo(home)
+    except OSError as error:
+        raise DiskError(f"cannot write the demo into {home}: {error.strerror}; name another --folder") from error
+    click.echo(f"A night on the bundled sample sessions, in {home}. The agent is simulated.\n", err=True)
+    workspace = open_workspace(
+        {
+            "project": home / "project",
+            "claude_home": str(home / "claude"),
+            "codex_home": str(home / "codex"),
+            "data_dir": str(home / "data"),
+            "backend": "simulated",
+            "source": "all",
+            "assignments": [f"backends.simulated.world={world}"] if world else [],
+        },
+        env={"HOME": str(home), "SKILLOPT_SLEEP_SETTINGS": str(home / DEMO_SETTINGS)},
+    )
+    with show_progress() as progress:
+        report = run_night(workspace, plan_night(workspace), progress=progress)
+    place = place_arguments({"project": workspace.project, "data_dir": str(workspace.data_dir)})
+    _print_report(report, as_json=as_json, place=place)
+    sys.exit(report.exit_code or 0)
+
+
+@click.command("audit")
+@click.option("--tasks", "task_file", type=click.Path(path_type=Path), help="Replay these reviewed tasks instead.")
+@night_options
+@place_options
+@as_json
+def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -> None:
+    """A/A test: test your files against themselves, the way a night tests a change, within its caps.
+
+    Both sides are byte for byte the same, so the verdict must not be "accept", and every difference is noise. Nothing
+    is proposed, staged or counted as tried; it costs as much as testing one rule.
+    """
+    from skillopt_sleep.cli.progress import show_progress
+    from skillopt_sleep.usecases.aa_test import null_trial
+
+    workspace = open_workspace(flags)
+    tasks = read_tasks(task_file) if task_file is not None else None
+    with show_progress() as progress:
+        found = null_trial(workspace, tasks, progress)
+    if as_json:
+        print_json(found)
+        return
+    from skillopt_sleep.reports.measurements import render_audit
+
+    click.echo(render_audit(found))
+
+
 def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
-    """The tasks of a task file. Raises ``UsageError`` when it cannot be read, or holds none."""
-    from skillopt_sleep.errors import UsageError
+    """Read a task file. Raises ``UsageError`` when it cannot be read or holds no task."""
     from skillopt_sleep.mining.task_file import decode_tasks
 
     try:
@@ -90,11 +169,34 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     return tasks
 
 
-def print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
-    """Print what a night came to: the report on stdout, why it stopped on stderr.
+def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
+    """Print on stderr, before a night, the calls it is expected to make and its caps."""
+    from skillopt_sleep.usecases.adapters import night_caps
+    from skillopt_sleep.usecases.run import forecast_night
 
-    ``place`` as ``place_of`` has it, ``again`` the options of this run, as ``typed`` has them.
-    """
+    forecast = forecast_night(workspace, tasks)
+    caps = night_caps(workspace)
+    click.echo(
+        f"skillopt-sleep: about {forecast.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
+        f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
+        err=True,
+    )
+
+
+def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
+    from skillopt_sleep.usecases.run import forecast_night
+
+    forecast = forecast_night(workspace, tasks)
+    if as_json:
+        print_json(forecast)
+        return
+    from skillopt_sleep.reports.doctor import render_dry_run
+
+    click.echo(render_dry_run(forecast))
+
+
+def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
+    """Print the report on stdout, and why the night stopped on stderr; the arguments are those of `render_summary`."""
     from skillopt_sleep.reports.diagnostics import render_diagnostics
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.terminal import render_summary
@@ -103,41 +205,25 @@ def print_report(report: NightReport, *, as_json: bool, place: str = "", again: 
     if as_json:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
-        click.echo(render_summary(report, width=_width(), program=program_name(), place=place, again=again))
+        width = min(MAX_WIDTH, shutil.get_terminal_size(fallback=(100, 24)).columns)
+        click.echo(render_summary(report, width=width, program=program_name(), place=place, again=again))
         click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)
 
 
-def _width() -> int:
-    """Columns of the terminal, at most 110 for the eye; 100 where there is none."""
-    import shutil
-
-    return min(110, shutil.get_terminal_size(fallback=(100, 24)).columns)
-
-
-def print_rehearsal(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *, as_json: bool) -> None:
-    """Rehearse a night in memory and print it."""
-    from skillopt_sleep.usecases.run import forecast_night
-
-    rehearsal = forecast_night(workspace, tasks)
-    if as_json:
-        click.echo(msgspec.json.encode(rehearsal).decode())
-        return
-    from skillopt_sleep.reports.doctor import render_dry_run
-
-    click.echo(render_dry_run(rehearsal))
-
-
-def say_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
-    """Say on stderr, before a night, what it is expected to take and may take at most; rehearsed in memory."""
-    from skillopt_sleep.usecases.adapters import night_caps
-    from skillopt_sleep.usecases.run import forecast_night
-
-    rehearsal = forecast_night(workspace, tasks)
-    caps = night_caps(workspace)
-    click.echo(
-        f"skillopt-sleep: about {rehearsal.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
-        f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
-        err=True,
-    )
+def _prepare_demo(home: Path) -> None:
+    """Fill a fresh folder with the sample sessions; only a folder that an earlier demo made is ever emptied."""
+    if home.exists() and any(home.iterdir()):
+        if not (home / DEMO_MARKER).exists():
+            raise Refused(f"{home} is not empty and was not made by the demo; name another --folder")
+        shutil.rmtree(home)
+    (home / "project").mkdir(parents=True)
+    (home / DEMO_MARKER).touch()
+    (home / DEMO_SETTINGS).touch()
+    samples = Path(__file__).parent / "samples"
+    for sample in samples.rglob("*.jsonl"):
+        target = home / sample.relative_to(samples)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = sample.read_text(encoding="utf-8")
+        target.write_text(text.replace(RECORDED_IN, str(home / "project")), encoding="utf-8")

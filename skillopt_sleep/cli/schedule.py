@@ -1,4 +1,4 @@
-"""``schedule``: hold the nights of one or many projects every night, by the scheduler of this system."""
+"""``schedule`` runs nights every night with the scheduler of this system; ``unschedule`` removes them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from skillopt_sleep.cli import run
-from skillopt_sleep.cli.options import HOMES, as_json, open_workspace
+from skillopt_sleep.cli.options import HOMES, as_json, data_dir_option, open_workspace, print_json
+from skillopt_sleep.cli.run import run_command
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.scheduling.due import DayCaps, Waker
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
-"""Options of ``run`` that are not of every night, and those that have a meaning of their own here."""
-OF_THE_DAY = ("max_calls_day", "max_tokens_day", "max_usd_day")
+"""Options of ``run`` that a schedule does not take, or takes with a meaning of its own."""
+
+DAY_CAPS = ("max_calls_day", "max_tokens_day", "max_usd_day")
+
 LAST_MINUTE = "23:59"
 
 
@@ -32,28 +34,26 @@ LAST_MINUTE = "23:59"
     "projects",
     multiple=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Project folder; may be repeated. Those scheduled before stay.  [default: here]",
+    help="Project folder; may be repeated. Projects already scheduled stay.  [default: here]",
 )
-@click.option("--at", metavar="HH:MM", help="Local time of the nights, of all projects.  [default: 03:00]")
-@click.option("--jitter", type=click.IntRange(0, 720), help="Minutes by which one may begin later.  [default: 10]")
+@click.option("--at", metavar="HH:MM", help="Local time of the nights of all projects.  [default: 03:00]")
+@click.option("--jitter", type=click.IntRange(0, 720), help="Most minutes of random delay.  [default: 10]")
+@click.option("--on-battery/--not-on-battery", default=None, help="Whether nights may run on battery.  [default: not]")
 @click.option(
-    "--on-battery/--not-on-battery", default=None, help="Whether a laptop may run on battery.  [default: not]"
-)
-@click.option(
-    "--using", type=click.Choice([str(each.value) for each in Waker]), help="Who wakes it.  [default: what works here]"
+    "--using", type=click.Choice([str(waker.value) for waker in Waker]), help="Scheduler.  [default: what works here]"
 )
 @click.option("--print", "only_print", is_flag=True, help="Show what would be written; write nothing.")
-@click.option("--data-dir", help="Where this program keeps its own data.")
+@data_dir_option
 @as_json
 @click.pass_context
-def command(
+def schedule_command(
     context: click.Context, /, projects: tuple[Path, ...], only_print: bool, as_json: bool, **flags: Json | Path
 ) -> None:
-    """Run a night of a project every night, with these settings, the PATH of this shell, and absolute paths.
+    """Run a night every night, with the options given here and the PATH of this shell.
 
-    A systemd user timer, a launchd agent, or lines in your crontab between two marks; nothing else is touched, and
-    `skillopt-sleep unschedule` takes it away. Several projects run one after the other and share the caps of one
-    night. A night that the machine slept through is caught up once. It takes every option of `run`.
+    It installs a systemd user timer, a launchd agent or marked lines in your crontab, and nothing else;
+    `skillopt-sleep unschedule` removes it. Several projects run one after the other and share the caps of one night.
+    A night missed because the machine was asleep is caught up once. Takes every option of `run`.
     """
     import msgspec
 
@@ -63,18 +63,18 @@ def command(
 
     at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
     _require_writable(context, flags)
-    workspaces = [open_workspace({**flags, "project": each}) for each in projects or (None,)]
+    workspaces = [open_workspace({**flags, "project": project}) for project in projects or (None,)]
     workspace = workspaces[0]
-    for each in workspaces:
-        _require_usable(each)
+    for scheduled_workspace in workspaces:
+        _require_usable(scheduled_workspace)
     before = load_schedule(workspace.data_dir)
     given, secret = environment_of(workspace.env)
-    entries = [scheduled(each, tuple(_baked(context, flags))) for each in workspaces]
+    entries = [scheduled(entry, tuple(_night_arguments(context, flags))) for entry in workspaces]
     schedule = merged(
         before,
         entries,
-        at=_time(str(at)) if at is not None else None,
-        day=msgspec.convert({name.split("_")[1]: flags[name] for name in OF_THE_DAY}, DayCaps),
+        at=_parse_time(str(at)) if at is not None else None,
+        day=msgspec.convert({name.split("_")[1]: flags[name] for name in DAY_CAPS}, DayCaps),
         changed={
             "jitter": jitter,
             "on_battery": on_battery,
@@ -83,13 +83,13 @@ def command(
         },
     )
     if only_print:
-        _show(workspace, schedule)
+        _print_files(workspace, schedule)
         return
     _ask_first(workspaces)
     schedule = install(workspace, schedule)
-    notes = (*_missing(workspaces, schedule), *hints(workspace, schedule, secret))
+    notes = (*_missing_agents(workspaces, schedule), *hints(workspace, schedule, secret))
     if as_json:
-        click.echo(msgspec.json.encode({"schedule": schedule, "notes": notes}).decode())
+        print_json({"schedule": schedule, "notes": notes})
         return
     from skillopt_sleep.reports.status import render_schedule
 
@@ -99,19 +99,19 @@ def command(
 
 
 def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) -> None:
-    """Refuse what must not be written down, and what no adapter knows, used or not. Raises ``UsageError``."""
+    """Refuse secrets, which must not be written into a schedule, and unknown adapter options. Raises ``UsageError``."""
     from skillopt_sleep.registry import ADAPTERS, Kind, require_options
     from skillopt_sleep.settings import environment, secrets
     from skillopt_sleep.usecases.schedule import Unwritten, leaves
 
     secret = Unwritten(secrets(environment()))
-    for option, name, text in _typed(context, flags):
+    for option, name, text in _typed_texts(context, flags):
         found = [*leaves(text)] if name == "assignments" else [((name,), text)]
         for path, value in found:
             called = f"{option} {'.'.join(path)}" if name == "assignments" else option
             if secret.hides(path[-1], value):
                 raise UsageError(
-                    f"{called} holds a secret, it seems, and no secret is written into a schedule; give it to the"
+                    f"{called} seems to hold a secret, and no secret is written into a schedule; give it to the"
                     " nights as a variable (OPENAI_API_KEY, or the one that `api_key_env` of [backends.openai] names)"
                     " where their scheduler keeps those: docs/unattended.md"
                 )
@@ -120,7 +120,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
 
 
 def _require_usable(workspace: Workspace) -> None:
-    """Find out now what would fail every night. Raises ``UsageError``."""
+    """Fail now instead of every night. Raises ``UsageError``."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend, build_judges, build_sources
 
@@ -131,54 +131,54 @@ def _require_usable(workspace: Workspace) -> None:
 
 
 def _ask_first(workspaces: Sequence[Workspace]) -> None:
-    """Ask now what nobody could answer at night: who may be sent the sessions. Raises ``NotAllowed`` after a no."""
+    """Ask now, because nobody could answer at night, who may see the sessions. Raises ``NotAllowed`` after a no."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         from skillopt_sleep.usecases.permissions import ask_first
 
         for workspace in workspaces:
-            ask_first(workspace, lambda question: click.confirm(f"{question}. Agreed, from now on?", err=True))
+            ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
 
 
-def _baked(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
-    """The flags of ``run`` that were given, each with its value, folders by their absolute path."""
-    for parameter in _given(context, flags):
+def _night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
+    """The typed options of ``run``, each with its value, folders as absolute paths."""
+    for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
         if isinstance(value, bool):
             yield parameter.opts[0] if value else parameter.secondary_opts[0]
             continue
-        for each in value if isinstance(value, tuple) else (value,):
-            yield f"{parameter.opts[0]}={_absolute(name, each)}"
+        for item in value if isinstance(value, tuple) else (value,):
+            yield f"{parameter.opts[0]}={_absolute(name, item)}"
 
 
-def _given(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
-    """The options of every night that were typed."""
+def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
+    """The typed options that every night takes."""
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name in flags and name not in NOT_NIGHTLY and name not in OF_THE_DAY:
+        if given and name in flags and name not in NOT_NIGHTLY and name not in DAY_CAPS:
             yield parameter
 
 
-def _typed(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
-    """Each text that was typed, with its option and that one's name; no paths, numbers and switches."""
-    for parameter in _given(context, flags):
+def _typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
+    """Each typed text as (option, name, text); paths, numbers and switches are left out."""
+    for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, str) and name not in HOMES:
-                yield parameter.opts[0], name, each
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, str) and name not in HOMES:
+                yield parameter.opts[0], name, item
 
 
 def _absolute(name: str, value: object) -> str:
-    """A value as it means the same in any folder; a skill may be named or be a file."""
+    """A value that means the same in any folder: paths become absolute; a skill may be a name or a file."""
     text = str(value)
     is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
     return str(Path(text).absolute()) if is_path else text
 
 
-def _time(text: str) -> str:
-    """``7:05`` as ``07:05``. Raises ``UsageError``."""
+def _parse_time(text: str) -> str:
+    """``07:05`` for ``7:05``. Raises ``UsageError``."""
     hours, colon, minutes = text.partition(":")
     if colon and hours.isdecimal() and minutes.isdecimal() and len(minutes) == len("05"):
         found = f"{int(hours):02}:{minutes}"
@@ -187,8 +187,8 @@ def _time(text: str) -> str:
     raise UsageError(f"--at {text}: expected the time of day as HH:MM, as in --at 03:00")
 
 
-def _show(workspace: Workspace, schedule: Schedule) -> None:
-    """Print what would be written, each file under its name."""
+def _print_files(workspace: Workspace, schedule: Schedule) -> None:
+    """Print the files that would be written, each under its name."""
     from skillopt_sleep.scheduling.store import encode_schedule, schedule_path
     from skillopt_sleep.usecases.installing import installer
 
@@ -200,8 +200,8 @@ def _show(workspace: Workspace, schedule: Schedule) -> None:
     click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)
 
 
-def _missing(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
-    """The agent CLIs that the nights would not find."""
+def _missing_agents(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
+    """Warnings about agent CLIs that the nights would not find."""
     import shutil
 
     from skillopt_sleep.agents import agent_of_backend
@@ -212,7 +212,45 @@ def _missing(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[st
     for name in names:
         command = str(workspaces[0].settings.backends.get(name, {}).get("command", name))
         if agent_of_backend(name) and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:
-            yield f"{command} is not on this PATH, so a night could not start it; install it, then schedule again"
+            yield f"{command} is not on this PATH, so no night could start it; install it, then schedule again"
 
 
-command.params += [each for each in run.command.params if each.name not in NOT_NIGHTLY]
+schedule_command.params += [option for option in run_command.params if option.name not in NOT_NIGHTLY]
+
+
+@click.command("unschedule")
+@click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Remove only this project; may be repeated.  [default: all]",
+)
+@data_dir_option
+def unschedule_command(projects: tuple[Path, ...], data_dir: str | None) -> None:
+    """Remove what `skillopt-sleep schedule` installed; the crontab is then byte for byte as it was before.
+
+    What nights have learnt, and their reports, stay. Ends with 8 when the crontab cannot be read.
+    """
+    from msgspec.structs import replace
+
+    from skillopt_sleep.scheduling.store import load_schedule, save_schedule
+    from skillopt_sleep.usecases.installing import remove
+
+    workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
+    if projects:
+        schedule = load_schedule(workspace.data_dir)
+        entries = schedule.projects if schedule else ()
+        for project in [str(folder.resolve()) for folder in projects]:  # a folder may be gone by now
+            if project not in {entry.project for entry in entries}:
+                known = ", ".join(entry.project for entry in entries) or "none"
+                raise UsageError(f"--project {project} is not scheduled; those that are: {known}")
+            entries = tuple(entry for entry in entries if entry.project != project)
+        if schedule is not None and entries:
+            save_schedule(workspace.data_dir, replace(schedule, projects=entries))
+            click.echo("\n".join(["Still scheduled:", *(f"  {entry.project}" for entry in entries)]))
+            return
+    found, unseen = remove(workspace)
+    for note in unseen:
+        click.echo(f"skillopt-sleep: {note}", err=True)
+    click.echo("The schedule was removed." if found else "Nothing was scheduled.")

@@ -1,4 +1,4 @@
-"""``train``: a skill on a dataset, or on the tasks of one's own nights."""
+"""``train`` trains a skill on a dataset, or on the tasks of your own nights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skillopt_sleep.cli.options import CAPS, GO_ON, as_json, caps_told, default_cap, open_workspace, place_options
+from skillopt_sleep.cli.options import (
+    CAPS,
+    RESUME_HINT,
+    as_json,
+    default_call_cap,
+    describe_caps,
+    open_workspace,
+    place_options,
+)
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -28,33 +36,33 @@ FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
 
 @click.command("train")
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("--from-nights", is_flag=True, help="Train on your own tasks, those that nights have mined.")
-@click.option("--dry-run", is_flag=True, help="Check everything and price the run: no call, no write.")
-@click.option("--out-root", help="Folder of the run; one that is there is gone on with.")
+@click.option("--from-nights", is_flag=True, help="Train on the tasks that your nights have found.")
+@click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
+@click.option("--out-root", help="Folder of the run; a run that exists there is continued.")
 @click.option("--target-backend", help="Backend of the model whose skill is trained: claude, codex, openai, simulated.")
-@click.option("--target-model", help="Its model.")
+@click.option("--target-model", help="Model whose skill is trained.")
 @click.option("--optimizer-backend", help="Backend of the model that reflects and edits.")
-@click.option("--optimizer-model", help="Its model.")
+@click.option("--optimizer-model", help="Model that reflects and edits.")
 @click.option("--num-epochs", type=int, help="Epochs.  [default: 4]")
 @click.option("--seed", type=int, help="Order of the items.  [default: 42]")
-@click.option("--workers", type=int, help="Calls in flight at most.  [default: 8]")
+@click.option("--workers", type=int, help="Most calls at the same time.  [default: 8]")
 @click.option("--max-calls", type=int, help="Cap on model calls.")
 @click.option("--max-tokens", type=int, help="Cap on tokens.")
 @click.option("--max-usd", type=float, help="Cap on dollars.")
 @click.option("--max-minutes", type=float, help="Cap on minutes.")
 @place_options
 @as_json
-def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
-    """Train a skill document on a dataset, both models frozen.
+def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Train a skill document on a dataset; the models themselves do not change.
 
-    CONFIG is a TOML file: the fields of a run, and tables [env], [target], [optimizer] and [prompts]; a `_base_` names
-    a file it inherits from. What comes out is in its out_root: best_skill.md, summary.md, history.json and every step.
-    Run again, it goes on where it was; a reply that was paid for is never paid for again.
+    CONFIG is a TOML file: the fields of a run, and tables [env], [target], [optimizer] and [prompts]; `_base_` names
+    a file it inherits from. The results are in out_root: best_skill.md, summary.md, history.json and every step. Run it
+    again to continue; a reply that was paid for is never paid for again.
 
     \b
     Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is reached · 6 another process trains
-    into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to go on.
-    """  # noqa: D301  \b is click's mark of lines that are to stay as they are
+    into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to continue.
+    """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.reports.formatting import number
     from skillopt_sleep.train.datasets import notes_of
     from skillopt_sleep.usecases.training import trainer_for
@@ -65,28 +73,28 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
     recipe = _recipe(config, from_nights=from_nights, over=over, roles=roles)
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
-            recipe = _on_nights(workspace, recipe, Path(scratch)) if from_nights else recipe
+            recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe
             trainer = trainer_for(workspace, recipe, progress=None)
-            _print_price(trainer.price(), recipe, _asked(trainer), notes_of(trainer.env), as_json=as_json)
+            _print_price(trainer.price(), recipe, _name_models(trainer), notes_of(trainer.env), as_json=as_json)
         return
-    recipe = _on_nights(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
+    recipe = _use_own_tasks(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
     trainer = trainer_for(workspace, recipe, progress=None)
     if from_nights:
         from skillopt_sleep.usecases.permissions import require_agreement
 
         require_agreement(workspace, trainer.backends.values())
     price = trainer.price()
-    for role, name in _asked(trainer).items():
+    for role, name in _name_models(trainer).items():
         click.echo(f"{role}: {name}", err=True)
     steps, calls = number(price.steps, "step"), number(price.calls, "call")
-    click.echo(f"{steps}, at most {calls}; cap: {caps_told(recipe.config, price.calls)}", err=True)
+    click.echo(f"{steps}, at most {calls}; cap: {describe_caps(recipe.config, price.calls)}", err=True)
     for note in notes_of(trainer.env):
         click.echo(f"data: {note}", err=True)
-    recipe.config.max_calls = recipe.config.max_calls or default_cap(recipe.config, price.calls)
-    from skillopt_sleep.cli.progress import watched
+    recipe.config.max_calls = recipe.config.max_calls or default_call_cap(recipe.config, price.calls)
+    from skillopt_sleep.cli.progress import show_progress
 
-    with watched(GO_ON) as progress:
-        trainer = trainer_for(workspace, recipe, progress=_Watch(progress))
+    with show_progress(RESUME_HINT) as progress:
+        trainer = trainer_for(workspace, recipe, progress=_TrainingBar(progress))
         try:
             summary = trainer.train()
         finally:
@@ -95,7 +103,7 @@ def command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool
 
 
 def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
-    """What the file and the flags ask for together."""
+    """The training file overridden by the flags."""
     from skillopt_sleep.train.recipe import read_recipe, recipe_of
 
     if config is None and not from_nights:
@@ -106,8 +114,8 @@ def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], rol
     return read_recipe(config, over) if config else recipe_of({"out_root": "outputs/nights", **over})
 
 
-def _on_nights(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
-    """The recipe with the user's own tasks, put into ``folder``, and the skill they have as the initial one."""
+def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
+    """The recipe with the user's own tasks, written into ``folder``, and their live skill as the initial one."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.training import NIGHT_TASKS, night_material
@@ -118,8 +126,8 @@ def _on_nights(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
     return replace(recipe, env=env, skill=live if recipe.skill is None else recipe.skill)
 
 
-class _Watch:
-    """``train.ports.TrainProgress``: the bar of the calls under way, and a line for every step with the time left."""
+class _TrainingBar:
+    """``train.ports.TrainProgress``: a bar for the calls of a step, and a line for each step with the time left."""
 
     def __init__(self, bar: Progress | None) -> None:
         self._bar = bar
@@ -128,34 +136,34 @@ class _Watch:
         self._spend = ""
 
     def begin(self, total: int) -> None:
-        """Independent work begins."""
+        """Start the bar anew."""
         if self._bar is not None:
             self._bar.begin(total)
 
     def step(self) -> None:
-        """A piece of it is done."""
+        """Advance the bar."""
         if self._bar is not None:
             self._bar.step()
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """A call has been settled."""
+        """Show what was spent."""
         usd = f", {spend.usd:.2f} USD" if spend.usd else ""
         self._spend = f"; {spend.calls} calls{usd}"
         if self._bar is not None:
             self._bar.spent(phase, spend)
 
     def at(self, done: int, total: int, words: str) -> None:
-        """A step is done, or the first begins."""
+        """Print the line of a step."""
         self._first = done if self._first is None else self._first
         made = done - self._first
         left = ""
         if made and done < total:
             seconds = (time.monotonic() - self._started) / made * (total - done)
-            left = f", about {_time(seconds)} left"
-        sys.stderr.write(f"{words}{self._spend}{left}\n")  # click knows nothing of the bar that is on the terminal
+            left = f", about {_format_time(seconds)} left"
+        sys.stderr.write(f"{words}{self._spend}{left}\n")  # click.echo would not redraw the bar
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -163,8 +171,8 @@ def _time(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def _asked(trainer: SkillOptTrainer) -> dict[str, str]:
-    """Who is asked, by role."""
+def _name_models(trainer: SkillOptTrainer) -> dict[str, str]:
+    """Backend and model of each role."""
     return {
         str(role): f"{backend.name}:{backend.model}" if backend.model else backend.name
         for role, backend in trainer.backends.items()
@@ -179,28 +187,28 @@ def _print_price(
     from skillopt_sleep.reports.formatting import number
 
     if as_json:
-        told = msgspec.to_builtins(price) | {
+        table = msgspec.to_builtins(price) | {
             "calls": price.calls,
             "out_root": recipe.config.out_root,
             "asked": dict(asked),
             "data_notes": list(notes),
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
         return
     config = recipe.config
     size = f"{number(config.num_epochs, 'epoch')}, {number(price.steps, 'step')}"
-    click.echo(f"{size} into {config.out_root}; nothing was asked and nothing written.")
+    click.echo(f"{size} into {config.out_root}; no model was called and nothing was written.")
     for role, name in asked.items():
         click.echo(f"  {role:<12} {name}")
-    click.echo("Calls at most, retries not counted:")
+    click.echo("Most calls, not counting retries:")
     for stage, calls in price.stages.items():
         click.echo(f"  {stage:<12} {calls:>7,}")
-    click.echo(f"  {'together':<12} {price.calls:>7,}, about {price.tokens:,} tokens")
+    click.echo(f"  {'in total':<12} {price.calls:>7,}, about {price.tokens:,} tokens")
     for note in notes:
-        click.echo(f"Of the data: {note}.")
+        click.echo(f"Data: {note}.")
     click.echo(
-        f"Cap: {caps_told(config, price.calls)}. What a call costs is known from the first one"
-        " on; --max-usd holds from there."
+        f"Cap: {describe_caps(config, price.calls)}. The price of a call is known after the"
+        " first one; --max-usd counts from there."
     )
 
 

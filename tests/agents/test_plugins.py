@@ -191,7 +191,7 @@ def test_out_again_when_somebody_has_begun(agent, case, env, home, project):
     assert [path for path in home.rglob("*") if "skillopt-sleep" in path.name] == [engine]
     notes = [own / name for name in ("settings.json", "config.toml")]
     assert not [path for path in notes if path.exists() and "skillopt" in path.read_text()]
-    assert "nothing to take out" in call([*ours, "uninstall", agent], env, ROOT)
+    assert "nothing to remove" in call([*ours, "uninstall", agent], env, ROOT)
 
 
 CRONTAB = """#!/bin/sh

@@ -18,7 +18,7 @@ def test_demo_ends_with_a_verdict(cli, tmp_path):
     assert done.out.startswith("ACCEPTED")
     (path,) = (tmp_path / "demo").rglob("diagnostics.json")
     assert str(path) in done.out
-    assert done.err.startswith(f"A night over the bundled sample sessions, in {tmp_path / 'demo'}.")
+    assert done.err.startswith(f"A night on the bundled sample sessions, in {tmp_path / 'demo'}.")
 
 
 def test_demo_as_json(cli, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from pathlib import Path
@@ -10,13 +9,13 @@ from pathlib import Path
 import click
 import pytest
 
-from skillopt_sleep.cli import COMMANDS
+from skillopt_sleep.cli import COMMANDS, program
 from skillopt_sleep.cli.options import HOMES
 from skillopt_sleep.settings import Settings
 
 
 def command_of(name):
-    return importlib.import_module(f"skillopt_sleep.cli.{name}").command
+    return program.get_command(click.Context(program), name)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

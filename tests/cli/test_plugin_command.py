@@ -76,7 +76,7 @@ def test_plugin_in_and_out(cli, agents, agent, tmp_path):
     done = cli("plugin", "uninstall", agent, "--data-dir", data)
     assert (done.code, done.err) == (0, "")
     assert (everything(home), data.exists()) == (before, False)
-    assert "nothing to take out" in cli("plugin", "uninstall", agent, "--data-dir", data).out
+    assert "nothing to remove" in cli("plugin", "uninstall", agent, "--data-dir", data).out
 
 
 def test_plugin_installed_again(cli, agents, tmp_path):
@@ -124,7 +124,7 @@ def test_copy_that_the_agent_has_kept(cli, agents, agent, tmp_path):
     assert not cache.exists()
     (tmp_path / "own").mkdir()
     cache.symlink_to(tmp_path / "own")
-    assert "nothing to take out" in cli("plugin", "uninstall", agent, "--data-dir", tmp_path / "data").out
+    assert "nothing to remove" in cli("plugin", "uninstall", agent, "--data-dir", tmp_path / "data").out
     assert (tmp_path / "own").exists()
 
 
@@ -134,7 +134,7 @@ def test_agent_without_plugins(cli, agents, tmp_path, monkeypatch):
     assert cli("plugin", "install", "claude", "--data-dir", tmp_path / "data").code == 0
     assert cli("plugin", "uninstall", "claude", "--data-dir", tmp_path / "data").code == 0
     done = cli("plugin", "uninstall", "codex", "--data-dir", tmp_path / "data")
-    assert (done.code, "nothing to take out" in done.out) == (0, True)
+    assert (done.code, "nothing to remove" in done.out) == (0, True)
     assert not (tmp_path / "data").exists()
 
 

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.cli import run as run_module
-from skillopt_sleep.cli import schedule as schedule_module
+from skillopt_sleep.cli.run import run_command
+from skillopt_sleep.cli.schedule import schedule_command
 from skillopt_sleep.scheduling.due import Attempt, Schedule
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule, save_schedule
 from skillopt_sleep.storage import staging
@@ -94,7 +94,7 @@ def test_unschedule_leaves_everything_as_it_was(cli, schedule, system, data, usi
     assert schedule(f"--using={using}").code == 0
     assert (homes_files(), system.table) != (before[0], MINE)
     done = cli("unschedule", f"--data-dir={data}")
-    assert (done.code, done.out) == (0, "The schedule was taken away.\n")
+    assert (done.code, done.out) == (0, "The schedule was removed.\n")
     assert system.table == MINE
     assert (homes_files(), sorted(home.rglob("*"))) == before
     assert not data.exists()
@@ -300,16 +300,16 @@ def test_projects_are_added_and_taken_out(cli, schedule, data, mira, tmp_path):
     assert str(other) in wrong.refusal
     assert f"  {other}\n" in cli("unschedule", f"--project={mira.project}", f"--data-dir={data}").out
     assert [each.project for each in kept(data).projects] == [str(other)]
-    assert "taken away" in cli("unschedule", f"--project={other}", f"--data-dir={data}").out
+    assert "was removed" in cli("unschedule", f"--project={other}", f"--data-dir={data}").out
     assert kept(data) is None
 
 
 def test_every_option_of_run_can_be_scheduled():
     """What a night can be told it can be told for every night, and it is told so in the words of ``run``."""
-    ours = {each.name: each for each in schedule_module.command.params}
+    ours = {each.name: each for each in schedule_command.params}
     left_out = {"task_file", "dry_run", "wait"}
     own = {"project", "data_dir", "as_json"}
-    for parameter in run_module.command.params:
+    for parameter in run_command.params:
         assert (parameter.name in left_out) or (parameter.name in own) or ours[parameter.name] is parameter
 
 
@@ -485,7 +485,7 @@ def test_schedule_that_cannot_be_understood(cli, schedule, system, data):
         assert done.code == 7
         assert "unschedule" in done.refusal
     done = cli("unschedule", f"--data-dir={data}")
-    assert (done.code, "taken away" in done.out) == (0, True)
+    assert (done.code, "was removed" in done.out) == (0, True)
     assert (kept(data), system.table) == (None, None)
 
 
@@ -493,7 +493,7 @@ def test_damaged_schedule_of_a_daemon_is_taken_away_as_well(cli, schedule, syste
     """Nothing but the file was there, and that is what is said to be gone."""
     schedule("--using=daemon")
     (data / "schedule.json").write_text("{")
-    assert "taken away" in cli("unschedule", f"--data-dir={data}").out
+    assert "was removed" in cli("unschedule", f"--data-dir={data}").out
     assert kept(data) is None
     assert "Nothing was scheduled" in cli("unschedule", f"--data-dir={data}").out
 
@@ -504,7 +504,7 @@ def test_leftovers_of_a_lost_data_folder_are_found(cli, schedule, system, data):
 
     schedule("--using=cron")
     shutil.rmtree(data)
-    assert "taken away" in cli("unschedule", f"--data-dir={data}").out
+    assert "was removed" in cli("unschedule", f"--data-dir={data}").out
     assert system.table is None
 
 

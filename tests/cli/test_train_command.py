@@ -72,7 +72,7 @@ def test_dry_run_prices_and_writes_nothing(cli, folder):
     """Calls by stage, without a call and without a folder."""
     done = cli(*dry(folder), "--max-usd", "3")
     assert done.code == 0, done.err
-    for words in ("optimizer ", "target ", "rollout", "aggregate", "slow update", "together", "Cap: 3 USD"):
+    for words in ("optimizer ", "target ", "rollout", "aggregate", "slow update", "in total", "Cap: 3 USD"):
         assert words in done.out
     assert not (folder / "out").exists()
     assert re.search(r"^1 epoch, 3 steps into .*out; nothing was asked", cli(*dry(folder), "--num-epochs", "1").out)
@@ -165,7 +165,7 @@ def test_interrupted_run_goes_on(folder):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "stopped by SIGINT; the same command goes on" in err
+    assert "stopped by SIGINT; the same command continues" in err
     done = run("train", folder / "run.toml", "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert len(json.loads((folder / "out" / "history.json").read_text())) == 6

@@ -106,7 +106,7 @@ def test_nothing_there(cli, mira, home, tmp_path):
     before = everything(home[0], mira.folder)
     done = cli("uninstall", "--rules", "--data", "--yes", "--data-dir", mira.data / "none" / "at" / "all")
     assert (done.code, done.err) == (0, "")
-    assert "there was nothing to take away" in done.out
+    assert "there was nothing to remove" in done.out
     assert "deleted" not in done.out
     assert everything(home[0], mira.folder) == before
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.cli.run import say_price
+from skillopt_sleep.cli.run import print_price
 from skillopt_sleep.reports.markdown import render_report
 from skillopt_sleep.reports.terminal import render_summary
 from skillopt_sleep.usecases.plan import plan_night
@@ -14,7 +14,7 @@ from tests.gate.test_verdict import recording
 def test_night_compared_with_what_was_expected(tmp_path, capsys):
     """A price before, a figure once the tasks are known, and what it came to, which lies within its bounds."""
     mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=5)
-    say_price(mira.workspace(max_calls=200), None)
+    print_price(mira.workspace(max_calls=200), None)
     said = capsys.readouterr().err
     assert "calls expected; never more than 200 calls, 400,000 tokens, 2 USD or 60 minutes" in said
     workspace = mira.workspace(max_calls=200)
