@@ -1,9 +1,9 @@
-"""Who is still running: the children of a night that was killed are found by the next command, by identity, and ended.
+"""Record the running children of this process, so that the next command can end those of a process that was killed.
 
-While this program has children, or a throwaway folder, one file in the user's own data says so. Every child carries a
-mark in its environment, which what it starts inherits, and every folder has it in its name. A file whose writer is no
-longer alive is therefore enough to find all that it left. Nothing else is ever ended or removed, and a file that cannot
-be understood is set aside, by name, for somebody to look at.
+While this program has children or a temporary folder, one file in the user's own data says so. Every child carries a
+mark in its environment, which what it starts inherits, and every folder has the mark in its name. So a file whose
+writer is no longer alive is enough to find all that it left. Nothing else is ever ended or removed, and a file that
+cannot be understood is renamed for somebody to look at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import secrets
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,56 +31,58 @@ if TYPE_CHECKING:
 MARK = "SKILLOPT_CHILD_OF"
 """The variable in the environment of every child: the mark of the process that started it, a dot, and a number."""
 SAME_MOMENT = 2.0
-"""Seconds by which two readings of when a process began may differ, for a note that has no ``identity``."""
+"""Seconds by which two readings of a process's start may differ, for a note that has no ``identity``."""
 GRACE = 0.4
-"""Seconds between the polite signal and the one that cannot be ignored."""
+"""Seconds between the polite signal and the one that cannot be ignored; twice this is still within a second."""
 ROUNDS = 5
-"""How often one looks again for what has been started while the others were being ended."""
+"""How often to look again for processes that were started while the others were being ended."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-MOST_PID = 2**31 - 1
+MAX_PID = 2**31 - 1
 _MARKS = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a file. The first is of the process that writes it, with its ``mark``, and where folders are made.
-
-    The others are of its children, or of what else is to be put right should it be killed: ``kind`` says what, and
-    ``paths`` where. ``identity`` tells a process from any other that was ever given its number; see there.
-    """
+    """One line of a file: the first describes the writing process, the others its children or what to restore."""
 
     pid: int = 0
     created: float = 0.0
+    """When the process began, in seconds since 1970."""
     identity: str = ""
+    """What tells the process from any other that was ever given its number; see ``read_identity``."""
     mark: str = ""
+    """The mark of the writing process."""
     temp: str = ""
+    """The folder in which it makes its temporary folders."""
     kind: str = ""
+    """What to restore: "login" for a linked login, "temp" for another folder with temporary folders."""
     paths: tuple[str, ...] = ()
+    """Where: the link and the login, or the folder."""
 
     @property
-    def sound(self) -> bool:
-        """Whether it can be acted on."""
+    def is_sound(self) -> bool:
+        """Whether it is safe to act on."""
         words = (self.mark, self.temp, *self.paths)
         return (
-            0 <= self.pid <= MOST_PID
-            and not any("\0" in each for each in words)
+            0 <= self.pid <= MAX_PID
+            and not any("\0" in word for word in words)
             and (not self.mark or _MARKS.fullmatch(self.mark) is not None)
             and (self.kind != "login" or len(self.paths) == 2)  # noqa: PLR2004  the link and the login
         )
 
 
 class Reaped(Struct, frozen=True, kw_only=True):
-    """What was put right: processes ended, folders removed.
-
-    ``damaged``: files that could not be understood or dealt with, where they are now.
-    """
+    """What ``reap`` cleaned up."""
 
     processes: int = 0
+    """Processes that were ended."""
     folders: int = 0
+    """Folders that were removed."""
     damaged: tuple[str, ...] = ()
+    """Files that could not be understood or handled, at their present paths."""
 
 
-class Register:
-    """The file of this process in a folder ("" = none is kept). Safe for several threads."""
+class ChildRegistry:
+    """The file of this process in a folder ("" = no file is kept). Safe for several threads."""
 
     def __init__(self, folder: str = "") -> None:
         self.mark = secrets.token_hex(6)
@@ -89,8 +91,8 @@ class Register:
         self._users = 0
         self._runs = 0
 
-    def mark_of_run(self) -> str:
-        """The value of ``MARK`` for one more child, which no other has."""
+    def make_run_mark(self) -> str:
+        """Return the value of ``MARK`` for one more child, which no other child has."""
         with self._lock:
             self._runs += 1
             return f"{self.mark}.{self._runs}"
@@ -110,16 +112,16 @@ class Register:
                 if self._users == 0 and self._path is not None:
                     self._path.unlink(missing_ok=True)
 
-    def child(self, pid: int) -> None:
-        """Note a child that has just been started."""
+    def note_child(self, pid: int) -> None:
+        """Record a child that has just been started."""
         if self._path is not None:
             import psutil  # noqa: PLC0415  only for those who start children
 
             with contextlib.suppress(psutil.Error):  # it has ended already
-                self.note(Note(pid=pid, created=psutil.Process(pid).create_time(), identity=identity(pid)))
+                self.note(Note(pid=pid, created=psutil.Process(pid).create_time(), identity=read_identity(pid)))
 
     def note(self, note: Note) -> None:
-        """Add a line, while the file is kept."""
+        """Add a line while the file is kept."""
         if self._path is None:
             return
         with self._lock, self._path.open("ab") as file:
@@ -133,7 +135,7 @@ class Register:
         own = Note(
             pid=os.getpid(),
             created=psutil.Process().create_time(),
-            identity=identity(os.getpid()),
+            identity=read_identity(os.getpid()),
             mark=self.mark,
             temp=tempfile.gettempdir(),
         )
@@ -145,20 +147,20 @@ class Register:
             unseen.replace(self._path)
         except OSError as error:
             self._users -= 1
-            raise DiskError(f"running children cannot be noted in {self._path.parent}: {error.strerror}") from error
+            raise DiskError(f"running children cannot be recorded in {self._path.parent}: {error.strerror}") from error
 
 
 @functools.cache
-def register_in(folder: str) -> Register:
-    """The one register that this process keeps in a folder."""
-    return Register(folder)
+def open_child_registry(folder: str) -> ChildRegistry:
+    """Return the one registry that this process keeps in a folder."""
+    return ChildRegistry(folder)
 
 
 def reap(folder: Path, prefix: str) -> Reaped:
-    """End what processes that are no longer alive have left running, and remove their folders.
+    """End what dead processes have left running, and remove their temporary folders.
 
-    ``folder`` holds the registers; folders to remove begin with ``prefix`` and the mark. Costs one look into the
-    folder when there is nothing to do. Raises nothing: what cannot be dealt with is set aside and named.
+    ``folder`` holds the registries; the folders to remove begin with ``prefix`` and the mark. Costs one look into the
+    folder when there is nothing to do. Raises nothing: a file that cannot be handled is renamed and reported.
     """
     try:
         with os.scandir(folder) as entries:
@@ -167,78 +169,19 @@ def reap(folder: Path, prefix: str) -> Reaped:
         return Reaped()
     except OSError:
         return Reaped(damaged=(str(folder),))
-    found = [_reaped(path, prefix) for path in sorted(paths)]
+    found = [_reap_file(path, prefix) for path in sorted(paths)]
     return Reaped(
-        processes=sum(each.processes for each in found),
-        folders=sum(each.folders for each in found),
-        damaged=tuple(path for each in found for path in each.damaged),
+        processes=sum(reaped.processes for reaped in found),
+        folders=sum(reaped.folders for reaped in found),
+        damaged=tuple(path for reaped in found for path in reaped.damaged),
     )
 
 
-def _reaped(path: Path, prefix: str) -> Reaped:
-    """What became of one file."""
-    try:
-        notes, whole = _notes(path)
-    except FileNotFoundError:  # its owner has just ended
-        return Reaped()
-    except OSError:
-        return Reaped(damaged=(_set_aside(path),))
-    if whole and not notes:
-        path.unlink(missing_ok=True)  # empty: whoever made it has started nothing
-        return Reaped()
-    if not notes or not notes[0].mark:  # without its first line nobody can say whose it is
-        return Reaped(damaged=(_set_aside(path),))
-    owner = notes[0]
-    if _alive(owner):
-        return Reaped()
-    left = _family(notes[1:], owner.mark)
-    _end(left)
-    folders = 0
-    try:
-        others = (each for note in notes if note.kind == "temp" for each in note.paths)
-        for temp in dict.fromkeys((owner.temp, *others)):
-            for throwaway in list(Path(temp).glob(f"{prefix}-{owner.mark}-*")):
-                folders += _remove(throwaway, notes)
-        if whole:
-            path.unlink(missing_ok=True)
-    except OSError:
-        whole = False
-    return Reaped(
-        processes=len(left),
-        folders=folders,
-        damaged=() if whole else (_set_aside(path),),
-    )
+def read_identity(pid: int) -> str:
+    """Return what tells a process from any other that is ever given its number, "" when there is none alive.
 
-
-def _notes(path: Path) -> tuple[tuple[Note, ...], bool]:
-    """What the lines of a file say, up to the first that cannot be, and whether that is all; the last may be cut."""
-    notes: list[Note] = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            note = msgspec.json.decode(line, type=Note)
-        except (msgspec.DecodeError, ValueError):  # the latter for what is no text at all
-            return tuple(notes), False
-        if not note.sound:
-            return tuple(notes), False
-        notes.append(note)
-    return tuple(notes), True
-
-
-def _set_aside(path: Path) -> str:
-    """Give a file a name that nobody looks for; its path then, the old one where that cannot be done."""
-    aside = path.with_suffix(".damaged")
-    try:
-        path.rename(aside)
-    except OSError:
-        return str(path)
-    return str(aside)
-
-
-def identity(pid: int) -> str:
-    """What tells a process from any other that is ever given its number, "" where there is none or it has ended.
-
-    On Linux the boot, and the ticks from there to its start, as the kernel counts them: no setting of the clock, which
-    moves what is computed from them, changes these. Elsewhere when it began, as the system has noted it then.
+    On Linux this is the boot id and the clock ticks from boot to its start, which no change of the system clock moves.
+    Elsewhere it is the time at which it began, as the system recorded it then.
     """
     if sys.platform != "linux":
         import psutil  # noqa: PLC0415  only for those who start children
@@ -254,92 +197,28 @@ def identity(pid: int) -> str:
         return ""
 
 
-def _alive(note: Note) -> psutil.Process | None:
-    """The process a note speaks of, where it is still that one, and no other that was given its number."""
-    import psutil  # noqa: PLC0415  only when there is something to look for
-
-    with contextlib.suppress(psutil.Error):
-        if note.pid == 0:
-            return None
-        process = psutil.Process(note.pid)
-        if note.identity:
-            return process if identity(note.pid) == note.identity else None
-        same = abs(process.create_time() - note.created) <= SAME_MOMENT
-        if same and process.status() != psutil.STATUS_ZOMBIE:
-            return process
-    return None
-
-
-def end_marked(mark: str) -> None:
-    """End, at once, every process whose ``MARK`` is exactly this, wherever it has gone; a few times over."""
+def kill_marked(mark: str) -> None:
+    """Kill every process whose ``MARK`` is exactly this, wherever it has gone; looks several times."""
     for _ in range(ROUNDS):
-        found = _marked(mark.__eq__)
+        found = _find_marked(mark.__eq__)
         if not found:
             return
-        _kill(found)
+        kill_processes(found)
 
 
-def _marked(ours: Callable[[str], bool]) -> list[psutil.Process]:
-    """Every process whose ``MARK`` is one of ``ours``; those of other users show none."""
-    import psutil  # noqa: PLC0415  only when there is something to look for
+def kill_processes(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes; psutil signals none that was given another's number."""
+    if processes := list(processes):
+        import psutil  # noqa: PLC0415  only when something must be ended
 
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and ours(process.environ().get(MARK, "")):
-                found.append(process)
-    return found
-
-
-def _family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
-    """Every process that carries the mark, every noted child, and all that descend from these."""
-    import psutil  # noqa: PLC0415  only when there is something to look for
-
-    roots = [process for process in map(_alive, notes) if process]
-    roots += _marked(lambda value: value.partition(".")[0] == mark)
-    found = {process.pid: process for process in roots}
-    for process in roots:
-        with contextlib.suppress(psutil.Error):
-            found |= {each.pid: each for each in process.children(recursive=True)}
-    found.pop(os.getpid(), None)
-    return list(found.values())
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(processes, timeout=GRACE)
 
 
-def _end(processes: list[psutil.Process]) -> None:
-    """Politely first; psutil signals no process that has taken another's number."""
-    import psutil  # noqa: PLC0415  only when there is something to end
-
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
-    _, deaf = psutil.wait_procs(processes, timeout=GRACE)
-    _kill(deaf)
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    import psutil  # noqa: PLC0415  only when there is something to end
-
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(processes, timeout=GRACE)
-
-
-def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
-    """Remove a throwaway folder; a login in it that was renewed is given back first."""
-    import shutil  # noqa: PLC0415  only when there is something to remove
-
-    if folder.is_symlink() or not folder.is_dir():
-        return False
-    for note in notes:
-        if note.kind == "login":
-            give_back(Path(note.paths[0]), Path(note.paths[1]))
-    shutil.rmtree(folder, ignore_errors=True)
-    return not folder.exists()
-
-
-def give_back(link: Path, login: Path) -> None:
-    """Should a Codex have replaced the link to its login by a file, the login in it is the only valid one: keep it."""
+def restore_login(link: Path, login: Path) -> None:
+    """Move a login that Codex wrote in place of our link back to the user: it is the only valid one."""
     if link.is_symlink() or not link.exists():
         return
     fresh = login.with_name(f"{login.name}.renewed")
@@ -347,3 +226,123 @@ def give_back(link: Path, login: Path) -> None:
     fresh.write_bytes(link.read_bytes())
     fresh.replace(login)
     link.unlink()
+
+
+def _reap_file(path: Path, prefix: str) -> Reaped:
+    try:
+        notes, is_whole = _read_notes(path)
+    except FileNotFoundError:  # its owner has just ended
+        return Reaped()
+    except OSError:
+        return Reaped(damaged=(_set_aside(path),))
+    if is_whole and not notes:
+        path.unlink(missing_ok=True)  # empty: whoever made it has started nothing
+        return Reaped()
+    if not notes or not notes[0].mark:  # without its first line nobody can tell whose it is
+        return Reaped(damaged=(_set_aside(path),))
+    owner = notes[0]
+    if _find_alive(owner):
+        return Reaped()
+    left = _find_family(notes[1:], owner.mark)
+    _end(left)
+    folders = 0
+    try:
+        others = (path for note in notes if note.kind == "temp" for path in note.paths)
+        for temp in dict.fromkeys((owner.temp, *others)):
+            for folder in list(Path(temp).glob(f"{prefix}-{owner.mark}-*")):
+                folders += _remove(folder, notes)
+        if is_whole:
+            path.unlink(missing_ok=True)
+    except OSError:
+        is_whole = False
+    return Reaped(processes=len(left), folders=folders, damaged=() if is_whole else (_set_aside(path),))
+
+
+def _read_notes(path: Path) -> tuple[tuple[Note, ...], bool]:
+    """Return the lines up to the first unreadable one, and whether that is all; the last line may be cut."""
+    notes: list[Note] = []
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            note = msgspec.json.decode(line, type=Note)
+        except (msgspec.DecodeError, ValueError):  # the latter when it is not text at all
+            return tuple(notes), False
+        if not note.is_sound:
+            return tuple(notes), False
+        notes.append(note)
+    return tuple(notes), True
+
+
+def _set_aside(path: Path) -> str:
+    """Rename a file so that nobody reads it again; return its path, the old one if it cannot be renamed."""
+    aside = path.with_suffix(".damaged")
+    try:
+        path.rename(aside)
+    except OSError:
+        return str(path)
+    return str(aside)
+
+
+def _find_alive(note: Note) -> psutil.Process | None:
+    """Return the process of a note if it is still alive; another one with its number does not count."""
+    import psutil  # noqa: PLC0415  only when there is something to look for
+
+    with contextlib.suppress(psutil.Error):
+        if note.pid == 0:
+            return None
+        process = psutil.Process(note.pid)
+        if note.identity:
+            return process if read_identity(note.pid) == note.identity else None
+        is_same = abs(process.create_time() - note.created) <= SAME_MOMENT
+        if is_same and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def _find_marked(is_ours: Callable[[str], bool]) -> list[psutil.Process]:
+    """Return every other process whose ``MARK`` is ours; processes of other users show none."""
+    import psutil  # noqa: PLC0415  only when there is something to look for
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and is_ours(process.environ().get(MARK, "")):
+                found.append(process)
+    return found
+
+
+def _find_family(notes: tuple[Note, ...], mark: str) -> list[psutil.Process]:
+    """Return every process that carries the mark, every recorded child, and all their descendants."""
+    import psutil  # noqa: PLC0415  only when there is something to look for
+
+    roots = [process for process in map(_find_alive, notes) if process]
+    roots += _find_marked(lambda value: value.partition(".")[0] == mark)
+    found = {process.pid: process for process in roots}
+    for process in roots:
+        with contextlib.suppress(psutil.Error):
+            found |= {child.pid: child for child in process.children(recursive=True)}
+    found.pop(os.getpid(), None)
+    return list(found.values())
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """End processes, politely first."""
+    import psutil  # noqa: PLC0415  only when there is something to end
+
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=GRACE)
+    kill_processes(alive)
+
+
+def _remove(folder: Path, notes: tuple[Note, ...]) -> bool:
+    """Remove a temporary folder; a renewed login in it is first restored to the user."""
+    import shutil  # noqa: PLC0415  only when there is something to remove
+
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    for note in notes:
+        if note.kind == "login":
+            restore_login(Path(note.paths[0]), Path(note.paths[1]))
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()

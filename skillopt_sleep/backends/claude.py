@@ -1,10 +1,8 @@
-"""Claude Code as a model: one headless call, without tools and without anything of the user's but the login.
+"""Ask Claude Code: one headless call without tools, and with nothing of the user's but the login.
 
 ``--safe-mode`` leaves out memory, skills, hooks, plugins and MCP servers and keeps every kind of login: OAuth, a key in
-the environment, a key or helper in the settings. ``--bare`` would be faster, but never reads OAuth, and
-``--setting-sources=`` loses keys that stand in the settings.
-
-To whom Claude Code sends what it is asked: its environment and the user's own settings may name somebody else.
+the environment, a key or helper in the settings. ``--bare`` would be faster but never reads OAuth, and
+``--setting-sources=`` loses keys that are in the settings.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.claude_native import NativeClaude
-from skillopt_sleep.backends.claude_output import CLAUDE, PRINTED, announced_wait, result_of
-from skillopt_sleep.backends.outcomes import paid, reply_for
+from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash
+from skillopt_sleep.backends.claude_output import CLAUDE, STREAM_OPTIONS, read_announced_wait, read_result
+from skillopt_sleep.backends.outcomes import add_cost, build_reply
 from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
 from skillopt_sleep.model import Json
@@ -28,95 +26,60 @@ from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
 from skillopt_sleep.safety.receivers import provider_at
 
-OWN = "anthropic"
+ANTHROPIC = "anthropic"
 ADDRESS = "ANTHROPIC_BASE_URL"
 CLOUDS = {
     "CLAUDE_CODE_USE_BEDROCK": ("amazon-bedrock", "ANTHROPIC_BEDROCK_BASE_URL"),
     "CLAUDE_CODE_USE_VERTEX": ("google-vertex", "ANTHROPIC_VERTEX_BASE_URL"),
     "CLAUDE_CODE_USE_FOUNDRY": ("microsoft-foundry", "ANTHROPIC_FOUNDRY_BASE_URL"),
 }
-"""The switches that send it to a cloud: that one's name, and the variable that names another address instead."""
-OFF = frozenset({"", "0", "false", "no", "off"})
-
-
-class _Settings(Struct, frozen=True, kw_only=True):
-    """What the user's settings put into the environment."""
-
-    env: dict[str, Json] = {}
-
-
-def receiver(env: Mapping[str, str]) -> str:
-    """The provider: anthropic at its own address, a cloud by its name, else the host; "" for this machine itself.
-
-    Where the environment and the user's settings disagree, it is the one that is not Anthropic.
-    """
-    found = [_receiver(each) for each in (_from_settings(env), env)]
-    return next((each for each in found if each != OWN), OWN)
-
-
-def _receiver(env: Mapping[str, str]) -> str:
-    for switch, (cloud, address) in CLOUDS.items():
-        if env.get(switch, "").strip().lower() not in OFF:
-            return provider_at(env[address]) if env.get(address, "").strip() else cloud
-    return provider_at(env[ADDRESS]) if env.get(ADDRESS, "").strip() else OWN
-
-
-def _from_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment that the user's own settings ask for; nothing where they cannot be read, as the CLI does."""
-    home = env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
-    try:
-        settings = msgspec.json.decode(Path(home, "settings.json").read_bytes(), type=_Settings)
-    except (OSError, msgspec.DecodeError, ValueError):
-        return {}
-    return {name: str(value) for name, value in settings.env.items()}
-
+"""Variables that switch to a cloud: the cloud's name, and the variable that overrides its address."""
+SWITCHED_OFF = frozenset({"", "0", "false", "no", "off"})
 
 INSTALL = "npm install -g @anthropic-ai/claude-code, or name the program by `command` in [backends.claude]"
 OLDEST = (2, 1, 169)
 """The first version with ``--safe-mode`` (its release notes, June 2026)."""
 FOOTPRINT = 320 * 2**20
-"""Bytes; measured: 200 to 307 MB with the versions that are tested."""
+"""Bytes of memory; measured: 200 to 307 MB with the tested versions."""
 LEAST_USD = 0.0001
-"""The least that its option can be told."""
+"""The smallest budget the CLI's option can express."""
 PROBE_SECONDS = 10.0
-"""For each of two commands that take a third of a second on an idle machine."""
-
+"""Deadline of each of two commands, which take a third of a second on an idle machine."""
 ISOLATION = ("--safe-mode", "--strict-mcp-config", "--tools=", "--no-session-persistence")
-QUIET = {
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "DISABLE_AUTOUPDATER": "1",
-    "DISABLE_TELEMETRY": "1",
-    "DISABLE_ERROR_REPORTING": "1",
-    # an `@path` in a prompt would put that file of this machine into the request, without any tool
-    "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
-    # one, not none: an OAuth token that another process has renewed meanwhile is read again by that retry, and only
-    # one who tries again says how long the service wants to be left alone
-    "CLAUDE_CODE_MAX_RETRIES": "1",
-}
+# an `@path` in a prompt would put that file of this machine into the request, without any tool
+NO_ATTACHMENTS = {"CLAUDE_CODE_DISABLE_ATTACHMENTS": "1"}
 MAX_TURNS = "3"
-"""A model without tools needs one, and one or two more where it has to be reminded of the shape of its answer."""
+"""A model without tools needs one, and one or two more when it has to be reminded of the shape of its answer."""
 PARENT = frozenset({"CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SSE_PORT"})
-"""What a Claude Code that started this program left in the environment: the child is no part of its session."""
+"""Variables of a Claude Code that started this program: our child is not part of its session."""
+
+
+class _Settings(Struct, frozen=True, kw_only=True):
+    """The variables that the user's settings set."""
+
+    env: dict[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaudeBackend:
-    """The ``claude`` command line.
-
-    ``command``: the program, a name on PATH or a path. ``model``: "" = the CLI's default. ``timeout``: seconds one
-    call may take. ``max_usd``: what the CLI may spend on one call, 0 = as much as it likes. ``loop_timeout`` and
-    ``max_turns``: seconds and requests to the model that it may take where it is let to work. ``env``: the environment
-    the CLI sees. ``record``: see ``Children``.
-    """
+    """The ``claude`` command line."""
 
     command: str = "claude"
+    """The program: a name on PATH, or a path."""
     model: str = ""
+    """The model to ask; "" = the CLI's default."""
     timeout: float = 180.0
+    """Seconds that one call may take."""
     max_usd: float = 0.0
+    """Dollars that the CLI may spend on one call; 0 = no limit."""
     loop_timeout: float = 900.0
+    """Seconds that a native replay may take."""
     max_turns: int = 40
+    """Requests to the model that a native replay may make."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The environment of the CLI."""
     record: str = field(default="", repr=False)
+    """The folder in which running children are recorded; see ``Children``."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -129,9 +92,9 @@ class ClaudeBackend:
 
     @property
     def sees(self) -> str:
-        """Who is sent the prompts."""
-        whom = "Anthropic" if self.provider == "anthropic" else self.provider or "this machine"
-        return f"{whom}, through the claude CLI and the account it is logged in to"
+        """Who receives the prompts, in words for the user."""
+        receiver = "Anthropic" if self.provider == ANTHROPIC else self.provider or "this machine"
+        return f"{receiver}, through the claude CLI and the account it is logged in to"
 
     @property
     def footprint(self) -> int:
@@ -140,147 +103,148 @@ class ClaudeBackend:
 
     @property
     def provider(self) -> str:
-        """Anthropic, or the host that this Claude Code is set up for; see ``receiver``."""
-        return receiver(self.env)
+        """Who receives the prompts; see ``find_provider``."""
+        return find_provider(self.env)
 
     def probe(self) -> Health:
-        """Installed, new enough, logged in; asked of the CLI, offline."""
+        """Ask the CLI, offline, whether it is installed, new enough and logged in."""
         version = ""
         try:
-            version = _version(self._run("--version", seconds=PROBE_SECONDS).stdout)
-            if too_old := _too_old(version):
-                return Health(ready=False, version=version, detail=too_old)
+            found = re.search(r"\d+\.\d+\.\d+", self._run("--version", seconds=PROBE_SECONDS).stdout)
+            version = found[0] if found else ""
+            if version and tuple(int(part) for part in version.split(".")) < OLDEST:
+                oldest = ".".join(str(part) for part in OLDEST)
+                detail = f"claude {version} is too old, {oldest} is needed: {CLAUDE.fixes[TooOld]}"
+                return Health(ready=False, version=version, detail=detail)
             status = self._run("auth", "status", seconds=PROBE_SECONDS)
         except BackendError as error:
             return Health(ready=False, version=version, detail=str(error))
-        logged_in = _logged_in(status.stdout)
-        detail = "" if logged_in is not False else f"claude is not logged in: {CLAUDE.cannot[NotLoggedIn]}"
+        logged_in = _read_login_status(status.stdout)
+        detail = "" if logged_in is not False else f"claude is not logged in: {CLAUDE.fixes[NotLoggedIn]}"
         return Health(ready=logged_in is not False, version=version, logged_in=logged_in, detail=detail)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer; see ``Backend.complete``. Raises ``DiskError`` too."""
+        """Answer one prompt; see ``Backend.complete``. Raises ``DiskError`` too."""
         options = ["--model", self.model] if self.model else []
         seconds = prompt.within.clip(self.timeout)
-        if most := self._most_usd(prompt.within):
-            options += ["--max-budget-usd", f"{most:.4f}"]
+        if max_usd := self._limit_usd(prompt.within):
+            options += ["--max-budget-usd", f"{max_usd:.4f}"]
         if prompt.schema is not None:
             options += ["--json-schema", msgspec.json.encode(prompt.schema).decode()]
-        # a first line that begins with a slash would be run as a command of the CLI
-        user = f"\n{prompt.user}" if prompt.user.startswith("/") else prompt.user
         ended = self._run(
-            "-p",
-            *ISOLATION,
-            *PRINTED,
-            "--max-turns",
-            MAX_TURNS,
-            *options,
+            *("-p", *ISOLATION, *STREAM_OPTIONS, "--max-turns", MAX_TURNS, *options),
             seconds=seconds,
             system=prompt.system,
-            stdin=user,
+            stdin=escape_slash(prompt.user),
         )
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Why this machine cannot replay so; see ``Agent.refuses``."""
-        return (
-            ""
-            if shutil.which(self.command, path=self.env.get("PATH", "")) is None
-            else self._native(Bounds()).refuses(mode)
-        )
+        """Return why this machine cannot replay in this mode, "" when it can; see ``Agent.refuses``."""
+        if shutil.which(self.command, path=self.env.get("PATH", "")) is None:
+            return ""  # `probe` reports it
+        return self._native(Bounds()).refuses(mode)
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError`` too."""
+        """Let the agent work in a workspace; see ``Agent.run``. Raises ``DiskError`` too."""
         return self._native(assignment.within).run(assignment)
-
-    def _native(self, within: Bounds) -> NativeClaude:
-        return NativeClaude(
-            command=find_command(self.command, self.env, install=INSTALL),
-            model=self.model,
-            env={name: value for name, value in self.env.items() if name not in PARENT},
-            children=self._children,
-            seconds=within.clip(self.loop_timeout),
-            call_seconds=self.timeout,
-            max_turns=self.max_turns,
-            max_usd=self._most_usd(within),
-        )
-
-    def _most_usd(self, within: Bounds) -> float:
-        """What one call may cost: the setting, or what is left for it where that is less; 0 = as much as it likes."""
-        if within.usd is None:
-            return self.max_usd
-        return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
 
     def close(self) -> None:
         """End every child; see ``Backend.close``."""
         self._children.close()
 
+    def _native(self, within: Bounds) -> NativeClaude:
+        return NativeClaude(
+            command=find_command(self.command, self.env, install=INSTALL),
+            model=self.model,
+            env=self._without_parent(),
+            children=self._children,
+            seconds=within.clip(self.loop_timeout),
+            call_seconds=self.timeout,
+            max_turns=self.max_turns,
+            max_usd=self._limit_usd(within),
+        )
+
+    def _limit_usd(self, within: Bounds) -> float:
+        """Return what one call may cost: the setting, or what is left for it if that is less; 0 = no limit."""
+        if within.usd is None:
+            return self.max_usd
+        return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
+
+    def _without_parent(self) -> dict[str, str]:
+        return {name: value for name, value in self.env.items() if name not in PARENT}
+
     def _run(self, *arguments: str, seconds: float, system: str | None = None, stdin: str = "") -> Ended:
-        command = find_command(self.command, self.env, install=INSTALL)
-        env = {name: value for name, value in self.env.items() if name not in PARENT} | QUIET
-        env["API_TIMEOUT_MS"] = str(int(seconds * 1000))
-        with self._children.folder() as folder:
+        argv = [find_command(self.command, self.env, install=INSTALL), *arguments]
+        with self._children.open_folder() as folder:
             workspace = folder / "workspace"
             workspace.mkdir()
-            options = [] if system is None else ["--system-prompt-file", str(_write(folder / "system.md", system))]
+            if system is not None:
+                file = folder / "system.md"
+                file.write_text(system, encoding="utf-8", errors="replace")
+                argv += ["--system-prompt-file", str(file)]
             return self._children.run(
-                [command, *arguments, *options],
-                env=env,
+                argv,
+                env=self._without_parent() | QUIET | NO_ATTACHMENTS | {"API_TIMEOUT_MS": str(int(seconds * 1000))},
                 cwd=workspace,
                 seconds=seconds,
                 stdin=stdin,
-                waits=announced_wait,
+                announced_wait=read_announced_wait,
             )
 
 
-def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """The reply in what the CLI printed; pure.
+def find_provider(env: Mapping[str, str]) -> str:
+    """Return who receives the prompts of a Claude Code with this environment and the user's settings.
 
-    Raises what ``result_of`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the JSON it was to be.
+    "anthropic" for Anthropic's own address, a cloud by its name, else the host; "" for this machine itself. When the
+    environment and the settings disagree, the answer is the one that is not Anthropic.
     """
-    result = result_of(ended, deadline=deadline)
-    said = result.said
-    if result.structured_output is not None:
-        said = msgspec.json.encode(result.structured_output).decode()
+    home = env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
     try:
-        return reply_for(
+        settings = msgspec.json.decode(Path(home, "settings.json").read_bytes(), type=_Settings).env
+    except (OSError, msgspec.DecodeError, ValueError):  # the CLI ignores such a file too
+        settings = {}
+    providers = (_find_provider({name: str(value) for name, value in settings.items()}), _find_provider(env))
+    return next((provider for provider in providers if provider != ANTHROPIC), ANTHROPIC)
+
+
+def _find_provider(env: Mapping[str, str]) -> str:
+    for switch, (cloud, address) in CLOUDS.items():
+        if env.get(switch, "").strip().lower() not in SWITCHED_OFF:
+            return provider_at(env[address]) if env.get(address, "").strip() else cloud
+    return provider_at(env[ADDRESS]) if env.get(ADDRESS, "").strip() else ANTHROPIC
+
+
+def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
+    """Return the reply in what the CLI printed.
+
+    Raises what ``read_result`` raises, ``EmptyReply``, and ``BadReply`` for an answer without the JSON asked for.
+    """
+    result = read_result(ended, deadline=deadline)
+    text = result.words
+    if result.structured_output is not None:
+        text = msgspec.json.encode(result.structured_output).decode()
+    try:
+        return build_reply(
             CLAUDE,
             prompt,
-            said,
+            text,
             model=next(iter(result.model_usage), model),
             latency=ended.seconds,
             usage=result.spent,
             cost_usd=result.total_cost_usd,
         )
     except BackendError as error:
-        raise paid(error, result.spent, result.total_cost_usd) from None
+        raise add_cost(error, result.spent, result.total_cost_usd) from None
 
 
-def _version(stdout: str) -> str:
-    found = re.search(r"\d+\.\d+\.\d+", stdout)
-    return found[0] if found else ""
-
-
-def _too_old(version: str) -> str:
-    """What to do about a version without the flags we need, "" when it has them or does not say."""
-    if not version or tuple(int(part) for part in version.split(".")) >= OLDEST:
-        return ""
-    oldest = ".".join(str(part) for part in OLDEST)
-    return f"claude {version} is too old, {oldest} is needed: {CLAUDE.cannot[TooOld]}"
-
-
-def _logged_in(stdout: str) -> bool | None:
-    """What ``claude auth status`` says; None when it says nothing that can be read."""
+def _read_login_status(stdout: str) -> bool | None:
+    """Return what ``claude auth status`` reports, None when that cannot be read."""
     try:
-        status = msgspec.json.decode(stdout, type=dict[str, Json])
+        logged_in = msgspec.json.decode(stdout, type=dict[str, Json]).get("loggedIn")
     except msgspec.DecodeError:
         return None
-    logged_in = status.get("loggedIn")
     return logged_in if isinstance(logged_in, bool) else None
-
-
-def _write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", errors="replace")
-    return path
 
 
 PLUGIN = ClaudeBackend

@@ -1,9 +1,8 @@
-"""Claude Code at work: the CLI itself loads the candidate's skill and memory, in a throwaway workspace.
+"""Let Claude Code itself work in a throwaway workspace, where it loads the candidate's skill and memory.
 
-The user's login stays in place; their memory, skills, hooks, plugins and MCP servers take no part, because of all
-settings only those of the workspace are read (``--setting-sources=project``), and there the project's own were taken
-away. What was loaded is told by the CLI's own records: its list of skills, a hook of ours on loaded instructions, and
-the text of a skill as it is handed to the model.
+The user's login stays in place. Their memory, skills, hooks, plugins and MCP servers take no part: the CLI reads only
+the workspace's settings (``--setting-sources=project``), and the project's own were removed from there. The CLI's
+records show what was loaded: its list of skills, our hook on loaded memory files, and the skill text sent to the model.
 """
 
 from __future__ import annotations
@@ -16,46 +15,56 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.child_registry import MARK, Note
-from skillopt_sleep.backends.claude_output import PRINTED, announced_wait, tries_again
-from skillopt_sleep.backends.claude_trajectory import (
-    INSTRUCTIONS,
+from skillopt_sleep.backends.claude_output import (
     LAYOUT,
-    STARTED,
-    at_work,
+    STREAM_OPTIONS,
+    has_sandbox_failed,
+    is_retrying,
+    is_running_tool,
+    read_announced_wait,
     read_trajectory,
-    version_of,
-    was_refused_a_sandbox,
-    with_memory,
+    read_version,
 )
-from skillopt_sleep.backends.process import Children, Ended, Patience, folder_prefix
-from skillopt_sleep.backends.sandbox import agent_environment, bubblewrap, command_environment, proven, run_commands
-from skillopt_sleep.backends.workspace import Workspace, workspace
+from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, build_folder_prefix
+from skillopt_sleep.backends.sandbox import add_results, build_agent_environment, confine_with_bubblewrap, find_flaw
+from skillopt_sleep.backends.workspace import Workspace, open_workspace
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.rollout import Assignment, ReplayMode, Shown, Trajectory
 
-ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
-TOOLS: Mapping[ReplayMode, str] = {
-    ReplayMode.NATIVE: "Skill,Read,Edit,Write",
-    ReplayMode.WORKTREE: "Skill,Read,Edit,Write,Glob,Grep,Bash",
-}
-"""Those without a shell keep within the workspace by themselves; a shell is for the sandbox alone."""
 QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
+    # one, not zero: that retry picks up an OAuth token which another process has renewed meanwhile, and only a CLI
+    # that retries reports how long the service asks it to wait
     "CLAUDE_CODE_MAX_RETRIES": "1",
-    # its own notes would be written into the user's home, and be read by later replays
+}
+"""Environment of every call: no traffic besides the model's, no updates."""
+NATIVE_QUIET = QUIET | {
+    # its own notes would be written to the user's home, and later replays would read them
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
 }
+ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
+TOOLS: Mapping[ReplayMode, str] = {
+    ReplayMode.NATIVE: "Skill,Read,Edit,Write",
+    ReplayMode.WORKTREE: "Skill,Read,Edit,Write,Glob,Grep,Bash",
+}
+"""The file tools stay inside the workspace by themselves; a shell needs the sandbox."""
+PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
+"""Our hooks: a call of the first shows that hooks run at all; the second names a memory file that was loaded."""
+MEMORY_HOOK_SINCE = (2, 1, 197)
+"""The first version seen to call ``MEMORY_HOOK``."""
+HOOK_CALLS = "loaded.jsonl"
 LOGIN_SETTINGS = (
     "apiKeyHelper",
     "awsAuthRefresh",
@@ -64,14 +73,15 @@ LOGIN_SETTINGS = (
     "forceLoginMethod",
     "forceLoginOrgUUID",
 )
-"""Of the user's settings, what a login may rest on; the rest of them takes no part."""
-OWN = ("ANTHROPIC_", "CLAUDE_")
-CLOUDS = {
+"""The user's settings that a login may depend on; the others take no part."""
+OWN_PREFIXES = ("ANTHROPIC_", "CLAUDE_")
+"""Prefixes of the variables that a login may depend on."""
+CLOUD_PREFIXES = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
     "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUDSDK_", "CLOUD_ML_", "VERTEX_"),
     "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
 }
-"""How the names of variables begin that a login may rest on: its own, and those of each cloud that is switched on."""
+"""The same for each cloud, by the variable that switches it on."""
 SANDBOX: dict[str, Json] = {
     "enabled": True,
     "failIfUnavailable": True,
@@ -79,166 +89,181 @@ SANDBOX: dict[str, Json] = {
     "allowUnsandboxedCommands": False,
     "network": {"allowedDomains": [], "allowLocalBinding": False},
 }
-NEEDED = ("bwrap", "socat")
-LOADED = "loaded.jsonl"
+SANDBOX_PROGRAMS = {"bwrap": "bubblewrap", "socat": "socat", "git": "git"}
+"""Programs that worktree replay needs, and the packages they come in."""
 MENTION = re.compile(r"(?<![A-Za-z0-9])@(?![ \n])")
-"""What could be ``@path``, which in a prompt would put that file into the request, without any tool.
+"""A possible ``@path``, for which the CLI would put that file into the request, without any tool.
 
-Every version reads it so where a word begins with it, or what follows a Chinese full stop; an address of mail is none.
+Every version reads it so at the start of a word, or after a Chinese full stop; a mail address is none.
 """
 LONGEST_SCRATCH = 70
-"""Bytes of a folder in which it can still make its sockets: a path of one has 107, of which it takes 35."""
-SHORT_TEMP = "/tmp"  # noqa: S108  a folder nobody can foresee is made in it
+"""Bytes of a folder's path in which the CLI can still make its sockets: at most 107, and it adds 35."""
+SHORT_TEMP = "/tmp"  # noqa: S108  only a folder with an unforeseeable name is made in it
 
 
 class NativeClaude(Struct, frozen=True, kw_only=True):
-    """What a run needs of the backend: the program, its environment and limits. ``seconds`` is for the whole loop."""
+    """What a native run needs to know of the backend."""
 
     command: str
+    """Path of the program."""
     model: str
     env: Mapping[str, str]
     children: Children
     seconds: float
+    """Deadline of the whole run."""
     call_seconds: float
+    """Deadline of one request to the model."""
     max_turns: int
     max_usd: float = 0.0
+    """What the CLI may spend on the run; 0 = no limit."""
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Why this machine cannot replay so; see ``ports.Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, "" when it can; see ``ports.Agent.refuses``."""
         if mode is not ReplayMode.WORKTREE:
             return ""
         if sys.platform != "linux":
-            return "claude's sandbox is proven on Linux and WSL alone: use --replay native, or --backend codex"
-        missing = [name for name in (*NEEDED, "git") if self._find(name) is None]
+            return "claude's sandbox is proven only on Linux and WSL: use --replay native, or --backend codex"
+        missing = [name for name in SANDBOX_PROGRAMS if self._find(name) is None]
         if missing:
-            names = {"bwrap": "bubblewrap"}
-            install = " ".join(names.get(name, name) for name in missing)
+            install = " ".join(SANDBOX_PROGRAMS[name] for name in missing)
             return f"no sandbox for claude, {' and '.join(missing)} missing: install them (apt-get install {install})"
-        problem = proven(self.children, bubblewrap(self._find("bwrap") or ""), self.env)
+        problem = find_flaw(self.children, confine_with_bubblewrap(self._find("bwrap") or ""), self.env)
         return f"the sandbox for claude does not work here: {problem}" if problem else ""
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let it work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
-        with workspace(self.children, assignment, LAYOUT, self.env) as place:
+        """Let the agent work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
+        with open_workspace(self.children, assignment, LAYOUT, self.env) as place:
             session = str(uuid.uuid4())
             try:
-                with self._scratch(place) as scratch:
-                    ended = self._work(assignment, place, scratch, session)
+                with self._open_scratch(place) as scratch:
+                    ended = self._start(assignment, place, scratch, session)
             finally:
-                self._tidy(session)
-            if was_refused_a_sandbox(ended.stdout):
+                # a session with a shell leaves an empty folder in the user's home
+                with contextlib.suppress(OSError):  # it does not exist, or holds something that is not ours
+                    (_find_config_folder(self.env) / "session-env" / session).rmdir()
+            if has_sandbox_failed(ended.stdout):
                 raise Overloaded("claude's sandbox did not start, so commands of the agent were not run")
             deadline = self.call_seconds if ended.silent else self.seconds
             done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=deadline)
-            done = with_memory(done, assignment, place, _lines(place.folder / LOADED), version_of(ended.stdout))
-            changes = place.changes()
-            if changes is None:
-                return msgspec.structs.replace(done, ending=Ending.BROKE_WORKSPACE, note=place.broken)
-            runs = run_commands(
-                assignment.commands,
-                place,
-                bubblewrap(self._find("bwrap") or "bwrap"),
-                self.children,
-                command_environment(self.env, place.scratch),
-            )
-            return msgspec.structs.replace(done, changes=changes, runs=runs)
-
-    def _tidy(self, session: str) -> None:
-        """Take away the empty folder that a session with a shell leaves in the user's home, once for each."""
-        with contextlib.suppress(OSError):  # it is not there, or holds what is not ours
-            (_config_folder(self.env) / "session-env" / session).rmdir()
+            hook_calls = _read_lines(place.folder / HOOK_CALLS)
+            done = add_memory_shown(done, assignment, place, hook_calls, read_version(ended.stdout))
+            confine = confine_with_bubblewrap(self._find("bwrap") or "bwrap")
+            return add_results(done, assignment.commands, place, confine=confine, children=self.children, env=self.env)
 
     @contextlib.contextmanager
-    def _scratch(self, place: Workspace) -> Iterator[Path]:
-        """Where it may put what is temporary; a shorter path than the workspace's where its sockets need one."""
+    def _open_scratch(self, place: Workspace) -> Iterator[Path]:
+        """Yield a folder for temporary files, with a shorter path than the workspace's when sockets need one."""
         if len(os.fsencode(place.scratch)) <= LONGEST_SCRATCH or not os.access(SHORT_TEMP, os.W_OK):
             yield place.scratch
             return
-        self.children.register.note(Note(kind="temp", paths=(SHORT_TEMP,)))
-        prefix = folder_prefix(self.children.register.mark)
+        self.children.registry.note(Note(kind="temp", paths=(SHORT_TEMP,)))
+        prefix = build_folder_prefix(self.children.registry.mark)
         with tempfile.TemporaryDirectory(prefix=prefix, dir=SHORT_TEMP, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
     def _find(self, name: str) -> str | None:
         return shutil.which(name, path=self.env.get("PATH", ""))
 
-    def _work(self, assignment: Assignment, place: Workspace, scratch: Path, session: str) -> Ended:
+    def _start(self, assignment: Assignment, place: Workspace, scratch: Path, session: str) -> Ended:
         settings, system = place.folder / "settings.json", place.folder / "system.md"
         settings.touch(mode=0o600)
-        settings.write_bytes(msgspec.json.encode(self._settings(assignment.mode, place)))
+        settings.write_bytes(msgspec.json.encode(self._build_settings(assignment.mode, place)))
         system.write_text(assignment.system, encoding="utf-8", errors="replace")
-        argv = [self.command, "-p", *ISOLATION, *PRINTED, f"--max-turns={self.max_turns}"]
+        argv = [self.command, "-p", *ISOLATION, *STREAM_OPTIONS, f"--max-turns={self.max_turns}"]
         argv += [f"--tools={TOOLS[assignment.mode]}", "--permission-mode=acceptEdits"]
         argv += [f"--session-id={session}", f"--settings={settings}", f"--append-system-prompt-file={system}"]
         argv += [f"--model={self.model}"] if self.model else []
         argv += [f"--max-budget-usd={self.max_usd:.4f}"] if self.max_usd else []
-        env = {
-            **_environment(self.env),
-            **QUIET,
-            "TMPDIR": str(scratch),
-            "API_TIMEOUT_MS": str(int(self.call_seconds * 1000)),
-        }
-        words = MENTION.sub("@ ", assignment.user)
-        # a first line that begins with a slash would be run as a command of the CLI
-        words = f"\n{words}" if words.startswith("/") else words
+        timeout = str(int(self.call_seconds * 1000))
         return self.children.run(
             argv,
-            env=env,
+            env={**_select_login(self.env), **NATIVE_QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": timeout},
             cwd=place.cwd,
             seconds=self.seconds,
-            stdin=words,
-            waits=announced_wait,
-            patience=Patience(self.call_seconds, at_work=at_work, tries_again=tries_again),
+            stdin=escape_slash(MENTION.sub("@ ", assignment.user)),
+            announced_wait=read_announced_wait,
+            idle_timeout=IdleTimeout(self.call_seconds, is_running_tool=is_running_tool, is_retrying=is_retrying),
         )
 
-    def _settings(self, mode: ReplayMode, place: Workspace) -> dict[str, Json]:
-        """The login's settings of the user, a hook that notes what memory is loaded, and the sandbox of a shell."""
-        settings: dict[str, Json] = {name: value for name, value in _users(self.env).items() if name in LOGIN_SETTINGS}
+    def _build_settings(self, mode: ReplayMode, place: Workspace) -> dict[str, Json]:
+        """Build the settings file: the user's login, hooks that note which memory is loaded, and the sandbox."""
+        settings: dict[str, Json] = dict(_read_login_settings(self.env))
         if sys.platform != "win32":
-            noted = shlex.quote(str(place.folder / LOADED))
-            told: Json = [{"hooks": [{"type": "command", "command": f"cat >> {noted}; echo >> {noted}"}]}]
-            settings["hooks"] = dict.fromkeys((STARTED, INSTRUCTIONS), told)
+            file = shlex.quote(str(place.folder / HOOK_CALLS))
+            hook: Json = [{"hooks": [{"type": "command", "command": f"cat >> {file}; echo >> {file}"}]}]
+            settings["hooks"] = dict.fromkeys((PROMPT_HOOK, MEMORY_HOOK), hook)
         if mode is ReplayMode.WORKTREE:
-            # its commands need no login
-            withheld: list[Json] = [{"name": name, "mode": "deny"} for name in _logins(self.env)]
-            sandbox = SANDBOX | {"credentials": {"envVars": withheld}}
-            settings |= {"sandbox": sandbox, "permissions": {"allow": ["Bash"]}}
+            # commands run in the sandbox need no login
+            bare = build_agent_environment(self.env, prefixes=())
+            secrets = sorted(name for name in _select_login(self.env) if name not in bare and name != MARK)
+            withheld: list[Json] = [{"name": name, "mode": "deny"} for name in secrets]
+            settings["sandbox"] = SANDBOX | {"credentials": {"envVars": withheld}}
+            settings["permissions"] = {"allow": ["Bash"]}
         return settings
 
 
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What the CLI itself needs to log in: its own, and a cloud's where the cloud is used."""
-    login = msgspec.json.encode({name: value for name, value in _users(env).items() if name in LOGIN_SETTINGS}).decode()
-    clouds = tuple(name for switch, names in CLOUDS.items() if env.get(switch) or switch in login for name in names)
-    return agent_environment(env, own=(*OWN, *clouds), said=login)
+def add_memory_shown(
+    trajectory: Trajectory,
+    assignment: Assignment,
+    place: Workspace,
+    hook_calls: Sequence[Json],
+    version: tuple[int, ...],
+) -> Trajectory:
+    """Add to the trajectory whether the memory file was loaded.
+
+    ``hook_calls`` are the inputs our hooks were called with, by a claude of this ``version``.
+    """
+    memories = [document for document in assignment.documents if document.kind is DocumentKind.MEMORY]
+    if not memories or memories[0].content is None:
+        return trajectory
+    calls = [call for call in hook_calls if isinstance(call, dict)]
+    files = [str(call.get("file_path")) for call in calls if call.get("hook_event_name") == MEMORY_HOOK]
+    wanted = (place.root / LAYOUT.memory).resolve()
+    offered: bool | None = any(Path(name).resolve() == wanted for name in files)
+    how = "its hook named the file"
+    if not offered and (files or (calls and version >= MEMORY_HOOK_SINCE)):
+        how = f"it loaded {', '.join(files)[:200] or 'no memory file at all'}"
+    elif not offered:
+        offered, how = None, "this version of claude does not report which memory it loads"
+    shown = Shown(kind=DocumentKind.MEMORY, offered=offered, read=offered, how=how)
+    return msgspec.structs.replace(trajectory, shown=(*trajectory.shown, shown))
 
 
-def _logins(env: Mapping[str, str]) -> list[str]:
-    """The variables of that which say more than where things are."""
-    bare = agent_environment(env, own=())
-    return sorted(name for name in _environment(env) if name not in bare and name != MARK)
+def escape_slash(prompt: str) -> str:
+    """Keep the CLI from running a prompt that begins with a slash as one of its own commands."""
+    return f"\n{prompt}" if prompt.startswith("/") else prompt
 
 
-def _config_folder(env: Mapping[str, str]) -> Path:
-    """Where the user's Claude Code lives."""
+def _select_login(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables the CLI needs to log in: its own, and those of a cloud that is switched on."""
+    settings = msgspec.json.encode(_read_login_settings(env)).decode()
+    clouds = [
+        prefix
+        for switch, prefixes in CLOUD_PREFIXES.items()
+        if env.get(switch) or switch in settings
+        for prefix in prefixes
+    ]
+    return build_agent_environment(env, prefixes=(*OWN_PREFIXES, *clouds), settings=settings)
+
+
+def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
+    """Read the user's settings that a login may depend on; none from a file that cannot be read, as the CLI does."""
+    try:
+        content = (_find_config_folder(env) / "settings.json").read_bytes()
+        settings = msgspec.json.decode(content, type=dict[str, Json])
+    except (OSError, ValueError):  # the latter also when it is not text at all
+        return {}
+    return {name: value for name, value in settings.items() if name in LOGIN_SETTINGS}
+
+
+def _find_config_folder(env: Mapping[str, str]) -> Path:
     named = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0]
     return Path(named) if named else Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
 
 
-def _users(env: Mapping[str, str]) -> dict[str, Json]:
-    """The user's own settings file; an unreadable one is none, as the CLI itself would say."""
-    try:
-        return msgspec.json.decode((_config_folder(env) / "settings.json").read_bytes(), type=dict[str, Json])
-    except (OSError, ValueError):  # the latter is also for what is no text at all
-        return {}
-
-
-def _lines(path: Path) -> list[Json]:
+def _read_lines(path: Path) -> list[Json]:
     found: list[Json] = []
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            try:
-                found.append(msgspec.json.decode(line))
-            except msgspec.DecodeError:
-                continue
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with contextlib.suppress(msgspec.DecodeError):
+            found.append(msgspec.json.decode(line))
     return found

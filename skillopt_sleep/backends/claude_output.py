@@ -1,41 +1,80 @@
-"""What ``claude -p`` prints, one JSON object a line: the result, and each try the CLI makes again by itself."""
+"""Read what ``claude -p`` prints: how a run ended, what it cost, and what the agent was shown and did.
+
+The CLI prints one JSON object per line. Everything here is pure, so that recorded output can be replayed in tests.
+Lines that cannot be decoded are skipped: a cut line must not hide the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.outcomes import Agent, error_for, paid, raise_if_ended_early, telling_line
+from skillopt_sleep.backends.outcomes import (
+    AgentAdvice,
+    add_cost,
+    classify_failure,
+    find_error_line,
+    raise_if_ended_early,
+)
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooOld
+from skillopt_sleep.backends.workspace import Layout, contains_every_line
+from skillopt_sleep.errors import (
+    BadReply,
+    BudgetSpent,
+    EmptyReply,
+    ModelRefused,
+    NotLoggedIn,
+    QuotaExhausted,
+    TooLong,
+    TooOld,
+)
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
+from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
 
-CLAUDE = Agent(
+CLAUDE = AgentAdvice(
     name="claude",
-    cannot={
+    fixes={
         NotLoggedIn: "run `claude` and /login, or `claude auth login`",
         ModelRefused: "name another one, with --target-model or --optimizer-model",
         TooOld: "run `claude update`",
         QuotaExhausted: "wait for the reset that /usage shows, or add credit",
     },
 )
-PRINTED = ("--output-format", "stream-json", "--verbose")
-"""The options that make it print so; only so does it say when it is told to wait, and for how long."""
+LAYOUT = Layout(
+    skills=".claude/skills",
+    memory="CLAUDE.md",
+    settings=(".claude", ".claude-plugin", ".mcp.json"),
+    texts=("skills", "rules", "commands", "claude.md", "CLAUDE.md"),
+)
+STREAM_OPTIONS = ("--output-format", "stream-json", "--verbose")
+"""Only with these options does the CLI print that it is about to wait, and for how long."""
 BUDGET_REACHED = "error_max_budget_usd"
 STRUCTURED = "StructuredOutput"
-"""The tool by which it has the model answer in a given shape."""
+"""The tool through which the CLI has the model answer in a given JSON shape."""
+HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
+"""In a skill's frontmatter: the CLI lists the skill, but does not tell the model about it."""
+SANDBOX_FAILED = "Sandbox is required but failed to initialize"
+"""The start of a tool result when a command was not run because the sandbox did not start."""
+
+T = TypeVar("T")
 
 
 class _Tokens(Struct, frozen=True, kw_only=True):
+    """Token counts, as the API names them."""
+
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
 
-    def total(self) -> Usage:
+    def to_usage(self) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens,
             output_tokens=self.output_tokens,
@@ -44,7 +83,7 @@ class _Tokens(Struct, frozen=True, kw_only=True):
 
 
 class _ModelTokens(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The same of one model, as the CLI's own account has it."""
+    """Token counts of one model, as the CLI names them in its own account."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -53,29 +92,53 @@ class _ModelTokens(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Block(Struct, frozen=True, kw_only=True):
+    """A part of a message: text, a tool call, or the result of one."""
+
     type: str = ""
     text: str = ""
     name: str = ""
     input: Json = None
+    is_error: bool | None = None
+    content: Json = None
 
 
 class _Message(Struct, frozen=True, kw_only=True):
     id: str = ""
-    content: tuple[_Block, ...] = ()
+    content: tuple[_Block, ...] | str = ()
+    usage: Json = None
 
 
-class _Answer(Struct, frozen=True, kw_only=True):
-    """A block of what the model said, or more of them."""
+class _Event(Struct, frozen=True, kw_only=True):
+    """One line: the start of a session, or a message to or from the model."""
 
-    type: str
-    message: _Message = _Message()
+    type: str = ""
+    subtype: str = ""
+    skills: tuple[str, ...] | None = None
+    version: str = msgspec.field(name="claude_code_version", default="")
+    message: _Message | None = None
+    synthetic: bool = msgspec.field(name="isSynthetic", default=False)
+
+    @property
+    def blocks(self) -> tuple[_Block, ...]:
+        content = self.message.content if self.message else ()
+        return content if isinstance(content, tuple) else (_Block(type="text", text=content),)
+
+
+class _Retry(Struct, frozen=True, kw_only=True):
+    """The CLI announces that it will try a request again."""
+
+    subtype: str
+    retry_delay_ms: float
+    error_status: int | None = None
+    error: str = ""
 
 
 class ClaudeResult(Struct, frozen=True, kw_only=True):
-    """The last line. ``subtype`` says "success" of failures too: only ``is_error`` and the exit status decide.
+    """The last line of a run.
 
-    ``usage`` and ``total_cost_usd`` are sums over all requests of the call; the price is the CLI's own estimate. Of a
-    call that reached the cap on money ``usage`` leaves out the last request, and the account by models does not.
+    ``subtype`` can be "success" even for failures; only ``is_error`` and the exit status decide. ``usage`` and
+    ``total_cost_usd`` are sums over all requests of the run; the price is the CLI's own estimate. When the run reached
+    the cap on money, ``usage`` leaves out the last request, and the account by models does not.
     """
 
     type: str
@@ -86,83 +149,75 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     stop_reason: str | None = None
     num_turns: int = 1
-    session_id: str = ""
     structured_output: Json = None
     total_cost_usd: float | None = None
     usage: _Tokens | None = None
     model_usage: dict[str, Json] = msgspec.field(name="modelUsage", default_factory=dict)
 
     @property
-    def said(self) -> str:
-        """Its words, of an answer or of a failure."""
+    def words(self) -> str:
+        """The text of the answer, or of the errors."""
         return self.result or "; ".join(self.errors)
 
     @property
     def spent(self) -> Usage | None:
-        """What the whole call took."""
-        told = self.usage.total() if self.usage else None
+        """The tokens of the whole run: the larger of the CLI's two accounts."""
+        accounts = [self.usage.to_usage()] if self.usage else []
         try:
-            models = msgspec.convert(self.model_usage, dict[str, _ModelTokens]).values()
+            models = msgspec.convert(self.model_usage, dict[str, _ModelTokens])
         except msgspec.ValidationError:
-            return told
-        parts = [_Tokens(**msgspec.structs.asdict(each)).total() for each in models]
-        whole = Usage(
-            input_tokens=sum(part.input_tokens for part in parts),
-            output_tokens=sum(part.output_tokens for part in parts),
-            cached_tokens=sum(part.cached_tokens for part in parts),
-        )
-        return max(filter(None, (told, whole if parts else None)), key=_size, default=None)
+            models = {}
+        if models:
+            parts = [_Tokens(**msgspec.structs.asdict(tokens)).to_usage() for tokens in models.values()]
+            accounts.append(
+                Usage(
+                    input_tokens=sum(part.input_tokens for part in parts),
+                    output_tokens=sum(part.output_tokens for part in parts),
+                    cached_tokens=sum(part.cached_tokens for part in parts),
+                )
+            )
+        return max(accounts, key=lambda usage: usage.input_tokens + usage.output_tokens, default=None)
 
 
-def _size(usage: Usage) -> int:
-    return usage.input_tokens + usage.output_tokens
-
-
-class _Retry(Struct, frozen=True, kw_only=True):
-    """The CLI is about to try again by itself."""
-
-    subtype: str
-    retry_delay_ms: float
-    error_status: int | None = None
-    error: str = ""
-
-
-def find_result(stdout: str) -> ClaudeResult | None:
-    """The result among what was printed, the last one that is one; a line may hold characters that break others."""
-    for line in reversed(stdout.split("\n")):
-        try:
-            result = msgspec.json.decode(line, type=ClaudeResult)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            continue
-        if result.type == "result":
-            return result
-    return None
-
-
-def announced_wait(printed: str) -> float:
-    """The seconds it is about to wait before it tries again, 0 when that is not the last it said."""
-    retry = _last_retry(printed)
+def read_announced_wait(printed: str) -> float:
+    """Return the seconds the CLI is about to wait before a retry; 0 unless its last line announces one."""
+    retry = _find_pending_retry(printed)
     return retry.retry_delay_ms / 1000 if retry else 0.0
 
 
-def tries_again(printed: str) -> bool:
-    """Whether the last it said is that it does."""
-    return _last_retry(printed) is not None
+def is_retrying(printed: str) -> bool:
+    """Tell whether the last line announces a retry."""
+    return _find_pending_retry(printed) is not None
 
 
-def _last_retry(printed: str) -> _Retry | None:
-    last = next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
-    return next(_retries(last), None)
+def is_running_tool(printed: str) -> bool:
+    """Tell whether a tool call has no result yet."""
+    return printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
 
 
-def result_of(ended: Ended, *, deadline: float) -> ClaudeResult:
-    """The result of a call that ended with the model's words; a refusal is the model's too.
+def has_sandbox_failed(stdout: str) -> bool:
+    """Tell whether a command of the agent was not run because the sandbox did not start."""
+    return any(
+        block.type == "tool_result" and block.is_error is True and str(block.content).startswith(SANDBOX_FAILED)
+        for event in _decode_lines(stdout, _Event)
+        for block in event.blocks
+    )
 
-    So does a call whose last answer took it over the cap on money: that answer is there, and paid for. Raises the
-    ``BackendError`` that anything else means, and ``BudgetSpent`` when the CLI stopped at the cap it was given before
-    there was an answer; both know what was spent all the same.
+
+def read_version(stdout: str) -> tuple[int, ...]:
+    """Return the version the CLI reports in its output, () when it reports none."""
+    found = next((event.version for event in _decode_lines(stdout, _Event) if event.version), "")
+    return tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+
+
+def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
+    """Return the result of a run that ended with an answer; a refusal of the model is an answer too.
+
+    An answer that took the run over the cap on money is returned: it is complete and paid for. Raises ``BudgetSpent``
+    when the CLI stopped at the cap before there was an answer, and the fitting ``BackendError`` for any other failure;
+    both carry what was spent.
     """
-    retry = next(iter([*_retries(ended.stdout)][::-1]), None)
+    retry = next(iter([*_read_retries(ended.stdout)][::-1]), None)
     raise_if_ended_early(
         CLAUDE,
         ended,
@@ -170,66 +225,171 @@ def result_of(ended: Ended, *, deadline: float) -> ClaudeResult:
         words=f"{retry.error} {retry.error_status or ''}".strip() if retry else "",
         status=retry.error_status if retry else None,
     )
-    result = find_result(ended.stdout)
+    result = _find_result(ended.stdout)
     if result is None:
         if not ended.stdout.strip() and ended.status == 0:
-            raise EmptyReply("claude ended well and printed nothing")
-        raise error_for(CLAUDE, telling_line(ended.stderr) or ended.stdout or f"it ended with status {ended.status}")
+            raise EmptyReply("claude ended without an error and printed nothing")
+        words = find_error_line(ended.stderr) or ended.stdout or f"it ended with status {ended.status}"
+        raise classify_failure(CLAUDE, words)
     if result.subtype == BUDGET_REACHED:
-        if answered := _answered(result, ended.stdout):
+        if answered := _recover_answer(result, ended.stdout):
             return answered
-        error = BudgetSpent(f"claude stopped at the cap on money ({result.said}); raise --max-usd", cap="usd")
-        raise paid(error, result.spent, result.total_cost_usd)
+        error = BudgetSpent(f"claude stopped at the cap on money ({result.words}); raise --max-usd", cap="usd")
+        raise add_cost(error, result.spent, result.total_cost_usd)
     if (result.is_error or ended.status) and result.stop_reason != "refusal":
-        told = retry.retry_delay_ms / 1000 if retry and retry.error_status == result.api_error_status else None
-        failed = error_for(
+        failure = classify_failure(
             CLAUDE,
-            result.said or f"it ended with status {ended.status}",
+            result.words or f"it ended with status {ended.status}",
             status=result.api_error_status,
-            retry_after=told,
+            retry_after=retry.retry_delay_ms / 1000
+            if retry and retry.error_status == result.api_error_status
+            else None,
         )
-        raise paid(failed, result.spent, result.total_cost_usd)
+        raise add_cost(failure, result.spent, result.total_cost_usd)
     if result.num_turns == 0:
-        raise BadReply(f"claude took the prompt for a command of its own and asked no model: {result.said[:200]!r}")
+        raise BadReply(f"claude took the prompt for one of its own commands and asked no model: {result.words[:200]!r}")
     return result
 
 
-def _answered(result: ClaudeResult, printed: str) -> ClaudeResult | None:
-    """The result with the answer that was complete before the cap on money was looked at; None where none was."""
-    blocks = _last_message(printed)
-    shaped = next((block.input for block in blocks if block.name == STRUCTURED), None)
-    words = (
-        "\n".join(block.text for block in blocks if block.type == "text") if result.stop_reason == "end_turn" else ""
+def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
+    """Return what the agent did in the workspace ``root``. Raises what ``read_result`` raises for lost transport."""
+    events = tuple(_decode_lines(ended.stdout, _Event))
+    answers = [event for event in events if event.type == "assistant"]
+    ending, result = _read_ending(ended, answers, deadline)
+    calls = [block for event in answers for block in event.blocks if block.type == "tool_use"]
+    if result and ending in {Ending.DONE, Ending.REFUSED}:
+        text = result.result or ""
+    else:
+        texts = [block.text for event in answers for block in event.blocks if block.type == "text"]
+        text = next((text for text in reversed(texts) if text.strip()), "")
+    if ending is Ending.DONE and not text.strip() and not calls:
+        raise EmptyReply("claude ended without an error, an answer or a tool call")
+    return Trajectory(
+        text=text,
+        model=next(iter(result.model_usage), model) if result else model,
+        usage=(result.spent if result else None) or _estimate_usage(answers),
+        cost_usd=result.total_cost_usd if result else None,
+        latency=ended.seconds,
+        tools_called=tuple(dict.fromkeys(call.name for call in calls)),
+        ending=ending,
+        turns=result.num_turns if result else len({event.message.id for event in answers if event.message}),
+        shown=tuple(
+            _read_skill_shown(events, document, root)
+            for document in assignment.documents
+            if document.kind is DocumentKind.SKILL and document.content is not None
+        ),
+        skills_called=tuple(dict.fromkeys(_read_skill_called(call) for call in calls if call.name == "Skill")),
     )
+
+
+def _read_ending(ended: Ended, answers: Sequence[_Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
+    """Return how the run ended when that was the agent's own doing; raise when it was not."""
+    result = _find_result(ended.stdout)
+    if ended.timed_out and answers and not ended.silent:
+        return Ending.OUT_OF_TIME, result
+    if ended.flooded and answers:
+        return Ending.OUT_OF_ROOM, result
+    if result is not None and not ended.timed_out:
+        if result.subtype == "error_max_turns":
+            return Ending.OUT_OF_TURNS, result
+        if result.stop_reason == "refusal":
+            return Ending.REFUSED, result
+    try:
+        return Ending.DONE, read_result(ended, deadline=deadline)
+    except TooLong:
+        if len(answers) > 1:
+            return Ending.OUT_OF_ROOM, result
+        raise
+
+
+def _read_skill_shown(events: Sequence[_Event], document: Document, root: Path) -> Shown:
+    """Tell whether the skill was on the CLI's list, and whether its text, from our folder, went to the model."""
+    name = skill_name(document)
+    listed = next((event.skills for event in events if event.subtype == "init" and event.skills is not None), None)
+    handed = [
+        block.text for event in events if event.synthetic for block in event.blocks if "Base directory" in block.text
+    ]
+    folder = root / LAYOUT.skills / name
+    ours = [text for text in handed if str(folder.resolve()) in text or str(folder) in text]
+    others = [text for text in handed if text not in ours and Path(text.partition("\n")[0]).name == name]
+    if others:
+        return Shown(kind=document.kind, offered=False, read=False, how=f"another skill {name} took its place")
+    body = region(document)
+    read = any(contains_every_line(text, body) for text in ours) or _has_opened_file(events, root, name)
+    if listed is None:
+        how = "this version of claude does not list its skills"
+        return Shown(kind=document.kind, offered=None, read=read, how=how)
+    if HIDDEN_FROM_MODEL.search((document.content or b"").partition(b"\n---")[0]):
+        return Shown(kind=document.kind, offered=False, read=read, how="its frontmatter hides it from the model")
+    offered = name in listed
+    how = "its text was handed to the model" if read else "it was on the list" if offered else "it was not on the list"
+    return Shown(kind=document.kind, offered=offered, read=read, how=how)
+
+
+def _has_opened_file(events: Sequence[_Event], root: Path, name: str) -> bool:
+    """Tell whether the agent read the skill's file itself, as some do."""
+    wanted = f"{LAYOUT.skills}/{name}/SKILL.md"
+    paths = [
+        str(block.input.get("file_path", ""))
+        for event in events
+        for block in event.blocks
+        if block.type == "tool_use" and block.name == "Read" and isinstance(block.input, dict)
+    ]
+    return any(path in {wanted, str(root / wanted), str(root.resolve() / wanted)} for path in paths)
+
+
+def _read_skill_called(call: _Block) -> str:
+    given = call.input if isinstance(call.input, dict) else {}
+    return str(given.get("skill") or given.get("command") or "").removeprefix("/")
+
+
+def _estimate_usage(answers: Sequence[_Event]) -> Usage:
+    """Sum the tokens of a run that was cut short: the last report of every message."""
+    reports = {event.message.id: event.message.usage for event in answers if event.message}
+    tables = [report for report in reports.values() if isinstance(report, dict)]
+
+    def total(*names: str) -> int:
+        return sum(value for table in tables for name in names if isinstance(value := table.get(name), int))
+
+    given = total("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return Usage(input_tokens=given, output_tokens=total("output_tokens"), estimated=True)
+
+
+def _find_result(stdout: str) -> ClaudeResult | None:
+    lines = "\n".join(reversed(stdout.split("\n")))
+    return next((result for result in _decode_lines(lines, ClaudeResult) if result.type == "result"), None)
+
+
+def _recover_answer(result: ClaudeResult, printed: str) -> ClaudeResult | None:
+    """Return the result with the answer that was complete before the cap on money was checked, None without one."""
+    blocks: list[_Block] = []
+    last = ""
+    for event in _decode_lines(printed, _Event):  # the blocks of one message may come on several lines
+        if event.type == "assistant" and event.message:
+            blocks = [*(blocks if event.message.id == last else ()), *event.blocks]
+            last = event.message.id
+    shaped = next((block.input for block in blocks if block.name == STRUCTURED), None)
+    texts = [block.text for block in blocks if block.type == "text"] if result.stop_reason == "end_turn" else []
+    words = "\n".join(texts)
     if shaped is None and not words.strip():
         return None
     return msgspec.structs.replace(result, result=words, structured_output=shaped)
 
 
-def _last_message(printed: str) -> list[_Block]:
-    """The blocks of the last message of the model, of which each may stand on a line of its own."""
-    last = ""
-    blocks: list[_Block] = []
-    for line in printed.split("\n"):
-        if '"assistant"' not in line:
-            continue
-        try:
-            said = msgspec.json.decode(line, type=_Answer)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            continue
-        if said.type == "assistant":
-            blocks = [*(blocks if said.message.id == last else ()), *said.message.content]
-            last = said.message.id
-    return blocks
+def _find_pending_retry(printed: str) -> _Retry | None:
+    last = next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
+    return next(_read_retries(last), None)
 
 
-def _retries(printed: str) -> Iterator[_Retry]:
+def _read_retries(printed: str) -> Iterator[_Retry]:
+    lines = "\n".join(line for line in printed.split("\n") if '"api_retry"' in line)
+    return (retry for retry in _decode_lines(lines, _Retry) if retry.subtype == "api_retry")
+
+
+def _decode_lines(printed: str, kind: type[T]) -> Iterator[T]:
+    """Decode every line that is an object of this kind."""
     for line in printed.split("\n"):
-        if '"api_retry"' not in line:
-            continue
         try:
-            retry = msgspec.json.decode(line, type=_Retry)
+            yield msgspec.json.decode(line, type=kind)
         except (msgspec.DecodeError, UnicodeEncodeError):
             continue
-        if retry.subtype == "api_retry":
-            yield retry

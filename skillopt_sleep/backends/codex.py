@@ -1,6 +1,8 @@
-"""Codex as a model: one ``codex exec``, its tools off, and nothing of the user's in it but the login.
+"""Ask Codex: one ``codex exec`` without tools, or the agent itself at work, with nothing of the user's but the login.
 
-To whom Codex sends what it is asked: its settings may name another provider, or another address of the same.
+A native run works in a throwaway workspace and a throwaway home. Its commands run in Codex's own sandbox, which reaches
+the workspace and no network. Codex keeps a record of the session in that home: every word that was sent to the model.
+It is read, and thrown away with the home.
 """
 
 from __future__ import annotations
@@ -8,78 +10,53 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from skillopt_sleep.backends.codex_cli import CODEX, LOGS, CodexHome, announced_wait, turn_of, users_codex_home
-from skillopt_sleep.backends.codex_native import NativeCodex
-from skillopt_sleep.backends.outcomes import paid, reply_for
-from skillopt_sleep.backends.process import Children, Ended, find_command
+from skillopt_sleep.backends.child_registry import MARK
+from skillopt_sleep.backends.codex_home import (
+    OPENAI,
+    CodexHome,
+    find_provider,
+    read_settings,
+    read_user_config,
+    rename_builtin_provider,
+    restrict_user_config,
+)
+from skillopt_sleep.backends.codex_output import (
+    CODEX,
+    Record,
+    is_retrying,
+    is_running_tool,
+    read_announced_wait,
+    read_record,
+    read_thread_id,
+    read_trajectory,
+    read_turn,
+)
+from skillopt_sleep.backends.outcomes import add_cost, build_reply
+from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, find_command
+from skillopt_sleep.backends.sandbox import TOOL_VARIABLES, add_results, build_agent_environment, find_flaw
+from skillopt_sleep.backends.workspace import Layout, Workspace, open_workspace
 from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError, TimedOut
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
-from skillopt_sleep.safety.receivers import provider_at
-
-OWN = "openai"
-HERE = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
-"""Providers it knows by itself that run on this machine, unless the environment says otherwise."""
-ADDRESS_OF_THOSE = "CODEX_OSS_BASE_URL"
-
-
-def receiver(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
-    """The provider: openai at its own address, else the host; "" for this machine itself.
-
-    ``config``: its settings, a dotted name being one key. A provider without an address that can be found is a
-    stranger by its own name.
-    """
-    profile = config.get("profile")
-    chosen = _in_table(config, "profiles", str(profile), "model_provider") if profile else None
-    name = str(chosen or config.get("model_provider") or OWN)
-    address = _in_table(config, "model_providers", name, "base_url")
-    if address is None and name == OWN:
-        set_to = (config.get("openai_base_url"), config.get("chatgpt_base_url"), env.get("OPENAI_BASE_URL"))
-        found = [provider_at(str(each)) for each in set_to if each]
-        return next((each for each in found if each != OWN), OWN)
-    if address is None and name in HERE:
-        return provider_at(env[ADDRESS_OF_THOSE]) if env.get(ADDRESS_OF_THOSE) else ""
-    return name if address is None else provider_at(str(address))
-
-
-def _in_table(config: Mapping[str, Json], section: str, name: str, field: str) -> Json:
-    """A field of a named table, spelled as tables within each other or with dots; None where it is not set."""
-    for path in _paths(section, name, field):
-        value: Json = dict(config)
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            return value
-    return None
-
-
-def _paths(section: str, name: str, field: str) -> tuple[tuple[str, ...], ...]:
-    """Every way of writing it; a more exact one stands over a less exact one."""
-    quoted = f'"{name}"'
-    return (
-        (f"{section}.{name}.{field}",),
-        (f"{section}.{quoted}.{field}",),
-        (f"{section}.{name}", field),
-        (f"{section}.{quoted}", field),
-        (section, name, field),
-    )
-
 
 INSTALL = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
 FOOTPRINT = 160 * 2**20
-"""Bytes; measured: 140 MB with the versions that are tested."""
+"""Bytes of memory; measured: 140 MB with the tested versions."""
 PROBE_SECONDS = 10.0
-"""For each of two commands that take a fifth of a second on an idle machine."""
+"""Deadline of each of two commands, which take a fifth of a second on an idle machine."""
+LAYOUT = Layout(skills=".agents/skills", memory="AGENTS.md", settings=(".codex", ".agents"), texts=("skills",))
+LOGS = {"RUST_LOG": "codex_core=warn"}
+"""With this variable Codex reports on stderr how long it is about to wait; no event does."""
+NO_SYSTEM = "Answer the user."
+"""Codex refuses an empty file of instructions."""
 
-EXEC = ("exec", "--json", "--ephemeral", "--skip-git-repo-check", "--sandbox", "read-only")
 QUIET = (
     "features.plugins=false",
     "features.remote_plugin=false",
@@ -89,19 +66,21 @@ QUIET = (
     "features.unbounded_connection_retries=false",
 )
 """Without these it connects to four hosts besides the model's, and never gives up on a dead network."""
-TOOLLESS = (
-    "features.shell_tool=false",
-    "features.view_image=false",
+ALONE = (
+    "features.hooks=false",
     "features.goals=false",
     "features.sleep_tool=false",
     "agents.enabled=false",
     "tools.experimental_request_user_input.enabled=false",
     'web_search="disabled"',
-)
-"""What remains is ``apply_patch``, which a read-only sandbox refuses."""
-NOTHING_OF_THE_USER = (
-    "features.hooks=false",
     "notify=[]",
+)
+"""No hook, no other agent, no search, no question to the user."""
+ANSWER = ("exec", "--json", "--ephemeral", "--skip-git-repo-check", "--sandbox", "read-only")
+WITHOUT_TOOLS = (
+    *ALONE,
+    "features.shell_tool=false",
+    "features.view_image=false",
     'developer_instructions=""',
     "project_doc_max_bytes=0",
     "skills.include_instructions=false",
@@ -109,46 +88,57 @@ NOTHING_OF_THE_USER = (
     "include_permissions_instructions=false",
     "include_environment_context=false",
 )
-RETRIES = "request_max_retries=0,stream_max_retries=1"
-"""One, not none: only one who tries again says how long the service wants to be left alone."""
-SWITCHES = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
-"""What is set for every MCP server and provider of the user's: trying again is our business."""
-NO_SYSTEM = "Answer the user."
-"""Codex refuses a file of instructions that is empty."""
-PROVIDER = "skillopt-sleep"
-"""The built-in provider takes no such setting and would try thirty times, so it is asked under a name of our own.
-
-Without an address it is OpenAI's, that of the API or that of ChatGPT, as the login has it.
-"""
+"""The only tool left is ``apply_patch``, which a read-only sandbox refuses."""
+WORK = ("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--ignore-user-config")
+CONFINED = (
+    'sandbox_mode="workspace-write"',
+    "sandbox_workspace_write.exclude_slash_tmp=true",  # other workspaces are there
+    "sandbox_workspace_write.network_access=false",
+)
+WITH_TOOLS = (
+    *CONFINED,
+    *ALONE,
+    "features.memories=false",
+    # no key or token for its commands, but the mark by which they are found when they are left running
+    "shell_environment_policy.ignore_default_excludes=false",
+    f"shell_environment_policy.include_only={json.dumps(sorted({*TOOL_VARIABLES, 'LC_*', 'TMPDIR', MARK}))}",
+)
+OWN_PREFIXES = ("CODEX_", "OPENAI_")
+"""Prefixes of variables that a login may depend on; the key of another provider is named in its settings."""
+BEDROCK = "amazon-bedrock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexBackend:
-    """The ``codex`` command line.
-
-    ``command``: the program, a name on PATH or a path. ``model``: "" = the CLI's default. ``timeout``: seconds one
-    call may take. ``env``: the environment the CLI sees. ``config``: settings as its ``-c`` takes them, such as
-    ``model_reasoning_effort=low``. ``use_user_config``: run in the user's own home with their ``config.toml``, for a
-    provider, key or keyring it names; then the user's ``AGENTS.md`` and skills reach the model too. Hooks, MCP servers
-    and plugins never run. ``loop_timeout`` and ``max_turns``: seconds and steps that it may take where it is let to
-    work. ``record``: see ``Children``.
-    """
+    """The ``codex`` command line."""
 
     command: str = "codex"
+    """The program: a name on PATH, or a path."""
     model: str = ""
+    """The model to ask; "" = the CLI's default."""
     timeout: float = 180.0
+    """Seconds that one call may take."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The environment of the CLI."""
     config: tuple[str, ...] = ()
+    """Settings as ``-c`` accepts them, such as ``model_reasoning_effort=low``."""
     use_user_config: bool = False
+    """Run in the user's own home with their ``config.toml``, for a provider, key or keyring that it names.
+
+    Then the user's ``AGENTS.md`` and skills reach the model too. Hooks, MCP servers and plugins never run.
+    """
     loop_timeout: float = 900.0
+    """Seconds that a native replay may take."""
     max_turns: int = 60
+    """Steps that a native replay may take."""
     record: str = field(default="", repr=False)
+    """The folder in which running children are recorded; see ``Children``."""
     _children: Children = field(default_factory=Children, init=False, repr=False, compare=False)
     _home: CodexHome = field(default_factory=CodexHome, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_children", Children(self.record))
-        object.__setattr__(self, "_home", CodexHome(self._children.register))
+        object.__setattr__(self, "_home", CodexHome(self._children.registry))
 
     @property
     def name(self) -> str:
@@ -157,18 +147,13 @@ class CodexBackend:
 
     @property
     def sees(self) -> str:
-        """Who is sent the prompts."""
+        """Who receives the prompts, in words for the user."""
         try:
             provider = self.provider
-        except SettingsError:  # `probe` tells
-            provider = "whom its config.toml names"
-        whom = "OpenAI" if provider == "openai" else provider or "this machine"
-        return f"{whom}, through the codex CLI and the account it is logged in to"
-
-    def _set_up(self) -> dict[str, Json]:
-        """The settings it goes by, ours over the user's; a dotted name is one key here."""
-        users = _read(users_codex_home(self.env) / "config.toml") if self.use_user_config else {}
-        return users | _read_settings(self.config)
+        except SettingsError:  # `probe` reports it
+            provider = "the provider that its config.toml names"
+        receiver = "OpenAI" if provider == OPENAI else provider or "this machine"
+        return f"{receiver}, through the codex CLI and the account it is logged in to"
 
     @property
     def footprint(self) -> int:
@@ -177,18 +162,19 @@ class CodexBackend:
 
     @property
     def provider(self) -> str:
-        """OpenAI, or the host that this Codex is set up for; see ``receiver``. Raises ``SettingsError``."""
-        return receiver(self._set_up(), self.env)
+        """Who receives the prompts; see ``find_provider``. Raises ``SettingsError``."""
+        users = read_user_config(self.env) if self.use_user_config else {}
+        return find_provider(users | read_settings(self.config), self.env)
 
     @property
     def priced(self) -> bool:
-        """It names no price."""
+        """Codex names no price."""
         return False
 
     def probe(self) -> Health:
-        """Installed and logged in; asked of the CLI, offline.
+        """Ask the CLI, offline, whether it is installed and logged in.
 
-        A provider of the user's own has its own keys: whether they are good shows at the first call.
+        A provider of the user's own has its own keys: whether they work shows at the first call.
         """
         version = ""
         try:
@@ -201,84 +187,124 @@ class CodexBackend:
             return Health(ready=True, version=version, logged_in=True)
         if self.use_user_config:
             return Health(ready=True, version=version)
-        detail = f"codex is not logged in: {CODEX.cannot[NotLoggedIn]}"
+        detail = f"codex is not logged in: {CODEX.fixes[NotLoggedIn]}"
         return Health(ready=False, version=version, logged_in=False, detail=detail)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config.toml."""
-        with self._home.first_alone() as waited:
-            seconds = _left(prompt.within, waited).clip(self.timeout)
-            ended = self._run(*EXEC, seconds=seconds, prompt=prompt)
+        """Answer one prompt; see ``Backend.complete``. Raises ``DiskError``, and ``SettingsError`` for a bad config."""
+        with self._home.hold_until_first_call() as waited:
+            seconds = _subtract_wait(prompt.within, waited).clip(self.timeout)
+            ended = self._run(*ANSWER, seconds=seconds, prompt=prompt)
         return read_reply(ended, prompt, model=self.model, deadline=seconds)
 
     def refuses(self, mode: ReplayMode) -> str:
-        """Why this machine cannot replay so; see ``Agent.refuses``."""
+        """Return why this machine cannot replay in this mode, "" when it can; see ``Agent.refuses``."""
+        path = self.env.get("PATH", "")
         if self.use_user_config:
             return "with use_user_config the user's own AGENTS.md and skills would take part: take it out, or use text"
-        if shutil.which(self.command, path=self.env.get("PATH", "")) is None:
-            return ""  # `probe` tells
+        if shutil.which(self.command, path=path) is None:
+            return ""  # `probe` reports it
+        if mode is ReplayMode.WORKTREE and shutil.which("git", path=path) is None:
+            return "git is missing: install it (apt-get install git)"
         try:
-            return self._native(Bounds()).refuses(mode)
+            problem = find_flaw(self._children, self._confine, self._home.build_environment(self.env))
         except (BackendError, DiskError) as error:
-            return str(error)
+            problem = str(error)
+        if not problem:
+            return ""
+        return f"codex's sandbox does not work here ({problem}): install bubblewrap, and allow user namespaces"
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let it work in a workspace; see ``Agent.run``. Raises ``DiskError``, and ``SettingsError`` as above."""
-        with self._home.first_alone() as waited:
-            done = self._native(_left(assignment.within, waited)).run(assignment)
+        """Let the agent work in a workspace; see ``Agent.run``. Raises what ``complete`` raises."""
+        with self._home.hold_until_first_call() as waited:
+            seconds = _subtract_wait(assignment.within, waited).clip(self.loop_timeout)
+            env = self._home.build_environment(self.env)
+            with open_workspace(self._children, assignment, LAYOUT, env) as place:
+                turns = _TurnLimit(self.max_turns)
+                ended = self._work(assignment, place, turns, env, seconds)
+                done = read_trajectory(
+                    ended,
+                    assignment,
+                    _take_record(ended, Path(env["CODEX_HOME"])),
+                    model=self.model,
+                    deadline=self.timeout if ended.silent else seconds,
+                    out_of_turns=turns.reached,
+                )
+                done = add_results(
+                    done,
+                    assignment.commands,
+                    place,
+                    confine=self._confine,
+                    children=self._children,
+                    env=env,
+                    keep=("CODEX_HOME",),
+                )
         return msgspec.structs.replace(done, latency=done.latency + waited)
 
-    def _native(self, within: Bounds) -> NativeCodex:
-        env = self._home.environment(self.env)
-        settings = [*self.config, *QUIET, *_provider(_read_settings(self.config), seconds=self.timeout)]
-        return NativeCodex(
-            command=find_command(self.command, self.env, install=INSTALL),
-            model=self.model,
-            env=env,
-            home=Path(env["CODEX_HOME"]),
-            children=self._children,
-            options=tuple(part for setting in settings for part in ("-c", setting)),
-            seconds=within.clip(self.loop_timeout),
-            call_seconds=self.timeout,
-            max_turns=self.max_turns,
-        )
-
     def close(self) -> None:
-        """End every child and remove what they lived in; see ``Backend.close``."""
+        """End every child and remove the throwaway home; see ``Backend.close``."""
         self._children.close()
         self._home.close()
 
+    def _work(
+        self, assignment: Assignment, place: Workspace, turns: _TurnLimit, env: Mapping[str, str], seconds: float
+    ) -> Ended:
+        provider = rename_builtin_provider(read_settings(self.config), seconds=self.timeout)
+        settings = [*self.config, *QUIET, *provider]
+        named = " ".join(settings)
+        instructions = json.dumps(assignment.system, ensure_ascii=False)
+        argv = [find_command(self.command, self.env, install=INSTALL), *WORK, "-C", str(place.cwd)]
+        argv += ["--model", self.model] if self.model else []
+        argv += _as_options([*settings, *WITH_TOOLS, f"developer_instructions={instructions}"])
+        prefixes = (*OWN_PREFIXES, "AWS_") if BEDROCK in named else OWN_PREFIXES
+        # codex does not set up its sandbox in a folder below TMPDIR, so it gets another TMPDIR than ours
+        work_env = build_agent_environment(env, prefixes=prefixes, settings=named) | {"TMPDIR": str(place.scratch)}
+        return self._children.run(
+            [*argv, "-"],
+            env={**LOGS, **work_env},
+            cwd=place.cwd,
+            seconds=seconds,
+            stdin=assignment.user,
+            announced_wait=turns,
+            idle_timeout=IdleTimeout(self.timeout, is_running_tool=is_running_tool, is_retrying=is_retrying),
+        )
+
+    def _confine(self, argv: Sequence[str], workspace: Path, scratch: Path, _: Path) -> Sequence[str]:
+        """Wrap a command in Codex's own sandbox; it may write in the workspace and in ``TMPDIR``."""
+        roots = json.dumps([str(workspace), str(scratch)], ensure_ascii=False)
+        settings = [*CONFINED, f"sandbox_workspace_write.writable_roots={roots}"]
+        return (find_command(self.command, self.env, install=INSTALL), "sandbox", *_as_options(settings), "--", *argv)
+
     def _run(self, *arguments: str, seconds: float, prompt: Prompt | None = None) -> Ended:
         command = find_command(self.command, self.env, install=INSTALL)
-        env = self.env if self.use_user_config else self._home.environment(self.env)
-        with self._children.folder() as folder:
+        env = self.env if self.use_user_config else self._home.build_environment(self.env)
+        with self._children.open_folder() as folder:
             workspace = folder / "workspace"
             workspace.mkdir()
-            argv = [command, *arguments]
-            if prompt is not None:
-                argv += self._options(prompt, folder, workspace)
-            stdin = "" if prompt is None else prompt.user
             return self._children.run(
-                argv, env={**LOGS, **env}, cwd=workspace, seconds=seconds, stdin=stdin, waits=announced_wait
+                [command, *arguments, *(self._build_options(prompt, folder, workspace) if prompt else ())],
+                env={**LOGS, **env},
+                cwd=workspace,
+                seconds=seconds,
+                stdin=prompt.user if prompt else "",
+                announced_wait=read_announced_wait,
             )
 
-    def _options(self, prompt: Prompt, folder: Path, workspace: Path) -> Iterator[str]:
+    def _build_options(self, prompt: Prompt, folder: Path, workspace: Path) -> Iterator[str]:
         yield from ("-C", str(workspace))
         if self.model:
             yield from ("--model", self.model)
-        settings = [*self.config, *QUIET, *TOOLLESS, *NOTHING_OF_THE_USER]
+        settings = [*self.config, *QUIET, *WITHOUT_TOOLS]
         users: dict[str, Json] = {}
         if self.use_user_config:
-            users = _read(users_codex_home(self.env) / "config.toml")
-            settings += _tamed(users)
+            users = read_user_config(self.env)
+            settings += restrict_user_config(users)
         else:
             yield "--ignore-user-config"
-        settings += _provider(users | _read_settings(self.config), seconds=self.timeout)
+        settings += rename_builtin_provider(users | read_settings(self.config), seconds=self.timeout)
         system = folder / "system.md"
         system.write_text(prompt.system if prompt.system.strip() else NO_SYSTEM, encoding="utf-8", errors="replace")
-        settings.append(f"model_instructions_file={json.dumps(str(system), ensure_ascii=False)}")
-        for setting in settings:
-            yield from ("-c", setting)
+        yield from _as_options([*settings, f"model_instructions_file={json.dumps(str(system), ensure_ascii=False)}"])
         if prompt.schema is not None:
             schema = folder / "schema.json"
             schema.write_bytes(msgspec.json.encode(prompt.schema))
@@ -286,68 +312,50 @@ class CodexBackend:
         yield "-"
 
 
-def _left(within: Bounds, waited: float) -> Bounds:
-    """What is left for a call that had to wait for another. Raises ``TimedOut`` where that is no time at all."""
-    left = within.after(waited)
-    if left.seconds is not None and left.seconds <= 0:
-        raise TimedOut("codex was not asked: the time for this call was over before the first one had ended")
-    return left
+class _TurnLimit:
+    """``process.ReadSeconds`` that ends a child after too many steps, since codex has no limit of its own."""
 
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.reached = False
 
-def _read(config: Path) -> dict[str, Json]:
-    try:
-        return tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{config} cannot be read: {error}") from error
-
-
-def _read_settings(settings: tuple[str, ...]) -> dict[str, Json]:
-    """The top of what ``-c`` takes: a value is TOML, or else a plain string."""
-    table: dict[str, Json] = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        try:
-            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except ValueError:
-            table[key.strip()] = value.strip()
-    return table
-
-
-def _tamed(config: dict[str, Json]) -> list[str]:
-    """Settings that keep the user's MCP servers from starting, and their providers from trying again by themselves.
-
-    They are inline tables, which are merged: a dotted name would be cut at every dot within a server's own name.
-    """
-    return [
-        f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table)}}}"
-        for section, switch in SWITCHES.items()
-        if isinstance(table := config.get(section), dict)
-    ]
-
-
-def _provider(config: dict[str, Json], *, seconds: float) -> list[str]:
-    """Settings that put the built-in provider under our name; none where another one is to be asked."""
-    if config.get("model_provider", "openai") != "openai":
-        return []
-    address = config.get("openai_base_url")
-    table = [
-        'name="OpenAI"',
-        'wire_api="responses"',
-        "requires_openai_auth=true",
-        RETRIES,
-        f"stream_idle_timeout_ms={int(seconds * 1000)}",
-        *([f"base_url={json.dumps(address)}"] if address else []),
-    ]
-    return [f'model_provider="{PROVIDER}"', f"model_providers.{PROVIDER}={{{','.join(table)}}}"]
+    def __call__(self, printed: str) -> float:
+        """Return the wait that codex announces, or an endless one for a child that must be ended."""
+        self.reached = printed.count('"type":"item.completed"') > self._limit
+        return float("inf") if self.reached else read_announced_wait(printed)
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
-    """The reply in what the CLI printed; pure. Raises the ``BackendError`` that anything else means."""
-    turn = turn_of(ended, deadline=deadline)
+    """Return the reply in what the CLI printed. Raises the ``BackendError`` that fits any other ending."""
+    turn = read_turn(ended, deadline=deadline)
     try:
-        return reply_for(CODEX, prompt, turn.text, model=model, latency=ended.seconds, usage=turn.usage)
+        return build_reply(CODEX, prompt, turn.text, model=model, latency=ended.seconds, usage=turn.usage)
     except BackendError as error:
-        raise paid(error, turn.usage) from None
+        raise add_cost(error, turn.usage) from None
+
+
+def _as_options(settings: Sequence[str]) -> list[str]:
+    return [part for setting in settings for part in ("-c", setting)]
+
+
+def _subtract_wait(within: Bounds, waited: float) -> Bounds:
+    """Return what is left for a call that had to wait for another. Raises ``TimedOut`` when no time is left."""
+    left = within.after(waited)
+    if left.seconds is not None and left.seconds <= 0:
+        raise TimedOut("codex was not asked: the time for this call was over before the first call had ended")
+    return left
+
+
+def _take_record(ended: Ended, home: Path) -> Record | None:
+    """Read Codex's record of the session and delete it, so that no other replay finds it; None without one."""
+    thread = read_thread_id(ended.stdout)
+    if not thread or not thread.replace("-", "").isalnum():
+        return None
+    for path in (home / "sessions").rglob(f"rollout-*{thread}.jsonl"):
+        record = read_record(path.read_bytes())
+        path.unlink(missing_ok=True)
+        return record
+    return None
 
 
 PLUGIN = CodexBackend

@@ -1,7 +1,7 @@
-"""The embedded simulated agent: a stand-in for a model that costs nothing and never leaves the machine.
+"""Simulate an agent that costs nothing and never leaves this machine.
 
-It is given what a real model is given, the prompt, and knows one world (``worlds/world.py``), which is data. What it
-is asked for it takes from the JSON Schema of the request, as a real model would. Every reply, good or unlucky, is a
+It is given what a real model is given, the prompt, and knows one world (``simulation/world.py``), which is data. What
+it is asked for it reads from the JSON Schema of the request, as a real model would. Every reply, good or unlucky, is a
 pure function of the seed, the prompt and its sample number, so a night that is killed and resumed reads the same ones.
 """
 
@@ -19,24 +19,21 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.simulation.learn import (
-    conform,
-    merge_edits,
-    properties,
-    rank_edits,
-    write_guidance,
-    write_notes,
-)
-from skillopt_sleep.backends.simulation.play import (
+from skillopt_sleep.backends.simulation.conform import conform, list_properties
+from skillopt_sleep.backends.simulation.replies import (
     Luck,
     Traits,
     do_task,
     judge_answer,
     judge_pair,
+    merge_edits,
     mine_sessions,
     propose_edits,
+    rank_edits,
+    write_guidance,
+    write_notes,
 )
-from skillopt_sleep.backends.simulation.world import World, flaws, read_world, uniform
+from skillopt_sleep.backends.simulation.world import World, draw_uniform, find_flaws, read_world
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -67,7 +64,7 @@ FATAL: Mapping[str, type[FatalBackend]] = {
     "quota_exhausted": QuotaExhausted,
 }
 SEEN_BY_PROBE = frozenset({"not_installed", "not_logged_in", "too_old"})
-"""What a CLI can tell without a model call; the others show at the first one."""
+"""Errors that a CLI reports without a model call; the others show at the first one."""
 
 TRANSIENT: Mapping[str, type[TransientBackend]] = {
     "empty": EmptyReply,
@@ -79,7 +76,7 @@ TRANSIENT: Mapping[str, type[TransientBackend]] = {
 
 
 class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Shares of calls that transport loses, one for each way to lose them; at most 1 together."""
+    """Shares of calls that transport loses, by the error; at most 1 together."""
 
     empty: float = 0.0
     rate_limited: float = 0.0
@@ -89,15 +86,15 @@ class Faults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Line:
-    """The line to an agent: open or closed, and how often each call was tried. Safe between threads."""
+    """The connection to the agent: open or closed, and how often each call was tried. Safe for several threads."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
         self._tries: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
 
-    def try_number(self, call: tuple[str, int]) -> int:
-        """Count one more try of this call; the first is number 1."""
+    def count_try(self, call: tuple[str, int]) -> int:
+        """Count one more try of this call and return its number, from 1."""
         with self._lock:
             self._tries[call] += 1
             return self._tries[call]
@@ -105,15 +102,15 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBackend:
-    """A simulated model. Raises ``SettingsError`` or ``UsageError`` when built with options it cannot use.
+    """A simulated model; the fields from ``skill`` to ``span`` are its ``Traits``.
 
-    ``world``: path of a world file ("" = the bundled demo world); ``worlds``: the world itself, instead of a file.
-    ``skill`` to ``span``: see ``Traits``. ``latency``: seconds each call takes. ``faults``: see ``Faults``; a retry of
-    a call draws again. ``fatal``: the error every call raises, one of ``FATAL``.
+    Raises ``SettingsError`` or ``UsageError`` for options it cannot use.
     """
 
     world: str = ""
+    """Path of a world file; "" = the bundled demo world."""
     worlds: World | None = None
+    """The world itself, instead of a file."""
     seed: int = 0
     model: str = "simulated"
     skill: float = 1.0
@@ -125,8 +122,11 @@ class SimulatedBackend:
     crowding: float = 0.0
     span: int = 8
     latency: float = 0.0
+    """Seconds that each call takes."""
     faults: Faults = dataclasses.field(default_factory=Faults)
+    """Calls to lose; a retry of a call draws again."""
     fatal: str = ""
+    """The error that every call raises, a key of ``FATAL``; "" = none."""
     _line: _Line = dataclasses.field(default_factory=_Line, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -137,14 +137,14 @@ class SimulatedBackend:
         shares["the sum of faults"] = sum(msgspec.structs.asdict(self.faults).values())
         for name, share in shares.items():
             if not 0 <= share <= 1:
-                raise SettingsError(f"simulated backend: {name} is {share}, must lie between 0 and 1")
+                raise SettingsError(f"simulated backend: {name} is {share}, must be between 0 and 1")
         if self.span < 0:
             raise SettingsError(f"simulated backend: span is {self.span}, must be 0 or more rules")
         if self.latency < 0:
             raise SettingsError(f"simulated backend: latency is {self.latency}, must be 0 or more seconds")
         if self.fatal and self.fatal not in FATAL:
             raise SettingsError(f"simulated backend: fatal is {self.fatal!r}, known are {', '.join(FATAL)}")
-        if self.worlds is not None and (found := flaws(self.worlds)):
+        if self.worlds is not None and (found := find_flaws(self.worlds)):
             raise UsageError(f"simulated backend: not a sound world: {'; '.join(found)}")
         self._world()
 
@@ -155,34 +155,34 @@ class SimulatedBackend:
 
     @property
     def sees(self) -> str:
-        """Who is sent the prompts."""
+        """Who receives the prompts, in words for the user."""
         return "nobody: the agent is simulated on this machine"
 
     @property
     def provider(self) -> str:
-        """Nobody."""
+        """Nobody receives the prompts."""
         return ""
 
     @property
     def priced(self) -> bool:
-        """It names no price."""
+        """The agent names no price."""
         return False
 
     def probe(self) -> Health:
-        """Ready, unless ``fatal`` names something that a CLI tells without a model call."""
+        """Report ready, unless ``fatal`` names an error that a CLI reports without a model call."""
         if self.fatal in SEEN_BY_PROBE:
             logged_in = False if self.fatal == "not_logged_in" else None
-            return Health(ready=False, logged_in=logged_in, detail=_fatal_message(self.fatal))
+            return Health(ready=False, logged_in=logged_in, detail=_describe_fatal(self.fatal))
         return Health(ready=True, version="embedded", logged_in=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer, ``latency`` seconds after it was asked for; see ``Backend.complete`` for what it raises."""
+        """Answer one prompt, after ``latency`` seconds; see ``Backend.complete`` for the errors."""
         started = time.monotonic()
         text = "" if self.fatal else self._answer(prompt)
         if self._line.closed.wait(max(0.0, started + self.latency - time.monotonic())):
             raise TimedOut("the simulated agent was closed")
         if self.fatal:
-            raise FATAL[self.fatal](_fatal_message(self.fatal))
+            raise FATAL[self.fatal](_describe_fatal(self.fatal))
         self._draw_fault(prompt)
         return Reply(
             text=text,
@@ -193,7 +193,7 @@ class SimulatedBackend:
         )
 
     def close(self) -> None:
-        """Wake every call that still waits; all of them, and later ones, raise ``TimedOut``."""
+        """Wake every waiting call; these and later ones raise ``TimedOut``."""
         self._line.closed.set()
 
     def _traits(self) -> Traits:
@@ -204,8 +204,8 @@ class SimulatedBackend:
 
     def _draw_fault(self, prompt: Prompt) -> None:
         call = (prompt.digest, prompt.sample)
-        number = self._line.try_number(call)
-        drawn = uniform(self.seed, *call, number, "fault")
+        number = self._line.count_try(call)
+        drawn = draw_uniform(self.seed, *call, number, "fault")
         for fault, share in msgspec.structs.asdict(self.faults).items():
             if drawn < share:
                 raise TRANSIENT[fault](f"simulated fault {fault!r}, try {number} of this call")
@@ -214,10 +214,10 @@ class SimulatedBackend:
     def _answer(self, prompt: Prompt) -> str:
         world, text = self._world(), f"{prompt.system}\n\n{prompt.user}"
         traits = self._traits()
-        luck: Luck = functools.partial(uniform, self.seed, prompt.digest, prompt.sample)
+        luck: Luck = functools.partial(draw_uniform, self.seed, prompt.digest, prompt.sample)
         if prompt.schema is None:
             return do_task(world, text, prompt.user, traits, luck)
-        asked = properties(prompt.schema)
+        asked = list_properties(prompt.schema)
         replies: Mapping[str, Callable[[], Json]] = {
             "edits": lambda: propose_edits(world, text, traits, luck),
             "tasks": lambda: mine_sessions(world, text),
@@ -232,7 +232,7 @@ class SimulatedBackend:
         return msgspec.json.encode(conform(value, prompt.schema)).decode()
 
 
-def _fatal_message(fatal: str) -> str:
+def _describe_fatal(fatal: str) -> str:
     return f"the simulated agent was told to fail with {fatal!r}; take `fatal` out of its options"
 
 
@@ -242,7 +242,7 @@ def _tokens(text: str) -> int:
 
 @functools.cache
 def load_world(path: str = "") -> World:
-    """The world in a file ("" = the bundled demo world), read once: a night asks for it at every call.
+    """Return the world in a file ("" = the bundled demo world), which is read only once.
 
     Raises ``UsageError`` when the file cannot be read or holds no sound world.
     """

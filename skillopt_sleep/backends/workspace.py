@@ -1,71 +1,87 @@
-"""The folder an agent is let to work in: empty or a copy of a project, with the candidate's documents in their places.
+"""Set up the folder an agent works in: empty or a copy of a project, with the candidate's documents in their places.
 
-It is thrown away afterwards with all that belongs to it. What was changed in it is told as a diff, by means that the
-agent cannot reach: its own ``.git`` is never asked.
+The folder is thrown away afterwards with all that belongs to it. What the agent changed is reported as a diff, by means
+that the agent cannot reach: its own ``.git`` is never asked. A copied project is text that somebody else wrote, so
+everything in it that could configure an agent, or lead it out of the copy, is removed first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from skillopt_sleep.backends.checkout import Checkout, disarm
+from skillopt_sleep.backends.checkout import Checkout
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, skill_name
 
-MOST_CHANGES = 40_000
+DIFF_LIMIT = 40_000
 """Characters of a diff that are kept: half as much again as a judge is shown."""
-MOST_FILES = 200
+FILE_LIMIT = 200
 """Files of an empty workspace that are looked at."""
-BIGGEST = 200_000
-"""Bytes of a file whose content is told."""
+SIZE_LIMIT = 200_000
+"""Bytes of a file beyond which only its size is reported."""
+TEXT_SUFFIXES = frozenset({".md", ".txt"})
+MATERIAL = frozenset({"scripts", "references", "assets", "templates", "examples", "resources"})
+"""Folders of a skill that the skill may point the agent to, and that no agent looks into by itself."""
+HARMLESS_KEYS = (
+    *("name", "description", "license", "version", "metadata", "when_to_use", "when-to-use", "argument-hint"),
+    *("paths", "globs", "disable-model-invocation", "user-invocable"),
+)
+"""Keys of a frontmatter that only describe a text; others can bring hooks, permissions, servers or a model."""
+_FRONTMATTER = re.compile(rb"\A---[ \t]*\n(?P<head>.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
+_OTHER_BREAKS = re.compile(rb"\r|\xc2\x85|\xe2\x80[\xa8\xa9]")
+"""What begins a new line for some readers of YAML, and not here."""
+_HARMLESS_LINE = re.compile(rf"(?:{'|'.join(HARMLESS_KEYS)})[ \t]*:".encode())
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """Where in a project an agent looks: the folder of its skills, its memory file, and what is its own configuration.
-
-    A project's own ``settings``, names in lower case, could bring hooks, permissions and environment with them: they
-    are taken away wherever they lie, but for the ``texts`` in them; see ``disarm``.
-    """
+    """Where an agent looks in a project for its skills, its memory and its configuration."""
 
     skills: str
+    """The folder of its skills."""
     memory: str
+    """Its memory file."""
     settings: tuple[str, ...] = ()
+    """Names, in lower case, of its configuration, which could bring hooks, permissions and environment with it."""
     texts: tuple[str, ...] = ()
+    """Names in such a folder below which text is kept; see ``sanitize_checkout``."""
 
-    def place(self, document: Document) -> Path:
-        """Where a document belongs, from the top of the workspace."""
+    def find_place(self, document: Document) -> Path:
+        """Return where a document belongs, relative to the top of the workspace."""
         if document.kind is DocumentKind.SKILL:
             return Path(self.skills) / skill_name(document) / "SKILL.md"
         return Path(self.memory)
 
 
 class Workspace:
-    """A workspace ready to be worked in.
-
-    ``folder`` is all that is thrown away; ``root`` the top of the workspace in it, ``cwd`` where the agent stands,
-    ``scratch`` where it may put what is temporary. ``broken`` says what is wrong with it, once that is known.
-    """
+    """A workspace ready for the agent."""
 
     def __init__(self, folder: Path, root: Path, cwd: Path, checkout: Checkout | None) -> None:
         self.folder = folder
+        """Everything that is thrown away afterwards."""
         self.root = root
+        """The top of the workspace in it."""
         self.cwd = cwd
+        """Where the agent starts."""
         self.scratch = folder / "tmp"
+        """Where the agent may put temporary files."""
         self.broken = ""
+        """How the agent broke the workspace, once ``read_changes`` has found that out."""
         self._checkout = checkout
-        self._before = {} if checkout else _texts(root)
+        self._before = {} if checkout else _read_files(root)
 
-    def changes(self) -> str | None:
-        """What is different since the agent began, as a diff; None when it broke the workspace: ``broken`` says how.
+    def read_changes(self) -> str | None:
+        """Return the agent's changes as a diff, None when it broke the workspace; ``broken`` then says how.
 
         Whatever is in the way was put there by the agent, so it is never an error of this night. Raises ``TimedOut``
         when the children are closed.
@@ -76,8 +92,8 @@ class Workspace:
         _unlock(self.root)
         try:
             if self._checkout is not None:
-                return _cut(self._checkout.changes())
-            after = _texts(self.root)
+                return _cut(self._checkout.read_changes())
+            after = _read_files(self.root)
         except (DiskError, OSError) as error:
             self.broken = str(error)
             return None
@@ -86,11 +102,11 @@ class Workspace:
 
 
 @contextlib.contextmanager
-def workspace(
+def open_workspace(
     children: Children, assignment: Assignment, layout: Layout, env: Mapping[str, str]
 ) -> Iterator[Workspace]:
-    """A workspace for this assignment, of which nothing is left afterwards. Raises ``DiskError``, and ``TimedOut``."""
-    with children.folder() as folder:
+    """Yield a workspace for this assignment; nothing is left of it afterwards. Raises ``DiskError``, ``TimedOut``."""
+    with children.open_folder() as folder:
         root = folder / "workspace"
         try:
             (folder / "tmp").mkdir()
@@ -100,86 +116,155 @@ def workspace(
                 checkout.fill(Path(assignment.project), assignment.commit)
             else:
                 root.mkdir()
-            disarm(root, layout.settings, layout.texts)
+            sanitize_checkout(root, layout.settings, layout.texts)
             for document in assignment.documents:
-                _put(root, layout.place(document), document.content)
+                _put(root, layout.find_place(document), document.content)
             if checkout is not None:
-                checkout.begin()
-            yield Workspace(folder, root, _inside(root, assignment.folder), checkout)
+                checkout.commit_start()
+            yield Workspace(folder, root, _find_folder(root, assignment.folder), checkout)
         except OSError as error:
-            raise DiskError(f"a workspace cannot be made or looked at: {error}") from error
+            raise DiskError(f"a workspace cannot be made or read: {error}") from error
         finally:
             _unlock(folder)
 
 
-def _put(root: Path, place: Path, content: bytes | None) -> None:
-    """Put a file in its place, or take away what is there; no link of the project is followed."""
-    if content is None:
-        _take_away(root, place)
+def contains_every_line(text: str, body: str) -> bool:
+    """Tell whether every line of a document occurs in a text that was sent, as it is or escaped as in JSON."""
+    lines = [line.strip() for line in body.splitlines() if line.strip()]
+    return all(line in text or json.dumps(line, ensure_ascii=False)[1:-1] in text for line in lines)
+
+
+def sanitize_checkout(root: Path, settings: Collection[str], texts: Collection[str]) -> None:
+    """Remove, at every depth, whatever could make an agent run, permit or read something elsewhere.
+
+    That is every file or folder with a name in ``settings`` (lower case), and every link that leads out of ``root``. In
+    a folder of such a name, what is below a name in ``texts`` stays if it is plain text, without links. Raises
+    ``OSError``.
+    """
+    top = os.path.realpath(root)
+    for path, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            entry = Path(path, name)
+            if entry.is_symlink():
+                target = os.path.realpath(entry)
+                if name.casefold() in settings or not (target == top or target.startswith(top + os.sep)):
+                    entry.unlink()
+            elif name.casefold() in settings:
+                _reduce_to_text(entry, texts)
+        folders[:] = [name for name in folders if name.casefold() not in settings]
+
+
+def _reduce_to_text(place: Path, texts: Collection[str]) -> None:
+    """Keep only plain text in a folder of settings; remove a single file."""
+    if not place.is_dir():
+        place.unlink()
         return
-    for depth in range(1, len(place.parts)):
-        parent = root.joinpath(*place.parts[:depth])
+    for path, folders, files in os.walk(place, topdown=False):
+        for name in files:
+            file = Path(path, name)
+            if file.is_symlink() or not _is_text(file.relative_to(place), texts):
+                file.unlink()
+            elif file.suffix.casefold() == ".md":
+                _reduce_frontmatter(file)
+        for name in folders:
+            folder = Path(path, name)
+            if folder.is_symlink():
+                folder.unlink()
+            elif not any(folder.iterdir()):
+                folder.rmdir()
+    if not any(place.iterdir()):
+        place.rmdir()
+
+
+def _is_text(place: PurePath, texts: Collection[str]) -> bool:
+    if place.parts[0] not in texts or any(part.startswith(".") for part in place.parts):
+        return False
+    return place.suffix.casefold() in TEXT_SUFFIXES or not MATERIAL.isdisjoint(place.parts[2:-1])
+
+
+def _reduce_frontmatter(file: Path) -> None:
+    """Keep only the harmless keys of a frontmatter; remove a file whose frontmatter cannot be read."""
+    content = file.read_bytes().replace(b"\r\n", b"\n").removeprefix(b"\xef\xbb\xbf")
+    if not content.lstrip().startswith(b"---"):
+        return
+    found = _FRONTMATTER.match(content)
+    if found is None or _OTHER_BREAKS.search(found[0]):
+        file.unlink()
+        return
+    kept, is_kept = [], False
+    for line in (found["head"] or b"").split(b"\n"):
+        if line[:1] not in {b" ", b"\t", b"-", b""}:
+            is_kept = _HARMLESS_LINE.match(line) is not None
+        if is_kept and line:
+            kept.append(line + b"\n")
+    reduced = b"---\n" + b"".join(kept) + b"---\n" + content[found.end() :]
+    if reduced != content:
+        file.write_bytes(reduced)
+
+
+def _put(root: Path, place: Path, content: bytes | None) -> None:
+    """Write a file in its place, or remove it when there is no content; follow no link of the project."""
+    parents = [root.joinpath(*place.parts[:depth]) for depth in range(1, len(place.parts))]
+    target = root / place
+    if content is None:
+        if not any(parent.is_symlink() for parent in parents):  # what is behind a link is not the project's
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+                target.unlink()
+        return
+    for parent in parents:
         if parent.is_symlink() or (parent.exists() and not parent.is_dir()):
             parent.unlink()
         parent.mkdir(exist_ok=True)
-    target = root / place
     if target.is_symlink() or target.exists():
         target.unlink()
     target.write_bytes(content)
 
 
-def _take_away(root: Path, place: Path) -> None:
-    if any(root.joinpath(*place.parts[:depth]).is_symlink() for depth in range(1, len(place.parts))):
-        return  # what lies behind a link is not the project's
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
-        (root / place).unlink()
-
-
-def _inside(root: Path, folder: str) -> Path:
-    """A folder of the workspace, its top when there is none of that name or when it leads out of it."""
+def _find_folder(root: Path, folder: str) -> Path:
+    """Return a folder of the workspace; its top when there is none of that name, or when it leads outside."""
     named = root / folder
     return named if named.is_dir() and named.resolve().is_relative_to(root.resolve()) else root
 
 
 def _unlock(folder: Path) -> None:
-    """Let what the agent locked be read and removed: its folders, and files it may not read itself any more."""
+    """Make readable and removable again what the agent locked: folders, and files it may no longer read itself."""
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            inner = os.path.join(path, name)  # noqa: PTH118  thousands of them
+            entry = os.path.join(path, name)  # noqa: PTH118  thousands of them
             with contextlib.suppress(OSError):
-                mode = os.lstat(inner).st_mode
+                mode = os.lstat(entry).st_mode
                 wanted = stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
                 if mode & wanted != wanted:
-                    os.chmod(inner, stat.S_IMODE(mode) | wanted)  # noqa: PTH101
+                    os.chmod(entry, stat.S_IMODE(mode) | wanted)  # noqa: PTH101
 
 
-def _texts(root: Path) -> dict[str, str]:
-    """Every file of a small workspace by its name; what is no text is told by its size."""
+def _read_files(root: Path) -> dict[str, str]:
+    """Return the text of every file of a small workspace by its name; of other content its size."""
     found: dict[str, str] = {}
     for path, folders, files in os.walk(root):
-        folders[:] = sorted(each for each in folders if each not in {".git", "node_modules"})
+        folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})
         for name in sorted(files):
-            if len(found) >= MOST_FILES:
+            if len(found) >= FILE_LIMIT:
                 return found
             file = Path(path, name)
-            found[_told(file.relative_to(root).as_posix())] = _text(file)
+            found[_spell(file.relative_to(root).as_posix())] = _read_text(file)
     return found
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     if file.is_symlink():
-        return f"(a link to {_told(str(file.readlink()))})\n"
+        return f"(a link to {_spell(str(file.readlink()))})\n"
     status = file.lstat()
     if not stat.S_ISREG(status.st_mode):
         return "(no regular file)\n"
-    if status.st_size > BIGGEST:
+    if status.st_size > SIZE_LIMIT:
         return f"({status.st_size:,} bytes)\n"
     content = file.read_bytes()
     return f"({len(content):,} bytes)\n" if b"\0" in content else content.decode("utf-8", "replace")
 
 
-def _told(name: str) -> str:
-    """A name as text; bytes of it that are not UTF-8 are spelt out."""
+def _spell(name: str) -> str:
+    """Return a name as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -196,6 +281,6 @@ def _diff(name: str, before: str | None, after: str | None) -> str:
 
 
 def _cut(diff: str) -> str:
-    if len(diff) <= MOST_CHANGES:
+    if len(diff) <= DIFF_LIMIT:
         return diff
-    return f"{diff[:MOST_CHANGES]}\n[{len(diff) - MOST_CHANGES} characters of the diff left out here]\n"
+    return f"{diff[:DIFF_LIMIT]}\n[{len(diff) - DIFF_LIMIT} characters of the diff left out here]\n"

@@ -368,7 +368,7 @@ def test_project_runs_and_permits_nothing(cli, folder, built, loopback, tmp_path
 
 def test_settings_of_a_project_would_run_if_they_were_left(built, loopback, tmp_path, monkeypatch):
     """Without the counter-proof the test above would prove nothing."""
-    monkeypatch.setattr(workspace, "disarm", lambda *_: None)
+    monkeypatch.setattr(workspace, "sanitize_checkout", lambda *_: None)
     (cli,) = (each for each in CLIS if str(each) == "claude 2.1.329")
     mark = tmp_path / "marks"
     mark.mkdir()

@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.claude_trajectory import (
-    LAYOUT,
-    read_trajectory,
-    version_of,
-    was_refused_a_sandbox,
-    with_memory,
-)
+from skillopt_sleep.backends.claude_native import add_memory_shown
+from skillopt_sleep.backends.claude_output import LAYOUT, has_sandbox_failed, read_trajectory, read_version
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.errors import BackendError, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut
 from skillopt_sleep.model.document import Document, DocumentKind
@@ -115,7 +110,7 @@ def test_skill_that_is_kept_from_the_model_was_not_offered():
     kept = replace(SKILL, content=b"---\nname: house\ndisable-model-invocation: true\n---\n\n- one\n")
     stdout = "".join(json.dumps(each) + "\n" for each in (INIT, says(text("x")), RESULT))
     done = read_trajectory(Ended(stdout=stdout), replace(WORK, documents=(kept,)), ROOT, model="m", deadline=9)
-    assert (done.shown[0].offered, done.shown[0].how) == (False, "its frontmatter keeps it from the model")
+    assert (done.shown[0].offered, done.shown[0].how) == (False, "its frontmatter hides it from the model")
 
 
 ENDINGS = {
@@ -184,7 +179,7 @@ def test_work_without_last_words_is_work():
 def test_command_that_had_no_sandbox_is_told_from_one_that_says_so(given, refused):
     """Only the CLI itself answers in these words from the start, as an error."""
     event = {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", **given}]}}
-    assert was_refused_a_sandbox(json.dumps(event)) is refused
+    assert has_sandbox_failed(json.dumps(event)) is refused
 
 
 class Place:
@@ -192,7 +187,7 @@ class Place:
 
 
 def memory_of(*told, version=(2, 1, 197)):
-    done = with_memory(read(INIT, says(text("x")), RESULT), WORK, Place, told, version)
+    done = add_memory_shown(read(INIT, says(text("x")), RESULT), WORK, Place, told, version)
     (memory,) = (each for each in done.shown if each.kind is DocumentKind.MEMORY)
     return memory.offered
 
@@ -215,5 +210,5 @@ def test_memory_is_proven_by_the_hook_that_names_the_file():
 
 def test_version_of_what_was_printed():
     """As the CLI says it."""
-    assert version_of(json.dumps(INIT)) == (2, 1, 197)
-    assert version_of("nothing") == ()
+    assert read_version(json.dumps(INIT)) == (2, 1, 197)
+    assert read_version("nothing") == ()

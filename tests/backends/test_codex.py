@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from skillopt_sleep.backends.codex import CodexBackend, read_reply
-from skillopt_sleep.backends.codex_cli import announced_wait
+from skillopt_sleep.backends.codex_output import read_announced_wait
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.errors import (
     BadReply,
@@ -327,10 +327,9 @@ def test_wait_that_stands_in_a_file_of_the_project(codex, fake_cli):
     forged = "WARN codex_core::responses_retry: retrying sampling request (1/1 in 9999s)"
     item = {"type": "command_execution", "command": "cat f", "aggregated_output": f"{forged}\n{forged}"}
     told = json.dumps({"type": "item.completed", "item": item})
-    assert (
-        announced_wait(f"{told}\n{json.dumps({'type': 'error', 'message': forged})}\nWARN another: {forged[20:]}") == 0
-    )
-    assert announced_wait(f"{told}\n2026-01-01T00:00:00Z {forged}... turn_id=x\n") == 9999.0
+    event = json.dumps({"type": "error", "message": forged})
+    assert read_announced_wait(f"{told}\n{event}\nWARN another: {forged[20:]}") == 0
+    assert read_announced_wait(f"{told}\n2026-01-01T00:00:00Z {forged}... turn_id=x\n") == 9999.0
     fake_cli.behave(stdout=f"{told}\n", hang=True)
     short = CodexBackend(env=fake_cli.env, timeout=1.5)
     with pytest.raises(TimedOut):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.backends.codex_cli import CodexHome, users_codex_home
+from skillopt_sleep.backends.codex_home import CodexHome, find_codex_home
 from skillopt_sleep.errors import TimedOut
 
 
@@ -30,13 +30,13 @@ def own():
 
 def test_home_of_the_user():
     """``CODEX_HOME`` first, else the place below ``HOME``."""
-    assert users_codex_home({"CODEX_HOME": "/c", "HOME": "/h"}) == Path("/c")
-    assert users_codex_home({"HOME": "/h"}) == Path("/h/.codex")
+    assert find_codex_home({"CODEX_HOME": "/c", "HOME": "/h"}) == Path("/c")
+    assert find_codex_home({"HOME": "/h"}) == Path("/h/.codex")
 
 
 def test_login_is_linked_and_nothing_else(users, own, tmp_path):
     """What Codex writes to its login goes to the user's file."""
-    env = own.environment({"HOME": str(tmp_path), "A": "1"})
+    env = own.build_environment({"HOME": str(tmp_path), "A": "1"})
     home = Path(env["CODEX_HOME"])
     assert [path.name for path in home.iterdir()] == ["auth.json"]
     assert (home / "auth.json").is_symlink()
@@ -48,24 +48,24 @@ def test_login_is_linked_and_nothing_else(users, own, tmp_path):
 def test_home_is_shared_and_removed(users, own, tmp_path):
     """All calls have one home; the user's login outlives it."""
     env = {"HOME": str(tmp_path)}
-    first = own.environment(env)
-    assert own.environment(env) == first
+    first = own.build_environment(env)
+    assert own.build_environment(env) == first
     own.close()
     own.close()
     assert not Path(first["HOME"]).exists()
     assert (users / "auth.json").read_text() == "token 1"
     with pytest.raises(TimedOut):
-        own.environment(env)
+        own.build_environment(env)
 
 
 def test_user_who_is_logged_out(own, tmp_path):
     """There is nothing to link, until they log in."""
     env = {"HOME": str(tmp_path)}
-    home = Path(own.environment(env)["CODEX_HOME"])
+    home = Path(own.build_environment(env)["CODEX_HOME"])
     assert not list(home.iterdir())
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".codex" / "auth.json").write_text("token 1")
-    own.environment(env)
+    own.build_environment(env)
     assert (home / "auth.json").read_text() == "token 1"
 
 
@@ -73,14 +73,14 @@ def test_user_who_is_logged_out(own, tmp_path):
 def test_login_that_replaces_the_link(users, own, tmp_path, then):
     """A renewed login is never lost: written beside the link, it goes back to the user, private as it was."""
     env = {"HOME": str(tmp_path)}
-    link = Path(own.environment(env)["CODEX_HOME"]) / "auth.json"
+    link = Path(own.build_environment(env)["CODEX_HOME"]) / "auth.json"
     renewed = link.with_name("new")
     renewed.write_text("token 2")
     renewed.replace(link)
     if then == "close":
         own.close()
     else:
-        own.environment(env)
+        own.build_environment(env)
         assert link.is_symlink()
     assert (users / "auth.json").read_text() == "token 2"
     assert (users / "auth.json").stat().st_mode & 0o777 == 0o600

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from skillopt_sleep.backends.codex_native import read_record, read_trajectory
+from skillopt_sleep.backends.codex_output import read_record, read_trajectory
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.errors import BackendError, EmptyReply, NotLoggedIn, Overloaded, TimedOut
 from skillopt_sleep.model.document import Document, DocumentKind

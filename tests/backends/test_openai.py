@@ -10,9 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from skillopt_sleep.backends.endpoint import Answer
 from skillopt_sleep.backends.openai import OpenAIBackend, is_local
-from skillopt_sleep.backends.openai_wire import FILTERED, read_reply, refuses_schemas
+from skillopt_sleep.backends.openai_api import FILTERED, Answer, is_schema_refused, read_reply
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -246,9 +245,9 @@ def test_endpoint_that_ignores_schemas(openai, api):
 
 def test_other_refusals_are_not_about_schemas():
     """Only a refusal that speaks of them is."""
-    assert refuses_schemas(refused(422, "Unknown field: response_format"))
-    assert not refuses_schemas(refused(400, "bad request"))
-    assert not refuses_schemas(answered(completion("the json_schema is fine")))
+    assert is_schema_refused(refused(422, "Unknown field: response_format"))
+    assert not is_schema_refused(refused(400, "bad request"))
+    assert not is_schema_refused(answered(completion("the json_schema is fine")))
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
@@ -333,8 +332,8 @@ def test_key_that_is_missing():
 def test_model_that_is_missing(api):
     """There is no default to fall back on."""
     backend = OpenAIBackend(base_url=api.url)
-    assert "which model" in backend.probe().detail
-    with pytest.raises(ModelRefused, match="which model"):
+    assert "no model to ask" in backend.probe().detail
+    with pytest.raises(ModelRefused, match="no model to ask"):
         backend.complete(PROMPT)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.backends.openai import OpenAIBackend, shown
-from skillopt_sleep.backends.openai_wire import read_reply
+from skillopt_sleep.backends.openai import OpenAIBackend, hide_secrets
+from skillopt_sleep.backends.openai_api import read_reply
 from skillopt_sleep.errors import NotLoggedIn, RateLimited, SettingsError, TimedOut
 from skillopt_sleep.model.call import Bounds, Prompt
 from tests.backends.test_openai import FakeApi, api, refused
@@ -40,8 +40,8 @@ def test_key_that_none_can_be(api: FakeApi, key):
 
 def test_secrets_in_an_address_are_shown_to_nobody(api: FakeApi):
     """Not in what is seen by whom, nor in its health, nor in a failure."""
-    assert shown("https://me:hunter2@host:1/v1?sig=abc#x") == "https://host:1/v1"
-    assert shown("https://host/a@b?c") == "https://host/a@b"
+    assert hide_secrets("https://me:hunter2@host:1/v1?sig=abc#x") == "https://host:1/v1"
+    assert hide_secrets("https://host/a@b?c") == "https://host/a@b"
     url = api.url.replace("http://", "http://me:hunter2@")
     backend = OpenAIBackend(model="m", base_url=f"{url}?sig=hunter2", env={"OPENAI_API_KEY": "k"})
     health = backend.probe()

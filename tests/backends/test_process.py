@@ -16,7 +16,7 @@ import pytest
 
 from skillopt_sleep.backends import process
 from skillopt_sleep.backends.child_registry import MARK
-from skillopt_sleep.backends.process import Children, find_command, throwaway
+from skillopt_sleep.backends.process import Children, find_command, make_temporary_folder
 from skillopt_sleep.errors import DiskError, NotInstalled, TimedOut
 from skillopt_sleep.model.session import OWN_RUN_MARKER, is_own_run
 
@@ -93,9 +93,9 @@ def test_child_and_grandchildren_that_hang(children, tmp_path):
 def test_child_that_is_silent_for_longer_than_it_may(children, tmp_path):
     """It is ended before its deadline, and told from one that was at work when that came."""
     code = "import time; print('begun', flush=True); time.sleep(60)"
-    quiet = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=30, patience=lambda _: 0.1)
+    quiet = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=30, idle_timeout=lambda _: 0.1)
     assert (quiet.timed_out, quiet.silent, quiet.stdout.strip()) == (True, True, "begun")
-    late = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=0.5, patience=lambda _: 20.0)
+    late = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=0.5, idle_timeout=lambda _: 20.0)
     assert (late.timed_out, late.silent) == (True, False)
 
 
@@ -234,7 +234,7 @@ def test_find_command_looks_at_the_given_path_only(tmp_path):
 
 def test_throwaway_folder():
     """It is recognised as our own run, and gone afterwards with what is in it."""
-    with throwaway() as folder:
+    with make_temporary_folder() as folder:
         (folder / "file").write_text("x")
         assert is_own_run(str(folder / "workspace"), "")
         assert OWN_RUN_MARKER in folder.name
@@ -244,5 +244,5 @@ def test_throwaway_folder():
 def test_throwaway_folder_on_a_full_disk(tmp_path, monkeypatch):
     """It is the disk that is named."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    with pytest.raises(DiskError, match="throwaway folder"), throwaway():
+    with pytest.raises(DiskError, match="temporary folder"), make_temporary_folder():
         pass

@@ -10,14 +10,21 @@ from pathlib import Path
 import pytest
 
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.backends.sandbox import bubblewrap, command_environment, proven, run_commands, socket_filter
-from skillopt_sleep.backends.workspace import Layout, workspace
+from skillopt_sleep.backends.sandbox import (
+    build_command_environment,
+    build_socket_filter,
+    confine_with_bubblewrap,
+    find_flaw,
+    run_commands,
+)
+from skillopt_sleep.backends.workspace import Layout, open_workspace
 from skillopt_sleep.model.rollout import Assignment, CheckCommand, ReplayMode
 
 ENV = dict(os.environ)
 BWRAP = shutil.which("bwrap")
 CONFINED = pytest.mark.skipif(
-    BWRAP is None or proven(Children(), bubblewrap(BWRAP), ENV) != "", reason="bubblewrap does not work here"
+    BWRAP is None or find_flaw(Children(), confine_with_bubblewrap(BWRAP), ENV) != "",
+    reason="bubblewrap does not work here",
 )
 
 
@@ -30,10 +37,10 @@ def ran(confine, *commands, files=()):
     """Run commands in an empty workspace; how each ended."""
     children = Children()
     work = Assignment(system="", user="", mode=ReplayMode.NATIVE)
-    with workspace(children, work, Layout(skills="s", memory="m"), ENV) as place:
+    with open_workspace(children, work, Layout(skills="s", memory="m"), ENV) as place:
         for name in files:
             (place.root / name).touch()
-        env = command_environment(ENV, place.scratch)
+        env = build_command_environment(ENV, place.scratch)
         return run_commands(commands, place, confine, children, env)
 
 
@@ -66,7 +73,7 @@ def test_command_whose_folder_is_gone_is_not_run():
 
 def test_commands_see_no_secret():
     """Only what says where tools are."""
-    seen = command_environment(
+    seen = build_command_environment(
         {"PATH": "/bin", "LC_ALL": "C", "API_KEY": "x", "AWS_SECRET": "x", "FOO": "x"}, Path("/t")
     )
     assert seen == {"PATH": "/bin", "LC_ALL": "C", "TMPDIR": "/t", "XDG_CACHE_HOME": "/t/cache", "CI": "1"}
@@ -74,9 +81,9 @@ def test_commands_see_no_secret():
 
 def test_sandbox_that_confines_nothing_is_found_out():
     """It is tried, not believed; so is one that cannot be started."""
-    assert proven(Children(), naked, ENV) == "it lets a command write outside of its folder"
-    assert "status" in proven(Children(), lambda *_: ["false"], ENV)
-    assert proven(Children(), lambda *_: ["sh", "-c", "echo it is broken >&2; exit 1"], ENV) == "it is broken"
+    assert find_flaw(Children(), naked, ENV) == "it lets a command write outside its folder"
+    assert "status" in find_flaw(Children(), lambda *_: ["false"], ENV)
+    assert find_flaw(Children(), lambda *_: ["sh", "-c", "echo it is broken >&2; exit 1"], ENV) == "it is broken"
 
 
 @CONFINED
@@ -84,7 +91,7 @@ def test_confined_command_writes_in_the_workspace_alone(tmp_path):
     """And in its folder for temporary files."""
     outside = tmp_path / "outside"
     line = f"touch inside && touch $TMPDIR/x && ! touch {outside} && ! touch ~/outside"
-    (run,) = ran(bubblewrap(BWRAP), CheckCommand(line=line))
+    (run,) = ran(confine_with_bubblewrap(BWRAP), CheckCommand(line=line))
     assert run.passed, run
     assert not outside.exists()
 
@@ -96,7 +103,7 @@ def test_confined_command_reaches_no_network():
         port = server.getsockname()[1]
         line = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"
         assert ran(naked, CheckCommand(line=line))[0].passed
-        assert not ran(bubblewrap(BWRAP), CheckCommand(line=line))[0].passed
+        assert not ran(confine_with_bubblewrap(BWRAP), CheckCommand(line=line))[0].passed
 
 
 @CONFINED
@@ -108,10 +115,10 @@ def test_confined_command_reaches_no_socket_in_the_file_system(tmp_path):
         door.listen()
         line = f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{place}\")'"
         assert ran(naked, CheckCommand(line=line))[0].passed
-        (run,) = ran(bubblewrap(BWRAP), CheckCommand(line=line))
+        (run,) = ran(confine_with_bubblewrap(BWRAP), CheckCommand(line=line))
         assert "Operation not permitted" in run.tail
     line = "python3 -c 'import socket; socket.socketpair(); socket.create_server((\"127.0.0.1\", 0))'"
-    assert ran(bubblewrap(BWRAP), CheckCommand(line=line))[0].passed
+    assert ran(confine_with_bubblewrap(BWRAP), CheckCommand(line=line))[0].passed
 
 
 @CONFINED
@@ -128,12 +135,12 @@ def test_sandbox_with_a_way_out_is_found_out(more, problem):
     def leaky(argv, workspace, *_):
         return [BWRAP, *more, "--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(workspace), str(workspace), *argv]
 
-    assert proven(Children(), leaky, ENV) == problem
+    assert find_flaw(Children(), leaky, ENV) == problem
 
 
 def test_filter_of_an_unknown_processor_lets_nothing_through():
     """Rather than what was not looked at."""
     for machine in ("x86_64", "aarch64"):
-        assert len(socket_filter(machine)) % 8 == 0
-        assert socket_filter(machine) != socket_filter("z80")
-    assert socket_filter("z80")[8:16] == bytes((0x15, 0, 0, 10, 0, 0, 0, 0))
+        assert len(build_socket_filter(machine)) % 8 == 0
+        assert build_socket_filter(machine) != build_socket_filter("z80")
+    assert build_socket_filter("z80")[8:16] == bytes((0x15, 0, 0, 10, 0, 0, 0, 0))

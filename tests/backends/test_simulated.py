@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import FATAL, PLUGIN, Faults, SimulatedBackend, load_world
-from skillopt_sleep.backends.simulation.world import flaws, write_world
+from skillopt_sleep.backends.simulation.world import find_flaws, write_world
 from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
@@ -585,6 +585,6 @@ def test_missing_or_unsound_world_is_refused(tmp_path):
 def test_demo_world_is_sound_and_written_canonically():
     """The bundled world gives nothing away, and is in the form the program writes."""
     world = load_world()
-    assert flaws(world) == ()
+    assert find_flaws(world) == ()
     assert len(world.tasks) >= 15
     assert all(sum(rule.id in task.rules for task in world.tasks) >= 4 for rule in world.rules)

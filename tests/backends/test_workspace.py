@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from skillopt_sleep.backends.claude_trajectory import LAYOUT
+from skillopt_sleep.backends.claude_output import LAYOUT
 from skillopt_sleep.backends.process import Children
-from skillopt_sleep.backends.workspace import workspace
+from skillopt_sleep.backends.workspace import open_workspace
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, ReplayMode
@@ -38,7 +38,7 @@ def worktree(project, *documents, at="", folder=""):
 
 
 def opened(assignment):
-    return workspace(Children(), assignment, LAYOUT, dict(os.environ))
+    return open_workspace(Children(), assignment, LAYOUT, dict(os.environ))
 
 
 def shell(place, line):
@@ -56,7 +56,7 @@ def test_empty_workspace_holds_the_documents_and_is_gone_afterwards():
         assert names(place) == [".claude/skills/house/SKILL.md", "CLAUDE.md"]
         assert (place.cwd / "CLAUDE.md").read_bytes() == b"two\n"
         assert place.scratch.is_dir()
-        assert place.changes() == ""
+        assert place.read_changes() == ""
     assert not place.folder.exists()
 
 
@@ -67,7 +67,7 @@ def test_changes_of_an_empty_workspace():
         (place.root / "CLAUDE.md").write_text("three\n")
         (place.root / "blob").write_bytes(b"\0\1\2")
         (place.root / "link").symlink_to("/etc/hostname")
-        changes = place.changes()
+        changes = place.read_changes()
     assert "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+hello\n" in changes
     assert "-two\n+three\n" in changes
     assert "(3 bytes)" in changes
@@ -78,7 +78,7 @@ def test_workspace_that_is_gone_has_no_changes():
     """The agent broke it."""
     with opened(native(MEMORY)) as place:
         shell(place, 'rm -rf "$PWD"')
-        assert place.changes() is None
+        assert place.read_changes() is None
 
 
 def test_copy_is_of_the_commit_and_the_project_is_not_touched(tmp_path):
@@ -114,9 +114,9 @@ def test_changes_of_a_copy_are_those_since_the_agent_began(tmp_path):
     """Our own documents are none of them; files that git ignores are not told; commits of the agent's hide nothing."""
     project = make_project(tmp_path / "project", code="old\n", _dot_gitignore="build\n")
     with opened(worktree(project, SKILL, MEMORY)) as place:
-        assert place.changes() == ""
+        assert place.read_changes() == ""
         shell(place, "echo new > code; echo hello > fresh; mkdir build; echo x > build/x; git add -A; git commit -qm x")
-        changes = place.changes()
+        changes = place.read_changes()
     assert "-old\n+new\n" in changes
     assert "+++ b/fresh" in changes
     assert "build" not in changes
@@ -131,9 +131,9 @@ def test_repository_of_the_agent_cannot_make_our_git_run_anything(tmp_path):
             shell(place, f"git config {setting} 'touch {tmp_path}/ran'")
         (place.root / ".gitattributes").write_text("* filter=x diff=x\n")
         (place.root / "code").write_text("new\n")
-        assert "-old\n+new\n" in place.changes()
+        assert "-old\n+new\n" in place.read_changes()
         shell(place, "rm -rf .git; ln -s /nowhere .git")
-        assert "-old\n+new\n" in place.changes()
+        assert "-old\n+new\n" in place.read_changes()
     assert not (tmp_path / "ran").exists()
 
 
@@ -225,7 +225,7 @@ def test_link_that_leads_out_of_the_project_is_not_in_the_copy(tmp_path):
         assert not (place.root / "pkg/CLAUDE.md").is_symlink()
         assert not (place.root / "up").is_symlink()
         assert (place.root / "in").read_text() == "x\n"
-        assert place.changes() == ""
+        assert place.read_changes() == ""
 
 
 HEADS = {
@@ -283,7 +283,7 @@ def test_whatever_the_agent_leaves_can_be_looked_at(tmp_path, line, told):
         with opened(work) as place:
             shell(place, line)
             before = sorted(str(each) for each in place.root.rglob(".git"))
-            changes = place.changes()
+            changes = place.read_changes()
             assert sorted(str(each) for each in place.root.rglob(".git")) == before
         assert changes is not None, place.broken
         changes.encode()
@@ -296,12 +296,12 @@ def test_workspace_that_git_cannot_look_at_is_a_broken_one(tmp_path):
     project = make_project(tmp_path / "project", code="old\n")
     with opened(worktree(project)) as place:
         (place.folder / "base.git" / "index").write_bytes(b"no index")
-        assert place.changes() is None
+        assert place.read_changes() is None
         assert "git add failed in a copy of the project" in place.broken
     with opened(native()) as place:
         place.root.rmdir()
         place.root.symlink_to("/etc")
-        assert place.changes() is None
+        assert place.read_changes() is None
         assert place.broken == "its folder is gone"
 
 
@@ -313,7 +313,7 @@ def test_objects_of_the_project_are_not_even_marked_as_used(tmp_path):
         os.utime(path, (1e9, 1e9))
     with opened(worktree(project, MEMORY)) as place:
         shell(place, "echo new > code")
-        assert "+new" in place.changes()
+        assert "+new" in place.read_changes()
     assert {path.stat().st_mtime for path in objects} == {1e9}
 
 
@@ -322,7 +322,7 @@ def test_change_in_the_very_moment_of_the_copy_is_seen(tmp_path):
     project = make_project(tmp_path / "project", code="old\n")
     with opened(worktree(project)) as place:
         (place.root / "code").write_text("new\n")
-        assert "-old\n+new\n" in place.changes()
+        assert "-old\n+new\n" in place.read_changes()
 
 
 def test_no_link_of_a_project_leads_a_document_out(tmp_path):
@@ -354,9 +354,9 @@ def test_submodules_are_in_the_copy_as_far_as_the_project_has_them(tmp_path):
     before = tree(project)
     with opened(worktree(project)) as place:
         assert (place.root / "lib/inner").read_text() == "pinned\n"
-        assert place.changes() == ""
+        assert place.read_changes() == ""
         (place.root / "lib/inner").write_text("changed\n")
-        assert "+changed" in place.changes()
+        assert "+changed" in place.read_changes()
     assert tree(project) == before
 
 

@@ -27,8 +27,8 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.simulation.play import LISTED, Traits
-from skillopt_sleep.backends.simulation.world import World, WorldTask, statements
+from skillopt_sleep.backends.simulation.replies import LISTED, Traits
+from skillopt_sleep.backends.simulation.world import World, WorldTask, split_statements
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
 from skillopt_sleep.train.trainer import SkillOptTrainer
@@ -134,10 +134,10 @@ def train(variant: str, seed: int, plan: Plan) -> Trained:
 
 def true_score(world: World, tasks: Sequence[WorldTask], skill: str, traits: Traits = TRAITS) -> float:
     """The share of these tasks that an agent with this skill gets right in the mean, by the rules of ``do_task``."""
-    said = statements(skill)
-    heeds = traits.heeds(sum(1 for line in skill.splitlines() if LISTED.match(line)))
-    stated = {rule.id for rule in world.rules if rule.stated_in(said)}
-    broken = {each for harmful in world.harmful if harmful.stated_in(said) for each in harmful.breaks}
+    said = split_statements(skill)
+    heeds = traits.chance_to_follow(sum(1 for line in skill.splitlines() if LISTED.match(line)))
+    stated = {rule.id for rule in world.rules if rule.is_stated_in(said)}
+    broken = {each for harmful in world.harmful if harmful.is_stated_in(said) for each in harmful.breaks}
     total = 0.0
     for task in tasks:
         told = heeds ** len(task.rules) if stated.issuperset(task.rules) else 0.0

@@ -8,8 +8,8 @@ import statistics
 import msgspec
 import pytest
 
-from skillopt_sleep.backends.simulation.play import do_task
-from skillopt_sleep.backends.simulation.world import uniform
+from skillopt_sleep.backends.simulation.replies import do_task
+from skillopt_sleep.backends.simulation.world import draw_uniform
 from tests.benchmarks import ablations
 from tests.benchmarks.ablations import TRAITS, VARIANTS, Plan, main, true_score
 from tests.benchmarks.worlds import make_world
@@ -39,7 +39,7 @@ def test_true_score_is_the_mean_of_what_the_agent_does(skill):
     passed = []
     for number in range(3000):
         task = world.tasks[number % len(world.tasks)]
-        luck = lambda *name, n=number: uniform("test", n, *name)  # noqa: E731
+        luck = lambda *name, n=number: draw_uniform("test", n, *name)  # noqa: E731
         reply = do_task(world, f"{text}\n{task.asks[0]}", task.asks[0], TRAITS, luck)
         passed.append(float(reply == task.good))
     error = statistics.stdev(passed) / len(passed) ** 0.5

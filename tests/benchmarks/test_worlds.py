@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.backends.simulation.world import flaws
+from skillopt_sleep.backends.simulation.world import find_flaws
 from skillopt_sleep.model.near_duplicates import TWINS, similar
 from skillopt_sleep.model.session import Feedback
 from tests.benchmarks.worlds import make_sessions, make_world
@@ -18,7 +18,7 @@ from tests.benchmarks.worlds import make_sessions, make_world
 def test_any_generated_world_is_sound(seed, rules, tasks):
     """Whatever the seed and size, the world can be played and gives nothing away."""
     world = make_world(seed, rules=rules, tasks_per_rule=tasks)
-    assert flaws(world) == ()
+    assert find_flaws(world) == ()
     assert (len(world.rules), len(world.tasks)) == (rules, rules * tasks)
 
 

@@ -106,7 +106,7 @@ def test_answer_that_belongs_to_no_question(mira):
     (folder / "0123456789abcdef.answer.md").write_text("accept everything")
     done = sitting(mira)
     assert done.returncode == 3
-    assert "not used, for they answer nothing asked now: 0123456789abcdef.answer.md" in done.stderr
+    assert "not used, because they answer nothing asked now: 0123456789abcdef.answer.md" in done.stderr
     assert (folder / "0123456789abcdef.answer.md").exists()
 
 
@@ -206,7 +206,7 @@ def test_questions_of_another_plan(mira):
     assert f"{len(left)} answer" in done.stderr
     stranger = old[0].name.replace(".question.", ".answer.")
     if old[0].exists():
-        assert f"not used, for they answer nothing asked now: {stranger}" in done.stderr
+        assert f"not used, because they answer nothing asked now: {stranger}" in done.stderr
 
 
 def test_cap_below_the_questions(mira):

@@ -1,17 +1,8 @@
-"""The world of the simulated agent: what people ask there, their house rules, and how replies turn out.
+"""Define the world of the simulated agent: what people ask there, their house rules, and how replies turn out.
 
-A world is data, so that the agent in ``backends/simulated.py`` holds no knowledge of its own and can be put into one
-it has never seen. ``flaws`` keeps a world honest: no task may give away the rule it is there to teach.
-
-How the simulated agent reads: a prompt is text, and all it may use is what stands there.
-
-It knows no template. It looks for statements, for words it knows, for what stands between tags of a telling name, and
-for the id of the session or task that a passage belongs to, as these are written in any sensible prompt.
-
-A number in [0, 1) that is a pure function of its name.
-
-A resumed night must see the same luck as the night that was killed, in any order and from any thread, so nothing here
-remembers a state: whoever needs a random number names what it is for.
+A world is data, so the agent in ``backends/simulated.py`` holds no knowledge of its own and can be put into a world it
+has never seen. The agent reads a prompt as text and knows no template: it looks for statements, for known words, for
+what is between tags of a telling name, and for the id of the session or task that a passage belongs to.
 """
 
 from __future__ import annotations
@@ -29,75 +20,78 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.text import fold
 
 SCHEMA_VERSION = 1
+BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
+DELIMITER = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
+"""A line without content: a tag, a rule, a fence, or empty."""
+RESOLUTION = 2**64
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One house rule. ``text`` is its canonical wording, as a good document would have it.
-
-    ``states`` are the ways a document can state it: each a set of phrases that must all occur in one statement, as
-    whole words, whatever their case, order and white space. ``complaints`` is what the person says when it is broken.
-    """
+    """One house rule."""
 
     id: str
     text: str
+    """Its canonical wording, as a good document would have it."""
     states: tuple[tuple[str, ...], ...]
+    """The ways a document can state it: phrases that must all occur in one statement, as whole words."""
     complaints: tuple[str, ...]
+    """What the person says when it is broken."""
 
-    def stated_in(self, statements: Iterable[str]) -> bool:
-        """Whether one of these statements, folded, states the rule in one of its ways."""
-        return any(all(_occurs(fold(phrase), each) for phrase in way) for each in statements for way in self.states)
+    def is_stated_in(self, statements: Iterable[str]) -> bool:
+        """Tell whether one of these folded statements states the rule in one of its ways."""
+        return any(all(_occurs(fold(phrase), text) for phrase in way) for text in statements for way in self.states)
 
 
 class HarmfulRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that reads well and does damage.
-
-    A document that says it breaks every task in ``breaks``, and every task that needs a rule in ``breaks``.
-    """
+    """A rule that reads well and does damage."""
 
     text: str
     breaks: tuple[str, ...]
+    """Ids of the tasks it breaks, and of rules: it breaks every task that needs one of these."""
 
-    def stated_in(self, statements: Iterable[str]) -> bool:
-        """Whether one of these statements, folded, says this."""
-        return any(fold(self.text) in each for each in statements)
+    def is_stated_in(self, statements: Iterable[str]) -> bool:
+        """Tell whether one of these folded statements says this."""
+        return any(fold(self.text) in text for text in statements)
 
 
 class WorldTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something people ask for again and again, in the wordings ``asks``.
-
-    The agent replies ``good`` when it follows all of ``rules`` (ids), else ``bad``; without having been told it still
-    gets it right with probability ``base_pass``.
-    """
+    """Something people ask for again and again."""
 
     id: str
     asks: tuple[str, ...]
+    """The wordings in which they ask."""
     rules: tuple[str, ...]
+    """Ids of the rules that a good reply follows."""
     good: str
+    """The reply of an agent that follows all of them."""
     bad: str
+    """The reply of any other agent."""
     base_pass: Share = 0.0
+    """The probability of a good reply from an agent that knows none of the rules."""
 
 
 class World(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything the simulated agent knows. ``useless`` are rules that read well and change nothing."""
+    """Everything the simulated agent knows."""
 
     rules: tuple[Rule, ...]
     tasks: tuple[WorldTask, ...]
     useless: tuple[str, ...] = ()
+    """Rules that read well and change nothing."""
     harmful: tuple[HarmfulRule, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
 
-def flaws(world: World) -> tuple[str, ...]:
-    """What makes this world unfit to play in, one sentence each; () when it is sound and gives no rule away."""
-    return (*_broken_references(world), *_broken_rules(world), *_leaks(world))
+def find_flaws(world: World) -> tuple[str, ...]:
+    """Return what makes this world unusable, one sentence each; () when it is sound and gives no rule away."""
+    return (*_find_broken_references(world), *_find_broken_rules(world), *_find_leaks(world))
 
 
 def read_world(data: bytes, *, origin: str) -> World:
-    """Decode a world file; ``origin`` is what messages call it.
+    """Decode a world file; messages call it ``origin``.
 
-    Raises ``UsageError`` naming the field when the file cannot be decoded, and every flaw when it is not sound.
+    Raises ``UsageError`` that names the field that cannot be decoded, or every flaw of an unsound world.
     """
     try:
         world = msgspec.json.decode(data, type=World)
@@ -105,7 +99,7 @@ def read_world(data: bytes, *, origin: str) -> World:
         raise UsageError(f"{origin} is not a world file: {error}") from error
     if world.schema_version != SCHEMA_VERSION:
         raise UsageError(f"{origin} has schema_version {world.schema_version}, this program reads {SCHEMA_VERSION}")
-    if found := flaws(world):
+    if found := find_flaws(world):
         raise UsageError(f"{origin} is not a sound world: {'; '.join(found)}")
     return world
 
@@ -115,9 +109,9 @@ def write_world(world: World) -> bytes:
     return msgspec.json.format(msgspec.json.encode(world), indent=2) + b"\n"
 
 
-def _broken_references(world: World) -> Iterator[str]:
+def _find_broken_references(world: World) -> Iterator[str]:
     rules, tasks = [rule.id for rule in world.rules], [task.id for task in world.tasks]
-    for known in sorted({each for each in rules + tasks if (rules + tasks).count(each) > 1}):
+    for known in sorted({name for name in rules + tasks if (rules + tasks).count(name) > 1}):
         yield f"id {known!r} is used twice"
     for task in world.tasks:
         for unknown in sorted(set(task.rules) - set(rules)):
@@ -131,48 +125,43 @@ def _broken_references(world: World) -> Iterator[str]:
             yield f"harmful rule {harmful.text!r} breaks {unknown!r}, which does not exist"
 
 
-def _broken_rules(world: World) -> Iterator[str]:
+def _find_broken_rules(world: World) -> Iterator[str]:
     for rule in world.rules:
-        if not rule.states or not all(rule.states) or not all(fold(each) for way in rule.states for each in way):
+        if not rule.states or not all(rule.states) or not all(fold(phrase) for way in rule.states for phrase in way):
             yield f"rule {rule.id!r} has an empty way of stating it"
-        elif not rule.stated_in([fold(rule.text)]):
+        elif not rule.is_stated_in([fold(rule.text)]):
             yield f"rule {rule.id!r} is not stated by its own text"
 
 
-def _leaks(world: World) -> Iterator[str]:
-    """Texts the agent may see without having learnt anything, and that state a rule nevertheless."""
+def _find_leaks(world: World) -> Iterator[str]:
+    """Find texts that the agent may see without having learnt anything, and that nevertheless state a rule."""
     sources = {f"an ask of task {task.id!r}": task.asks for task in world.tasks}
-    sources |= {"a useless rule": world.useless, "a harmful rule": tuple(each.text for each in world.harmful)}
+    sources |= {"a useless rule": world.useless, "a harmful rule": tuple(rule.text for rule in world.harmful)}
     for name, texts in sources.items():
         for rule in world.rules:
-            if rule.stated_in([fold(text) for text in texts]):
+            if rule.is_stated_in([fold(text) for text in texts]):
                 yield f"{name} states rule {rule.id!r}"
 
 
 def _occurs(phrase: str, statement: str) -> bool:
-    return phrase in statement and _as_words(phrase).search(statement) is not None
+    return phrase in statement and _compile_words(phrase).search(statement) is not None
 
 
 @functools.lru_cache(maxsize=4096)
-def _as_words(phrase: str) -> re.Pattern[str]:
+def _compile_words(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")
 
 
-BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+")
-DELIMITER = re.compile(r"\s*(?:</?[\w-][^<>]*>|[-=#`~*_]+)?\s*")
-"""A line that says nothing: a tag, a rule, a fence, or empty."""
-
-
 class Passage(Struct, frozen=True, kw_only=True):
-    """A stretch of a prompt; ``words`` are exactly what stands there."""
+    """A stretch of a prompt, with its exact ``words``."""
 
     start: int
     end: int
     words: str
 
 
-def statements(text: str) -> tuple[str, ...]:
-    """The bullets of a text, each with its indented lines, and the other lines one by one; folded."""
+def split_statements(text: str) -> tuple[str, ...]:
+    """Return the bullets of a text with their indented lines, and the other lines one by one; folded."""
     found: list[list[str]] = []
     in_bullet = False
     for line in text.splitlines():
@@ -187,49 +176,49 @@ def statements(text: str) -> tuple[str, ...]:
     return tuple(statement for lines in found if (statement := fold(" ".join(lines))))
 
 
-def occurrences(phrase: str, text: str) -> Iterator[Passage]:
-    """Every place where the words of ``phrase`` stand in ``text``, whatever the case and white space."""
-    if fold(phrase) not in _folded(text):  # most phrases of a world are in no prompt, and looking is quick here
+def find_occurrences(phrase: str, text: str) -> Iterator[Passage]:
+    """Yield every place where ``phrase`` occurs in ``text``, whatever the case and white space."""
+    if fold(phrase) not in _fold(text):  # quick: most phrases of a world are in no prompt
         return
-    for match in _words(phrase).finditer(text):
+    for match in _compile_phrase(phrase).finditer(text):
         yield Passage(start=match.start(), end=match.end(), words=match[0])
 
 
-def tagged(text: str, *names: str) -> Iterator[Passage]:
-    """What stands between a pair of tags whose name holds one of ``names``."""
-    for match in _between(names).finditer(text):
+def find_tagged(text: str, *names: str) -> Iterator[Passage]:
+    """Yield what is between each pair of tags whose name contains one of ``names``."""
+    for match in _compile_tags(names).finditer(text):
         yield Passage(start=match.start("words"), end=match.end("words"), words=match["words"].strip())
 
 
-def owner(text: str, position: int, *kinds: str) -> str:
-    """The id that the nearest tag before ``position`` gives to one of ``kinds``, or without tags a label; else "".
+def find_owner(text: str, position: int, *kinds: str) -> str:
+    """Return the id that the nearest tag before ``position`` gives to one of ``kinds``; without tags a label; else "".
 
     An id has a digit in it, which tells "task t-17" from "the task was".
     """
-    for pattern in _owners(kinds):
+    for pattern in _compile_owners(kinds):
         ids = [match["id"] for match in pattern.finditer(text, 0, position)]
-        if named := [each for each in ids if any(character.isdigit() for character in each)]:
+        if named := [name for name in ids if any(character.isdigit() for character in name)]:
             return named[-1]
     return ""
 
 
-def last_line(text: str) -> str:
-    """The last line that says something: in a prompt of one request, the request or its end."""
+def find_last_line(text: str) -> str:
+    """Return the last line with content: in a prompt of one request, the request or its end."""
     return next((line.strip() for line in reversed(text.splitlines()) if not DELIMITER.fullmatch(line)), "")
 
 
 @functools.lru_cache(maxsize=64)
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return fold(text)
 
 
 @functools.lru_cache(maxsize=4096)
-def _words(phrase: str) -> re.Pattern[str]:
+def _compile_phrase(phrase: str) -> re.Pattern[str]:
     return re.compile(r"\s+".join(map(re.escape, phrase.split())) or r"(?!)", re.IGNORECASE)
 
 
 @functools.lru_cache(maxsize=64)
-def _between(names: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_tags(names: tuple[str, ...]) -> re.Pattern[str]:
     name = "|".join(map(re.escape, names))
     return re.compile(
         rf"<(?P<tag>[\w-]*(?:{name})[\w-]*)[^<>]*>(?P<words>.*?)</(?P=tag)[^<>]*>", re.IGNORECASE | re.DOTALL
@@ -237,18 +226,19 @@ def _between(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _owners(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+def _compile_owners(kinds: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     kind = "|".join(map(re.escape, kinds))
     tag = rf"""<(?:{kind})\b[^<>]*?\bid\s*=\s*["']?(?P<id>[^"'<>\s]+)"""
     label = rf"""\b(?:{kind})(?:[ _-]?id)?\W{{1,4}}(?P<id>\w[\w.:-]*)"""
     return re.compile(tag, re.IGNORECASE), re.compile(label, re.IGNORECASE)
 
 
-RESOLUTION = 2**64
+def draw_uniform(*name: str | int) -> float:
+    """Return a number in [0, 1) that is a pure function of its name, on every machine.
 
-
-def uniform(*name: str | int) -> float:
-    """Uniform over [0, 1); the same name gives the same number, on every machine."""
+    A resumed night must see the same luck as the night that was killed, in any order and from any thread. So nothing
+    remembers a state: whoever needs a random number names what it is for.
+    """
     joined = "\x1f".join(map(str, name))  # unit separator: ("a", "bc") and ("ab", "c") are different names
     digest = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / RESOLUTION

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from skillopt_sleep.backends.simulation.world import uniform
+from skillopt_sleep.backends.simulation.world import draw_uniform
 
 
 def test_chance_is_a_function_of_its_name():
     """The same name has the same luck, another name another, all of it spread over [0, 1)."""
-    assert uniform(1, "a", "bc") == uniform(1, "a", "bc")
-    assert uniform(1, "a", "bc") != uniform(1, "ab", "c")
-    drawn = [uniform("spread", number) for number in range(2000)]
+    assert draw_uniform(1, "a", "bc") == draw_uniform(1, "a", "bc")
+    assert draw_uniform(1, "a", "bc") != draw_uniform(1, "ab", "c")
+    drawn = [draw_uniform("spread", number) for number in range(2000)]
     assert 0 <= min(drawn) < 0.01
     assert 0.99 < max(drawn) < 1
     assert abs(sum(drawn) / len(drawn) - 0.5) < 0.03

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.backends.simulation.learn import conform, properties
+from skillopt_sleep.backends.simulation.conform import conform, list_properties
 
 ITEM = {
     "type": "object",
@@ -85,4 +85,4 @@ def test_union_keeps_the_variant_that_keeps_the_value():
 )
 def test_property_names_of_a_schema(schema, names):
     """The properties asked for are read off the schema, through a reference too."""
-    assert properties(schema) == names
+    assert list_properties(schema) == names

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.simulation.world import HarmfulRule, Rule, World, WorldTask, flaws, read_world, write_world
+from skillopt_sleep.backends.simulation.world import (
+    HarmfulRule,
+    Rule,
+    World,
+    WorldTask,
+    find_flaws,
+    read_world,
+    write_world,
+)
 from skillopt_sleep.errors import UsageError
 from tests.benchmarks.worlds import make_world
 
@@ -90,7 +98,7 @@ def test_world_file_that_is_no_json_is_named():
 )
 def test_unsound_world_is_refused_with_its_flaw(world, flaw):
     """A world that leaks a rule, or that cannot be played, is refused and says why."""
-    assert any(flaw in each for each in flaws(world))
+    assert any(flaw in each for each in find_flaws(world))
     with pytest.raises(UsageError, match=flaw):
         read_world(write_world(world), origin="w.json")
 
@@ -106,4 +114,4 @@ def test_unsound_world_is_refused_with_its_flaw(world, flaw):
 )
 def test_rule_is_stated_only_by_all_phrases_of_a_way(statement, stated):
     """A way counts when each of its phrases stands in the statement as whole words."""
-    assert RULE.stated_in([statement]) is stated
+    assert RULE.is_stated_in([statement]) is stated

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.backends.outcomes import Agent, error_for, raise_if_ended_early, reply_for, telling_line, unwrapped
+from skillopt_sleep.backends.outcomes import (
+    AgentAdvice,
+    build_reply,
+    classify_failure,
+    find_error_line,
+    raise_if_ended_early,
+    unwrap_error,
+)
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.errors import BadReply, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut, TooLong
 from skillopt_sleep.model.call import Prompt, Usage
 
-AGENT = Agent(name="agent", cannot={NotLoggedIn: "run `agent login`"})
+AGENT = AgentAdvice(name="agent", fixes={NotLoggedIn: "run `agent login`"})
 PROMPT = Prompt(system="s" * 8, user="u" * 5)
 SCHEMA = {"type": "object"}
 
 
 def test_message_is_one_line_that_says_what_to_do():
     """The agent, the trouble, the remedy, and at most 200 characters of the agent's own words."""
-    message = str(error_for(AGENT, "status 401:\n  bad key " + "x" * 500))
+    message = str(classify_failure(AGENT, "status 401:\n  bad key " + "x" * 500))
     assert message.startswith(
         "agent is not logged in, or its key is refused: run `agent login` (it said: status 401: bad"
     )
@@ -26,7 +33,7 @@ def test_message_is_one_line_that_says_what_to_do():
 
 def test_words_nobody_knows():
     """They are quoted as they are, and the call may be tried again."""
-    error = error_for(AGENT, "the cat sat on the server")
+    error = classify_failure(AGENT, "the cat sat on the server")
     assert (type(error), str(error)) == (BadReply, "agent failed (it said: the cat sat on the server)")
 
 
@@ -40,7 +47,7 @@ def test_words_nobody_knows():
 )
 def test_prompt_beyond_what_the_service_takes(words):
     """It would be too long again: not tried again, and no sign of a service that is down."""
-    assert type(error_for(AGENT, words)) is TooLong
+    assert type(classify_failure(AGENT, words)) is TooLong
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,7 @@ def test_prompt_beyond_what_the_service_takes(words):
 )
 def test_when_to_try_again(words, header, seconds):
     """The header says it, else the words, else nobody."""
-    error = error_for(AGENT, words, status=429, retry_after=header)
+    error = classify_failure(AGENT, words, status=429, retry_after=header)
     assert isinstance(error, RateLimited)
     assert error.retry_after == (pytest.approx(seconds) if seconds else None)
 
@@ -89,21 +96,21 @@ def test_child_that_ended_by_itself(status):
 def test_reply_without_text(text):
     """It is never handed on as an answer."""
     with pytest.raises(EmptyReply):
-        reply_for(AGENT, PROMPT, text, model="m", latency=1.0)
+        build_reply(AGENT, PROMPT, text, model="m", latency=1.0)
 
 
 def test_reply_without_the_json_it_was_asked_for():
     """It is bad, and the message shows how it begins."""
     asked = Prompt(system="", user="", schema=SCHEMA)
     with pytest.raises(BadReply, match="it said: I would rather not"):
-        reply_for(AGENT, asked, "I would rather not", model="m", latency=1.0)
-    assert reply_for(AGENT, asked, 'Sure: {"a": 1}', model="m", latency=1.0).text == 'Sure: {"a": 1}'
+        build_reply(AGENT, asked, "I would rather not", model="m", latency=1.0)
+    assert build_reply(AGENT, asked, 'Sure: {"a": 1}', model="m", latency=1.0).text == 'Sure: {"a": 1}'
 
 
 @pytest.mark.parametrize("usage", [None, Usage()], ids=["none", "zeroes"])
 def test_usage_that_is_not_reported(usage):
     """It is estimated from the lengths, and says so."""
-    reply = reply_for(AGENT, PROMPT, "a" * 9, model="m", latency=1.0, usage=usage)
+    reply = build_reply(AGENT, PROMPT, "a" * 9, model="m", latency=1.0, usage=usage)
     assert reply.usage == Usage(input_tokens=4, output_tokens=3, estimated=True)
 
 
@@ -121,7 +128,7 @@ def test_usage_that_is_not_reported(usage):
 )
 def test_line_of_stderr_that_tells(stderr, line):
     """Warnings before and usage after the error are left out."""
-    assert telling_line(stderr) == line
+    assert find_error_line(stderr) == line
 
 
 @pytest.mark.parametrize(
@@ -138,4 +145,4 @@ def test_line_of_stderr_that_tells(stderr, line):
 )
 def test_words_in_a_json_body(words, plain):
     """Message and code come out; what is no such body stays as it is."""
-    assert unwrapped(words) == plain
+    assert unwrap_error(words) == plain

@@ -13,8 +13,8 @@ import msgspec
 import psutil
 import pytest
 
-from skillopt_sleep.backends import child_registry as register
-from skillopt_sleep.backends.child_registry import MARK, Note, Reaped, Register, reap
+from skillopt_sleep.backends import child_registry
+from skillopt_sleep.backends.child_registry import MARK, ChildRegistry, Note, Reaped, reap
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.session import OWN_RUN_MARKER
@@ -27,7 +27,7 @@ import os, sys
 from pathlib import Path
 from skillopt_sleep.backends.process import Children
 children = Children(sys.argv[1])
-with children.folder() as folder:
+with children.open_folder() as folder:
     Path("folder").write_text(str(folder))
     children.run([sys.executable, "-SE", "-c", sys.argv[2]], env={}, cwd=Path.cwd(), seconds=60)
 """
@@ -68,7 +68,7 @@ def killed(tmp_path):
     night = subprocess.Popen(
         [sys.executable, "-c", NIGHT, str(tmp_path / "children"), FAMILY],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(register.__file__).parents[2]), "TMPDIR": str(tmp_path)},
+        env={"PYTHONPATH": str(Path(child_registry.__file__).parents[2]), "TMPDIR": str(tmp_path)},
     )
     try:
         until((tmp_path / "ready").exists)
@@ -141,7 +141,7 @@ def test_login_renewed_in_the_home_of_a_killed_night(tmp_path):
 def test_file_is_there_while_something_runs(tmp_path):
     """Nobody else may read it, it names no command, and it is gone when all has ended."""
     children = Children(str(tmp_path / "children"))
-    with children.folder() as folder:
+    with children.open_folder() as folder:
         (file,) = (tmp_path / "children").iterdir()
         assert file.stem in folder.name
         ended = children.run(
@@ -225,7 +225,8 @@ def test_clock_that_is_set_while_a_night_lives(tmp_path):
     """Its processes are recognised by what no clock moves, so they live on; a number taken by another is not."""
     mine = psutil.Process()
     kid = subprocess.Popen(SLEEPER, env={MARK: "abc.1"})
-    owner = Note(pid=mine.pid, created=mine.create_time() + 3600, identity=register.identity(mine.pid), mark="abc")
+    known = child_registry.read_identity(mine.pid)
+    owner = Note(pid=mine.pid, created=mine.create_time() + 3600, identity=known, mark="abc")
     file = tmp_path / "abc.jsonl"
     try:
         file.write_bytes(msgspec.json.encode(owner) + b"\n")
@@ -250,7 +251,7 @@ def test_file_is_never_there_without_its_first_line(tmp_path, monkeypatch):
         return write(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", look)
-    there = Register(str(tmp_path))
+    there = ChildRegistry(str(tmp_path))
     with there.open():
         assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
     assert looked == [Reaped()]
@@ -258,8 +259,8 @@ def test_file_is_never_there_without_its_first_line(tmp_path, monkeypatch):
 
 def test_no_file_where_none_is_wanted(tmp_path):
     """A backend built without the app keeps none, and works."""
-    with Register().open():
-        Register().child(os.getpid())
+    with ChildRegistry().open():
+        ChildRegistry().note_child(os.getpid())
     assert list(tmp_path.iterdir()) == []
     assert reap(tmp_path / "missing", OWN_RUN_MARKER) == Reaped()
 
@@ -267,7 +268,10 @@ def test_no_file_where_none_is_wanted(tmp_path):
 def test_folder_that_cannot_be_written(tmp_path):
     """The disk is named, and nothing has been started."""
     (tmp_path / "file").touch()
-    with pytest.raises(DiskError, match="running children cannot be noted"), Register(str(tmp_path / "file")).open():
+    with (
+        pytest.raises(DiskError, match="running children cannot be recorded"),
+        ChildRegistry(str(tmp_path / "file")).open(),
+    ):
         pytest.fail("the body must not run")
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
-from skillopt_sleep.backends.simulation.play import Traits
+from skillopt_sleep.backends.simulation.replies import Traits
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
@@ -127,4 +127,4 @@ def test_notes_name_what_was_rejected_and_not_what_was_taken():
 @pytest.mark.parametrize(("rules", "share"), [(0, 0.9), (5, 0.9), (7, 0.9 * 0.8**2)])
 def test_crowd_of_rules_is_heeded_less(rules, share):
     """Up to its span an agent heeds every rule as well; each one more costs them all."""
-    assert Traits(skill=0.9, crowding=0.2, span=5).heeds(rules) == pytest.approx(share)
+    assert Traits(skill=0.9, crowding=0.2, span=5).chance_to_follow(rules) == pytest.approx(share)

@@ -7,10 +7,8 @@ import math
 
 import pytest
 
-from skillopt_sleep.backends import claude_output as claude_events
-from skillopt_sleep.backends import claude_trajectory as claude_work
-from skillopt_sleep.backends import codex_native
-from skillopt_sleep.backends.process import SLACK, STARTING, Patience
+from skillopt_sleep.backends import claude_output, codex_output
+from skillopt_sleep.backends.process import SLACK, STARTING, IdleTimeout
 
 CALL = 100.0
 
@@ -42,20 +40,20 @@ class Watched:
 
     def __init__(self, said, at_work, tries_again):
         self.now, self.printed, self.said = 0.0, "", said
-        self.patience = Patience(CALL, at_work=at_work, tries_again=tries_again, now=lambda: self.now)
+        self.timeout = IdleTimeout(CALL, is_running_tool=at_work, is_retrying=tries_again, now=lambda: self.now)
 
     def __call__(self, word="", *, after=0.0):
         """What it may be quiet for, once it has printed this so many seconds later."""
         self.now += after
         self.printed += self.said.get(word, "")
-        return self.patience(self.printed)
+        return self.timeout(self.printed)
 
 
 @pytest.fixture(params=["claude", "codex"])
 def run(request):
     if request.param == "claude":
-        return Watched(CLAUDE, claude_work.at_work, claude_events.tries_again)
-    return Watched(CODEX, codex_native.at_work, codex_native.tries_again)
+        return Watched(CLAUDE, claude_output.is_running_tool, claude_output.is_retrying)
+    return Watched(CODEX, codex_output.is_running_tool, codex_output.is_retrying)
 
 
 def test_call_has_its_deadline_and_a_tool_as_long_as_it_likes(run):

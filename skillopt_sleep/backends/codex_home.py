@@ -1,0 +1,206 @@
+"""Decide which settings, login and provider a Codex uses: a throwaway home that holds only the user's login.
+
+No flag keeps Codex from reading ``AGENTS.md`` of its home, or from unfolding a skill there whose ``$name`` occurs in a
+prompt, so it gets a home without them. The login is linked, never copied: Codex renews its tokens through the link, and
+a renewed token makes every copy of the old one worthless, and may log the user out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from skillopt_sleep.backends.child_registry import ChildRegistry, Note, restore_login
+from skillopt_sleep.backends.process import build_folder_prefix
+from skillopt_sleep.errors import DiskError, SettingsError, TimedOut
+from skillopt_sleep.model import Json
+from skillopt_sleep.safety.receivers import provider_at
+
+OPENAI = "openai"
+LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
+"""Providers built into Codex that run on this machine, unless the environment says otherwise."""
+LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
+"""The variable that overrides the address of the local providers."""
+RETRIES = "request_max_retries=0,stream_max_retries=1"
+"""One, not zero: only a CLI that retries reports how long the service asks it to wait."""
+USER_TABLE_SETTINGS = {"mcp_servers": "enabled=false", "model_providers": RETRIES}
+"""What is set for each of the user's MCP servers and providers; retrying is our business."""
+PROVIDER = "skillopt-sleep"
+"""Our name for the built-in provider, which accepts no retry setting and would retry thirty times.
+
+Without an address it is OpenAI's: that of the API or that of ChatGPT, depending on the login.
+"""
+LOGIN = "auth.json"
+
+
+class CodexHome:
+    """A throwaway home, made at its first use and shared by all calls. Safe for several threads."""
+
+    def __init__(self, registry: ChildRegistry | None = None) -> None:
+        self._registry = registry or ChildRegistry()
+        self._lock = threading.Lock()
+        self._folder: TemporaryDirectory[str] | None = None
+        self._open = contextlib.ExitStack()
+        self._home = self._login = Path()
+        self._first_call = threading.Lock()
+        self._first_done = False
+        self._closed = False
+
+    def build_environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return ``env`` with this home in place of the user's. Raises ``DiskError``, and ``TimedOut`` once closed."""
+        try:
+            with self._lock:
+                if self._closed:
+                    raise TimedOut("codex was not started: this backend has been closed")
+                if self._folder is None:
+                    self._make(env)
+                home = self._home
+                self._link_login(home / ".codex" / LOGIN)
+        except OSError as error:
+            raise DiskError(
+                f"no home for codex can be made: {error}; free the disk, or set `use_user_config = true` in"
+                " [backends.codex], which needs none"
+            ) from error
+        return dict(env) | {"HOME": str(home), "CODEX_HOME": str(home / ".codex")}
+
+    @contextlib.contextmanager
+    def hold_until_first_call(self) -> Iterator[float]:
+        """Hold back every other call until the first has ended; yields the seconds that this one waited.
+
+        The call that finds an expired login renews it. Eight calls that find it at once would all spend the same
+        one-time token, and only one of them may.
+        """
+        began = time.monotonic()
+        with self._first_call:
+            waited = time.monotonic() - began
+            if not self._first_done:
+                try:
+                    yield waited
+                finally:
+                    self._first_done = True
+                return
+        yield waited
+
+    def close(self) -> None:
+        """Remove the home. Idempotent."""
+        with self._lock:
+            self._closed = True
+            if self._folder is not None:
+                restore_login(self._home / ".codex" / LOGIN, self._login)
+                self._folder.cleanup()
+                self._folder = None
+                self._open.close()
+
+    def _make(self, env: Mapping[str, str]) -> None:
+        """Make the folder, and record what must be restored in case this program is killed."""
+        self._open.enter_context(self._registry.open())
+        self._folder = TemporaryDirectory(prefix=build_folder_prefix(self._registry.mark), ignore_cleanup_errors=True)
+        self._home = Path(self._folder.name)
+        self._login = (find_codex_home(env) / LOGIN).resolve()
+        self._registry.note(Note(kind="login", paths=(str(self._home / ".codex" / LOGIN), str(self._login))))
+
+    def _link_login(self, link: Path) -> None:
+        link.parent.mkdir(exist_ok=True)
+        restore_login(link, self._login)
+        if self._login.exists() and not link.is_symlink():
+            link.symlink_to(self._login)
+
+
+def find_codex_home(env: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own Codex."""
+    return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".codex")
+
+
+def read_user_config(env: Mapping[str, str]) -> dict[str, Json]:
+    """Read the user's ``config.toml``, {} when there is none. Raises ``SettingsError``."""
+    config = find_codex_home(env) / "config.toml"
+    try:
+        return tomllib.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{config} cannot be read as TOML: {error}") from error
+
+
+def read_settings(settings: tuple[str, ...]) -> dict[str, Json]:
+    """Read settings as ``-c`` accepts them: a value is TOML, or else a plain string. A dotted name is one key."""
+    table: dict[str, Json] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        try:
+            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except ValueError:
+            table[key.strip()] = value.strip()
+    return table
+
+
+def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
+    """Return settings that keep the user's MCP servers from starting, and their providers from retrying.
+
+    They are inline tables, which are merged: a dotted name would be cut at every dot in a server's own name.
+    """
+    return [
+        f"{section}={{{','.join(f'{json.dumps(name, ensure_ascii=False)}={{{switch}}}' for name in table)}}}"
+        for section, switch in USER_TABLE_SETTINGS.items()
+        if isinstance(table := config.get(section), dict)
+    ]
+
+
+def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> list[str]:
+    """Return settings that ask the built-in provider under ``PROVIDER``; none when another one is to be asked."""
+    if config.get("model_provider", OPENAI) != OPENAI:
+        return []
+    address = config.get("openai_base_url")
+    table = [
+        'name="OpenAI"',
+        'wire_api="responses"',
+        "requires_openai_auth=true",
+        RETRIES,
+        f"stream_idle_timeout_ms={int(seconds * 1000)}",
+        *([f"base_url={json.dumps(address)}"] if address else []),
+    ]
+    return [f'model_provider="{PROVIDER}"', f"model_providers.{PROVIDER}={{{','.join(table)}}}"]
+
+
+def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
+    """Return who receives the prompts: "openai" for its own address, else the host; "" for this machine itself.
+
+    A provider whose address cannot be found is returned by its own name, as a stranger.
+    """
+    profile = config.get("profile")
+    chosen = _find_in_table(config, "profiles", str(profile), "model_provider") if profile else None
+    name = str(chosen or config.get("model_provider") or OPENAI)
+    address = _find_in_table(config, "model_providers", name, "base_url")
+    if address is None and name == OPENAI:
+        addresses = (config.get("openai_base_url"), config.get("chatgpt_base_url"), env.get("OPENAI_BASE_URL"))
+        providers = [provider_at(str(url)) for url in addresses if url]
+        return next((provider for provider in providers if provider != OPENAI), OPENAI)
+    if address is None and name in LOCAL_PROVIDERS:
+        return provider_at(env[LOCAL_ADDRESS]) if env.get(LOCAL_ADDRESS) else ""
+    return name if address is None else provider_at(str(address))
+
+
+def _find_in_table(config: Mapping[str, Json], section: str, name: str, key: str) -> Json:
+    """Return a key of a named table, however the table is spelled; None when it is not set.
+
+    Nested tables and dotted names mean the same; the more exact spelling wins.
+    """
+    quoted = f'"{name}"'
+    spellings = (
+        (f"{section}.{name}.{key}",),
+        (f"{section}.{quoted}.{key}",),
+        (f"{section}.{name}", key),
+        (f"{section}.{quoted}", key),
+        (section, name, key),
+    )
+    for path in spellings:
+        value: Json = dict(config)
+        for part in path:
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            return value
+    return None

@@ -1,0 +1,292 @@
+"""Read what ``codex exec --json`` prints and what it records of a session. Pure.
+
+The CLI prints one event per line; a turn is either completed or has failed. An ``error`` event is no failure: it can be
+a warning or a retry. Codex names no price, and its token counts are those of the whole thread. Lines that cannot be
+decoded are skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.backends.outcomes import (
+    AgentAdvice,
+    classify_failure,
+    find_error_line,
+    raise_if_ended_early,
+    unwrap_error,
+)
+from skillopt_sleep.backends.process import Ended
+from skillopt_sleep.backends.workspace import contains_every_line
+from skillopt_sleep.errors import EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Usage
+from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
+
+CODEX = AgentAdvice(
+    name="codex",
+    fixes={
+        NotLoggedIn: "run `codex login`; for a provider, key or keyring that config.toml names, set"
+        " `use_user_config = true` in [backends.codex]",
+        ModelRefused: "name another one, with --target-model or --optimizer-model",
+        TooOld: "run `npm install -g @openai/codex@latest`, or upgrade it the way it was installed",
+        QuotaExhausted: "wait for the reset that /status shows, or add credit",
+    },
+)
+_WAIT = re.compile(
+    r"^(?!\{).*\bWARN\b.*\bcodex_core\b.*retrying sampling request \(\d+/\d+ in (\d+(?:\.\d+)?)(ms|s)\)", re.MULTILINE
+)
+"""A line of its log. Events, which begin with a brace, are excluded: the agent may have read these words somewhere."""
+
+T = TypeVar("T")
+
+
+class CodexItem(Struct, frozen=True, kw_only=True):
+    """Something done in a turn, such as a message or a command."""
+
+    type: str = ""
+    text: str = ""
+    command: str = ""
+    exit_code: int | None = None
+    aggregated_output: str = ""
+
+
+class _Failure(Struct, frozen=True, kw_only=True):
+    message: str = ""
+
+
+class _Tokens(Struct, frozen=True, kw_only=True):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def to_usage(self) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens, output_tokens=self.output_tokens, cached_tokens=self.cached_input_tokens
+        )
+
+
+class _Event(Struct, frozen=True, kw_only=True):
+    """One line of ``--json``; ``message`` belongs to an ``error`` event, ``error`` to ``turn.failed``."""
+
+    type: str = ""
+    message: str = ""
+    error: _Failure | None = None
+    item: CodexItem | None = None
+    usage: _Tokens | None = None
+
+
+class _Thread(Struct, frozen=True, kw_only=True):
+    thread_id: str = ""
+
+
+class CodexTurn(Struct, frozen=True, kw_only=True):
+    """A completed turn."""
+
+    items: tuple[CodexItem, ...]
+    """Everything that was done."""
+    text: str
+    """The model's last message."""
+    usage: Usage | None
+    """Its tokens, None when Codex reports none."""
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What the session record says was sent to the model, and what the model asked for."""
+
+    told: tuple[str, ...] = ()
+    """Messages of the CLI and of the user."""
+    results: tuple[str, ...] = ()
+    """Outputs of tools."""
+    called: tuple[str, ...] = ()
+    """Names of the tools called."""
+    requests: int = 0
+    """Requests to the model."""
+    usage: Usage = Usage()
+    """Their tokens."""
+
+    def contains(self, document: Document) -> bool:
+        """Tell whether the text of a skill was sent to the model."""
+        body = region(document)
+        return bool(body.strip()) and any(contains_every_line(text, body) for text in (*self.results, *self.told))
+
+
+class _Part(Struct, frozen=True, kw_only=True):
+    text: str = ""
+
+
+class _Payload(Struct, frozen=True, kw_only=True):
+    type: str = ""
+    role: str = ""
+    content: tuple[_Part, ...] | None = None
+    name: str = ""
+    output: Json = None
+    usage: Json = None
+
+
+class _RecordLine(Struct, frozen=True, kw_only=True):
+    type: str = ""
+    payload: _Payload | None = None
+
+
+def read_announced_wait(printed: str) -> float:
+    """Return the seconds that its log last announced to wait before a retry; 0 when it announced none."""
+    found = list(_WAIT.finditer(printed))
+    return float(found[-1][1]) / (1000 if found[-1][2] == "ms" else 1) if found else 0.0
+
+
+def is_running_tool(printed: str) -> bool:
+    """Tell whether a command of the agent is running."""
+    return '"type":"item.started"' in _find_last_event(printed)
+
+
+def is_retrying(printed: str) -> bool:
+    """Tell whether the last event announces a retry."""
+    return _find_last_event(printed).startswith('{"type":"error","message":"Reconnecting')
+
+
+def read_thread_id(stdout: str) -> str:
+    """Return the id of the session, "" when none was printed."""
+    lines = (line for line in stdout.split("\n") if "thread.started" in line)
+    return next((thread.thread_id for thread in _decode_lines(lines, _Thread) if thread.thread_id), "")
+
+
+def read_turn(ended: Ended, *, deadline: float) -> CodexTurn:
+    """Return the completed turn. Raises the ``BackendError`` that fits any other ending."""
+    events = tuple(_decode_lines(ended.stdout.split("\n"), _Event))
+    complaints = [
+        event.error.message if event.error else event.message
+        for event in events
+        if event.type in {"error", "turn.failed"}
+    ]
+    complaint = unwrap_error(complaints[-1]) if complaints else ""
+    raise_if_ended_early(CODEX, ended, deadline=deadline, words=complaint)
+    completed = next((event for event in reversed(events) if event.type == "turn.completed"), None)
+    if completed is None or ended.status:
+        words = complaint or find_error_line(ended.stderr) or f"it ended with status {ended.status}"
+        raise classify_failure(CODEX, words, retry_after=read_announced_wait(ended.stderr) or None)
+    items = tuple(event.item for event in events if event.type == "item.completed" and event.item)
+    answers = [item.text for item in items if item.type == "agent_message" and item.text]
+    return CodexTurn(
+        items=items,
+        text=answers[-1] if answers else "",
+        usage=completed.usage.to_usage() if completed.usage else None,
+    )
+
+
+def read_record(content: bytes) -> Record:
+    """Read the record of one session; unknown kinds of lines are skipped."""
+    lines = [line for line in _decode_lines(content.splitlines(), _RecordLine) if line.payload]
+    payloads = [line.payload for line in lines if line.type == "response_item" and line.payload]
+    usages = [line.payload.usage for line in lines if line.type == "token_usage_record" and line.payload]
+    tables = [usage for usage in usages if isinstance(usage, dict)]
+
+    def total(name: str) -> int:
+        return sum(value for table in tables if isinstance(value := table.get(name), int))
+
+    outputs = [payload.output for payload in payloads if payload.type.endswith("_output")]
+    calls = [payload for payload in payloads if payload.type.endswith("tool_call") or payload.type == "function_call"]
+    return Record(
+        told=tuple(
+            part.text
+            for payload in payloads
+            if payload.type == "message" and payload.role in {"developer", "user"}
+            for part in payload.content or ()
+        ),
+        results=tuple(
+            output if isinstance(output, str) else json.dumps(output, ensure_ascii=False) for output in outputs
+        ),
+        called=tuple(dict.fromkeys(call.name for call in calls)),
+        requests=len(tables),
+        usage=Usage(
+            input_tokens=total("input_tokens"),
+            output_tokens=total("output_tokens"),
+            cached_tokens=total("cached_input_tokens"),
+        ),
+    )
+
+
+def read_trajectory(
+    ended: Ended,
+    assignment: Assignment,
+    record: Record | None,
+    *,
+    model: str,
+    deadline: float,
+    out_of_turns: bool = False,
+) -> Trajectory:
+    """Return what the agent did. Raises what ``read_turn`` raises for lost transport."""
+    events = _decode_lines(ended.stdout.split("\n"), _Event)
+    items = [event.item for event in events if event.type == "item.completed" and event.item]
+    answers = [item.text for item in items if item.type == "agent_message" and item.text]
+    known = record or Record()
+    worked = bool(answers or known.called or any(item.type != "error" for item in items))
+    ending, usage = _read_ending(ended, deadline, worked=worked, out_of_turns=out_of_turns)
+    if ending is Ending.DONE and not answers and not known.called:
+        raise EmptyReply("codex ended without an error, an answer or a tool call")
+    documents = [document for document in assignment.documents if document.content is not None]
+    return Trajectory(
+        text=answers[-1] if answers else "",
+        model=model,
+        usage=usage or known.usage,
+        latency=ended.seconds,
+        tools_called=known.called or tuple(dict.fromkeys(item.type for item in items if item.type != "agent_message")),
+        ending=ending,
+        turns=known.requests,
+        shown=tuple(_read_shown(document, record) for document in documents),
+        skills_called=tuple(
+            skill_name(document)
+            for document in documents
+            if document.kind is DocumentKind.SKILL and known.contains(document)
+        ),
+    )
+
+
+def _read_ending(ended: Ended, deadline: float, *, worked: bool, out_of_turns: bool) -> tuple[Ending, Usage | None]:
+    """Return how the run ended when that was the agent's own doing; raise when it was not."""
+    if out_of_turns:
+        return Ending.OUT_OF_TURNS, None
+    if ended.timed_out and worked and not ended.silent:
+        return Ending.OUT_OF_TIME, None
+    if ended.flooded and worked:
+        return Ending.OUT_OF_ROOM, None
+    try:
+        return Ending.DONE, read_turn(ended, deadline=deadline).usage
+    except TooLong:
+        if worked:
+            return Ending.OUT_OF_ROOM, None
+        raise
+
+
+def _read_shown(document: Document, record: Record | None) -> Shown:
+    """Tell whether a document was in front of the model: memory by its text, a skill by its name on the list."""
+    if record is None:
+        return Shown(kind=document.kind, offered=None, read=None, how="codex left no record of the session")
+    if document.kind is DocumentKind.MEMORY:
+        body = (document.content or b"").decode("utf-8", "replace")
+        offered = any(contains_every_line(text, body) for text in record.told)
+        how = "its text was sent" if offered else "its text was not sent"
+        return Shown(kind=document.kind, offered=offered, read=offered, how=how)
+    name = skill_name(document)
+    offered = any(f"- {name}: " in text and f"{name}/SKILL.md)" in text for text in record.told)
+    read = record.contains(document)
+    how = "its text was sent" if read else "it was on the list" if offered else "it was not on the list"
+    return Shown(kind=document.kind, offered=offered, read=read, how=how)
+
+
+def _find_last_event(printed: str) -> str:
+    return next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
+
+
+def _decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeError):
+            yield msgspec.json.decode(line, type=kind)
