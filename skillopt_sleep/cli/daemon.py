@@ -32,11 +32,11 @@ def daemon_command(once: bool, data_dir: str | None) -> None:
     did not end well.
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.errors import NightRunning
-    from skillopt_sleep.storage.lock import one_daemon
+    from skillopt_sleep.storage.lock import lock_daemon
 
     workspace = _open_workspace(data_dir)
     try:
-        with one_daemon(workspace.data_dir):
+        with lock_daemon(workspace.data_dir):
             code = _attend(workspace, once=once)
     except NightRunning as error:
         if not once:

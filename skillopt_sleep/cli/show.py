@@ -81,7 +81,7 @@ def why_command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> N
     RULE is its text, a part of it, or the id of the edit; it need not be adopted.
     """
     from skillopt_sleep.reports.why import find_nearest_rule, find_rules, render_why
-    from skillopt_sleep.storage.adoption import altered, ever_live
+    from skillopt_sleep.storage.live_files import find_altered_edits, read_adopted_edits
     from skillopt_sleep.usecases.status import read_status
 
     workspace, wanted = open_workspace(flags), " ".join(rule)
@@ -89,9 +89,9 @@ def why_command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> N
     stories = status.nights and find_rules(  # without a night, the database would be created here
         wanted,
         status.nights,
-        live=ever_live(workspace.database, status.project),
+        live=read_adopted_edits(workspace.database, status.project),
         pending={edit for change in status.pending for edit in change.edits},
-        altered=altered(workspace.database, status.project),
+        altered=find_altered_edits(workspace.database, status.project),
     )
     if not stories:
         nearest = find_nearest_rule(wanted, status.nights)

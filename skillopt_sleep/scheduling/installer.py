@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 from skillopt_sleep.errors import Refused, UsageError
-from skillopt_sleep.storage.files import make_folders, missing_folders, mode_of, read_regular, remove, write_atomic
+from skillopt_sleep.storage.files import (
+    count_missing_folders,
+    make_folders,
+    read_mode,
+    read_regular,
+    remove,
+    write_atomic,
+)
 
 TIMEOUT = 30.0
 """Seconds a program of the system may take to answer."""
@@ -146,11 +153,11 @@ def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[],
     Returns how many folders were made for each file, as ``remove_files`` needs it.
     """
     before = {path: read_regular(path) if is_ours(path, name) else None for path in files}
-    made = {str(path): missing_folders(path) for path in files}
+    made = {str(path): count_missing_folders(path) for path in files}
     try:
         for path, data in files.items():
             make_folders(path.parent, within=path.parent)
-            write_atomic(path, data, mode_of(path) or 0o644)
+            write_atomic(path, data, read_mode(path) or 0o644)
         activate()
     except BaseException:  # Ctrl-C too
         for path, data_before in before.items():

@@ -11,7 +11,7 @@ import msgspec
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.due import Attempt, DaemonState, Schedule
-from skillopt_sleep.storage.database import Database, understood
+from skillopt_sleep.storage.database import Database, convert_value
 from skillopt_sleep.storage.files import remove, write_atomic
 
 RECENT = 14
@@ -97,9 +97,9 @@ class AttemptStore:
             Attempt(
                 project=row["project"],
                 due=row["due"],
-                started_at=understood(row["started_at"], datetime),
+                started_at=convert_value(row["started_at"], datetime),
                 starts=row["starts"],
-                ended_at=understood(row["ended_at"], datetime) if row["ended_at"] else None,
+                ended_at=convert_value(row["ended_at"], datetime) if row["ended_at"] else None,
                 code=row["code"],
             )
             for row in rows

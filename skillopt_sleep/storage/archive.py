@@ -15,7 +15,7 @@ from skillopt_sleep.gate.pending import ClosedEdit
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.session import Session, SessionFile, SessionKey, Turn
 from skillopt_sleep.model.task import Split, TaskRecord
-from skillopt_sleep.storage.database import Database, decoded
+from skillopt_sleep.storage.database import Database, decode_json
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.pools import Past
@@ -102,7 +102,7 @@ class SessionInbox:
 
     def _archived(self, source: str, path: str) -> tuple[Turn, ...]:
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (source, path))
-        return decoded(rows[0]["data"], Session).turns if rows else ()
+        return decode_json(rows[0]["data"], Session).turns if rows else ()
 
     def recent(self) -> tuple[SessionKey, ...]:
         """Archived sessions whose model is known, mined or not, the newest first."""
@@ -128,7 +128,7 @@ class SessionInbox:
     def load(self, key: SessionKey) -> Session:
         """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        session = decoded(rows[0]["data"], Session)
+        session = decode_json(rows[0]["data"], Session)
         at = {turn.id: index for index, turn in enumerate(session.turns)}
         first, last = at[key.first_turn], at[key.last_turn]
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
@@ -136,7 +136,7 @@ class SessionInbox:
     def everything(self) -> tuple[Session, ...]:
         """All archived sessions, the oldest first."""
         rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
-        return tuple(decoded(row["data"], Session) for row in rows)
+        return tuple(decode_json(row["data"], Session) for row in rows)
 
 
 RECALLED = 24
@@ -154,7 +154,7 @@ class TaskArchive:
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )
-        return tuple(decoded(row["data"], TaskRecord) for row in rows)
+        return tuple(decode_json(row["data"], TaskRecord) for row in rows)
 
     def fresh(self, scope: str) -> frozenset[str]:
         """Ids of the tasks no concluded night has used."""
@@ -182,7 +182,7 @@ class TaskArchive:
     def _turn_after(self, key: SessionKey) -> str:
         """The first turn filed since the session was taken up for mining, "" when there is none."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        ids = [turn.id for turn in decoded(rows[0]["data"], Session).turns]
+        ids = [turn.id for turn in decode_json(rows[0]["data"], Session).turns]
         return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
 
     def past(self, scope: str) -> Past:
@@ -218,12 +218,12 @@ class RejectedEditStore:
         rows = self._database.rows(
             "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
         )
-        return tuple(decoded(row["data"], AppliedEdit) for row in rows)
+        return tuple(decode_json(row["data"], AppliedEdit) for row in rows)
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
         """All of them, the first ones first."""
         rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
-        return tuple(decoded(row["data"], ClosedEdit) for row in rows)
+        return tuple(decode_json(row["data"], ClosedEdit) for row in rows)
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()

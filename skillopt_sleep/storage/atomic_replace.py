@@ -1,6 +1,6 @@
-"""Live files changed all together or not at all, whatever happens in between.
+"""Changes several live files all together or not at all, whatever happens in between.
 
-What every file holds and is to hold is in the database before the first one is written, and leaves it in the same
+What each file holds and will hold is in the table ``swaps`` before the first one is written, and is deleted in the same
 transaction that records the change. Whoever finds it there later, with nobody at work on it, puts the files back.
 """
 
@@ -20,53 +20,53 @@ from skillopt_sleep.storage.database import REPAIR, Database
 from skillopt_sleep.storage.files import (
     drop_temporaries,
     make_folders,
-    mode_of,
+    read_mode,
     read_regular,
     refuse_links,
     remove,
     write_atomic,
 )
+from skillopt_sleep.storage.lock import take_lock
 
 NEW_FILE_MODE = 0o644
-PATIENCE = 10.0
-"""Seconds to wait for another adopt or revert; one takes milliseconds."""
+MAX_WAIT = 10.0
+"""Seconds to wait for another adopt or revert, which takes milliseconds."""
+LOCK = "adopt.lock"
 
 
 class Swap(Struct, frozen=True, kw_only=True):
-    """One live file from its old content to a new one; None is no file.
-
-    ``within`` is the project: no link below it is followed. ``mode`` holds the permission bits a new file gets, None
-    for the usual ones. ``folders`` counts the parents that go with the file when it goes. ``kind`` and ``whole`` say
-    which part of it is ours.
-    """
+    """The change of one live file from its old content to a new one; None is no file."""
 
     path: str
     within: str
+    """The project; no link below it is followed."""
     old: bytes | None
     new: bytes | None
     mode: int | None = None
+    """Permission bits for a file that has to be made, None for the usual ones."""
     folders: int = 0
+    """How many parents are removed with the file, as long as they are empty."""
     kind: DocumentKind = DocumentKind.MEMORY
     whole: bool = False
+    """Whether the whole file is ours, not only a region of it."""
 
-    @property
-    def live(self) -> bytes | None:
-        """What the file holds now. Raises ``Refused`` and ``DiskError``."""
+    def read_live(self) -> bytes | None:
+        """Return what the file holds now. Raises ``Refused`` and ``DiskError``."""
         refuse_links(Path(self.path), within=Path(self.within))
         return read_regular(Path(self.path))
 
-    def there(self) -> None:
-        """Put the new content in place of the old. Raises ``Refused`` when neither was there."""
-        if self.live != self.old:
+    def apply(self) -> None:
+        """Replace the old content by the new. Raises ``Refused`` when the file holds something else by now."""
+        if self.read_live() != self.old:
             raise Refused(f"{self.path} was changed by somebody else this moment; try again")
         self._write(self.new)
 
-    def back(self) -> bool:
-        """Put the old content in place of the new; False when somebody else has changed our part of it since.
+    def undo(self) -> bool:
+        """Replace the new content by the old; False when somebody else has changed our region since.
 
-        Of a file that was changed around our part, only that part goes back.
+        When the file was changed around our region only, only the region goes back.
         """
-        live = self.live
+        live = self.read_live()
         drop_temporaries(Path(self.path))
         if live == self.new:
             self._write(self.old)
@@ -90,42 +90,43 @@ class Swap(Struct, frozen=True, kw_only=True):
             remove(path, folders=self.folders)
         elif self.old != self.new:
             make_folders(path.parent, within=Path(self.within))
-            write_atomic(path, content, mode_of(path) or self.mode or NEW_FILE_MODE)
+            write_atomic(path, content, read_mode(path) or self.mode or NEW_FILE_MODE)
 
 
 @contextmanager
-def one_change(database: Database) -> Iterator[None]:
-    """Hold the right to change live files, which dies with its owner; what somebody left half done is undone first.
+def lock_changes(folder: Path) -> Iterator[None]:
+    """Hold the right to change live files, which dies with its owner; ``folder`` is the data folder.
 
-    Raises ``Refused`` when another adopt or revert does not come to its end, and ``DiskError``.
+    Raises ``Refused`` when another adopt or revert does not end, and ``DiskError``.
     """
-    with change_lock(database.path.parent):
-        _undo(database)
-        yield
-
-
-@contextmanager
-def change_lock(folder: Path) -> Iterator[None]:
-    """Hold that right alone, and do nothing. Raises ``Refused`` and ``DiskError``."""
-    with _lock(folder / "adopt.lock", PATIENCE) as held:
+    with take_lock(folder / LOCK, wait=MAX_WAIT) as held:
         if not held:
             raise Refused("another adopt or revert is at work on these files; try again in a moment")
         yield
 
 
-def carry_out(
+@contextmanager
+def begin_change(database: Database) -> Iterator[None]:
+    """Hold the right to change live files, after undoing what an interrupted change left. Raises as that does."""
+    with lock_changes(database.path.parent):
+        _undo(database)
+        yield
+
+
+def replace_files(
     database: Database, what: str, swaps: Sequence[Swap], record: Callable[[sqlite3.Connection], None]
 ) -> None:
-    """Change every file and record it, or do neither; inside of ``one_change`` only.
+    """Change every file and record it, or do neither; call it inside ``begin_change``.
 
-    Raises what changing and recording raise, after the files have been put back. If even that fails, the error says
-    so, and the next command tries again. Raises ``Refused`` for a file that an earlier change has left half done.
+    Raises what changing and recording raise, after putting the files back. If even that fails, the error says so and
+    the next command tries again. Raises ``Refused`` for a file that an interrupted change still holds.
     """
-    left = {swap.path: told for _, told, swap in _unfinished(database)}
+    unfinished = {swap.path: earlier for _, earlier, swap in _read_unfinished(database)}
     for swap in swaps:
-        if swap.path in left:
+        if swap.path in unfinished:
             raise Refused(
-                f"{left[swap.path]} was cut short and {swap.path} is not put back yet; see skillopt-sleep status"
+                f"{unfinished[swap.path]} was interrupted and {swap.path} is not restored yet;"
+                " see: skillopt-sleep status"
             )
     with database.transaction(durable=True) as connection:
         ids = [
@@ -136,48 +137,47 @@ def carry_out(
         ]
     try:
         for swap in swaps:
-            swap.there()
+            swap.apply()
         with database.transaction(durable=True) as connection:
             record(connection)
-            connection.executemany("DELETE FROM swaps WHERE id = ?", [(each,) for each in ids])
+            connection.executemany("DELETE FROM swaps WHERE id = ?", [(number,) for number in ids])
     except BaseException as error:
-        said = _undo(database)
-        if any(each in ids for each, _, _ in _unfinished(database)):
+        lines = _undo(database)
+        if any(number in ids for number, _, _ in _read_unfinished(database)):
             raise DiskError(
-                f"half of this is done ({error}), and it could not be undone: {said[-1]}; mend that, and any next"
-                " command puts the files back"
+                f"half of this is done ({error}), and it could not be undone: {lines[-1]}; fix that, and the next"
+                " command restores the files"
             ) from error
         raise
 
 
 def undo_unfinished(database: Database) -> tuple[str, ...]:
-    """Put back what an adopt or revert that was killed has left half done; what there is to say of it.
+    """Restore the files of an adopt or revert that was killed; return lines that say what was done.
 
-    Does nothing while its owner is still at work. A file that cannot be put back is said, and stops nothing else: the
-    next command tries again.
+    Does nothing while its owner is still at work. A file that cannot be restored is reported, the others are restored,
+    and the next command tries again.
     """
     if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
         return ()
-    with _lock(database.path.parent / "adopt.lock", 0) as held:
+    with take_lock(database.path.parent / LOCK) as held:
         return _undo(database) if held else ()
 
 
 def give_up_unfinished(database: Database) -> tuple[str, ...]:
-    """Leave half-done files as they are, their old bytes beside the database; what there is to say of it.
+    """Leave the files of an interrupted change as they are, and keep their old bytes in the data folder.
 
-    For files that cannot be put back, whatever one does. Raises ``DiskError``.
+    For files that can never be restored. Returns lines that say where the bytes are. Raises ``DiskError``.
     """
-    said = []
-    for number, what, swap in _unfinished(database):
+    lines = []
+    for number, what, swap in _read_unfinished(database):
         kept = database.path.parent / f"unfinished-{number}-{Path(swap.path).name}"
         write_atomic(kept, swap.old or b"")
-        with database.transaction(durable=True) as connection:
-            connection.execute("DELETE FROM swaps WHERE id = ?", (number,))
-        said.append(f"{what}: {swap.path} stays as it is; what it held before is in {kept}")
-    return tuple(said)
+        _delete_swap(database, number)
+        lines.append(f"{what}: {swap.path} stays as it is; what it held before is in {kept}")
+    return tuple(lines)
 
 
-def _unfinished(database: Database) -> list[tuple[int, str, Swap]]:
+def _read_unfinished(database: Database) -> list[tuple[int, str, Swap]]:
     rows = database.rows("SELECT id, what, swap FROM swaps ORDER BY id DESC")
     try:
         return [(row["id"], row["what"], msgspec.msgpack.decode(row["swap"], type=Swap)) for row in rows]
@@ -186,40 +186,27 @@ def _unfinished(database: Database) -> list[tuple[int, str, Swap]]:
 
 
 def _undo(database: Database) -> tuple[str, ...]:
-    said: list[str] = []
-    for number, what, swap in _unfinished(database):
+    lines: list[str] = []
+    failed = False
+    for number, what, swap in _read_unfinished(database):
         try:
-            whole = swap.back()
+            restored = swap.undo()
         except SleepError as error:
-            said.append(f"{what} was cut short, and {swap.path} cannot be put back: {error}")
+            failed = True
+            lines.append(f"{what} was interrupted, and {swap.path} cannot be restored: {error}")
             continue
-        if not whole:
-            said.append(f"{swap.path} was changed since by somebody else and stays as it is")
-        with database.transaction(durable=True) as connection:
-            connection.execute("DELETE FROM swaps WHERE id = ?", (number,))
-        if f"{what} was cut short and has been undone" not in said:
-            said.insert(0, f"{what} was cut short and has been undone")
-    if any("cannot be put back" in each for each in said):
-        said.append(
-            "mend that and run any command again, or leave the files as they are: skillopt-sleep doctor --repair"
+        if not restored:
+            lines.append(f"{swap.path} was changed since by somebody else and stays as it is")
+        _delete_swap(database, number)
+        if (undone := f"{what} was interrupted and has been undone") not in lines:
+            lines.insert(0, undone)
+    if failed:
+        lines.append(
+            "fix that and run any command again, or leave the files as they are: skillopt-sleep doctor --repair"
         )
-    return tuple(said)
+    return tuple(lines)
 
 
-@contextmanager
-def _lock(path: Path, patience: float) -> Iterator[bool]:
-    """Hold a lock file; False when somebody else does. It stays held by a process only, never by a file."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415  `status` opens the database and locks nothing
-
-    lock = FileLock(path, timeout=patience, mode=0o600)
-    try:
-        lock.acquire()
-    except Timeout:
-        yield False
-        return
-    except OSError as error:
-        raise DiskError(f"cannot lock {path}: {error.strerror}; name another folder with --data-dir") from error
-    try:
-        yield True
-    finally:
-        lock.release()
+def _delete_swap(database: Database, number: int) -> None:
+    with database.transaction(durable=True) as connection:
+        connection.execute("DELETE FROM swaps WHERE id = ?", (number,))

@@ -1,4 +1,8 @@
-"""One SQLite file for one user: opened late, migrated forward, written in short transactions from any thread."""
+"""Opens the user's SQLite file ``sleep.db``, brings its schema up to date, and runs queries and transactions.
+
+It is opened only when needed, and written in short transactions from any thread. Every error of SQLite becomes a
+``DiskError`` that names the file and what helps.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,13 +22,10 @@ from skillopt_sleep.errors import DiskError
 T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
-
-BACK = "to put it back: skillopt-sleep doctor --repair"
+RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
 VERSION = 3
-"""``PRAGMA user_version`` of the schema below; a higher one on disk was written by a newer program.
-
-An older file is brought up by running the schema again, which only ever adds tables.
-"""
+"""``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
+running the schema again, which only ever adds tables."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
@@ -123,11 +124,11 @@ CREATE TABLE IF NOT EXISTS agreements (
 
 
 class Database:
-    """The user's ``sleep.db``. Safe to use from several threads; each transaction holds it alone.
+    """The user's ``sleep.db``, safe to use from several threads; each transaction holds it alone.
 
-    WAL with ``synchronous = NORMAL``: a committed transaction outlives ``kill -9`` of this process at any moment; a
-    power cut may cost the last ones, never the file. Raises ``DiskError`` naming the file for anything SQLite cannot
-    do. A ``rehearsal`` is a copy in memory: everything can be tried on it, and nothing of it stays.
+    WAL with ``synchronous = NORMAL``: a committed transaction survives ``kill -9`` at any moment; a power cut may cost
+    the last ones, never the file. With ``rehearsal`` it is a copy in memory, of which nothing stays. Opening it and
+    every method raise ``DiskError``.
     """
 
     def __init__(self, path: Path, *, extra_schema: str = "", rehearsal: bool = False) -> None:
@@ -136,89 +137,37 @@ class Database:
         self._schema = SCHEMA + extra_schema
         self._lock = threading.RLock()
         self._depth = 0
-        copied = path.with_name(f"{path.name}.copy").exists()
-        if copied and not path.exists():
-            raise DiskError(f"{path} is gone, and a copy of it is there; {BACK}")
+        has_backup = path.with_name(f"{path.name}.copy").exists()
+        if has_backup and not path.exists():
+            raise DiskError(f"{path} is gone, but there is a copy of it; {RESTORE}")
         try:
             if rehearsal:
                 self._connect(":memory:")
-                self._copy(path)
+                self._load_into_memory()
             else:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if not path.exists():
                     path.touch(mode=0o600)
-                self._mend_modes()
+                self._restore_log_modes()
                 self._connect(str(path))
-            if copied and not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            if has_backup and not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                 self._connection.close()
-                raise DiskError(
-                    f"{path} is empty, and a copy of it is there; to put it back: skillopt-sleep doctor --repair"
-                )
-            self._prepare()
+                raise DiskError(f"{path} is empty, but there is a copy of it; {RESTORE}")
+            self._migrate()
         except sqlite3.DatabaseError as error:
             if "not a database" in str(error) or "malformed" in str(error):
                 raise DiskError(f"{path} is damaged ({error}); {REPAIR}") from error
-            way_out = self._way_out(error) or "; check that the folder is writable and the disk not full"
-            raise DiskError(f"cannot open {path}: {error}{way_out}") from error
+            advice = self._find_advice(error) or "; check that the folder is writable and the disk not full"
+            raise DiskError(f"cannot open {path}: {error}{advice}") from error
         except OSError as error:
             raise DiskError(f"cannot open {path}: {error.strerror}; name another folder with --data-dir") from error
 
-    def _connect(self, name: str) -> None:
-        self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
-        self._connection.row_factory = sqlite3.Row
-
-    def _copy(self, path: Path) -> None:
-        if path.exists():
-            # reading leaves two files beside a database, unless it is told that nobody writes: there is no log
-            mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
-            original = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)
-            original.backup(self._connection)
-            original.close()
-
-    def _mend_modes(self) -> None:
-        """Make our own log writable as the database is: reading a file that is read-only leaves one that is, too."""
-        mode = self.path.stat().st_mode & 0o777
-        for part in self._log():
-            with suppress(OSError):
-                found = part.stat()
-                if mode & 0o200 and not found.st_mode & 0o200:
-                    part.chmod(mode)
-
-    def _log(self) -> list[Path]:
-        return [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")]
-
-    def _way_out(self, error: sqlite3.Error) -> str:
-        """What helps against an error: the repair, or the file that is in the way made writable."""
-        said = str(error)
-        if any(sign in said for sign in ("no such table", "no such column", "malformed", "not a database")):
-            return f"; {REPAIR}"
-        if "readonly" in said or "unable to open" in said:
-            for path in (self.path, *self._log(), self.path.parent):
-                if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-                    return f"; {path} is in the way: make it writable"
-        return ""
-
-    def make_tables(self) -> None:
-        """Make the tables that are missing; the others stay as they are. Raises ``DiskError``."""
-        try:
-            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}COMMIT;")
-        except sqlite3.Error as error:
-            raise DiskError(f"cannot write {self.path}: {error}{self._way_out(error)}") from error
-
-    def _prepare(self) -> None:
-        version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
-            raise DiskError(
-                f"{self.path} was written by a newer version (schema {version}, this program knows {VERSION})"
-            )
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        if version < VERSION:
-            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}PRAGMA user_version = {VERSION};COMMIT;")
-
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """All or nothing; nests into the one already open in this thread. A ``durable`` one outlives a power cut."""
+        """Do all or nothing; nests into the transaction already open in this thread.
+
+        A ``durable`` one survives a power cut too.
+        """
         with self._lock:
             outermost = self._depth == 0
             self._depth += 1
@@ -233,29 +182,36 @@ class Database:
                 if outermost and self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
-                    raise DiskError(f"cannot write {self.path}: {error}{self._way_out(error)}") from error
+                    raise self._describe("write", error) from error
                 raise
             finally:
                 self._depth -= 1
 
     def rows(self, query: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> list[sqlite3.Row]:
-        """Run one reading query."""
+        """Run one reading query and return all its rows."""
         with self._lock:
             try:
                 return self._connection.execute(query, parameters).fetchall()
             except sqlite3.Error as error:
-                raise DiskError(f"cannot read {self.path}: {error}{self._way_out(error)}") from error
+                raise self._describe("read", error) from error
 
-    def each(self, query: str) -> Iterator[sqlite3.Row]:
-        """The rows of a reading query one by one, for more than need be held at once."""
+    def iterate(self, query: str) -> Iterator[sqlite3.Row]:
+        """Yield the rows of a reading query one by one, when they may be too many to hold at once."""
         with self._lock:
             try:
                 yield from self._connection.execute(query)
             except sqlite3.Error as error:
-                raise DiskError(f"cannot read {self.path}: {error}{self._way_out(error)}") from error
+                raise self._describe("read", error) from error
+
+    def make_tables(self) -> None:
+        """Make the tables that are missing; the others stay as they are."""
+        try:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}COMMIT;")
+        except sqlite3.Error as error:
+            raise self._describe("write", error) from error
 
     def copy_into(self, other: sqlite3.Connection) -> None:
-        """Copy everything as it stands into another connection. Raises ``sqlite3.Error``."""
+        """Copy the whole database into another connection, by SQLite's own backup. Raises ``sqlite3.Error``."""
         with self._lock:
             self._connection.backup(other)
 
@@ -264,17 +220,64 @@ class Database:
         with self._lock:
             self._connection.close()
 
+    def _connect(self, name: str) -> None:
+        self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
+        self._connection.row_factory = sqlite3.Row
 
-def decoded(data: bytes | str, kind: type[T]) -> T:
-    """The JSON of an entry as what it was written as. Raises ``DiskError`` naming the repair when it cannot be."""
+    def _load_into_memory(self) -> None:
+        if self.path.exists():
+            # reading creates two files beside the database, unless SQLite is told that nobody writes: there is no log
+            mode = "mode=ro" if self._log_files()[0].exists() else "mode=ro&immutable=1"
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{mode}", uri=True)) as original:
+                original.backup(self._connection)
+
+    def _restore_log_modes(self) -> None:
+        """Make our log writable again when the database is: reading a read-only file leaves a read-only log."""
+        mode = self.path.stat().st_mode & 0o777
+        for part in self._log_files():
+            with suppress(OSError):
+                if mode & 0o200 and not part.stat().st_mode & 0o200:
+                    part.chmod(mode)
+
+    def _log_files(self) -> list[Path]:
+        return [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")]
+
+    def _migrate(self) -> None:
+        version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise DiskError(
+                f"{self.path} was written by a newer version (schema {version}, this program knows {VERSION})"
+            )
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        if version < VERSION:
+            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}PRAGMA user_version = {VERSION};COMMIT;")
+
+    def _describe(self, action: str, error: sqlite3.Error) -> DiskError:
+        return DiskError(f"cannot {action} {self.path}: {error}{self._find_advice(error)}")
+
+    def _find_advice(self, error: sqlite3.Error) -> str:
+        """Return what helps against an error: the repair, or which file to make writable."""
+        message = str(error)
+        if any(sign in message for sign in ("no such table", "no such column", "malformed", "not a database")):
+            return f"; {REPAIR}"
+        if "readonly" in message or "unable to open" in message:
+            for path in (self.path, *self._log_files(), self.path.parent):
+                if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+                    return f"; {path} is in the way: make it writable"
+        return ""
+
+
+def decode_json(data: bytes | str, kind: type[T]) -> T:
+    """Decode the JSON of an entry. Raises ``DiskError`` naming the repair when the entry is damaged."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (ValueError, TypeError) as error:  # msgspec's errors and those of an encoding are ValueErrors
+    except (ValueError, TypeError) as error:  # errors of msgspec and of encodings are ValueErrors
         raise DiskError(f"an entry of sleep.db is damaged ({error}); {REPAIR}") from error
 
 
-def understood(value: object, kind: type[T]) -> T:
-    """The value of a column, a name or a time, as what it stands for. Raises ``DiskError`` as ``decoded`` does."""
+def convert_value(value: object, kind: type[T]) -> T:
+    """Convert the value of a column, such as a time or a state. Raises ``DiskError`` like ``decode_json``."""
     try:
         return msgspec.convert(value, kind)
     except (ValueError, TypeError) as error:

@@ -19,8 +19,8 @@ from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.ports import Clock, Ledger
 from skillopt_sleep.night.ports import Outcome
 from skillopt_sleep.night.report import GateAction, NightReport, NightState, StoppedBy
-from skillopt_sleep.storage.database import Database, decoded
-from skillopt_sleep.storage.files import own_folder, write_atomic
+from skillopt_sleep.storage.database import Database, decode_json
+from skillopt_sleep.storage.files import make_own_folder, write_atomic
 from skillopt_sleep.storage.ledger import NightLedger
 
 P = ParamSpec("P")
@@ -179,7 +179,7 @@ class NightJournal:
         if not rows or rows[0]["plan"] != fingerprint or rows[0]["state"] == NightState.FINISHED:
             return None
         last = rows[0]
-        before = decoded(last["report"], NightReport) if last["report"] else None
+        before = decode_json(last["report"], NightReport) if last["report"] else None
         fresh_allowance = before is not None and before.stopped_by is StoppedBy.BUDGET
         sitting = last["sitting"] + fresh_allowance
         with self.database.transaction() as connection:
@@ -238,7 +238,7 @@ class NightJournal:
 
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
         """Write files into the night's folder, each atomically."""
-        folder = own_folder(Path(report.project), "nights", report.night)
+        folder = make_own_folder(Path(report.project), "nights", report.night)
         for name, data in files.items():
             write_atomic(folder / name, data)
 
@@ -248,7 +248,7 @@ class NightJournal:
             "SELECT report FROM nights WHERE project = ? AND report IS NOT NULL ORDER BY started_at DESC, rowid DESC",
             (project,),
         )
-        return tuple(decoded(row["report"], NightReport) for row in rows)
+        return tuple(decode_json(row["report"], NightReport) for row in rows)
 
 
 def _ended_by(report: NightReport, error: BaseException) -> NightReport:

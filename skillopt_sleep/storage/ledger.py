@@ -15,7 +15,7 @@ import msgspec
 from skillopt_sleep.errors import DiskError, NightRunning
 from skillopt_sleep.model.call import Attempt, PhaseTally, Prompt, Reply, Role, Spend
 from skillopt_sleep.model.rollout import Assignment, Trajectory
-from skillopt_sleep.storage.database import Database, decoded
+from skillopt_sleep.storage.database import Database, decode_json
 from skillopt_sleep.storage.files import make_folders, write_atomic
 
 
@@ -35,7 +35,7 @@ class NightLedger:
             (self._night, role, prompt.digest, model, prompt.sample),
         )
         kind = Trajectory if isinstance(prompt, Assignment) else Reply
-        return decoded(rows[0]["reply"], kind) if rows else None
+        return decode_json(rows[0]["reply"], kind) if rows else None
 
     def reuse(self, phase: str) -> None:
         """Count, for this process, a reply that cost nothing."""

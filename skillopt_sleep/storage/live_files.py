@@ -1,33 +1,30 @@
-"""What was made live in one file, night after night, and what the file is once some of that is taken out.
+"""Knows what was made live in which file, and computes what a file becomes once some of that is taken out.
 
-Nothing is subtracted. Every adoption keeps the bytes it found and the edits it made, so taking an edit out means to
-apply the others again, in order, to what the file was before. That is exact, or it is refused.
-
-The live files a night may change: where they lie, and their bytes as they are now.
+Nothing is subtracted. Every adoption keeps the bytes it found and the edits it made, so an edit is taken out by
+applying all others again, in order, to what the file was before. The result is exact, or the request is refused.
 """
 
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from skillopt_sleep.errors import Refused
+from skillopt_sleep.errors import DiskError, Refused
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region, with_region
-from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits
+from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits, stands
+from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import read_regular
 
 
 class Adoption(Struct, frozen=True, kw_only=True):
-    """One night's edits of one live file, in the order they were applied; those reverted since are not among them.
-
-    ``before`` and ``after`` are the bytes of the file around it, None when there is no file. ``mode`` holds the
-    permission bits of the file that was there. ``folders`` counts the parents of the file that exist only for it.
-    ``how`` says by whose word it went live, "" when a gate had accepted it; ``adopted_at`` is ISO 8601.
-    """
+    """One night's edits of one live file, in the order they were applied, without those reverted since."""
 
     id: int
     night: str
@@ -36,52 +33,174 @@ class Adoption(Struct, frozen=True, kw_only=True):
     kind: DocumentKind
     whole: bool
     before: bytes | None
+    """Bytes of the file before it, None for no file."""
     after: bytes | None
     edits: tuple[EditRecord, ...]
     mode: int | None = None
+    """Permission bits of the file that was there."""
     folders: int = 0
+    """Number of parent folders that exist only for the file."""
     how: str = ""
+    """By whose word it went live, "" when a gate had accepted it."""
     adopted_at: str = ""
+    """ISO 8601."""
 
     def document(self, content: bytes | None) -> Document:
-        """This file with other content."""
+        """Return this file with other content."""
         return Document(kind=self.kind, path=self.path, content=content, whole=self.whole)
 
     def region(self, content: bytes | None) -> str:
-        """The editable region of this file with other content."""
+        """Return the editable region of this file with other content."""
         return region(self.document(content))
 
 
-def without(history: Sequence[Adoption], gone: Callable[[Adoption, EditRecord], bool]) -> tuple[Adoption, ...]:
-    """The adoptions of one file, oldest first, as they would be if these edits had never been adopted.
+class AdoptedEdit(Struct, frozen=True, kw_only=True):
+    """An edit that was made live, as the table ``adoptions`` stores it."""
 
-    One whose edits are all gone stays in place, with ``after`` equal to ``before``. Raises ``Refused`` when later
-    edits stand on those that go, naming them and how to revert them too, and when they stand on changes made by hand.
+    edit: EditRecord
+    reverted_at: str | None = None
+    """ISO 8601; None while it is live."""
+
+
+def read_adoptions(database: Database) -> tuple[Adoption, ...]:
+    """Return everything that is live, the oldest first."""
+    rows = database.rows(
+        "SELECT * FROM adoptions LEFT JOIN adopted_how ON adoption = id WHERE reverted_at IS NULL ORDER BY id"
+    )
+    return tuple(
+        Adoption(
+            id=row["id"],
+            night=row["night"],
+            project=row["project"],
+            path=row["path"],
+            kind=convert_value(row["kind"], DocumentKind),
+            whole=bool(row["whole"]),
+            before=row["before"],
+            after=row["after"],
+            edits=tuple(adopted.edit for adopted in _decode(row["edits"]) if adopted.reverted_at is None),
+            mode=row["mode"],
+            folders=row["folders"],
+            how=row["how"] or "",
+            adopted_at=row["adopted_at"],
+        )
+        for row in rows
+    )
+
+
+def insert_adoption(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
+    """Record a new adoption; its ``id`` and ``adopted_at`` are ignored."""
+    cursor = connection.execute(
+        "INSERT INTO adoptions (night, project, path, kind, whole, before, after, edits, mode, folders, adopted_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            adoption.night,
+            adoption.project,
+            adoption.path,
+            adoption.kind,
+            adoption.whole,
+            adoption.before,
+            adoption.after,
+            msgspec.json.encode([AdoptedEdit(edit=edit) for edit in adoption.edits]),
+            adoption.mode,
+            adoption.folders,
+            now.isoformat(),
+        ),
+    )
+    if adoption.how:
+        connection.execute("INSERT INTO adopted_how VALUES (?, ?)", (cursor.lastrowid, adoption.how))
+
+
+def update_adoption(connection: sqlite3.Connection, adoption: Adoption, now: datetime) -> None:
+    """Record that edits were reverted. An adoption without edits left keeps the bytes it once found and made."""
+    (data,) = connection.execute("SELECT edits FROM adoptions WHERE id = ?", (adoption.id,)).fetchone()
+    edits = msgspec.json.encode(
+        [
+            adopted
+            if adopted.reverted_at or adopted.edit in adoption.edits
+            else replace(adopted, reverted_at=now.isoformat())
+            for adopted in _decode(data)
+        ]
+    )
+    if adoption.edits:
+        connection.execute(
+            "UPDATE adoptions SET edits = ?, before = ?, after = ? WHERE id = ?",
+            (edits, adoption.before, adoption.after, adoption.id),
+        )
+    else:
+        connection.execute(
+            "UPDATE adoptions SET edits = ?, reverted_at = ? WHERE id = ?", (edits, now.isoformat(), adoption.id)
+        )
+
+
+def read_adopted_edits(database: Database, project: str) -> dict[tuple[str, str], bool]:
+    """Return each (night, edit id) of a project that was ever live, and whether it still is."""
+    rows = database.rows("SELECT night, edits FROM adoptions WHERE project = ? ORDER BY id", (project,))
+    return {
+        (row["night"], adopted.edit.id): adopted.reverted_at is None
+        for row in rows
+        for adopted in _decode(row["edits"])
+    }
+
+
+def read_reverted_rules(database: Database, project: str) -> dict[tuple[str, str], tuple[tuple[str, str], ...]]:
+    """Return when each reverted rule was live, by its file and text: pairs of from and until, ISO 8601."""
+    rows = database.rows("SELECT path, edits, adopted_at FROM adoptions WHERE project = ? ORDER BY id", (project,))
+    spans: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+    for row in rows:
+        for adopted in _decode(row["edits"]):
+            if adopted.reverted_at is not None:
+                name = (row["path"], adopted.edit.text or adopted.edit.anchor)
+                spans[name] = (*spans.get(name, ()), (row["adopted_at"], adopted.reverted_at))
+    return spans
+
+
+def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str], str]:
+    """Return each live (night, edit id) of a project that its file no longer holds as adopted, with that file."""
+    found = {}
+    for adoption in read_adoptions(database):
+        if adoption.project == project:
+            try:
+                text = adoption.region(read_regular(Path(adoption.path)))
+            except (Refused, DiskError):  # it cannot be read, or its markers do not pair up
+                text = ""
+            found.update(
+                {(adoption.night, edit.id): adoption.path for edit in adoption.edits if not stands(text, edit)}
+            )
+    return found
+
+
+def take_out_edits(
+    history: Sequence[Adoption], is_gone: Callable[[Adoption, EditRecord], bool]
+) -> tuple[Adoption, ...]:
+    """Return the adoptions of one file, oldest first, as if some edits had never been adopted.
+
+    An adoption whose edits are all gone stays in place, with ``after`` equal to ``before``. Raises ``Refused`` when
+    later edits depend on those that go, naming them, or when they depend on changes made by hand.
     """
     result: list[Adoption] = []
     stranded: list[EditRecord] = []
     for previous, old in itertools.pairwise((None, *history)):
         if old is None:
             continue
-        base = old if previous is None else _moved_base(old, previous, result[-1])
-        kept = tuple(edit for edit in old.edits if not gone(old, edit))
+        base = old if previous is None else _rebase(old, previous, result[-1])
+        kept = tuple(edit for edit in old.edits if not is_gone(old, edit))
         if base == old and kept == old.edits:
             result.append(old)
             continue
         after, outcomes = apply_edits(base.document(base.before), kept, cap=None)
         stranded += [outcome.edit for outcome in outcomes if outcome.status is not EditStatus.APPLIED]
-        result.append(msgspec.structs.replace(base, after=after.content, edits=kept))
+        result.append(replace(base, after=after.content, edits=kept))
     if stranded:
         first = "; ".join(f"skillopt-sleep revert --edit {edit.id}" for edit in reversed(stranded))
         raise Refused(
-            f"{history[0].path}: later edits stand on what would be reverted"
+            f"{history[0].path}: later edits depend on what would be reverted"
             f" ({', '.join(f'{edit.id}: {edit.op} {edit.text!r}' for edit in stranded)}); revert these first: {first}"
         )
     return tuple(result)
 
 
-def moved(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
-    """What the live file becomes when its history becomes ``result``; bytes outside the region are its owner's.
+def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
+    """Return the new content of a file whose history becomes ``result``; bytes outside the region stay as they are.
 
     Raises ``Refused`` when the region was changed by hand since the last adoption.
     """
@@ -93,16 +212,33 @@ def moved(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adop
         return live
     if found != last.region(last.after):
         raise Refused(
-            f"{last.path}: its rules were changed by hand since night {last.night}, so nothing was touched;"
-            " put them back as they were adopted, or take out by hand what you do not want"
+            f"{last.path}: its rules were changed by hand since night {last.night}, so nothing was changed;"
+            " restore them as they were adopted, or take out by hand what you do not want"
         )
     return with_region(last.document(live), wanted).content
 
 
-def _moved_base(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
-    """``old`` on the file that ``new`` left, where ``previous`` stood below it."""
+def read_baseline(paths: Mapping[DocumentKind, Path]) -> tuple[Candidate, tuple[str, ...]]:
+    """Read the live documents, and return a note on each one that is left out.
+
+    A missing file is a document without content. A link, a folder or anything else but a plain file is left out.
+    Raises ``DiskError``.
+    """
+    documents, notes = [], []
+    for kind, path in paths.items():
+        try:
+            content = read_regular(path)
+        except Refused as refused:
+            notes.append(f"the {kind} is left out of the night: {refused}")
+        else:
+            documents.append(Document(kind=kind, path=str(path), content=content, whole=kind is DocumentKind.SKILL))
+    return Candidate(documents=tuple(documents)), tuple(notes)
+
+
+def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
+    """Put ``old``, which was made on top of ``previous``, on top of ``new``."""
     if old.before == previous.after:
-        return msgspec.structs.replace(old, before=new.after)
+        return replace(old, before=new.after)
     if new.after == previous.after:
         return old
     if old.region(old.before) != previous.region(previous.after):
@@ -110,22 +246,8 @@ def _moved_base(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
             f"{old.path}: its rules were changed by hand between the nights {previous.night} and {old.night};"
             f" revert the later night first: skillopt-sleep revert {old.night}"
         )
-    before = with_region(old.document(old.before), new.region(new.after)).content
-    return msgspec.structs.replace(old, before=before)
+    return replace(old, before=with_region(old.document(old.before), new.region(new.after)).content)
 
 
-def read_baseline(paths: Mapping[DocumentKind, Path]) -> tuple[Candidate, tuple[str, ...]]:
-    """The live documents, an absent file being one without content, and a note on each that is left out.
-
-    A document that is a link, a folder or anything but a plain file is not ours to change: the night goes on without
-    it. Raises ``DiskError``.
-    """
-    documents, notes = [], []
-    for kind, path in paths.items():
-        try:
-            content = read_regular(path)
-        except Refused as refused:
-            notes.append(f"the {kind} is left as it is: {refused}")
-        else:
-            documents.append(Document(kind=kind, path=str(path), content=content, whole=kind is DocumentKind.SKILL))
-    return Candidate(documents=tuple(documents)), tuple(notes)
+def _decode(data: bytes) -> list[AdoptedEdit]:
+    return decode_json(data, list[AdoptedEdit])

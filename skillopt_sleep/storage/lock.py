@@ -1,8 +1,7 @@
-"""One night at a time, and one daemon: locks that die with their owner, and that can be asked about undisturbed.
+"""Locks that die with their owner: one night at a time, one daemon, one change of live files.
 
-Whoever asks whether a lock is held would, by trying it, keep a starting owner out for that instant. So there are two
-files: owners contend for ``<name>.lock``, and only the one who has it also takes ``<name>.held``. Those who ask try the
-second one; an owner that finds it tried waits for the instant it takes.
+Trying a lock to learn whether it is held would keep a starting owner out for that instant. So a night and a daemon
+have two files: owners compete for ``<name>.lock``, and only the winner also takes ``<name>.held``, which others test.
 """
 
 from __future__ import annotations
@@ -19,25 +18,47 @@ from skillopt_sleep.errors import DiskError, NightRunning
 NIGHT = "night"
 DAEMON = "daemon"
 POLL = 0.2
-"""Seconds between two tries of one who waits for a night to end."""
-ASKERS = 5.0
-"""Seconds after which an owner gives up on askers: then they are told that nobody holds the lock, no more."""
+"""Seconds between two tries while waiting for a night to end."""
+TEST_WAIT = 5.0
+"""Seconds an owner waits for a process that is testing ``.held``; after that others are told that nobody holds it."""
 
 
-def one_night(folder: Path, *, wait: float = 0.0) -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of a data folder while a night runs; whether it had to be waited for, ``wait`` seconds at most.
+@contextmanager
+def take_lock(path: Path, *, wait: float = 0.0, poll: float = 0.05) -> Iterator[bool]:
+    """Hold a lock file; gives False when another process still holds it after ``wait`` seconds. Raises ``DiskError``.
+
+    The lock belongs to this process, not to the file: it is gone when the process is.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415  `status` takes no lock
+
+    lock = FileLock(path, mode=0o600)
+    try:
+        lock.acquire(timeout=wait, poll_interval=poll)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        raise DiskError(f"cannot lock {path}: {error.strerror}; name another folder with --data-dir") from error
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def lock_night(folder: Path, *, wait: float = 0.0) -> contextlib.AbstractContextManager[bool]:
+    """Hold the lock of a data folder while a night runs; gives whether it had to wait, ``wait`` seconds at most.
 
     Raises ``NightRunning`` when another process still holds it then, and ``DiskError``.
     """
-    return _owned(folder, NIGHT, wait, "another night is running (it holds {path}); wait for it, or stop it first")
+    return _own(folder, NIGHT, wait, "another night is running (it holds {path}); wait for it, or stop it first")
 
 
-def one_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of a data folder while something attends its schedule.
+def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
+    """Hold the lock of a data folder while its schedule is attended.
 
     Raises ``NightRunning`` at once when another process holds it, and ``DiskError``.
     """
-    return _owned(folder, DAEMON, 0.0, "the schedule is being attended by another process (it holds {path})")
+    return _own(folder, DAEMON, 0.0, "the schedule is being attended by another process (it holds {path})")
 
 
 def is_locked(folder: Path) -> bool:
@@ -46,56 +67,40 @@ def is_locked(folder: Path) -> bool:
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Whether a process owns this lock. Takes nothing from a process that is about to, and writes nothing."""
+    """Whether a process owns this lock. Never delays a process that is about to take it, and writes nothing."""
     path = folder / f"{name}.held"
     if not path.exists():
         return False
     if sys.platform == "win32":
-        from filelock import FileLock, Timeout  # noqa: PLC0415  only this system needs it here
-
-        try:
-            with FileLock(path, timeout=0):
-                return False
-        except Timeout:
-            return True
+        with take_lock(path) as free:
+            return not free
     import fcntl  # noqa: PLC0415  not every system has it
 
     try:
-        asked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        tested = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise DiskError(f"cannot ask for {path}: {error.strerror}; name another folder with --data-dir") from error
     try:
-        fcntl.flock(asked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(tested, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     else:
         return False
     finally:
-        os.close(asked)
+        os.close(tested)
 
 
 @contextmanager
-def _owned(folder: Path, name: str, wait: float, taken: str) -> Iterator[bool]:
-    from filelock import FileLock, Timeout  # noqa: PLC0415  only an owner needs it
-
+def _own(folder: Path, name: str, wait: float, refusal: str) -> Iterator[bool]:
     path = folder / f"{name}.lock"
-    waited = False
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise DiskError(f"cannot lock {path}: {error.strerror}; name another folder with --data-dir") from error
     with contextlib.ExitStack() as held:
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = FileLock(path, mode=0o600)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                waited = True
-                lock.acquire(timeout=wait, poll_interval=POLL)
-            held.callback(lock.release)
-            shown = FileLock(folder / f"{name}.held", mode=0o600)
-            with contextlib.suppress(Timeout):  # somebody was stopped in the middle of asking
-                shown.acquire(timeout=ASKERS, poll_interval=0.01)
-                held.callback(shown.release)
-        except Timeout:
-            raise NightRunning(taken.format(path=path)) from None
-        except OSError as error:
-            raise DiskError(f"cannot lock {path}: {error.strerror}; name another folder with --data-dir") from error
+        waited = not held.enter_context(take_lock(path))
+        if waited and not held.enter_context(take_lock(path, wait=wait, poll=POLL)):
+            raise NightRunning(refusal.format(path=path))
+        # not getting this one only means that a process was stopped in the middle of its test
+        held.enter_context(take_lock(folder / f"{name}.held", wait=TEST_WAIT, poll=0.01))
         yield waited

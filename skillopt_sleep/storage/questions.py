@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.storage.files import make_folders, own_folder, read_regular, refuse_links, remove, write_atomic
+from skillopt_sleep.storage.files import make_folders, make_own_folder, read_regular, refuse_links, remove, write_atomic
 
 QUESTION, ANSWER = ".question.md", ".answer.md"
 LONGEST = 1_000_000
@@ -68,7 +68,9 @@ class QuestionBox:
         with self._lock:
             self._asked[name] = wrong
         if answer is None:
-            write_atomic(own_folder(self._project, "handoff") / f"{name}{QUESTION}", text.encode("utf-8", "replace"))
+            write_atomic(
+                make_own_folder(self._project, "handoff") / f"{name}{QUESTION}", text.encode("utf-8", "replace")
+            )
         return answer
 
     def missing(self) -> tuple[str, ...]:

@@ -29,10 +29,10 @@ from skillopt_sleep.model.rollout import Trajectory
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.report import NightReport, NightState, SealedTest
-from skillopt_sleep.storage.adoption import AdoptedEdit
 from skillopt_sleep.storage.atomic_replace import Swap
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import write_atomic
+from skillopt_sleep.storage.live_files import AdoptedEdit
 from skillopt_sleep.storage.staging import Manifest, ProposalStatus
 
 Reader = Callable[[object], object]
@@ -106,7 +106,7 @@ def damaged_entries(database: Database) -> Iterator[DamagedEntry]:
         if table in missing or table not in database.tables:
             continue
         key = _key_of(database, table)
-        for row in database.each(f"SELECT * FROM {table} WHERE {column} IS NOT NULL"):  # noqa: S608  our own names
+        for row in database.iterate(f"SELECT * FROM {table} WHERE {column} IS NOT NULL"):  # noqa: S608  our own names
             why = _unreadable(read, row[column])
             name = (table, *(row[each] for each in key))
             if why and name not in seen:

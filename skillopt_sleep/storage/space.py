@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from skillopt_sleep.errors import DiskError, SleepError
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.files import missing_folders, refuse_links
+from skillopt_sleep.storage.files import count_missing_folders, refuse_links
 from skillopt_sleep.storage.repair import what_is_wrong
 
 NEWEST = 3
@@ -126,7 +126,7 @@ def disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
     """What stands in the way of a night on disk, as far as it can be told without writing; a line each."""
     found = []
     for folder, size in ((data_dir, NEEDS), (project, NEEDS // 4)):
-        there = folder if folder.exists() else folder.parents[missing_folders(folder)]
+        there = folder if folder.exists() else folder.parents[count_missing_folders(folder)]
         if not os.access(there, os.W_OK | os.X_OK):
             found.append(f"{folder} cannot be written to; make it writable")
         elif shutil.disk_usage(there).free < size:
@@ -136,7 +136,7 @@ def disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
 
 def _take_room(folder: Path, size: int) -> None:
     """Take that much of the disk for a moment: what ``df`` says is free may belong to root, or to a quota."""
-    there = folder if folder.exists() else folder.parents[missing_folders(folder)]
+    there = folder if folder.exists() else folder.parents[count_missing_folders(folder)]
     try:
         with tempfile.TemporaryFile(dir=there) as file:  # without a name where the system can, so a kill leaves nothing
             _allocate(file.fileno(), size)

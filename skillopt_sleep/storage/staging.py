@@ -1,14 +1,14 @@
-"""What a night proposes, put beside the live files: the proposed bytes, a diff of each, and a manifest.
+"""Stages what a night proposes: the proposed files, a diff of each and a manifest, in a folder of the project.
 
-The files lie in the project, where anybody who can write to it can change them. So the manifest, with the hash of
-every byte that may become live, is also kept in the user's own database, and only what agrees with that is adopted.
+Anybody who can write to the project can change them there. So the manifest, with the hash of every file that may
+become live, is also kept in the user's own database, and only what agrees with it is adopted.
 """
 
 from __future__ import annotations
 
 import enum
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import Refused, SleepError
-from skillopt_sleep.model import text as digest
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.ports import Clock
+from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.report import DocumentChange
-from skillopt_sleep.storage.database import Database, decoded, understood
-from skillopt_sleep.storage.files import own_folder, read_regular, refuse_links, write_atomic
+from skillopt_sleep.storage.database import Database, convert_value, decode_json
+from skillopt_sleep.storage.files import make_own_folder, read_regular, refuse_links, write_atomic
 from skillopt_sleep.storage.git import is_tracked
 
 SCHEMA_VERSION = 1
@@ -41,15 +41,14 @@ CREATE INDEX IF NOT EXISTS adoptions_live ON adoptions (path, id) WHERE reverted
 CREATE TABLE IF NOT EXISTS adopted_how (adoption INTEGER PRIMARY KEY, how TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS swaps (id INTEGER PRIMARY KEY, what TEXT NOT NULL, swap BLOB NOT NULL);
 """
-"""``edits`` is a JSON list of an adoption's edits, each with the time it was reverted at, or null. ``how`` says by
-whose word an edit went live that no gate had accepted. ``swaps`` holds live files that are being changed this moment.
-"""
+"""``adoptions.edits`` is a JSON list of ``live_files.AdoptedEdit``. ``adopted_how.how`` says by whose word edits went
+live that no gate had accepted. ``swaps`` holds the live files that are being changed at this moment."""
 
 MANIFEST = "manifest.json"
 
 
 class ProposalStatus(enum.StrEnum):
-    """Where a proposal stands. A reverted one can be adopted again while the live files are what it was made for."""
+    """State of a proposal; a reverted one can be adopted again while the live files are what it was made for."""
 
     STAGED = "staged"
     ADOPTED = "adopted"
@@ -57,58 +56,44 @@ class ProposalStatus(enum.StrEnum):
 
 
 class StagedDocument(Struct, frozen=True, kw_only=True):
-    """One document of a proposal. Digests are None where there is no file; ``proposed`` and ``diff`` are file names."""
+    """One document of a proposal."""
 
     kind: DocumentKind
     path: str
     whole: bool
+    """Whether the whole file is ours, not only a region of it."""
     base_sha256: str | None
+    """Hash of the live file the night saw, None when there was none."""
     proposed_sha256: str | None
+    """Hash of the proposed file, None when it is to be removed."""
     proposed: str | None
+    """Name of the proposed file in the folder of the proposal."""
     diff: str
+    """Name of the diff there."""
     edits: tuple[EditRecord, ...]
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """``manifest.json`` of a proposal. ``created`` is ISO 8601."""
+    """``manifest.json`` of a proposal."""
 
     schema_version: int = SCHEMA_VERSION
     night: str
     created: str
+    """ISO 8601."""
     documents: tuple[StagedDocument, ...]
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A proposal as the user's own database knows it."""
+    """A proposal as the user's own database holds it."""
 
     project: str
     status: ProposalStatus
     manifest: Manifest
 
 
-def sha256(content: bytes | None) -> str | None:
-    """Hex digest of a file's bytes, None for no file."""
-    return None if content is None else digest.sha256(content)
-
-
-def unified_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
-    """What changes in a file, as ``patch`` and ``git apply`` read it, byte for byte; None is no file."""
-    import difflib  # noqa: PLC0415  only a change needs it
-
-    path = name.encode("utf-8", "surrogateescape")
-    lines = difflib.diff_bytes(
-        difflib.unified_diff,
-        io.BytesIO(before or b"").readlines(),
-        io.BytesIO(after or b"").readlines(),
-        b"/dev/null" if before is None else b"a/" + path,
-        b"/dev/null" if after is None else b"b/" + path,
-    )
-    return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
-
-
 @dataclass(frozen=True, slots=True)
 class ProposalStaging:
-    """``night.plan.Staging``: the proposals of one project, an absolute path."""
+    """The proposals of one project, an absolute path (``night.plan.Staging``)."""
 
     database: Database
     _: KW_ONLY
@@ -118,16 +103,21 @@ class ProposalStaging:
     def stage(
         self, night: str, baseline: Candidate, candidate: Candidate, edits: Sequence[AppliedEdit]
     ) -> tuple[str | None, tuple[DocumentChange, ...]]:
-        """Put a proposal beside the live files: its folder and what it changes, or None when no document changes.
+        """Write a proposal; return its folder and what it changes, or None when no document changes.
 
-        ``edits`` are those that made the candidate out of the baseline, in order; anything else is a mistake of the
-        caller and raises ValueError. Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless
-        every file is written. Staging a night again replaces its proposal.
+        ``edits`` are those that made the candidate out of the baseline, in order; anything else is a programming error
+        and raises ValueError. Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless every file
+        is written. Staging a night again replaces its proposal.
         """
-        staged, files, changes = [], {}, []
-        for number, (before, after) in enumerate(_changed(baseline, candidate), start=1):
-            document = _staged(f"{number}-{before.kind}", before, after, edits)
-            diff = unified_diff(self._shown(before.path), before.content, after.content)
+        staged: list[StagedDocument] = []
+        files: dict[str, bytes] = {}
+        changes: list[DocumentChange] = []
+        for before in baseline.documents:
+            after = candidate[before.kind]
+            if after is None or after.content == before.content:
+                continue
+            document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, edits)
+            diff = render_diff(self._shorten(before.path), before.content, after.content)
             staged.append(document)
             files[document.diff] = diff
             if document.proposed is not None and after.content is not None:
@@ -146,18 +136,18 @@ class ProposalStaging:
             return None, ()
         manifest = Manifest(night=night, created=self.clock.now().isoformat(), documents=tuple(staged))
         files[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        folder = own_folder(self.project, "nights", night, "proposal")
+        folder = make_own_folder(self.project, "nights", night, "proposal")
         for name, content in files.items():
             write_atomic(folder / name, content)
         self._record(manifest, files[MANIFEST])
         return str(folder), tuple(changes)
 
     def folder(self, night: str) -> Path:
-        """Where the proposal of a night lies, made or not."""
+        """Return the folder of a night's proposal, whether it exists or not."""
         return self.project / ".skillopt-sleep" / "nights" / night / "proposal"
 
     def proposals(self) -> tuple[Proposal, ...]:
-        """Every proposal of this project, the latest first."""
+        """Return every proposal of this project, the latest first."""
         rows = self.database.rows(
             "SELECT project, status, manifest FROM proposals WHERE project = ? ORDER BY created DESC",
             (str(self.project),),
@@ -165,75 +155,78 @@ class ProposalStaging:
         return tuple(
             Proposal(
                 project=row["project"],
-                status=understood(row["status"], ProposalStatus),
-                manifest=decoded(row["manifest"], Manifest),
+                status=convert_value(row["status"], ProposalStatus),
+                manifest=decode_json(row["manifest"], Manifest),
             )
             for row in rows
         )
 
     def waiting(self) -> tuple[Proposal, ...]:
-        """Those that could be adopted now: staged, and every file of theirs as the night found it; the latest first."""
-        staged = [each for each in self.proposals() if each.status is ProposalStatus.STAGED]
-        return tuple(each for each in staged if all(map(self._fits, each.manifest.documents)))
+        """Return the proposals that could be adopted now, the latest first: staged, and no live file has changed."""
+        staged = [proposal for proposal in self.proposals() if proposal.status is ProposalStatus.STAGED]
+        return tuple(proposal for proposal in staged if all(map(_is_base_unchanged, proposal.manifest.documents)))
 
     def live_nights(self) -> tuple[str, ...]:
-        """The nights of this project of which anything is live, the latest adopted first."""
+        """Return the nights of this project of which anything is live, the latest adopted first."""
         rows = self.database.rows(
             "SELECT night FROM adoptions WHERE project = ? AND reverted_at IS NULL ORDER BY id DESC",
             (str(self.project),),
         )
         return tuple(dict.fromkeys(row["night"] for row in rows))
 
-    @staticmethod
-    def _fits(document: StagedDocument) -> bool:
-        try:
-            return sha256(read_regular(Path(document.path))) == document.base_sha256
-        except SleepError:
-            return False
-
     def verified(self, night: str) -> Proposal:
-        """The proposal of a night, after every file of it was found to be what the night wrote.
+        """Return the proposal of a night after checking that every file of it is what the night wrote.
 
-        Raises ``Refused`` naming the file that is not, or the nights there are when this is none of them.
+        Raises ``Refused`` naming the file that is not, or the known nights when this is none of them.
         """
         proposals = {proposal.manifest.night: proposal for proposal in self.proposals()}
         if night not in proposals:
             known = ", ".join(proposals) or "none"
             raise Refused(f"night {night} has no proposal in {self.project}; nights that have one: {known}")
         rows = self.database.rows("SELECT manifest_digest FROM proposals WHERE night = ?", (night,))
-        self._expect(night, MANIFEST, rows[0]["manifest_digest"])
+        expected = {MANIFEST: rows[0]["manifest_digest"]}
         for document in proposals[night].manifest.documents:
             if document.proposed is not None:
-                self._expect(night, document.proposed, document.proposed_sha256)
+                expected[document.proposed] = document.proposed_sha256
+        for name, digest in expected.items():
+            path = self.folder(night) / name
+            refuse_links(path, within=self.project)
+            if hash_content(read_regular(path)) != digest:
+                raise Refused(f"{path} is not what night {night} wrote; get a new proposal: skillopt-sleep run")
         return proposals[night]
 
-    def _shown(self, path: str) -> str:
-        """The path as it is seen from the project."""
+    def _record(self, manifest: Manifest, content: bytes) -> None:
+        values = (manifest.night, str(self.project), sha256(content), content, ProposalStatus.STAGED, manifest.created)
+        with self.database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def _shorten(self, path: str) -> str:
+        """Return the path as seen from the project."""
         inside = Path(path).is_relative_to(self.project)
         return Path(path).relative_to(self.project).as_posix() if inside else path.lstrip("/")
 
-    def _expect(self, night: str, name: str, digest: str | None) -> None:
-        path = self.folder(night) / name
-        refuse_links(path, within=self.project)
-        if sha256(read_regular(path)) != digest:
-            raise Refused(f"{path} is not what night {night} wrote; get a new proposal: skillopt-sleep run")
 
-    def _record(self, manifest: Manifest, content: bytes) -> None:
-        with self.database.transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?, ?, ?)",
-                (manifest.night, str(self.project), sha256(content), content, ProposalStatus.STAGED, manifest.created),
-            )
+def hash_content(content: bytes | None) -> str | None:
+    """Return the SHA-256 of a file's bytes as hex, None for no file."""
+    return None if content is None else sha256(content)
 
 
-def _changed(baseline: Candidate, candidate: Candidate) -> Iterator[tuple[Document, Document]]:
-    for before in baseline.documents:
-        after = candidate[before.kind]
-        if after is not None and after.content != before.content:
-            yield before, after
+def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
+    """Return the unified diff of a file, exact for ``patch`` and ``git apply``; None is no file."""
+    import difflib  # noqa: PLC0415  only a change needs it
+
+    path = name.encode("utf-8", "surrogateescape")
+    lines = difflib.diff_bytes(
+        difflib.unified_diff,
+        io.BytesIO(before or b"").readlines(),
+        io.BytesIO(after or b"").readlines(),
+        b"/dev/null" if before is None else b"a/" + path,
+        b"/dev/null" if after is None else b"b/" + path,
+    )
+    return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
 
 
-def _staged(stem: str, before: Document, after: Document, edits: Sequence[AppliedEdit]) -> StagedDocument:
+def _describe(stem: str, before: Document, after: Document, edits: Sequence[AppliedEdit]) -> StagedDocument:
     own = [applied.edit for applied in edits if applied.edit.document is before.kind]
     made, outcomes = apply_edits(before, own, cap=None)
     if made != after:
@@ -242,9 +235,16 @@ def _staged(stem: str, before: Document, after: Document, edits: Sequence[Applie
         kind=before.kind,
         path=before.path,
         whole=before.whole,
-        base_sha256=sha256(before.content),
-        proposed_sha256=sha256(after.content),
+        base_sha256=hash_content(before.content),
+        proposed_sha256=hash_content(after.content),
         proposed=None if after.content is None else f"{stem}.md",
         diff=f"{stem}.diff",
         edits=tuple(outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED),
     )
+
+
+def _is_base_unchanged(document: StagedDocument) -> bool:
+    try:
+        return hash_content(read_regular(Path(document.path))) == document.base_sha256
+    except SleepError:
+        return False

@@ -10,7 +10,7 @@ import msgspec
 from skillopt_sleep.gate.account import Account, Tried, add_up
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.storage.database import Database, decoded, understood
+from skillopt_sleep.storage.database import Database, convert_value, decode_json
 
 if TYPE_CHECKING:
     from skillopt_sleep.gate.audit import BaseReplay, Position
@@ -26,7 +26,7 @@ class TrialStore:
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
         """The undecided edits, in the order they were first tried."""
         rows = self._database.rows("SELECT data FROM pending_edits WHERE project = ? ORDER BY rowid", (project,))
-        return tuple(decoded(row["data"], PendingEdit) for row in rows)
+        return tuple(decode_json(row["data"], PendingEdit) for row in rows)
 
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
@@ -56,7 +56,7 @@ class TrialStore:
         )
         return add_up(
             [
-                Tried(id=row["id"], night=row["night"], k=row["k"], verdict=understood(row["verdict"], Verdict))
+                Tried(id=row["id"], night=row["night"], k=row["k"], verdict=convert_value(row["verdict"], Verdict))
                 for row in rows
             ]
         )
@@ -123,4 +123,4 @@ class TrialStore:
             "SELECT outcome FROM sealed_tests WHERE project = ? AND outcome IS NOT NULL ORDER BY rowid DESC",
             (project,),
         )
-        return tuple(decoded(row["outcome"], SealedTest) for row in rows)
+        return tuple(decode_json(row["outcome"], SealedTest) for row in rows)

@@ -19,7 +19,7 @@ from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.outcome import base_replays
 from skillopt_sleep.night.pools import split_tasks
 from skillopt_sleep.storage.ledger import NightLedger
-from skillopt_sleep.storage.lock import one_night
+from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.space import check_disk
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import open_kit
@@ -43,7 +43,7 @@ def null_trial(
     Nothing is proposed, staged or counted as tried; the replays are kept for the audit. Raises ``UsageError`` when
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
-    with one_night(workspace.data_dir):
+    with lock_night(workspace.data_dir):
         check_disk(workspace.database, workspace.project)
         plan = plan_night(workspace, given)
         tasks = _tasks(workspace, plan)

@@ -20,9 +20,10 @@ from skillopt_sleep.gate.rule import Verdict, threshold
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.night.report import Loading, NightReport, TrialReport
-from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, adoptions
+from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand
 from skillopt_sleep.storage.files import read_regular
-from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, sha256
+from skillopt_sleep.storage.live_files import read_adoptions
+from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, hash_content
 from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, role_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def adopt_night(
 
 def live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
     """What is live in this project, the oldest first; each keeps the bytes its file held before."""
-    return tuple(each for each in adoptions(workspace.database) if each.project == str(workspace.project))
+    return tuple(each for each in read_adoptions(workspace.database) if each.project == str(workspace.project))
 
 
 def _waiting(workspace: Workspace, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool) -> str:
@@ -161,7 +162,7 @@ def _document(
         kind=base.kind,
         path=base.path,
         whole=base.whole,
-        base_sha256=sha256(live),
+        base_sha256=hash_content(live),
         proposed_sha256=None,
         proposed=None,
         diff="",

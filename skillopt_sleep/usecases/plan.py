@@ -29,8 +29,8 @@ from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
 from skillopt_sleep.night.trial_policy import ConsolidatePlan
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
-from skillopt_sleep.storage.adoption import adoptions
 from skillopt_sleep.storage.git import commit_of, is_project_of_git
+from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, build_backend, build_judges, night_caps, role_of
 from skillopt_sleep.usecases.documents import read_live_documents, target_skill_name
 from skillopt_sleep.usecases.status import watch_rules
@@ -107,7 +107,7 @@ def adopted_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}
     paths = {document.path for document in baseline.documents}
-    live = [each for each in adoptions(workspace.database) if each.project == project and each.path in paths]
+    live = [each for each in read_adoptions(workspace.database) if each.project == project and each.path in paths]
     for night in dict.fromkeys(each.night for each in reversed(live)):
         attempts = workspace.trials.attempts(project, night)
         if night in scored or attempts >= MOST_ATTEMPTS:

@@ -21,7 +21,7 @@ from skillopt_sleep.backends.process import Children
 from skillopt_sleep.errors import BackendError, DiskError, NotInstalled, Refused, SleepError, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.storage.files import make_folders, missing_folders, read_regular, remove, write_atomic
+from skillopt_sleep.storage.files import count_missing_folders, make_folders, read_regular, remove, write_atomic
 
 if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
@@ -188,7 +188,7 @@ class SkillFiles:
         record = self._record()
         created: dict[str, None] = {}
         for target, content in self._shipped.items():
-            created = {str(folder): None for folder in target.parents[: missing_folders(target)]} | created
+            created = {str(folder): None for folder in target.parents[: count_missing_folders(target)]} | created
             make_folders(target.parent, within=self.folder.parent)
             write_atomic(target, content, 0o755 if target.suffix == ".sh" else 0o644)
         files = record.files | {str(target): sha256(content) for target, content in self._shipped.items()}

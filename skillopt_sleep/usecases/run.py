@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.model.call import Role
-from skillopt_sleep.storage.lock import one_night
+from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.usecases.adapters import (
     build_backend,
     build_judges,
@@ -43,7 +43,7 @@ def run_night(
     from skillopt_sleep.usecases.adopt import adopt_automatically
     from skillopt_sleep.usecases.upkeep import tidy
 
-    with one_night(workspace.data_dir, wait=wait) as waited:
+    with lock_night(workspace.data_dir, wait=wait) as waited:
         plan = plan_night(workspace, plan.mining.given) if waited else plan
         check_disk(workspace.database, workspace.project)
         report = night.run_night(plan, open_kit(workspace, plan, progress))

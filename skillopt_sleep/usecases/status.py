@@ -53,7 +53,7 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
     """Every adopted rule of the project, the latest first, with the corrections before and since in the archive."""
     from skillopt_sleep.reports.watch import LiveRule, compare_corrections
-    from skillopt_sleep.storage.adoption import lived_before
+    from skillopt_sleep.storage.live_files import read_reverted_rules
     from skillopt_sleep.usecases.adopt import live_adoptions
 
     live = live_adoptions(workspace)
@@ -61,7 +61,7 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
         return ()
     project = str(workspace.project)
     reports = {report.night: report for report in workspace.journal.reports(project)}
-    lived = lived_before(workspace.database, project)
+    lived = read_reverted_rules(workspace.database, project)
     rules = [
         LiveRule(
             edit=edit,

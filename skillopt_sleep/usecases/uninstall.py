@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from skillopt_sleep.errors import DiskError, Refused, SleepError
 from skillopt_sleep.settings import settings_path
 from skillopt_sleep.storage.files import remove
-from skillopt_sleep.storage.lock import one_daemon, one_night
+from skillopt_sleep.storage.lock import lock_daemon, lock_night
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER, agents_with_plugin, is_market, uninstall_plugin
 from skillopt_sleep.usecases.upkeep import announce
 
@@ -135,8 +135,8 @@ class Removal:
             if self._data and folder.is_symlink():
                 raise Refused(f"{folder} is a link, and links are not followed; name what it leads to with --data-dir")
             if self._data and own_data(folder):
-                held.enter_context(one_night(folder))
-                held.enter_context(one_daemon(folder))
+                held.enter_context(lock_night(folder))
+                held.enter_context(lock_daemon(folder))
             self._look()
             if self._data and self._live and not self._rules:
                 raise Refused(
@@ -183,12 +183,12 @@ class Removal:
 
     def _look(self) -> None:
         """What the database knows: live rules, and the folder of ours in every project in which nights have run."""
-        from skillopt_sleep.storage.adoption import adoptions
+        from skillopt_sleep.storage.live_files import read_adoptions
 
         if not (self._workspace.data_dir / "sleep.db").exists():
             return
         try:
-            self._live = adoptions(self._workspace.database)
+            self._live = read_adoptions(self._workspace.database)
             rows = self._workspace.database.rows("SELECT DISTINCT project FROM nights ORDER BY project")
         except DiskError as error:
             if self._rules or self._data:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from skillopt_sleep.errors import SleepError
 from skillopt_sleep.storage import staging
-from skillopt_sleep.storage.atomic_replace import change_lock, give_up_unfinished
+from skillopt_sleep.storage.atomic_replace import give_up_unfinished, lock_changes
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import drop_temporaries, make_folders, remove, write_atomic
-from skillopt_sleep.storage.lock import one_night
+from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.repair import Salvaged, keep_copy, salvage
 from skillopt_sleep.storage.space import prune
 from skillopt_sleep.storage.staging import ProposalStatus
@@ -93,7 +93,7 @@ def repair(workspace: Workspace) -> tuple[Salvaged | None, tuple[str, ...]]:
 
     Raises ``NightRunning`` while a night uses it, ``Refused`` while an adopt does, and ``DiskError``.
     """
-    with one_night(workspace.data_dir), change_lock(workspace.data_dir):
+    with lock_night(workspace.data_dir), lock_changes(workspace.data_dir):
         path = workspace.data_dir / "sleep.db"
         drop_temporaries(path)
         found = salvage(path, extra_schema=staging.SCHEMA, now=workspace.clock.now())

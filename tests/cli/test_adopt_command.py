@@ -256,6 +256,6 @@ def test_change_cut_short_is_undone_by_the_next_command(cli, mira, night, live):
     database.close()
     path.write_bytes(MEMORY + b"half")
     done = cli("status", *mira.places)
-    assert "adopting night x was cut short and has been undone" in done.err
+    assert "adopting night x was interrupted and has been undone" in done.err
     assert live() == before
     assert cli("status", *mira.places).err == ""

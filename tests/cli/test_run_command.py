@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from skillopt_sleep.reports.diagnostics import build_schema
-from skillopt_sleep.storage.lock import is_locked, one_night
+from skillopt_sleep.storage.lock import is_locked, lock_night
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 
@@ -116,7 +116,7 @@ def test_spent_budget_is_one_line(cli, mira):
 def test_second_night_at_once_is_refused(cli, mira, tree):
     """While another process holds the lock: exit 6, one line, nothing done."""
     cli("harvest", *mira.places)
-    with one_night(mira.data):
+    with lock_night(mira.data):
         before = tree()
         done = cli(*mira.arguments("run"))
         assert done.code == 6
@@ -131,7 +131,7 @@ def test_second_night_waits_when_it_is_told_to(cli, mira):
     release = threading.Event()
 
     def first():
-        with one_night(mira.data):
+        with lock_night(mira.data):
             release.wait(20)
 
     thread = threading.Thread(target=first)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.storage.lock import one_night
+from skillopt_sleep.storage.lock import lock_night
 from tests.cli.test_plugin_command import AGENT
 from tests.fakes.program import ROOT
 
@@ -157,7 +157,7 @@ def test_data_that_cannot_go(cli, mira, home, why):
             path.unlink()
         (mira.data / "sleep.db").write_bytes(b"x" * 5000)
     cron, asked = table.read_bytes(), mira.folder.parent / "asked.plugin"
-    with one_night(mira.data) if why == "night" else contextlib.nullcontext():
+    with lock_night(mira.data) if why == "night" else contextlib.nullcontext():
         done = cli("uninstall", "--data", "--yes", "--data-dir", mira.data)
     assert done.code == {"night": 6, "damaged": 7}.get(why, 8)
     assert (done.out, table.read_bytes(), asked.exists()) == ("", cron, True)

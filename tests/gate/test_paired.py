@@ -314,12 +314,12 @@ def test_stops_of_the_nights_never_change_the_verdict(pairs, tasks, k):
     """Dealt out by rounds and nights with every stop there is, a sequence ends in the tally it ends in at a stretch."""
     made, left, nights = Tally(), list(pairs), 0
     while left and decide(made, k) is Verdict.UNDECIDED and nights < len(pairs):
-        made, left = one_night(made, left, tasks, k)
+        made, left = lock_night(made, left, tasks, k)
         nights += 1
     assert made == follow(pairs, k)
 
 
-def one_night(made: Tally, left: list[Result], tasks: int, k: int) -> tuple[Tally, list[Result]]:
+def lock_night(made: Tally, left: list[Result], tasks: int, k: int) -> tuple[Tally, list[Result]]:
     """One night of an edit whose pairs come out as listed, and what of the list is left."""
     tonight = 0
     while True:

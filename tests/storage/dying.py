@@ -13,10 +13,11 @@ from pathlib import Path
 
 from skillopt_sleep.model.document import Candidate, Document
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus, apply_edits
-from skillopt_sleep.storage.adoption import adopt, adoptions, revert
+from skillopt_sleep.storage.adoption import adopt, revert
 from skillopt_sleep.storage.atomic_replace import undo_unfinished
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.staging import SCHEMA, ProposalStaging, StagedDocument, sha256
+from skillopt_sleep.storage.live_files import read_adoptions
+from skillopt_sleep.storage.staging import SCHEMA, ProposalStaging, StagedDocument, hash_content
 from tests.fakes.dying import Dying
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
@@ -62,8 +63,8 @@ def _record(project: Project, staged: list[tuple[Document, Document, object]]) -
         kind=before.kind,
         path=before.path,
         whole=before.whole,
-        base_sha256=sha256(before.content),
-        proposed_sha256=sha256(after.content),
+        base_sha256=hash_content(before.content),
+        proposed_sha256=hash_content(after.content),
         proposed=None,
         diff="3-memory.diff",
         edits=(each,),
@@ -106,7 +107,7 @@ def died_at(folder: Path, what: str, number: int) -> dict[str, object] | None:
     left = project.files()
     staging = _again(project)
     found = project.files()
-    live = bool(adoptions(staging.database))
+    live = bool(read_adoptions(staging.database))
     if live:
         revert(staging, night="n1")
     else:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.model.document import BEGIN, END, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, apply_edits
-from skillopt_sleep.storage.live_files import Adoption, moved, without
+from skillopt_sleep.storage.live_files import Adoption, compute_content, take_out_edits
 
 EMPTY_BLOCK = f"{BEGIN}\n{END}\n".encode()
 
@@ -42,8 +42,8 @@ def nights(before: bytes | None, *texts: str) -> tuple[Adoption, ...]:
 
 def taken_out(history, *texts):
     """The history without these edits, and the file that was as the last of them left it."""
-    result = without(history, lambda _, edit: edit.id in texts)
-    return result, moved(history[-1].after, history, result)
+    result = take_out_edits(history, lambda _, edit: edit.id in texts)
+    return result, compute_content(history[-1].after, history, result)
 
 
 @pytest.mark.parametrize("order", [("a", "b", "c"), ("c", "b", "a"), ("b", "a", "c")], ids="".join)
@@ -73,5 +73,5 @@ def test_edit_whose_work_a_later_one_undid():
     second = replace(first, id=2, before=first.after, after=without_a.content, edits=(delete,))
     with_a, _ = apply_edits(without_a, [append("a")])
     third = replace(first, id=3, before=without_a.content, after=with_a.content)
-    with pytest.raises(Refused, match="later edits stand on"):
+    with pytest.raises(Refused, match="later edits depend on"):
         taken_out((first, second, third), "delete")

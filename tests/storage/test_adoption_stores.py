@@ -18,7 +18,8 @@ from skillopt_sleep.model.document import BEGIN, END, bullets
 from skillopt_sleep.model.edit import EditOp
 from skillopt_sleep.storage import adoption
 from skillopt_sleep.storage import atomic_replace as swaps
-from skillopt_sleep.storage.adoption import adopt, adoptions, revert
+from skillopt_sleep.storage.adoption import adopt, revert
+from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
@@ -64,7 +65,7 @@ def test_reverted_night(project):
     assert project.files() == before
     assert stat.S_IMODE(project.memory.stat().st_mode) == 0o600
     assert (skill.existed, skill.exists, memory.exists) == (True, False, True)
-    assert adoptions(project.database) == ()
+    assert read_adoptions(project.database) == ()
     assert status(project, "n1") is ProposalStatus.REVERTED
     adopt(project.staging, "n1")
     revert(project.staging, night="n1")
@@ -132,7 +133,7 @@ def test_adopting_when_something_is_not_as_it_was(project, spoil, why):
         adopt(project.staging, "n1")
     assert refusal.value.exit_code == 8
     assert project.files() == before
-    assert adoptions(project.database) == ()
+    assert read_adoptions(project.database) == ()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_write_that_fails(project, monkeypatch, which, name):
     project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
     if which == "revert":
         adopt(project.staging, "n1")
-    before, live = project.files(), adoptions(project.database)
+    before, live = project.files(), read_adoptions(project.database)
     write = swaps.write_atomic
 
     def failing(path, data, mode):
@@ -175,7 +176,7 @@ def test_write_that_fails(project, monkeypatch, which, name):
     with pytest.raises(DiskError, match="No space left"):
         adopt(project.staging, "n1") if which == "adopt" else revert(project.staging, night="n1")
     assert project.files() == before
-    assert adoptions(project.database) == live
+    assert read_adoptions(project.database) == live
     monkeypatch.undo()
     adopt(project.staging, "n1") if which == "adopt" else revert(project.staging, night="n1")
 
@@ -194,7 +195,7 @@ def test_file_that_changes_while_another_is_written(project, monkeypatch):
     with pytest.raises(Refused, match=r"CLAUDE.md was changed by somebody else"):
         adopt(project.staging, "n1")
     assert project.files() == {**before, "CLAUDE.md": b"saved by an editor"}
-    assert adoptions(project.database) == ()
+    assert read_adoptions(project.database) == ()
 
 
 def test_live_file_moved_behind_a_link(project, tmp_path):
@@ -285,7 +286,7 @@ def test_anchor_that_would_mean_another_rule(project):
     adopt(project.staging, "n2")
     project.stage("n3", edit("delete", anchor="tabs"))
     adopt(project.staging, "n3")
-    with pytest.raises(Refused, match="later edits stand on"):
+    with pytest.raises(Refused, match="later edits depend on"):
         revert(project.staging, night="n2")
     assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- Use spaces in tables.",)
 
@@ -381,7 +382,7 @@ class Life(RuleBasedStateMachine):
         """All reverted, the latest first, everything is as its owner left it."""
         if not hasattr(self, "project"):
             return
-        for night in reversed(dict.fromkeys(each.night for each in adoptions(self.project.database))):
+        for night in reversed(dict.fromkeys(each.night for each in read_adoptions(self.project.database))):
             self.ask(revert, night=night)
         if not self.by_hand:
             assert self.project.files() == self.expected()
@@ -398,12 +399,12 @@ class Life(RuleBasedStateMachine):
 
     def ask(self, function, *arguments, **options):
         """Do it; refused, it must have changed nothing."""
-        before, live = self.project.files(), adoptions(self.project.database)
+        before, live = self.project.files(), read_adoptions(self.project.database)
         try:
             function(self.project.staging, *arguments, **options)
         except Refused:
             assert self.project.files() == before
-            assert adoptions(self.project.database) == live
+            assert read_adoptions(self.project.database) == live
 
     @rule(
         edits=st.lists(st.tuples(st.sampled_from(EditOp), WORDS, WORDS, st.sampled_from([MEMORY, SKILL])), max_size=4),
@@ -417,18 +418,18 @@ class Life(RuleBasedStateMachine):
         if made:
             self.ask(adopt, night, only=None if part is None else {each.id for each in made[part:]})
 
-    @precondition(lambda self: adoptions(self.project.database))
+    @precondition(lambda self: read_adoptions(self.project.database))
     @rule(data=st.data())
     def revert_night(self, data):
         """Any night that is live."""
-        nights = [each.night for each in adoptions(self.project.database)]
+        nights = [each.night for each in read_adoptions(self.project.database)]
         self.ask(revert, night=data.draw(st.sampled_from(nights)))
 
-    @precondition(lambda self: adoptions(self.project.database))
+    @precondition(lambda self: read_adoptions(self.project.database))
     @rule(data=st.data())
     def revert_edit(self, data):
         """Any edit that is live."""
-        edits = [edit.id for each in adoptions(self.project.database) for edit in each.edits]
+        edits = [edit.id for each in read_adoptions(self.project.database) for edit in each.edits]
         self.ask(revert, edit=data.draw(st.sampled_from(edits)))
 
     @precondition(lambda self: self.original.get("CLAUDE.md", b"").endswith(b"\n") and not self.heading)

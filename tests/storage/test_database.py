@@ -73,7 +73,9 @@ def test_empty_file_beside_a_copy(tmp_path, rehearsal, left):
             raw.execute("PRAGMA user_version = 3")
         raw.close()
     before = path.read_bytes() if path.exists() else None
-    with pytest.raises(DiskError, match="a copy of it is there; to put it back: skillopt-sleep doctor --repair"):
+    with pytest.raises(
+        DiskError, match="there is a copy of it; to restore it from there: skillopt-sleep doctor --repair"
+    ):
         Database(path, rehearsal=rehearsal)
     assert (path.read_bytes() if path.exists() else None) == before
 

@@ -10,7 +10,7 @@ import pytest
 
 from skillopt_sleep.errors import DiskError, Refused
 from skillopt_sleep.storage import git as tracked
-from skillopt_sleep.storage.files import make_folders, own_folder, read_regular, remove, write_atomic
+from skillopt_sleep.storage.files import make_folders, make_own_folder, read_regular, remove, write_atomic
 from skillopt_sleep.storage.git import is_tracked
 
 
@@ -85,13 +85,13 @@ def test_removed_file_with_folders(tmp_path):
 
 def test_our_own_folder(tmp_path):
     """It and everything above it up to the project is private, and git does not see it."""
-    folder = own_folder(tmp_path, "nights", "n1")
+    folder = make_own_folder(tmp_path, "nights", "n1")
     assert folder == tmp_path / ".skillopt-sleep" / "nights" / "n1"
     assert {stat.S_IMODE(each.stat().st_mode) for each in [folder, *folder.parents[:2]]} == {0o700}
     ignored = tmp_path / ".skillopt-sleep" / ".gitignore"
     assert ignored.read_bytes() == b"*\n"
     ignored.write_bytes(b"mine\n")
-    own_folder(tmp_path, "nights", "n2")
+    make_own_folder(tmp_path, "nights", "n2")
     assert ignored.read_bytes() == b"mine\n"
 
 
@@ -104,7 +104,7 @@ def test_our_own_folder_behind_a_link(tmp_path, part):
     (project / part).parent.mkdir(parents=True)
     (project / part).symlink_to(outside)
     with pytest.raises(Refused, match="is a link to"):
-        own_folder(project, "nights", "n1")
+        make_own_folder(project, "nights", "n1")
     assert names(outside) == []
 
 
@@ -112,7 +112,7 @@ def test_project_behind_a_link(tmp_path):
     """Fine: where the project lies is the user's business."""
     (tmp_path / "real").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "real")
-    assert own_folder(tmp_path / "linked", "nights").is_dir()
+    assert make_own_folder(tmp_path / "linked", "nights").is_dir()
 
 
 def test_file_in_a_git_repository(tmp_path):

@@ -11,15 +11,15 @@ import time
 import pytest
 
 from skillopt_sleep.errors import DiskError, NightRunning
-from skillopt_sleep.storage.atomic_replace import change_lock
-from skillopt_sleep.storage.lock import is_locked, one_daemon, one_night
+from skillopt_sleep.storage.atomic_replace import lock_changes
+from skillopt_sleep.storage.lock import is_locked, lock_daemon, lock_night
 from tests.fakes.program import ROOT
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from skillopt_sleep.storage.lock import one_night
-with one_night(Path(sys.argv[1])):
+from skillopt_sleep.storage.lock import lock_night
+with lock_night(Path(sys.argv[1])):
     print("has it", flush=True)
     time.sleep(60)
 """
@@ -36,9 +36,9 @@ def owner(tmp_path):
 
 def test_second_owner_is_refused(tmp_path):
     """At once, naming the file; and let in when the first is through."""
-    with one_night(tmp_path), pytest.raises(NightRunning, match=r"night\.lock"), one_night(tmp_path):
+    with lock_night(tmp_path), pytest.raises(NightRunning, match=r"night\.lock"), lock_night(tmp_path):
         raise AssertionError
-    with one_night(tmp_path) as waited:
+    with lock_night(tmp_path) as waited:
         assert not waited
 
 
@@ -47,18 +47,18 @@ def test_second_owner_waits(tmp_path):
     through = threading.Event()
 
     def first():
-        with one_night(tmp_path):
+        with lock_night(tmp_path):
             through.wait(0.5)
 
     thread = threading.Thread(target=first)
     thread.start()
     while not is_locked(tmp_path):
         time.sleep(0.01)
-    with one_night(tmp_path, wait=20) as waited:
+    with lock_night(tmp_path, wait=20) as waited:
         assert waited
         assert not through.is_set()
     thread.join()
-    with one_night(tmp_path), pytest.raises(NightRunning), one_night(tmp_path, wait=0.3):
+    with lock_night(tmp_path), pytest.raises(NightRunning), lock_night(tmp_path, wait=0.3):
         raise AssertionError
 
 
@@ -69,13 +69,13 @@ def test_lock_dies_with_its_owner(tmp_path, owner, signum):
     owner.send_signal(signum)
     owner.wait()
     assert not is_locked(tmp_path)
-    with one_night(tmp_path):
+    with lock_night(tmp_path):
         assert is_locked(tmp_path)
 
 
 def test_asking_keeps_nobody_out(tmp_path):
     """Four who ask without a pause do not make one of thirty starts fail."""
-    with one_night(tmp_path):
+    with lock_night(tmp_path):
         pass
     stop = threading.Event()
     answers = set()
@@ -89,7 +89,7 @@ def test_asking_keeps_nobody_out(tmp_path):
         thread.start()
     try:
         for _ in range(30):
-            with one_night(tmp_path):
+            with lock_night(tmp_path):
                 assert is_locked(tmp_path)
     finally:
         stop.set()
@@ -102,7 +102,7 @@ def test_asking_writes_nothing(tmp_path):
     """Before the first night and after it, also where nothing can be written."""
     assert not is_locked(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == []
-    with one_night(tmp_path):
+    with lock_night(tmp_path):
         pass
     before = {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.iterdir()]}
     assert not is_locked(tmp_path)
@@ -112,20 +112,20 @@ def test_asking_writes_nothing(tmp_path):
 
 def test_lock_of_live_files_is_private(tmp_path):
     """As every file of ours is, whatever the umask."""
-    with change_lock(tmp_path):
+    with lock_changes(tmp_path):
         assert (tmp_path / "adopt.lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_locks_of_other_things_are_no_night(tmp_path):
     """A daemon that waits is not a night, nor are two data folders one."""
-    with one_daemon(tmp_path), one_night(tmp_path / "other"):
+    with lock_daemon(tmp_path), lock_night(tmp_path / "other"):
         assert not is_locked(tmp_path)
-        with one_night(tmp_path), pytest.raises(NightRunning, match="attended"), one_daemon(tmp_path):
+        with lock_night(tmp_path), pytest.raises(NightRunning, match="attended"), lock_daemon(tmp_path):
             raise AssertionError
 
 
 def test_lock_that_cannot_be_made(tmp_path):
     """Named, with the way out."""
     (tmp_path / "file").touch()
-    with pytest.raises(DiskError, match="--data-dir"), one_night(tmp_path / "file" / "data"):
+    with pytest.raises(DiskError, match="--data-dir"), lock_night(tmp_path / "file" / "data"):
         raise AssertionError

@@ -12,7 +12,7 @@ import pytest
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
-from skillopt_sleep.storage.staging import Manifest, ProposalStatus, sha256, unified_diff
+from skillopt_sleep.storage.staging import Manifest, ProposalStatus, hash_content, render_diff
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
 
@@ -31,10 +31,10 @@ def test_proposal_of_two_documents(project):
     skill, memory = manifest.documents
     assert (manifest.night, manifest.schema_version, manifest.created) == ("n1", 1, "2026-03-02T03:00:00+00:00")
     assert (skill.path, skill.base_sha256, skill.whole) == (str(project.skill), None, True)
-    assert (memory.path, memory.base_sha256, memory.whole) == (str(project.memory), sha256(b"# Mine\r\n"), False)
+    assert (memory.path, memory.base_sha256, memory.whole) == (str(project.memory), hash_content(b"# Mine\r\n"), False)
     assert {*skill.edits, *memory.edits} == {*edits}
     for document in manifest.documents:
-        assert sha256((folder / document.proposed).read_bytes()) == document.proposed_sha256
+        assert hash_content((folder / document.proposed).read_bytes()) == document.proposed_sha256
     assert b"+- Use tabs.\r\n" in (folder / memory.diff).read_bytes()
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     assert (project.folder / ".skillopt-sleep" / ".gitignore").read_bytes() == b"*\n"
@@ -137,6 +137,6 @@ def test_diff_that_git_applies(tmp_path, before, after):
     path = tmp_path / "CLAUDE.md"
     if before is not None:
         path.write_bytes(before)
-    (tmp_path / "change.diff").write_bytes(unified_diff("CLAUDE.md", before, after))
+    (tmp_path / "change.diff").write_bytes(render_diff("CLAUDE.md", before, after))
     subprocess.run(["git", "apply", "--whitespace=nowarn", "change.diff"], cwd=tmp_path, check=True)
     assert (path.read_bytes() if path.exists() else None) == after

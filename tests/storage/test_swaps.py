@@ -13,8 +13,9 @@ import pytest
 from skillopt_sleep.errors import DiskError, Refused
 from skillopt_sleep.storage import atomic_replace as swaps
 from skillopt_sleep.storage import files
-from skillopt_sleep.storage.adoption import adopt, adoptions, revert
-from skillopt_sleep.storage.atomic_replace import Swap, one_change, undo_unfinished
+from skillopt_sleep.storage.adoption import adopt, revert
+from skillopt_sleep.storage.atomic_replace import Swap, begin_change, undo_unfinished
+from skillopt_sleep.storage.live_files import read_adoptions
 from tests.storage.proposing import SKILL, Project, edit
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def test_half_done_change(project):
     old = _half_done(project)
     left = project.folder / ".CLAUDE.md.skillopt-x1"
     left.write_bytes(b"half")
-    assert undo_unfinished(project.database) == ("adopting night n1 was cut short and has been undone",)
+    assert undo_unfinished(project.database) == ("adopting night n1 was interrupted and has been undone",)
     assert project.memory.read_bytes() == old
     assert not left.exists()
     assert undo_unfinished(project.database) == ()
@@ -75,7 +76,7 @@ def test_half_done_change_of_a_file_edited_around_it_since(project):
     """The user's words stay, and only what we had written goes."""
     old = _half_done(project)
     project.memory.write_bytes(b"A line of mine.\n" + project.memory.read_bytes())
-    assert undo_unfinished(project.database) == ("adopting night n1 was cut short and has been undone",)
+    assert undo_unfinished(project.database) == ("adopting night n1 was interrupted and has been undone",)
     assert project.memory.read_bytes() == b"A line of mine.\n" + old
 
 
@@ -97,7 +98,7 @@ def test_change_that_cannot_be_undone_stops_nothing_else(project, way):
     project.memory.mkdir() if way == "folder" else project.memory.symlink_to("elsewhere")
     for _ in range(2):
         said = undo_unfinished(project.database)
-        assert "cannot be put back" in said[0]
+        assert "cannot be restored" in said[0]
         assert "doctor --repair" in said[-1]
     (said,) = swaps.give_up_unfinished(project.database)
     assert "stays as it is" in said
@@ -115,8 +116,8 @@ import sys
 from pathlib import Path
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.staging import SCHEMA
-from skillopt_sleep.storage.atomic_replace import _lock
-with _lock(Path({str(project.database.path.parent / "adopt.lock")!r}), 0) as held:
+from skillopt_sleep.storage.lock import take_lock
+with take_lock(Path({str(project.database.path.parent / "adopt.lock")!r})) as held:
     print(held, flush=True)
     sys.stdin.read()
 """
@@ -132,8 +133,8 @@ with _lock(Path({str(project.database.path.parent / "adopt.lock")!r}), 0) as hel
 
 def test_second_change_meanwhile(project, monkeypatch):
     """Waits for its turn, and is refused when the first does not end."""
-    monkeypatch.setattr(swaps, "PATIENCE", 0.05)
-    with one_change(project.database), pytest.raises(Refused, match="another adopt or revert is at work"):
+    monkeypatch.setattr(swaps, "MAX_WAIT", 0.05)
+    with begin_change(project.database), pytest.raises(Refused, match="another adopt or revert is at work"):
         adopt(project.staging, "n1")
 
 
@@ -145,7 +146,7 @@ def test_failure_that_cannot_be_undone(project, monkeypatch):
     changed = project.files()
     project.stage("n2", edit("append", "a"), edit("append", "b", kind=SKILL))
     monkeypatch.setattr(swaps, "write_atomic", _write_then_fail(write, project.memory))
-    with pytest.raises(DiskError, match=r"half of this is done .*any next command puts the files back"):
+    with pytest.raises(DiskError, match=r"half of this is done .*the next command restores the files"):
         adopt(project.staging, "n2")
     assert project.files() != changed
     monkeypatch.undo()
@@ -193,7 +194,7 @@ def test_file_that_may_not_be_written(project, spoil, why):
     with pytest.raises(Refused, match=why) as refusal:
         _adopt_verified(staging, monkey)
     assert refusal.value.exit_code == 8
-    assert adoptions(project.database) == ()
+    assert read_adoptions(project.database) == ()
     assert project.database.rows("SELECT * FROM swaps") == []
 
 
@@ -201,7 +202,7 @@ def _adopt_verified(staging, proposal):
     """Adopt, the proposal itself taken as found: where the whole project is gone, so is the proposal."""
     from skillopt_sleep.storage import adoption
 
-    planned = adoption._planned
+    planned = adoption._plan
     return [planned(staging, "n1", each, [], "") for each in proposal.manifest.documents]
 
 
