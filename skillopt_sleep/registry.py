@@ -87,6 +87,21 @@ def find_class(kind: Kind, name: str) -> type:
     return cast("type", find(kind, name))
 
 
+def find_reference(judge: str) -> type[msgspec.Struct]:
+    """Return the type of reference that a judge declares.
+
+    Raises ``UsageError`` as ``find`` does, and for a judge that declares none or one with another tag.
+    """
+    reference = getattr(find(Kind.JUDGE, judge), "reference", None)
+    config = getattr(reference, "__struct_config__", None)
+    if config is None or (config.tag_field, config.tag) != ("kind", judge):
+        raise UsageError(
+            f"the judge {judge!r} declares no reference: it needs a class attribute `reference`, a msgspec Struct with"
+            f' tag="{judge}" and tag_field="kind"'
+        )
+    return cast("type[msgspec.Struct]", reference)
+
+
 def option_names(kind: Kind, name: str) -> frozenset[str]:
     """The options of an adapter: the fields of its dataclass."""
     return frozenset(field.name for field in dataclasses.fields(find_class(kind, name)) if field.init)

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
@@ -14,7 +14,7 @@ from skillopt_sleep.model.json_schema import matches, violations
 from skillopt_sleep.model.ports import Ask
 from skillopt_sleep.model.replies import extract_json
 from skillopt_sleep.model.rollout import ReplayResult, Score
-from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, TaskRecord
+from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, TaskRecord, require_reference
 from skillopt_sleep.model.text import excerpt, fold
 
 OPENING = 300
@@ -32,16 +32,14 @@ _REFUSAL = re.compile(
 class ChecksJudge:
     """Hard: every check holds. Soft: the share that does. A pattern that runs out of time does not hold."""
 
-    @property
-    def name(self) -> str:
-        """The kind of reference it scores."""
-        return "checks"
+    name: ClassVar[str] = "checks"
+    reference: ClassVar[type[ChecksReference]] = ChecksReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Score a response by ``ChecksReference.checks``."""
-        if not isinstance(task.reference, ChecksReference) or not task.reference.checks:
+        """Score a response by the checks of its task."""
+        checks = require_reference(task, self.reference).checks
+        if not checks:
             raise UsageError(f"task {task.id}: the judge checks needs at least one check")
-        checks = task.reference.checks
         failed = [why for check in checks if (why := _HOLDS[check.kind](check, rollout))]
         soft = 1.0 - len(failed) / len(checks)
         return Score(hard=float(not failed), soft=soft, rationale="; ".join(failed) or f"all {len(checks)} checks hold")

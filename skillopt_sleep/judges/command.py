@@ -1,16 +1,17 @@
-"""Scores work by the exit status of the user's own commands, run in the workspace the agent left behind.
+"""Judge ``command``: scores work by the exit status of the user's own commands.
 
-They were run there, in a sandbox, before the workspace was thrown away; nothing is run here.
+The commands ran in a sandbox, in the workspace the agent left behind, before it was thrown away; nothing runs here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.ports import Ask
 from skillopt_sleep.model.rollout import CommandRun, ReplayResult, Score
-from skillopt_sleep.model.task import CommandReference, TaskRecord
+from skillopt_sleep.model.task import CommandReference, TaskRecord, require_reference
 from skillopt_sleep.model.text import excerpt
 
 SHOWN = 80
@@ -19,24 +20,23 @@ SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandJudge:
-    """Hard: every command passes. Soft: the share that does. A command that was not run does not pass."""
+    """Hard: every command passes. Soft: the share that passes. A command that did not run does not pass."""
 
-    @property
-    def name(self) -> str:
-        """The kind of reference it scores."""
-        return "command"
+    name: ClassVar[str] = "command"
+    reference: ClassVar[type[CommandReference]] = CommandReference
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:  # noqa: ARG002  no model needed
-        """Score a rollout by ``CommandReference.commands``."""
-        if not isinstance(task.reference, CommandReference) or not task.reference.commands:
+        """Score a rollout by the commands that ran after it."""
+        commands = require_reference(task, self.reference).commands
+        if not commands:
             raise UsageError(f"task {task.id}: the judge command needs at least one command")
         runs = {run.line: run for run in rollout.runs}
-        failed = [why for line in task.reference.commands if (why := _why_not(line, runs.get(line)))]
-        passed = 1.0 - len(failed) / len(task.reference.commands)
+        failed = [why for line in commands if (why := _explain_failure(line, runs.get(line)))]
+        passed = 1.0 - len(failed) / len(commands)
         return Score(hard=float(not failed), soft=passed, rationale="; ".join(failed) or "every command passes")
 
 
-def _why_not(line: str, run: CommandRun | None) -> str:
+def _explain_failure(line: str, run: CommandRun | None) -> str:
     if run is None:
         return f"{excerpt(line, SHOWN)!r} was not run"
     if run.passed:

@@ -8,19 +8,19 @@ such a tag. What the answer says about its own score is then words of the answer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BadReply, UsageError
+from skillopt_sleep.errors import BadReply
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.ports import Ask
 from skillopt_sleep.model.replies import disarm, extract_json, seal
 from skillopt_sleep.model.rollout import ReplayResult, Score
-from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.model.task import RubricReference, TaskRecord, require_reference
 from skillopt_sleep.prompts import render
 
 V = TypeVar("V")
@@ -67,12 +67,10 @@ class RubricJudge:
     An unreadable verdict is asked for ``tries`` times in all before it is a ``BadReply``.
     """
 
-    tries: int = 2
+    name: ClassVar[str] = "rubric"
+    reference: ClassVar[type[RubricReference]] = RubricReference
 
-    @property
-    def name(self) -> str:
-        """The kind of reference it scores."""
-        return "rubric"
+    tries: int = 2
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
         """Score a response by ``RubricReference.rubric``, afresh for each sample of it.
@@ -136,10 +134,9 @@ def pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
 
 def _quoted(task: TaskRecord, *answers: str) -> list[str]:
     """Request, rubric and answers, none of which can end its tag or begin another."""
-    if not isinstance(task.reference, RubricReference):
-        raise UsageError(f"task {task.id}: the judge rubric needs a rubric")
+    rubric = require_reference(task, RubricReference).rubric
     request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
-    return [disarm(text, *TAGS) for text in (request, task.reference.rubric, *map(_shortened, answers))]
+    return [disarm(text, *TAGS) for text in (request, rubric, *map(_shortened, answers))]
 
 
 def _shortened(answer: str) -> str:

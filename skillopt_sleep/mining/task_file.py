@@ -7,9 +7,11 @@ top for the whole file or in each task. A task written by hand needs an ``intent
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.mining.commands import collapse_spaces
@@ -17,14 +19,15 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.task import (
     ChecksReference,
     CommandReference,
-    ExactReference,
     Origin,
-    RubricReference,
     Split,
     TaskRecord,
     parse_check,
 )
 from skillopt_sleep.model.text import did_you_mean, sha256
+from skillopt_sleep.registry import Kind, find_reference, names
+
+StructT = TypeVar("StructT", bound=Struct)
 
 SCHEMA_VERSION = 1
 
@@ -39,12 +42,6 @@ FILE_KEYS = ("schema_version", "about", "reviewed", "tasks")
 FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
 """The fields that a person reads; they are written first."""
 FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
-REFERENCES = {
-    "rubric": RubricReference.__struct_fields__,
-    "checks": ChecksReference.__struct_fields__,
-    "exact": ExactReference.__struct_fields__,
-    "command": CommandReference.__struct_fields__,
-}
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
 """The names that the reference implementation uses."""
 
@@ -95,35 +92,44 @@ def _parse_json(data: bytes, path: str) -> Json:
 
 
 def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
-    fields = dict(_require_object(raw, FIELDS, where))
+    fields = _require_object(raw, FIELDS, where)
     for name in ("intent", "reference"):
         if not fields.get(name):
             raise UsageError(f"{where}.{name}: missing")
-    fields["reference"] = _read_reference(fields["reference"], f"{where}.reference")
-    fields["origins"] = _read_origins(fields.get("origins"), f"{where}.origins")
-    fields["split"] = _read_split(fields.get("split"), f"{where}.split")
-    fields["id"] = fields.get("id") or sha256(str(fields["intent"]).encode("utf-8", "replace"))[:12]
-    fields["reviewed"] = reviewed or fields.get("reviewed", False)
+    read = {
+        "reference": _read_reference(fields["reference"], f"{where}.reference"),
+        "origins": _read_origins(fields.get("origins"), f"{where}.origins"),
+        "split": _read_split(fields.get("split"), f"{where}.split"),
+        "id": fields.get("id") or sha256(str(fields["intent"]).encode("utf-8", "replace"))[:12],
+        "reviewed": reviewed or fields.get("reviewed", False),
+    }
+    return _convert({**fields, **read}, TaskRecord, where)
+
+
+def _read_reference(raw: Json, where: str) -> Struct:
+    """Read a reference as the judge that its kind names declares it."""
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    if not isinstance(kind, str) or kind not in names(Kind.JUDGE):
+        raise UsageError(f"{where}.kind: {kind!r:.60} is not one of {', '.join(names(Kind.JUDGE))}")
+    form = find_reference(kind)
+    known = msgspec.structs.fields(form)
+    fields = dict(_require_object(raw, ("kind", *(field.encode_name for field in known)), where))
+    for field in known:
+        if field.required and fields.get(field.encode_name) in (None, "", []):
+            raise UsageError(f"{where}.{field.encode_name}: missing")
+    if form is CommandReference and isinstance(commands := fields.get("commands"), list):
+        fields["commands"] = [collapse_spaces(line) if isinstance(line, str) else line for line in commands]
+    if form is ChecksReference and isinstance(checks := fields.get("checks"), list):
+        fields["checks"] = [_read_check(check, f"{where}.checks[{index}]") for index, check in enumerate(checks)]
+    return _convert(fields, form, where)
+
+
+def _convert(fields: Mapping[str, object], form: type[StructT], where: str) -> StructT:
     try:
-        return msgspec.convert(fields, TaskRecord)
+        return msgspec.convert(fields, form)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$")
         raise UsageError(f"{where}{place.rstrip('`')}: {what}") from None
-
-
-def _read_reference(raw: Json, where: str) -> Json:
-    kind = raw.get("kind") if isinstance(raw, dict) else None
-    if not isinstance(kind, str) or kind not in REFERENCES:
-        raise UsageError(f"{where}.kind: {kind!r:.60} is not one of {', '.join(REFERENCES)}")
-    fields = dict(_require_object(raw, ("kind", *REFERENCES[kind]), where))
-    content = REFERENCES[kind][0]
-    if not fields.get(content):
-        raise UsageError(f"{where}.{content}: missing")
-    if isinstance(commands := fields.get("commands"), list):  # as `checks approve` stores them
-        fields["commands"] = [collapse_spaces(line) if isinstance(line, str) else line for line in commands]
-    if isinstance(checks := fields.get("checks"), list):
-        fields["checks"] = [_read_check(check, f"{where}.checks[{index}]") for index, check in enumerate(checks)]
-    return fields
 
 
 def _read_check(raw: Json, where: str) -> Json:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
+from msgspec import Struct
+
 from skillopt_sleep.model.call import Attempt, Health, Prompt, Reply, Role, Spend
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, ReplayResult, Score, Trajectory
 from skillopt_sleep.model.session import Session, SessionFile, Skip
@@ -152,6 +154,14 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """The registry name, which is also the ``kind`` of the references it scores."""
+
+    @property
+    def reference(self) -> type[Struct]:
+        """The Struct that a task file's reference of this kind is read into.
+
+        Its ``tag_field`` is "kind" and its ``tag`` the judge's name; a ``ValueError`` of its ``__post_init__`` is shown
+        to the user with the place in the file. Read it from a task with ``model.task.require_reference``.
+        """
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
         """Score a measured response of the task.

@@ -1,26 +1,41 @@
-"""A replayable unit of one person's work, mined from sessions, with what it is judged by.
-
-Machine-checkable conditions on an answer: a closed set of kinds, each refused by name when malformed.
-
-How far a person's work is from carrying a verdict: how many more tasks, and how many days of such work.
-"""
+"""A task: a replayable piece of one person's work, mined from sessions, with the reference its judge scores it by."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.json_schema import check_schema
 from skillopt_sleep.model.text import did_you_mean
 
+ReferenceT = TypeVar("ReferenceT", bound=Struct)
+
+
+class Outcome(enum.StrEnum):
+    """How the work ended in the session, as far as the person's words tell."""
+
+    SUCCESS = "success"
+    FAIL = "fail"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+class Split(enum.StrEnum):
+    """What a task is used for: train feeds reflection, val feeds the gate, test stays sealed."""
+
+    TRAIN = "train"
+    VAL = "val"
+    TEST = "test"
+
 
 class CheckKind(enum.StrEnum):
-    """What a check looks at. ``value`` and ``section`` of the check are read as said here."""
+    """What a check looks for in an answer."""
 
     CONTAINS = "contains"
     NOT_CONTAINS = "not_contains"
@@ -35,151 +50,17 @@ class CheckKind(enum.StrEnum):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One condition. ``value``: a string, a length in characters, or a JSON Schema, by ``kind``.
-
-    ``section`` is the heading that ``section_present`` and ``section_contains`` look for.
-    """
+    """One condition on an answer that a program can test."""
 
     kind: CheckKind
     value: Json = None
+    """A string, a length in characters, or a JSON Schema, depending on ``kind``."""
     section: str = ""
-
-
-SECTION_KINDS = frozenset({CheckKind.SECTION_PRESENT, CheckKind.SECTION_CONTAINS})
-
-SPELLINGS = {
-    "kind": ("kind", "op", "type"),
-    "value": ("value", "pattern", "text", "schema"),
-    "section": ("section", "heading"),
-}
-"""What each field may be called by those who write checks: people, models and the files of the reference."""
-
-
-def parse_check(raw: Json) -> Check:
-    """Read one check.
-
-    Raises ``ValueError`` with one line that names what is unknown, missing or malformed.
-    """
-    if not isinstance(raw, dict):
-        raise ValueError(f"a check is an object with kind and value, not {str(raw)[:60]!r}")  # noqa: TRY004  data, no call
-    fields = _fields(raw)
-    name = str(fields.get("kind"))
-    if name not in list(CheckKind):
-        raise ValueError(f"unknown check {name!r}{_nearest(name, list(CheckKind))}")
-    kind, value, section = CheckKind(name), fields.get("value"), fields.get("section") or ""
-    if kind is CheckKind.SECTION_PRESENT and not section:
-        value, section = "", value or ""
-    if not isinstance(section, str) or bool(section.strip()) is not (kind in SECTION_KINDS):
-        raise ValueError(f"{kind}: {'needs a' if kind in SECTION_KINDS else 'takes no'} section, got {section!r:.60}")
-    return Check(kind=kind, value=_VALUES[kind](kind, value), section=section)
-
-
-def _fields(raw: dict[str, Json]) -> dict[str, Json]:
-    """The fields under their own names."""
-    canonical = {spelling: field for field, spellings in SPELLINGS.items() for spelling in spellings}
-    fields: dict[str, Json] = {}
-    for spelling, value in raw.items():
-        if spelling not in canonical:
-            raise ValueError(f"a check has no {spelling!r}{_nearest(spelling, list(canonical))}")
-        field = canonical[spelling]
-        if field in fields:
-            raise ValueError(f"a check has its {field} twice, once as {spelling!r}")
-        fields[field] = value
-    return fields
-
-
-def _nothing(kind: CheckKind, value: Json) -> None:
-    if value:
-        raise ValueError(f"{kind}: takes no value, got {value!r:.60}")
-
-
-def _text(kind: CheckKind, value: Json) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{kind}: needs a text that is not empty, got {value!r:.60}")
-    return value
-
-
-def _length(kind: CheckKind, value: Json) -> int:
-    """A length, also one written as a string, which is all that some structured output can carry."""
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{kind}: needs a number of characters, got {value!r:.60}")
-    return number
-
-
-def _pattern(kind: CheckKind, value: Json) -> str:
-    import regex  # noqa: PLC0415  17 ms that most commands need not wait for
-
-    pattern = _text(kind, value)
-    try:
-        regex.compile(pattern)
-    except regex.error as error:
-        raise ValueError(f"{kind}: {pattern!r:.60} is no regular expression: {error}") from None
-    return pattern
-
-
-def _schema(kind: CheckKind, value: Json) -> dict[str, Json]:
-    """A JSON Schema, also one written as a string, for the same reason as a length."""
-    if isinstance(value, str):
-        try:
-            value = msgspec.json.decode(value)
-        except msgspec.DecodeError as error:
-            raise ValueError(f"{kind}: no JSON: {error}") from None
-    check_schema(value)
-    if not isinstance(value, dict) or not value:
-        raise ValueError(f"{kind}: an empty schema holds of everything")
-    return value
-
-
-_VALUES: Mapping[CheckKind, Callable[[CheckKind, Json], Json]] = {
-    CheckKind.CONTAINS: _text,
-    CheckKind.NOT_CONTAINS: _text,
-    CheckKind.REGEX: _pattern,
-    CheckKind.SECTION_PRESENT: _nothing,
-    CheckKind.SECTION_CONTAINS: _text,
-    CheckKind.MIN_CHARS: _length,
-    CheckKind.MAX_CHARS: _length,
-    CheckKind.NO_REFUSAL: _nothing,
-    CheckKind.TOOL_CALLED: _text,
-    CheckKind.JSON_SCHEMA: _schema,
-}
-"""How the value of each kind is read."""
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    return did_you_mean(name, known) or f"; known are {', '.join(known)}"
-
-
-class Outcome(enum.StrEnum):
-    """How the work ended in the session, as far as the person's words tell."""
-
-    SUCCESS = "success"
-    FAIL = "fail"
-    MIXED = "mixed"
-    UNKNOWN = "unknown"
-
-
-class Split(enum.StrEnum):
-    """Where a task is used: train feeds reflection, val gates, test is sealed."""
-
-    TRAIN = "train"
-    VAL = "val"
-    TEST = "test"
-
-
-class Origin(Struct, frozen=True, kw_only=True):
-    """The session and the person's own words a task stands on. ``at`` is ISO 8601, "" when unknown."""
-
-    source: str
-    session_id: str
-    path: str
-    words: str
-    at: str = ""
-    cwd: str = ""
+    """The heading that ``section_present`` and ``section_contains`` look for."""
 
 
 class ExactReference(Struct, frozen=True, kw_only=True, tag="exact", tag_field="kind"):
-    """The answer the person accepted, compared literally (white space folded, case kept)."""
+    """The answer the person accepted, compared literally."""
 
     answer: str
 
@@ -191,84 +72,149 @@ class RubricReference(Struct, frozen=True, kw_only=True, tag="rubric", tag_field
 
 
 class ChecksReference(Struct, frozen=True, kw_only=True, tag="checks", tag_field="kind"):
-    """Conditions a program can check; ``hard`` is all of them, ``soft`` their share."""
+    """Conditions that a program can check."""
 
     checks: tuple[Check, ...]
 
 
 class CommandReference(Struct, frozen=True, kw_only=True, tag="command", tag_field="kind"):
-    """Commands whose exit status tells; ``hard`` is that all pass. Only those the user approved are ever run."""
+    """Commands whose exit status decides. Only commands the user approved are ever run."""
 
     commands: tuple[str, ...]
 
 
-Reference: TypeAlias = ExactReference | RubricReference | ChecksReference | CommandReference
+_BUILT_IN: Mapping[str, type[Struct]] = {
+    "exact": ExactReference,
+    "rubric": RubricReference,
+    "checks": ChecksReference,
+    "command": CommandReference,
+}
+"""The references that mining creates itself; every other kind belongs to the judge of that name."""
+
+if TYPE_CHECKING:
+    Reference: TypeAlias = Struct | dict[str, Json]
+else:
+    Reference = Any
+"""What a task is judged by.
+
+A tagged Struct of one of the kinds above, or of the kind that a judge declares as its ``reference``. A stored reference
+of any other kind is the JSON object as it stands, so a task outlives the package of its judge.
+"""
 
 
-def reference_kind(reference: Reference) -> str:
-    """The tag a reference is stored under, which is also the name of the judge that scores it."""
-    return str(reference.__struct_config__.tag)
+class Origin(Struct, frozen=True, kw_only=True):
+    """The place in a session that a task comes from."""
+
+    source: str
+    session_id: str
+    path: str
+    words: str
+    """The person's own words."""
+    at: str = ""
+    """ISO 8601; "" when unknown."""
+    cwd: str = ""
 
 
 class TaskRecord(Struct, frozen=True, kw_only=True):
-    """One task.
-
-    ``id`` is a digest of intent and first origin; ``intent`` is what was asked, replayed verbatim under ``system``
-    (the task's own framing, verbatim; "" = the default framing). ``context`` is what the agent had in front of it.
-    ``feedback`` are the person's own words about a wrong answer; ``accepted`` the answer that stood in the end.
-    ``origins`` has one entry for each recurrence, ``wordings`` the person's own words of those that put it differently
-    (some, cut): what resembles any of them is near this task. ``commands`` are lines the session ran that may tell good
-    work from bad; none is run unless the user approved it. ``commit`` is the state of the project it is replayed in.
-    ``group`` names the set of near-duplicate intents the task belongs to; a group never straddles a split. ``split``
-    pins the task ("" by rule). ``reviewed`` says that a person has read the task file it came from; mined tasks need no
-    review.
-    """
+    """One task."""
 
     id: str
+    """A digest of the intent and the first origin."""
     intent: str
+    """What was asked, replayed verbatim."""
     reference: Reference
+    """What a good answer is; its ``kind`` names the judge."""
     system: str = ""
+    """The task's own framing, verbatim; "" for the default framing."""
     context: str = ""
+    """What the agent had in front of it."""
     feedback: tuple[str, ...] = ()
+    """The person's own words about a wrong answer."""
     accepted: str = ""
+    """The answer that was accepted in the end."""
     rejected: str = ""
     outcome: Outcome = Outcome.UNKNOWN
     origins: tuple[Origin, ...] = ()
+    """One entry for each time the task occurred."""
     wordings: tuple[str, ...] = ()
+    """Some requests that asked for the same in other words, shortened; used to find near-duplicates."""
     skill_hint: str = ""
     project: str = ""
     commands: tuple[str, ...] = ()
+    """Lines the session ran that may tell good work from bad; none is run unless the user approved it."""
     commit: str = ""
+    """The state of the project in which the task is replayed."""
     group: str = ""
+    """The set of near-duplicate tasks this one belongs to; a group never straddles a split."""
     split: Split | None = None
+    """Pins the task to a split; None leaves it to the rule."""
     reviewed: bool = False
+    """Whether a person has read the task file it came from; mined tasks need no review."""
+
+    def __post_init__(self) -> None:
+        """Read a reference that comes from JSON. Raises ValueError for one that does not name its judge."""
+        if not isinstance(self.reference, Struct):
+            msgspec.structs.force_setattr(self, "reference", _read_reference(self.reference))
+
+
+def _read_reference(raw: object) -> Struct | dict[str, Json]:
+    if not isinstance(raw, dict) or not isinstance(kind := raw.get("kind"), str) or not kind:
+        raise ValueError("a reference is an object whose kind names a judge")
+    return msgspec.convert(raw, _BUILT_IN[kind]) if kind in _BUILT_IN else raw
+
+
+def reference_kind(reference: Reference) -> str:
+    """Return the kind a reference is stored under, which is the name of the judge that scores it."""
+    return str(reference["kind"] if isinstance(reference, dict) else reference.__struct_config__.tag)
+
+
+def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
+    """Return the reference of a task as the type its judge declares.
+
+    Raises ``UsageError`` naming the task for a reference of another kind, or one that does not fit the type.
+    """
+    reference, kind = task.reference, str(form.__struct_config__.tag)
+    if isinstance(reference, form):
+        return reference
+    found = reference_kind(reference)
+    if found != kind:
+        raise UsageError(f"task {task.id}: the judge {kind} needs a reference of kind {kind}, not {found}")
+    try:
+        return msgspec.convert(reference, form)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"task {task.id}: the judge {kind} cannot read its reference: {error}") from None
+
+
+def may_ask_model(reference: Reference) -> bool:
+    """Whether scoring may take a model call; of the judge of another package we assume that it does."""
+    return not isinstance(reference, ExactReference | ChecksReference | CommandReference)
 
 
 def group_of(task: TaskRecord) -> str:
-    """The name of the group a task belongs to; without one it is a group of its own."""
+    """Return the name of a task's group; without one the task is a group of its own."""
     return task.group or task.id
 
 
 DECIDING = 5
-"""Different requests that must decide on a change: with fewer, a verdict is about those few and says so."""
+"""Different requests that must decide on a change; with fewer, a verdict is about those few only."""
 
 GROUPS_FOR_VERDICT = 3 * DECIDING
-"""Different requests it takes: one in three decides, for what a change was learnt from cannot also prove it."""
+"""Different requests a verdict takes: one in three decides, because what taught a change cannot also prove it."""
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
-    """``groups`` counts the different requests there are, ``missing`` those a verdict still takes.
-
-    ``days`` is how many days of such work that is, None where none are missing or the tasks carry no times.
-    """
+    """How far a person's tasks are from a verdict."""
 
     groups: int = 0
+    """Different requests there are."""
     missing: int = 0
+    """Different requests still missing."""
     days: int | None = None
+    """Days of such work that would supply them; None when none are missing or the tasks carry no times."""
 
 
 def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:
-    """Count the groups of ``tasks``; a day of work is one on which any of them was asked."""
+    """Count the different requests among ``tasks`` and those missing for a verdict."""
     groups = len({group_of(task) for task in tasks})
     days = len({origin.at[:10] for task in tasks for origin in task.origins} - {""})
     missing = max(0, GROUPS_FOR_VERDICT - groups)
@@ -277,3 +223,106 @@ def shortfall(tasks: Sequence[TaskRecord]) -> Shortfall:
         missing=missing,
         days=-(-missing * days // groups) if missing and days and groups else None,
     )
+
+
+SECTION_KINDS = frozenset({CheckKind.SECTION_PRESENT, CheckKind.SECTION_CONTAINS})
+
+SPELLINGS = {
+    "kind": ("kind", "op", "type"),
+    "value": ("value", "pattern", "text", "schema"),
+    "section": ("section", "heading"),
+}
+"""The names each field may have in checks written by people, by models and for the reference implementation."""
+
+
+def parse_check(raw: Json) -> Check:
+    """Read one check.
+
+    Raises ``ValueError`` with one line that names what is unknown, missing or malformed.
+    """
+    if not isinstance(raw, dict):
+        raise ValueError(f"a check is an object with kind and value, not {str(raw)[:60]!r}")  # noqa: TRY004  data, no call
+    fields = _canonical_fields(raw)
+    name = str(fields.get("kind"))
+    if name not in list(CheckKind):
+        raise ValueError(f"unknown check {name!r}{_hint(name, list(CheckKind))}")
+    kind, value, section = CheckKind(name), fields.get("value"), fields.get("section") or ""
+    if kind is CheckKind.SECTION_PRESENT and not section:
+        value, section = "", value or ""
+    if not isinstance(section, str) or bool(section.strip()) is not (kind in SECTION_KINDS):
+        raise ValueError(f"{kind}: {'needs a' if kind in SECTION_KINDS else 'takes no'} section, got {section!r:.60}")
+    return Check(kind=kind, value=_READERS[kind](kind, value), section=section)
+
+
+def _canonical_fields(raw: dict[str, Json]) -> dict[str, Json]:
+    canonical = {spelling: field for field, spellings in SPELLINGS.items() for spelling in spellings}
+    fields: dict[str, Json] = {}
+    for spelling, value in raw.items():
+        if spelling not in canonical:
+            raise ValueError(f"a check has no {spelling!r}{_hint(spelling, list(canonical))}")
+        field = canonical[spelling]
+        if field in fields:
+            raise ValueError(f"a check has its {field} twice, once as {spelling!r}")
+        fields[field] = value
+    return fields
+
+
+def _read_nothing(kind: CheckKind, value: Json) -> None:
+    if value:
+        raise ValueError(f"{kind}: takes no value, got {value!r:.60}")
+
+
+def _read_text(kind: CheckKind, value: Json) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{kind}: needs a text that is not empty, got {value!r:.60}")
+    return value
+
+
+def _read_length(kind: CheckKind, value: Json) -> int:
+    """Read a length, also one written as a string: some structured output can carry nothing else."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{kind}: needs a number of characters, got {value!r:.60}")
+    return number
+
+
+def _read_pattern(kind: CheckKind, value: Json) -> str:
+    import regex  # noqa: PLC0415  17 ms that most commands need not wait for
+
+    pattern = _read_text(kind, value)
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        raise ValueError(f"{kind}: {pattern!r:.60} is not a regular expression: {error}") from None
+    return pattern
+
+
+def _read_schema(kind: CheckKind, value: Json) -> dict[str, Json]:
+    """Read a JSON Schema, also one written as a string, for the same reason as a length."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{kind}: not JSON: {error}") from None
+    check_schema(value)
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"{kind}: an empty schema accepts everything")
+    return value
+
+
+_READERS: Mapping[CheckKind, Callable[[CheckKind, Json], Json]] = {
+    CheckKind.CONTAINS: _read_text,
+    CheckKind.NOT_CONTAINS: _read_text,
+    CheckKind.REGEX: _read_pattern,
+    CheckKind.SECTION_PRESENT: _read_nothing,
+    CheckKind.SECTION_CONTAINS: _read_text,
+    CheckKind.MIN_CHARS: _read_length,
+    CheckKind.MAX_CHARS: _read_length,
+    CheckKind.NO_REFUSAL: _read_nothing,
+    CheckKind.TOOL_CALLED: _read_text,
+    CheckKind.JSON_SCHEMA: _read_schema,
+}
+
+
+def _hint(name: str, known: list[str]) -> str:
+    return did_you_mean(name, known) or f"; known are {', '.join(known)}"

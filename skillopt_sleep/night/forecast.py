@@ -16,7 +16,7 @@ from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import split_batches
 from skillopt_sleep.mining.tasks import group_given_tasks, merge_tasks
 from skillopt_sleep.model.call import Expected
-from skillopt_sleep.model.task import RubricReference, Shortfall, TaskRecord, shortfall
+from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, shortfall
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, split_tasks
@@ -101,7 +101,7 @@ def expected_calls(
 
 
 def _calls(task: TaskRecord) -> int:
-    return 2 if isinstance(task.reference, RubricReference) else 1
+    return 2 if may_ask_model(task.reference) else 1
 
 
 class Outlook(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from skillopt_sleep.errors import BackendError, BudgetSpent
 from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Result
 from skillopt_sleep.gate.trial import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.model.rollout import ReplayResult, combine
-from skillopt_sleep.model.task import RubricReference, TaskRecord
+from skillopt_sleep.model.task import TaskRecord, may_ask_model
 from skillopt_sleep.night.plan import NightPlan
 from skillopt_sleep.night.ports import Trials
 from skillopt_sleep.night.report import NightReport, SealedTest
@@ -41,7 +41,7 @@ def unseal(
     if due is None or not tasks:
         return Unsealed()
     put_off = SealedTest(change=due.change, night=night, tasks=len(tasks), attempts=due.attempts)
-    needed = sum(3 if isinstance(task.reference, RubricReference) else 2 for task in tasks)
+    needed = sum(3 if may_ask_model(task.reference) else 2 for task in tasks)
     if needed > calls_left:
         return Unsealed(test=replace(put_off, why=f"it takes {needed} calls, and tonight {calls_left} were left"))
     put_off = replace(put_off, attempts=trials.attempt(plan.project, due.change, night))

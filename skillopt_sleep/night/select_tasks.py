@@ -7,6 +7,7 @@ Split: tonight's tasks become those that teach and those that decide.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -20,7 +21,15 @@ from skillopt_sleep.mining.tasks import Mined, belongs_to_skill, group_given_tas
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.task import CommandReference, Shortfall, Split, TaskRecord, group_of, shortfall
+from skillopt_sleep.model.task import (
+    CommandReference,
+    Shortfall,
+    Split,
+    TaskRecord,
+    group_of,
+    reference_kind,
+    shortfall,
+)
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.plan import Kit, MiningPlan, NightPlan
 from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
@@ -81,7 +90,7 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
         if session.session_id not in mined.unmined
     ]
     kit.archive.commit(scope, merge_tasks(kit.archive.tasks(scope), mined.tasks), done)
-    known = kit.archive.tasks(scope)
+    known, unjudged = _split_off_unjudged(kit.archive.tasks(scope), models)
     skill = plan.mining.target_skill
     about = plan.mining.target_about
     wanted = [
@@ -103,7 +112,11 @@ def gather(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models, seed
         known=len(known),
         refused=mined.refused,
         shortfall=shortfall(wanted),
-        notes=(*_unmined_note(len(sessions) - len(done)), *_other_skills_note(len(known) - len(wanted), skill)),
+        notes=(
+            *_unmined_note(len(sessions) - len(done)),
+            *unjudged,
+            *_other_skills_note(len(known) - len(wanted), skill),
+        ),
     )
 
 
@@ -119,6 +132,15 @@ def _mine(sessions: Sequence[Session], plan: MiningPlan, models: Models) -> Mine
     if not plan.by_model:
         return mine_heuristic(sessions)
     return mine_model(sessions, models.optimizer, models.parallel)
+
+
+def _split_off_unjudged(tasks: Sequence[TaskRecord], models: Models) -> tuple[tuple[TaskRecord, ...], tuple[str, ...]]:
+    """Split off the tasks whose judge is not installed, and say which judge that is; they stay in the archive."""
+    missing = Counter(kind for task in tasks if (kind := reference_kind(task.reference)) not in models.judges)
+    notes = tuple(
+        f"{count} tasks wait, because their judge {kind!r} is not installed" for kind, count in missing.items()
+    )
+    return tuple(task for task in tasks if reference_kind(task.reference) not in missing), notes
 
 
 def _unmined_note(count: int) -> tuple[str, ...]:

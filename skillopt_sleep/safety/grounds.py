@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.model.near_duplicates import terms
@@ -258,7 +259,21 @@ def _typed(task: TaskRecord) -> tuple[str, ...]:
             demanded = (answer,)
         case ChecksReference(checks=checks):
             demanded = tuple(f"{check.value} {check.section}" for check in checks)
+        case other:
+            demanded = tuple(_find_texts(msgspec.to_builtins(other)))
     return (*quoted, task.intent, task.system, *demanded)
+
+
+def _find_texts(value: object) -> Iterator[str]:
+    """Find every text in a reference of any kind, except the name of its kind."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from () if key == "kind" else _find_texts(inner)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _find_texts(item)
+    elif isinstance(value, str):
+        yield value
 
 
 def _was_typed(particular: str, typed: str) -> bool:

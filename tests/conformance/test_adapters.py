@@ -7,6 +7,7 @@ import sys
 import typing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import skillopt_sleep
@@ -14,11 +15,11 @@ from skillopt_sleep.errors import BackendError, SettingsError, UsageError
 from skillopt_sleep.model.call import Health, Prompt, Reply
 from skillopt_sleep.model.ports import Backend, Judge, Source
 from skillopt_sleep.model.session import SessionFile
-from skillopt_sleep.model.task import Reference
-from skillopt_sleep.registry import Kind, build, find, names
+from skillopt_sleep.model.task import _BUILT_IN
+from skillopt_sleep.registry import Kind, build, find, find_reference, names
 
 PORTS = {Kind.SOURCE: Source, Kind.BACKEND: Backend, Kind.JUDGE: Judge}
-EVERY = [(kind, name) for kind in Kind for name in names(kind)]
+EVERY = [(kind, name) for kind in PORTS for name in names(kind)]
 HOUSE = Path(skillopt_sleep.__file__).parent
 
 
@@ -155,7 +156,16 @@ def test_backend_is_closed_as_often_as_one_likes(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_judges_are_the_kinds_of_references():
-    """Each kind of reference has its judge, and no judge waits for a reference that does not exist."""
-    kinds = {reference.__struct_config__.tag for reference in typing.get_args(Reference)}
-    assert set(names(Kind.JUDGE)) == kinds
+@every(Kind.JUDGE)
+def test_judge_declares_the_reference_it_scores(name):
+    """Its reference is a frozen Struct stored under the judge's name, found without building the judge."""
+    reference = find_reference(name)
+    assert reference is build(Kind.JUDGE, name, {}).reference
+    assert reference.__struct_config__.frozen
+    assert {field.encode_name for field in msgspec.structs.fields(reference)}.isdisjoint({"kind"})
+
+
+def test_every_reference_that_mining_writes_has_its_judge():
+    """The built-in judges and the built-in references are the same set."""
+    assert set(_BUILT_IN) <= set(names(Kind.JUDGE))
+    assert all(find_reference(kind) is form for kind, form in _BUILT_IN.items())

@@ -128,7 +128,7 @@ BAD = {
     "no reference": ({"tasks": [{"intent": "x"}]}, r"tasks\[0\].reference: missing"),
     "no kind": (
         {"tasks": [{"intent": "x", "reference": {"rubric": "x"}}]},
-        r"reference.kind: None is not one of rubric, ch",
+        r"reference.kind: None is not one of checks, command",
     ),
     "empty rubric": ({"tasks": [{"intent": "x", "reference": {**RUBRIC, "rubric": ""}}]}, "reference.rubric: missing"),
     "other's field": (

@@ -13,7 +13,7 @@ from skillopt_sleep.mining.task_file import decode_tasks
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.ports import Ask, Judge
 from skillopt_sleep.model.rollout import ReplayResult
-from skillopt_sleep.model.task import ExactReference, RubricReference, Split, TaskRecord, group_of
+from skillopt_sleep.model.task import ExactReference, Split, TaskRecord, group_of, may_ask_model, reference_kind
 from skillopt_sleep.optimizer.replay import judge_of, replay_prompt
 from skillopt_sleep.registry import Kind, build, names
 from skillopt_sleep.train.conversations import ask_of
@@ -85,7 +85,7 @@ class ChecksEnv(SkillEnv):
 
     def calls_of(self, item: Item) -> int:
         """One, and one of a judge for a rubric."""
-        return 1 + isinstance(self._tasks[str(item["id"])].reference, RubricReference)
+        return 1 + may_ask_model(self._tasks[str(item["id"])].reference)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
         """Replay the task under the skill, and judge the answer."""
@@ -114,7 +114,7 @@ class ChecksEnv(SkillEnv):
         )
 
     def _ask(self, task: TaskRecord, target_client: ChatClient) -> Ask:
-        if isinstance(task.reference, RubricReference) and self._optimizer is None:
+        if may_ask_model(task.reference) and self._optimizer is None:
             raise UsageError(
                 f"task {task.id}: a rubric needs the optimizer to judge; call setup() first, as train() does"
             )
@@ -127,7 +127,7 @@ def _judges() -> Mapping[str, Judge]:
 
 
 def _type(task: TaskRecord) -> str:
-    return str(task.reference.__struct_config__.tag)
+    return reference_kind(task.reference)
 
 
 def _read(path: Path) -> tuple[TaskRecord, ...]:
