@@ -1,8 +1,6 @@
-"""The wrappers in their order: what every model call of a night passes on its way out and back.
+"""Build the chain that every model call passes: ledger, retry, budget, limiter, recorder, then the backend.
 
-Try again what transport lost, waiting longer each time, until the backend is plainly gone.
-
-Retry sits outside budget and limiter: every attempt is counted and paid from the caps, and none holds a slot while it
+Retry is outside budget and limiter: every attempt is counted and paid from the caps, and none holds a slot while it
 waits.
 """
 
@@ -15,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.calls.budget import Budget, Budgeted
-from skillopt_sleep.calls.limiter import Limited, Limiter
+from skillopt_sleep.calls.parallel import Limited, Limiter
 from skillopt_sleep.calls.send import Ledgered, Recorded, SendOnce
 from skillopt_sleep.errors import BackendUnusable, TimedOut, TooLong, TransientBackend
 from skillopt_sleep.model.call import Allowance, Caps, Prompt, Reply, Role
@@ -26,72 +24,10 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
-"""A call that hung once may be unlucky; a second whole deadline is all it is worth."""
+"""A call that hung once may be unlucky; it is worth one more deadline, not three."""
 FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
-
-
-class Breaker:
-    """Counts calls lost one after the other, over all threads; ``limit`` in a row without an answer end the night."""
-
-    def __init__(self, limit: int = 4) -> None:
-        self._limit = limit
-        self._lost = 0
-        self._lock = threading.Lock()
-
-    def answered(self) -> None:
-        """Forget the losses: the backend is alive."""
-        self._lost = 0
-
-    def lost(self, error: TransientBackend) -> None:
-        """Count a call that every attempt lost; raises ``BackendUnusable`` at the limit."""
-        with self._lock:
-            self._lost += 1
-            if self._lost >= self._limit:
-                raise BackendUnusable(
-                    f"{self._lost} calls in a row were lost ({type(error).__name__}: {error}); nothing is scored and"
-                    " nothing is forgotten: run again when the service is back"
-                ) from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
-    """Up to ``ATTEMPTS`` tries with jittered exponential waits in seconds; a provider's retry-after is honoured.
-
-    What is too long is not tried again. ``wait_for``: told each wait before it is begun; what it raises goes on up.
-    """
-
-    send: SendOnce
-    clock: Clock
-    breaker: Breaker = field(default_factory=Breaker)
-    first_wait: float = FIRST_WAIT
-    wait_for: Callable[[float], None] = lambda _: None
-
-    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
-        """Answer, or raise the last attempt's error."""
-        number = 1
-        while True:
-            try:
-                reply = self.send(prompt, phase=phase, number=number)
-            except TooLong:
-                self.breaker.answered()  # the service lives, it is the prompt that is at fault
-                raise
-            except TransientBackend as error:
-                if number >= (ATTEMPTS_AFTER_TIMEOUT if isinstance(error, TimedOut) else ATTEMPTS):
-                    self.breaker.lost(error)
-                    raise
-                wait = self._wait(number, error)
-                self.wait_for(wait)
-                self.clock.sleep(wait)
-                number += 1
-            else:
-                self.breaker.answered()
-                return reply
-
-    def _wait(self, number: int, error: TransientBackend) -> float:
-        backoff: float = self.first_wait * 2.0 ** (number - 1) * random.uniform(0.5, 1.5)  # noqa: S311  jitter, no secret
-        asked = error.retry_after
-        return min(LONGEST_WAIT, backoff) if asked is None else max(asked, min(LONGEST_WAIT, backoff))
+"""Seconds before the first retry, on average, and at most before any."""
 
 
 def chain(
@@ -106,13 +42,13 @@ def chain(
     progress: Progress | None = None,
     redactor: Redactor | None = None,
 ) -> Mapping[Role, Ask]:
-    """Each role's way to its backend: ledger, retry, budget, limit, record; over one budget and one limit.
+    """Return each role's way to its backend; all roles share one budget and one limiter.
 
-    The breaker is that of a model: another one that answers does not bring it back to life.
+    Each model has a breaker of its own: another model that answers does not show that this one is alive.
     """
     budget = Budget(caps, ledger.spent(), clock, day, workers=workers)
-    footprint = max((each.footprint for each in backends.values() if isinstance(each, RunsHere)), default=0)
-    limiter = Limiter(workers, clock, footprint=footprint, wait_for=budget.wait_for)
+    footprint = max((backend.footprint for backend in backends.values() if isinstance(backend, RunsHere)), default=0)
+    limiter = Limiter(workers, clock, footprint=footprint, before_wait=budget.require_time)
     breakers: dict[tuple[str, str], Breaker] = {}
 
     def link(role: Role, backend: Backend) -> Ask:
@@ -122,7 +58,74 @@ def chain(
         priced = backend.priced if isinstance(backend, Priced) else True
         budgeted = Budgeted(budget=budget, send=limited, progress=progress, line=model, priced=priced)
         breaker = breakers.setdefault((model, backend.sees), Breaker())
-        retried = Retried(send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait, wait_for=budget.wait_for)
+        retried = Retried(
+            send=budgeted, clock=clock, breaker=breaker, first_wait=first_wait, before_wait=budget.require_time
+        )
         return Ledgered(role=role, model=model, ledger=ledger, send=retried)
 
     return {role: link(role, backend) for role, backend in backends.items()}
+
+
+class Breaker:
+    """Ends the night after ``limit`` lost calls in a row, over all threads."""
+
+    def __init__(self, limit: int = 4) -> None:
+        self._limit = limit
+        self._lost = 0
+        self._lock = threading.Lock()
+
+    def note_answer(self) -> None:
+        """Forget the losses: the backend is alive."""
+        self._lost = 0
+
+    def note_loss(self, error: TransientBackend) -> None:
+        """Count a call that every attempt lost. Raises ``BackendUnusable`` at the limit."""
+        with self._lock:
+            self._lost += 1
+            if self._lost >= self._limit:
+                raise BackendUnusable(
+                    f"{self._lost} calls in a row were lost ({type(error).__name__}: {error}); nothing is scored and"
+                    " nothing is forgotten: run again when the service is back"
+                ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """Tries up to ``ATTEMPTS`` times, with jittered exponential waits; a provider's retry-after is honoured.
+
+    A prompt that is too long is not tried again.
+    """
+
+    send: SendOnce
+    clock: Clock
+    breaker: Breaker = field(default_factory=Breaker)
+    first_wait: float = FIRST_WAIT
+    """Seconds before the first retry, on average; each later wait is twice as long."""
+    before_wait: Callable[[float], None] = lambda _: None
+    """Called with the seconds of each wait before it begins; what it raises is passed on."""
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Answer, or raise the last attempt's error."""
+        number = 1
+        while True:
+            try:
+                reply = self.send(prompt, phase=phase, number=number)
+            except TooLong:
+                self.breaker.note_answer()  # the service is alive, and the prompt is at fault
+                raise
+            except TransientBackend as error:
+                if number >= (ATTEMPTS_AFTER_TIMEOUT if isinstance(error, TimedOut) else ATTEMPTS):
+                    self.breaker.note_loss(error)
+                    raise
+                wait = self._choose_wait(number, error)
+                self.before_wait(wait)
+                self.clock.sleep(wait)
+                number += 1
+            else:
+                self.breaker.note_answer()
+                return reply
+
+    def _choose_wait(self, number: int, error: TransientBackend) -> float:
+        jitter = random.uniform(0.5, 1.5)  # noqa: S311  no secret
+        backoff: float = min(LONGEST_WAIT, self.first_wait * 2.0 ** (number - 1) * jitter)
+        return max(backoff, error.retry_after or 0.0)

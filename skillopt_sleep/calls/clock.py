@@ -1,7 +1,4 @@
-"""The clock of this machine, which a stopped night can be woken through.
-
-The time zone of this machine, as the system's own scheduler sees it.
-"""
+"""The clock and the time zone of this machine."""
 
 from __future__ import annotations
 
@@ -13,21 +10,21 @@ from skillopt_sleep.errors import Interrupted
 
 
 class SystemClock:
-    """``ports.Clock``; once stopped, whoever sleeps wakes with ``Interrupted``."""
+    """``ports.Clock`` of this machine; stopping it wakes every sleeper with ``Interrupted``."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
 
     def now(self) -> datetime:
-        """The present moment."""
+        """Return the present moment."""
         return datetime.now(tz=UTC)
 
     def monotonic(self) -> float:
-        """Seconds that only rise."""
+        """Return seconds that only increase."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, or raise ``Interrupted``."""
+        """Wait. Raises ``Interrupted`` once the clock is stopped."""
         if self._stopped.wait(seconds):
             raise Interrupted("the night was stopped")
 
@@ -37,7 +34,7 @@ class SystemClock:
 
 
 def system_zone() -> tzinfo:
-    """The zone of this machine as it is set now, also when it was changed while this process ran."""
+    """Return the zone this machine is set to now, even if it was changed while this process ran."""
     if hasattr(time, "tzset"):
         time.tzset()
     return SystemZone()
@@ -47,17 +44,17 @@ class SystemZone(tzinfo):
     """Local wall time by the C library, daylight saving included."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
-        """How far a wall time is ahead of UTC; ``fold`` tells the two equal ones apart."""
+        """Return how far a wall time is ahead of UTC; ``fold`` tells the two equal ones apart."""
         return None if when is None else when.replace(tzinfo=None).astimezone().utcoffset()
 
     def dst(self, when: datetime | None) -> timedelta | None:  # noqa: ARG002
-        """Not known apart from the rest."""
+        """Return None: the C library does not tell daylight saving apart."""
         return None
 
     def tzname(self, when: datetime | None) -> str | None:
-        """The zone's abbreviation at that time."""
+        """Return the zone's abbreviation at that time."""
         return None if when is None else when.replace(tzinfo=None).astimezone().tzname()
 
     def fromutc(self, when: datetime) -> datetime:
-        """The wall time of a moment."""
+        """Return the wall time of a moment."""
         return datetime.fromtimestamp(when.replace(tzinfo=UTC).timestamp()).replace(tzinfo=self)  # noqa: DTZ006  wall time is asked for

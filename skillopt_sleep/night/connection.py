@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.errors import NotInstalled, NotLoggedIn
 from skillopt_sleep.model.call import Allowance, Caps, Role
 from skillopt_sleep.model.ports import Backend, Judge, Ledger, Progress

@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
-from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.optimizer.aggregate import Learnt
 from skillopt_sleep.optimizer.client import Optimizer, quote

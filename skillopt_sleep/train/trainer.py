@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.calls.chain import chain
 from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
 from skillopt_sleep.gate.rule import is_enough_measured
 from skillopt_sleep.model.call import Prompt, Reply, Role

@@ -18,7 +18,7 @@ import msgspec
 
 from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.chain import ATTEMPTS, Breaker, Retried
-from skillopt_sleep.calls.limiter import Limited, Limiter
+from skillopt_sleep.calls.parallel import Limited, Limiter
 from skillopt_sleep.calls.send import Ledgered, Recorded
 from skillopt_sleep.errors import Overloaded, UsageError
 from skillopt_sleep.judges.exact import ExactJudge

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.model.call import Prompt
 from tests.benchmarks.night import EDITS, PRICED, Plan, main, mine, play, price
 from tests.benchmarks.waves import Waves

@@ -7,11 +7,10 @@ import time
 
 import pytest
 
-from skillopt_sleep.calls import limiter as memory
+from skillopt_sleep.calls import parallel
 from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.chain import ATTEMPTS, Breaker, Retried
-from skillopt_sleep.calls.limiter import RESERVE, Limited, Limiter, free_memory
-from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.parallel import RESERVE, Limited, Limiter, Pool, read_free_memory
 from skillopt_sleep.calls.send import Ledgered, Recorded
 from skillopt_sleep.errors import (
     BackendUnusable,
@@ -42,7 +41,7 @@ class Line:
         self.ledger = NightLedger(Database(tmp_path / "sleep.db"), night=night, sitting=1)
         self.budget = Budget(caps or Caps(), self.ledger.spent(), self.clock)
         recorded = Recorded(role=Role.TARGET, model="m", backend=backend, ledger=self.ledger, clock=self.clock)
-        waits = {"wait_for": self.budget.wait_for}
+        waits = {"before_wait": self.budget.require_time}
         limited = Limited(limiter=Limiter(workers, self.clock, **waits), send=recorded)
         budgeted = Budgeted(budget=self.budget, send=limited)
         retried = Retried(send=budgeted, clock=self.clock, breaker=Breaker(), **waits)
@@ -109,7 +108,7 @@ def test_retry_after_is_honoured(tmp_path):
 def test_wait_that_would_outlast_the_minutes_is_not_begun(tmp_path):
     """The night ends now, and not when the provider would have been ready; what was sent counts."""
     line = Line(ScriptedBackend(Overloaded("later", retry_after=50.0)), tmp_path, caps=Caps(minutes=0.5))
-    with pytest.raises(BudgetSpent, match="left alone for 50 s, and the cap of") as caught:
+    with pytest.raises(BudgetSpent, match="asks for a wait of 50 s, and the cap of") as caught:
         line.ask(PROMPT, phase="train")
     assert (caught.value.cap, line.clock.slept, line.budget.spent.calls) == ("minutes", [], 1)
     with pytest.raises(BudgetSpent, match="minutes"):  # another call, which the limiter holds back
@@ -317,11 +316,11 @@ def test_pool_starts_nothing_after_a_failure():
 
 def test_free_memory_of_this_machine(tmp_path, monkeypatch):
     """It is what new processes could take; a container's limit holds, and one that says none does not."""
-    free = free_memory()
+    free = read_free_memory()
     assert 0 < free < 2**50
     for name, text in (("LIMIT", str(2**30)), ("USED", str(2**30 - 1000))):
         (tmp_path / name).write_text(text)
-        monkeypatch.setattr(memory, name, tmp_path / name)
-    assert free_memory() == 1000
+        monkeypatch.setattr(parallel, name, tmp_path / name)
+    assert read_free_memory() == 1000
     (tmp_path / "LIMIT").write_text("max\n")
-    assert free_memory() > 1000
+    assert read_free_memory() > 1000

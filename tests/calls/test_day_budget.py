@@ -43,7 +43,7 @@ def test_calls_in_flight_count_for_the_day():
     budget = Budget(WIDE, Spend(), FakeClock(), day)
     budget.reserve(PROMPT, priced=False)
     budget.reserve(PROMPT, priced=False)
-    with pytest.raises(BudgetSpent, match="0 calls and 2 under way"):
+    with pytest.raises(BudgetSpent, match="0 calls and 2 in flight"):
         budget.reserve(PROMPT, priced=False)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.calls.budget import MINUTES_GRACE, Budget, Budgeted
 from skillopt_sleep.calls.chain import chain
-from skillopt_sleep.calls.limiter import Limited, Limiter
+from skillopt_sleep.calls.parallel import Limited, Limiter
 from skillopt_sleep.calls.send import Recorded
 from skillopt_sleep.errors import BudgetSpent, Overloaded
 from skillopt_sleep.model.call import Bounds, Caps, Prompt, Reply, Role, Spend, Usage
@@ -159,7 +159,7 @@ def test_message_counts_what_is_under_way():
     budget = Budget(Caps(**WIDE | {"calls": 3}), Spend(), FakeClock())
     for _ in range(3):
         budget.reserve(PROMPT, priced=False)
-    with pytest.raises(BudgetSpent, match=r"cap of 3 calls is reached \(0 calls and 3 under way"):
+    with pytest.raises(BudgetSpent, match=r"cap of 3 calls is reached \(0 calls and 3 in flight"):
         budget.reserve(PROMPT, priced=False)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skillopt_sleep.calls.pool import Pool
+from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.errors import (
     BadReply,
     BudgetSpent,
