@@ -10,17 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import skillopt_sleep
+from skillopt_sleep.agents import find_agent
 from skillopt_sleep.errors import BackendError, SettingsError, UsageError
 from skillopt_sleep.model.call import Health, Prompt, Reply
 from skillopt_sleep.model.ports import Backend, Judge, Source
 from skillopt_sleep.model.session import SessionFile
 from skillopt_sleep.model.task import _BUILT_IN
-from skillopt_sleep.registry import Kind, build, find, find_reference, names
+from skillopt_sleep.registry import ADAPTERS, Kind, build, find, find_reference, names, require
 
 PORTS = {Kind.SOURCE: Source, Kind.BACKEND: Backend, Kind.JUDGE: Judge}
-EVERY = [(kind, name) for kind in PORTS for name in names(kind)]
-HOUSE = Path(skillopt_sleep.__file__).parent
+EVERY = [(kind, name) for kind in ADAPTERS for name in names(kind)]
 
 
 def every(kind):
@@ -48,7 +47,7 @@ def test_adapter_refuses_an_option_it_does_not_have(kind, name):
 def test_every_file_of_a_kind_is_an_adapter_or_says_that_it_is_none():
     """A file that forgot its last line would be an adapter nobody finds: each has the line, or serves another file."""
     for kind in Kind:
-        for path in (HOUSE / kind).glob("[!_]*.py"):
+        for path in kind.folder.glob("[!_]*.py"):
             text = path.read_text(encoding="utf-8")
             assert (path.stem in names(kind)) == ("\nPLUGIN = " in text), path
 
@@ -68,6 +67,19 @@ def test_unknown_name_is_answered_with_the_known_ones():
     """And with the nearest."""
     with pytest.raises(UsageError, match=r"no backend 'cluade', only .*codex.*; did you mean 'claude'\?"):
         find(Kind.BACKEND, "cluade")
+
+
+@pytest.mark.parametrize("name", names(Kind.AGENT))
+def test_agent_names_adapters_and_files_that_exist(name):
+    """Its source and backend are registered, its home follows from the environment, and its files are relative."""
+    agent = find_agent(name)
+    assert agent.name == name
+    assert agent.label
+    require(Kind.SOURCE, agent.source)
+    require(Kind.BACKEND, agent.backend)
+    assert Path("/home/mira") in agent.home({"HOME": "/home/mira"}).parents
+    assert not Path(agent.skills).is_absolute()
+    assert agent.memory_file(Path("/p"), None) == Path("/p") / agent.memory
 
 
 def places(name, folder):

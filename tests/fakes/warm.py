@@ -24,7 +24,7 @@ LENGTH = struct.Struct("!I")
 PRELOADED = (
     "skillopt_sleep.cli",
     "skillopt_sleep.backends.simulated",
-    "skillopt_sleep.usecases.workspace",
+    "skillopt_sleep.usecases.run",
     "tests.fakes.witness",
 )
 """With what these import, a command finds everything it needs in memory."""
