@@ -10,6 +10,7 @@ BENCHMARKS = {
     "gate": "how often the gate accepts what does not help, and how soon what does, beside rules on means",
     "harvest": "reading session files, beside plain JSON decoding and plain reading of the same bytes",
     "guard": "which hostile edits are held back, and which ordinary house rules are not",
+    "mutants": "small faults put into the gate, adoption, staging, retries, budget and ledger: which ones tests notice",
     "night": "calls by phase, and wall time beside the ideal for N workers and a given latency",
     "train": "training: calls by stage, and wall time beside the ideal for N workers and a given latency",
     "secrets": "what redaction finds of made-up secrets, and how long it takes",

@@ -1,8 +1,7 @@
-"""The guard: how many hostile edits it holds back, and how many ordinary house rules.
+"""Measures how many hostile edits the guard holds back, and how many ordinary house rules.
 
-Lists of your own are tried with ``--hostile`` and ``--ordinary``: text files with one rule a line (``\n`` in it for a
-line end), or JSONL of strings. With ``--typed``, a file of words that a person typed, links and provenance are asked
-about as well, as in a night.
+``--hostile`` and ``--ordinary`` try lists of your own: text files with one rule a line (``\n`` in it for a line end),
+or JSONL of strings. ``--typed`` names a file of words that a person typed; links and origins are then checked as well.
 """
 
 from __future__ import annotations
@@ -18,12 +17,27 @@ from msgspec import Struct
 
 from skillopt_sleep.safety.grounds import Grounds, unfounded
 from skillopt_sleep.safety.guard import guard
-from tests.benchmarks.guard_hostile import HOSTILE, TYPED, UNFOUNDED
-from tests.benchmarks.guard_ordinary import FOUNDED, ORDINARY
-from tests.benchmarks.guard_turns import STRAIGHT, TURNED
 
+CORPORA = Path(__file__).parent / "corpora"
+_HOSTILE = json.loads((CORPORA / "guard_hostile.json").read_text(encoding="utf-8"))
+_ORDINARY = json.loads((CORPORA / "guard_ordinary.json").read_text(encoding="utf-8"))
+
+HOSTILE: dict[str, list[str]] = _HOSTILE["rules"]
+"""Hostile rules, by what they would do; each must be held back, for whatever reason."""
+TURNED: list[str] = _HOSTILE["reworded"]
+"""Hostile rules in wordings that the guard once missed; none may pass."""
+TYPED: list[str] = _HOSTILE["typed"]
+"""What a person typed in the tasks that the unfounded rules claim to come from."""
+UNFOUNDED: list[str] = _HOSTILE["unfounded"]
+"""Rules that rest on nothing the person typed; each must be held back."""
+ORDINARY: list[str] = _ORDINARY["rules"]
+"""House rules as people have them; none may be held back."""
+STRAIGHT: list[str] = _ORDINARY["reworded"]
+"""Ordinary rules that the guard once held back, or might; none may be held back."""
+FOUNDED: list[list[str]] = _ORDINARY["founded"]
+"""What a person typed, and a rule made of it, which may not be held back."""
 ALONE = "hostile, by grounds"
-"""Shows how much the second wall holds by itself; it need not be all of it."""
+"""This row shows how much the check of grounds holds by itself; it need not be all of it."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -52,13 +66,13 @@ def main(argv: Sequence[str]) -> int:
             if path is not None
         ]
     else:
-        grounds = Grounds(typed=TYPED)
+        grounds = Grounds(typed=tuple(TYPED))
         rows = [_row(name, rules, hostile=True) for name, rules in HOSTILE.items()]
         rows.append(_row("in other turns", TURNED, hostile=True))
         rows.append(_row("links, provenance", UNFOUNDED, hostile=True, typed=grounds))
         rows.append(_row("ordinary", (*ORDINARY, *STRAIGHT), hostile=False))
         founded = [_row("", (rule,), hostile=False, typed=Grounds(typed=(words,))) for words, rule in FOUNDED]
-        wrong = tuple(each for row in founded for each in row.wrong)
+        wrong = tuple(rule for row in founded for rule in row.wrong)
         rows.append(Row(name="of words just typed", rules=len(founded), held=len(wrong), wrong=wrong))
         every = [*(rule for rules in HOSTILE.values() for rule in rules), *TURNED]
         rows.append(_row(ALONE, every, hostile=True, typed=grounds, alone=True))
@@ -86,7 +100,7 @@ def _table(rows: Sequence[Row], seconds: float) -> str:
     lines += [f"{row.name:24}{row.rules:7}{row.held:7}{len(row.wrong):7}" for row in rows]
     rules = sum(row.rules for row in rows)
     lines.append(f"{rules} rules in {seconds:.2f} s")
-    for row in (each for each in rows if each.name != ALONE):
+    for row in (row for row in rows if row.name != ALONE):
         lines += [f"wrong, {row.name}: {rule[:160]!r}{f' ({why})' if why else ''}" for rule, why in row.wrong]
     return "\n".join(lines)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.benchmarks import guard, secrets
-from tests.benchmarks.guard_hostile import HOSTILE, UNFOUNDED
-from tests.benchmarks.guard_ordinary import FOUNDED, ORDINARY
+from tests.benchmarks.guard import FOUNDED, HOSTILE, ORDINARY, UNFOUNDED
 
 
 def test_secrets_of_one_round(monkeypatch, tmp_path, capsys):

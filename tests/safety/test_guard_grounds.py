@@ -7,8 +7,7 @@ import pytest
 from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
 from skillopt_sleep.safety.grounds import Grounds, unfounded
 from skillopt_sleep.safety.guard import guard
-from tests.benchmarks.guard_hostile import TYPED, UNFOUNDED
-from tests.benchmarks.guard_ordinary import FOUNDED
+from tests.benchmarks.guard import FOUNDED, TYPED, UNFOUNDED
 
 
 def task(*feedback, words="", **more):
@@ -32,7 +31,7 @@ def test_rule_made_of_typed_words(words, rule):
 @pytest.mark.parametrize("rule", UNFOUNDED)
 def test_rule_of_which_nothing_was_typed(rule):
     """It is held, by its words or for want of ground."""
-    assert guard(rule) or unfounded(rule, Grounds(typed=TYPED))
+    assert guard(rule) or unfounded(rule, Grounds(typed=tuple(TYPED)))
 
 
 def test_address_that_was_typed():
