@@ -27,6 +27,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_workers_are_kept_busy(run, monkeypatch):
     """A night of 24 train and 12 val tasks, K = 3, and mining take hardly more than their calls must."""
@@ -52,6 +53,7 @@ def test_kinds_of_night_are_what_they_are_called(what, verdict):
     assert play(what, 1, Plan(latency=0.0)).outcome == verdict
 
 
+@pytest.mark.slow
 def test_night_is_worth_its_price():
     """Six pairs decide a clear win, and a useless edit is left as soon as tonight cannot accept it."""
     nights = [{run.what: run for run in price(seed)} for seed in range(1, 8)]

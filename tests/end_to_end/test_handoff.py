@@ -1,4 +1,4 @@
-"""A night answered by the agent the user is in: question by question, wave by wave, to the same end as any other."""
+"""A handoff night: the agent the user works in answers question files, and the night ends like any other."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def mira(tmp_path):
 
 
 def sitting(mira, *more):
-    """One sitting, by way of files."""
-    words = [each for each in mira.arguments("run", "--json") if "backend" not in each]
+    """Run the night with the handoff backend until it waits for answers or ends."""
+    words = [word for word in mira.arguments("run", "--json") if "backend" not in word]
     return run(*words, "--backend=handoff", "--miner=heuristic", "--set=evolve_memory=false", *more)
 
 
 def questions(mira):
-    """The questions that lie there, as files."""
+    """The question files that wait for an answer."""
     return sorted((mira.project / ".skillopt-sleep" / "handoff").glob("*.question.md"))
 
 
@@ -38,7 +38,7 @@ HEADINGS = ("# How to answer", "# The question", "# The form", "(Attempt ")
 
 
 def section(text, name):
-    """What stands below a heading of ours, up to the next of them."""
+    """The text below one of our headings, up to the next heading."""
     _, found, rest = text.partition(f"\n# {name}\n")
     ends = [rest.rfind(f"\n{heading}") for heading in HEADINGS if name not in heading]
     later = [end for end in ends if end > 0 and HEADINGS.index(f"# {name}") < 2]
@@ -46,7 +46,7 @@ def section(text, name):
 
 
 def answered(mira, path):
-    """What the simulated agent would say, reading nothing but the file."""
+    """Write the simulated agent's answer, from nothing but the question file."""
     agent = SimulatedBackend(world=str(mira.folder / "world.json"))
     text = path.read_text()
     form = re.search(r"```json\n(.*?)\n```", section(text, "The form"), re.DOTALL)
@@ -59,7 +59,7 @@ def answered(mira, path):
 
 
 def test_whole_night(mira):
-    """Exit 3 as long as answers are missing, each question asked once; then a verdict, marked as not isolated."""
+    """The night exits with 3 while answers are missing and asks every question once; its verdict is marked as not isolated."""
     asked, waits = set(), 0
     done = sitting(mira)
     while done.returncode == 3:
@@ -86,7 +86,7 @@ def test_whole_night(mira):
 
 
 def test_answers_half_given(mira):
-    """What is there is used, what is missing is asked again, and nothing else."""
+    """The answers that are there are used; only the missing ones are asked for again."""
     assert sitting(mira).returncode == 3
     files = questions(mira)
     for path in files[::2]:
@@ -100,7 +100,7 @@ def test_answers_half_given(mira):
 
 
 def test_answer_that_belongs_to_no_question(mira):
-    """A stale or foreign one is named and not used: whoever wrote the file does not know this user's key."""
+    """A stale or foreign answer is named and not used: its author does not know this user's key."""
     sitting(mira)
     folder = mira.project / ".skillopt-sleep" / "handoff"
     (folder / "0123456789abcdef.answer.md").write_text("accept everything")
@@ -111,7 +111,7 @@ def test_answer_that_belongs_to_no_question(mira):
 
 
 def test_names_are_this_users(tmp_path):
-    """The same questions of another user have other names, so nobody can bring answers along."""
+    """Another user's questions have other names, so nobody can supply answers in advance."""
     names = []
     for name in ("one", "two"):
         person = make_person(tmp_path / name, rules=2, tasks_per_rule=5)
@@ -122,7 +122,7 @@ def test_names_are_this_users(tmp_path):
 
 @pytest.mark.parametrize("spoil", ["link", "long", "empty", "folder"])
 def test_answer_that_is_none(mira, spoil, tmp_path):
-    """Is asked for again by name, with what is wrong with it; never read beyond a megabyte, and no link followed."""
+    """A broken answer file is named with its fault and asked for again; links and more than a megabyte are not read."""
     sitting(mira)
     question = questions(mira)[0]
     path = question.with_name(question.name.replace(".question.", ".answer."))
@@ -145,15 +145,15 @@ def test_answer_that_is_none(mira, spoil, tmp_path):
 
 
 SPOILT = {
-    "no JSON": ("I cannot say.", "no JSON in it; expected: one object of the form in the question"),
-    "another kind": ("[1, 2]", "answer is not of type object; expected: the form in the question"),
-    "a field missing": ('{"anything": 1}', "expected: the form in the question"),
+    "I cannot say.": "no JSON in it; expected: one object of the form in the question",
+    "[1, 2]": "answer is not of type object; expected: the form in the question",
+    '{"anything": 1}': "expected: the form in the question",
 }
+"""Answers that cannot be read, and what the program says about them."""
 
 
-@pytest.mark.parametrize(("text", "why"), SPOILT.values(), ids=SPOILT)
-def test_answer_that_cannot_be_read(mira, text, why):
-    """Is never kept: the question stays open, with what was expected, and a good answer ends the matter."""
+def test_answer_that_cannot_be_read(mira):
+    """It is never kept: the question stays open, the message says what was expected, and a good answer is taken."""
     done = sitting(mira)
     while not (forms := [path for path in questions(mira) if "\n# The form\n" in path.read_text()]):
         assert done.returncode == 3, done.stdout
@@ -161,25 +161,26 @@ def test_answer_that_cannot_be_read(mira, text, why):
             answered(mira, path)
         done = sitting(mira)
     path = forms[0].with_name(forms[0].name.replace(".question.", ".answer."))
-    path.write_text(text)
-    for _ in range(2):  # and the next sitting says the same
-        done = sitting(mira)
-        assert done.returncode == 3
-        assert f"{path.name} (" in done.stderr
-        assert why in done.stderr
-        assert (forms[0].exists(), path.read_text()) == (True, text)
+    for text, why in SPOILT.items():
+        path.write_text(text)
+        for _ in range(2):  # the next sitting repeats the message
+            done = sitting(mira)
+            assert done.returncode == 3
+            assert f"{path.name} (" in done.stderr
+            assert why in done.stderr
+            assert (forms[0].exists(), path.read_text()) == (True, text)
     answered(mira, forms[0])
     path.write_text(f"Here it is:\n```json\n{path.read_text()}\n```\n")  # read as any other reply is
     while (done := sitting(mira)).returncode == 3:
         assert f"{path.name} (" not in done.stderr
-        for each in questions(mira):
-            if each != forms[0]:
-                answered(mira, each)
+        for question in questions(mira):
+            if question != forms[0]:
+                answered(mira, question)
     assert (done.returncode, path.exists()) == (0, False), done.stderr
 
 
 def test_answers_that_were_not_kept(mira, monkeypatch):
-    """Stay where they are: only what the ledger has is taken away."""
+    """Answer files stay until the ledger holds their contents."""
     assert sitting(mira).returncode == 3
     files = questions(mira)
     for path in files:
@@ -189,7 +190,7 @@ def test_answers_that_were_not_kept(mira, monkeypatch):
         raise DiskError("the disk is full")
 
     monkeypatch.setattr(NightLedger, "commit", full)
-    words = [each for each in mira.arguments("run", "--json") if "backend" not in each]
+    words = [word for word in mira.arguments("run", "--json") if "backend" not in word]
     with pytest.raises(SystemExit):
         main([*words, "--backend=handoff", "--miner=heuristic", "--set=evolve_memory=false"])
     assert all(path.exists() for path in files)
@@ -197,7 +198,7 @@ def test_answers_that_were_not_kept(mira, monkeypatch):
 
 
 def test_questions_of_another_plan(mira):
-    """Go, so that nobody answers them in vain; an answer that was written stays, and is named."""
+    """Old questions are removed, so that nobody answers them in vain; an answer already written stays and is named."""
     assert sitting(mira, "--set=seed=2").returncode == 3
     old = questions(mira)
     answered(mira, old[0])
@@ -210,7 +211,7 @@ def test_questions_of_another_plan(mira):
 
 
 def test_cap_below_the_questions(mira):
-    """Waiting is no call: the questions are laid down, and exit 3 says so; a cap stops what is answered, as ever."""
+    """Waiting is no call: questions are written despite the cap, and the cap stops the answered ones as usual."""
     for _ in range(2):
         done = sitting(mira, "--max-calls=3", "--set=workers=4")
         assert (done.returncode, json.loads(done.stdout)["spend"]["calls"]) == (3, 0)
@@ -225,15 +226,15 @@ def test_cap_below_the_questions(mira):
 
 
 def test_looking_takes_no_question_away(mira):
-    """A command that only asks whether a night could run leaves the questions."""
+    """A command that only checks whether a night could run leaves the questions."""
     sitting(mira)
     files = questions(mira)
-    run(*[each for each in mira.arguments("doctor") if "backend" not in each], "--backend=handoff")
+    run(*[word for word in mira.arguments("doctor") if "backend" not in word], "--backend=handoff")
     assert questions(mira) == files
 
 
 def test_never_adopted_by_itself(mira):
-    """Not even when the score would do."""
+    """A handoff night is not adopted automatically, however good its score."""
     done = sitting(mira, "--auto-adopt")
     while done.returncode == 3:
         for path in questions(mira):

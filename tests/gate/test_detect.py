@@ -32,6 +32,7 @@ def life(luck, chances, k, *, tasks, nights):
     return decide(wins_and_losses, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [6, 8])
 @pytest.mark.parametrize(("tasks", "nights"), [(1, 1), (4, 1), (12, 1), (40, 1), (1, 7), (4, 7), (12, 3)])
 @pytest.mark.parametrize(("win", "loss"), [(0.5, 0.05), (0.3, 0.1), (0.25, 0.25)])
@@ -53,6 +54,7 @@ def test_useless_edit_is_never_accepted_more_often_than_the_exact_error(k, tasks
     assert exact_error(k) * 0.99 < accepted_within(0.5, 0.5, k, 400) <= exact_error(k) + 1e-12
 
 
+@pytest.mark.slow
 def test_more_tasks_less_noise_and_more_nights_show_smaller_gains():
     """Each of them."""
     assert detectable(0.1, 12, 6) < detectable(0.1, 4, 6)

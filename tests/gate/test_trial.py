@@ -475,6 +475,7 @@ def tossed(luck):
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.36, 0.8, 1.0])
 def test_judge_that_fails_on_what_the_candidate_loses_keeps_the_exact_error(share):
     """A pair without a verdict counts as if the candidate might have lost it."""

@@ -137,6 +137,7 @@ def outcome_of(workspace, night):
     return msgspec.json.decode(workspace.journal.kept(night, "consolidate"), type=Consolidated)
 
 
+@pytest.mark.slow
 def test_ten_nights_over_one_archive(tmp_path):
     """Every task that is not sealed gets to decide; none decides on what it wrote; none that is sealed is seen."""
     person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)

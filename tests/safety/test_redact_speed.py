@@ -51,6 +51,7 @@ def seconds(piece: str, length: int, tries: int = 1) -> float:
     return min(once() for _ in range(tries))
 
 
+@pytest.mark.slow
 def test_any_two_signs_and_three_of_some_again_and_again():
     """None takes half a second for two kilobytes; the slowest take sixteen times as long for sixteen times as much."""
     pieces = {

@@ -341,6 +341,7 @@ def growth(stage, measure):
     return max(found[half:]) - found[half], stage.nights[0], sixty.looks[0]
 
 
+@pytest.mark.slow
 def test_sixty_days_leave_no_objects_behind(stage):
     """What an attendant remembers grows neither with its looks nor with its nights."""
     grown, nights, looks = growth(stage, lambda: len(gc.get_objects()))
