@@ -59,7 +59,7 @@ def answered(mira, path):
 
 
 def test_whole_night(mira):
-    """The night exits with 3 while answers are missing and asks every question once; its verdict is marked as not isolated."""
+    """The night exits with 3 while answers are missing, asks each question once, and notes that it was not isolated."""
     asked, waits = set(), 0
     done = sitting(mira)
     while done.returncode == 3:

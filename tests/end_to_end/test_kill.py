@@ -182,7 +182,7 @@ def kill_until_it_ends(killing, moments, latency=0.05):
 
 @pytest.mark.parametrize("chance", range(3))
 def test_kill_at_any_moment(tmp_path, unbroken, chance):
-    """A night with four calls at once, killed three times at random moments, ends the same and pays for nothing twice."""
+    """A night with four calls at once, killed at three random moments, ends the same and pays for nothing twice."""
     dice = random.Random(chance)
     moments = [dice.uniform(0.3, 0.6) for _ in range(3)]
     killing = Killing(tmp_path, workers=4)

@@ -84,7 +84,7 @@ def test_next_command_after_a_kill(agent, tmp_path, name, command):
     assert pids(tmp_path)
     assert list((tmp_path / "tmp").glob("skillopt-sleep*"))
     done = run(*NEXT[command], *person.places, PATH=f"{cli.folder}:{SYSTEM_PATH}")
-    assert "a night that was killed had left 1 processes and" in done.stderr
+    assert "cleaned up after a killed night: 1 processes" in done.stderr
     assert pids(tmp_path) == []
     assert list((tmp_path / "tmp").glob("skillopt-sleep*")) == []
     assert list((person.data / "children").iterdir()) == []
@@ -194,7 +194,7 @@ def test_rollouts_of_every_kind_and_a_kill(killed, number):
     assert len(folders) >= rollouts.WORKERS
     assert sum((folder / "workspace" / "code").exists() for folder in folders) == len(killed.clis)
     assert notes
-    assert "a night that was killed had left" in run("status", *killed.place).stderr
+    assert "cleaned up after a killed night" in run("status", *killed.place).stderr
     killed.check_nothing_left()
 
 

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import signal
 import socket
@@ -18,29 +19,19 @@ import struct
 import sys
 import time
 
+import skillopt_sleep
+from skillopt_sleep import registry
+
 LENGTH = struct.Struct("!I")
 """In front of every request: how many bytes of JSON follow."""
 
-PRELOADED = (
-    "skillopt_sleep.cli",
-    "skillopt_sleep.backends.simulated",
-    "skillopt_sleep.usecases.run",
-    "tests.fakes.witness",
-)
-"""With what these import, a command finds everything it needs in memory."""
-
 
 def preload() -> None:
-    """Import every module of the program; a module whose optional library is missing is left to the run."""
-    for name in PRELOADED:
-        importlib.import_module(name)
-    import pkgutil
-
-    import skillopt_sleep
-
+    """Import every module of the program, and the backend that many tests run it with."""
     for module in pkgutil.walk_packages(skillopt_sleep.__path__, "skillopt_sleep."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    importlib.import_module("tests.fakes.witness")
 
 
 def serve(requests: socket.socket) -> None:
@@ -84,7 +75,10 @@ def start_run(request: dict, descriptors: list[int]) -> None:
     time.tzset()
     sys.path[:] = [request["cwd"], *request["path"], *sys.path]
     sys.argv[1:] = request["arguments"]
-    importlib.invalidate_caches()
+    if len(request["path"]) > 1:  # a test's own package may bring adapters, which options and messages name
+        registry.forget_installed()
+        for name in [name for name in sys.modules if name.startswith("skillopt_sleep.cli")]:
+            del sys.modules[name]
 
 
 if __name__ == "__main__":
