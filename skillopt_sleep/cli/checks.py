@@ -89,7 +89,7 @@ def _describe(found: Checks, program: str) -> Iterator[str]:
         yield f"  {command_id(approved.line)}  {plain(approved.line)}"
         yield f"          at most {approved.seconds:g} s{f'; {_describe_runs(record)}' if record else ''}"
     if not found.approved:
-        yield "  none yet"
+        yield "  none yet: no command is run"
     if not found.offered:
         yield "Your sessions repeat no other command that could tell good work from bad."
         return

@@ -47,7 +47,7 @@ def test_commands_of_the_sessions_are_offered(cli, ada, tree):
     offered = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  ") and "run" not in line]
     assert offered == [["make", "test"], ["npm", "test"]]
     assert "18 runs in 3 sessions: 6 failed, 12 passed; last on " in done.out
-    assert "18 runs in 3 sessions: 18 not told" in done.out
+    assert "18 runs in 3 sessions: 18 with unknown result" in done.out
     assert f"approve {command_id('make test')}" in done.out
     assert tree() == before
 
@@ -100,8 +100,8 @@ def test_approval_holds_for_one_project(cli, ada, tmp_path):
 
 WRONG = {
     "unknown id": (["approve", "abcdef"], "no command has the id abcdef"),
-    "nothing": (["approve", ""], "an empty command tells nothing"),
-    "a space": (["approve", "   "], "an empty command tells nothing"),
+    "nothing": (["approve", ""], "an empty command checks nothing"),
+    "a space": (["approve", "   "], "an empty command checks nothing"),
     "two lines": (["approve", "make\nmake test"], "write the command on one line"),
     "output trimmed": (
         ["approve", "make test | tail"],
@@ -110,7 +110,7 @@ WRONG = {
     "too long": (["approve", "x" * 301], "301 characters, and at most 300 are allowed"),
     "a document": (["approve", "cat <<E"], "a here-document (<<)"),
     "unseen": (["approve", "make\u200b test"], "an invisible character"),
-    "limit": (["approve", "make", "--seconds=0"], "--seconds 0: a limit between 0 and 3600 seconds"),
+    "limit": (["approve", "make", "--seconds=0"], "--seconds 0: expected a limit between 0 and 3600 seconds"),
     "not approved": (["remove", "make"], "'make' is not approved"),
     "no command": (["approve"], "COMMAND"),
     "no such action": (["allow", "make"], "allow"),
