@@ -2,7 +2,7 @@
 
     python tests/compare_interface.py OLD_CHECKOUT NEW_CHECKOUT [--old-python PATH] [--new-python PATH] [--all]
 
-Compared are commands, flags, settings, environment variables, exit codes, keys of diagnostics.json and database columns.
+It compares commands, flags, settings, environment variables, exit codes, keys of diagnostics.json and database columns.
 Each checkout is read by an interpreter of its own: CHECKOUT/.venv/bin/python, unless another one is named. Exits with 1
 when the new checkout lacks something of the old one that ``EXPLAINED`` does not mention.
 """
@@ -56,7 +56,7 @@ def exits(kind):
 exits(errors.SleepError)
 
 name = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)+")
-columns = re.compile(r"CREATE TABLE(?: IF NOT EXISTS)? (\w+) \((.*?)\n?\s*\)(?: STRICT| WITHOUT ROWID|, STRICT)*;", re.S)
+columns = re.compile(r"CREATE TABLE(?: IF NOT EXISTS)? (\w+) \((.*?)\)[A-Z, ]*;", re.S)
 trees = [ast.parse(path.read_text(encoding="utf-8")) for path in root.rglob("*.py") if "bench" not in path.parts]
 nodes = [node for tree in trees for node in ast.walk(tree)]
 own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
