@@ -1,7 +1,4 @@
-"""A night's connection: both roles behind the wrappers every call passes, and one way to end all of it.
-
-Probe: before anything is spent, find out whether the models could answer at all.
-"""
+"""Connects a night to its models: probes the backends, sends every call through ``calls``, and ends running calls."""
 
 from __future__ import annotations
 
@@ -31,23 +28,23 @@ class Probed(Struct, frozen=True, kw_only=True):
     backends: tuple[BackendHealth, ...]
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Contribute to the night's report."""
+        """Add the health of the backends to the night's report."""
         return replace(report, backends=self.backends)
 
     def require_ready(self) -> None:
-        """Raise ``NotLoggedIn`` or ``NotInstalled`` with the backend's own words when one cannot be used."""
+        """Raise ``NotLoggedIn`` or ``NotInstalled``, with the backend's own words, if a backend cannot be used."""
         for health in self.backends:
             if not health.ready:
                 raise (NotLoggedIn if health.logged_in is False else NotInstalled)(health.detail)
 
 
 def probe(connection: Connection) -> Probed:
-    """Look at the backends of both roles; no model is called."""
+    """Check the backends of both roles without a model call."""
     return Probed(backends=connection.probe())
 
 
-def health_of(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
-    """What each role's backend says of itself, without a model call."""
+def read_health(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
+    """The health of each role's backend, found without a model call."""
     found = []
     for role, backend in backends.items():
         health = backend.probe()
@@ -67,7 +64,7 @@ def health_of(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
 
 
 class NightConnection:
-    """``night.plan.Connection`` over two backends, one budget, one limit and one breaker."""
+    """The ``Connection`` of a night: two backends that share one budget, one limit and one circuit breaker."""
 
     def __init__(
         self,
@@ -106,15 +103,15 @@ class NightConnection:
         )
 
     def probe(self) -> tuple[BackendHealth, ...]:
-        """Look at both backends."""
-        return health_of(self._backends)
+        """Check both backends."""
+        return read_health(self._backends)
 
     def close(self) -> None:
-        """End what is under way, and leave nothing behind."""
+        """End running calls and remove what they left."""
         for backend in self._backends.values():
             backend.close()
 
     def _interrupt(self) -> None:
-        """Wake who waits for another try, then end what is under way."""
+        """Wake calls that wait for a retry, then end the running ones."""
         self._clock.stop()
         self.close()

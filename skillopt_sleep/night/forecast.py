@@ -1,9 +1,4 @@
-"""What a night is expected to cost, before a single call is made.
-
-Expect: what the night will take, known as soon as its tasks are, to be compared with what it took.
-
-Rehearse: a night up to the first call, so that its tasks and its price are known before anything is spent.
-"""
+"""Forecasts the calls of a night: when its tasks are known, and as a dry run before anything is spent."""
 
 from __future__ import annotations
 
@@ -21,15 +16,16 @@ from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, split_tasks
 from skillopt_sleep.night.report import NightReport
-from skillopt_sleep.night.select_tasks import choose
+from skillopt_sleep.night.select_tasks import choose_tasks
 
 USUAL_PAIRS = 12
-CONFIRMING = 2
-"""Pairs by which the loss of a task under an accepted edit is looked at again."""
+"""Pairs that a trial takes on average when nothing comes of it (docs/gate.md)."""
+CONFIRMING_PAIRS = 2
+"""Pairs that replay a task again that was lost under an accepted edit."""
 
 
-class Rehearsal(Struct, frozen=True, kw_only=True):
-    """A night as it would begin now. ``shortfall`` says how far the tasks are from carrying a verdict."""
+class DryRun(Struct, frozen=True, kw_only=True):
+    """A night as it would begin now."""
 
     project: str
     sessions: int
@@ -40,99 +36,38 @@ class Rehearsal(Struct, frozen=True, kw_only=True):
     cap: int
     refused: int = 0
     shortfall: Shortfall = Shortfall()
+    """What the tasks still lack for a verdict."""
 
     @property
     def most_calls(self) -> int:
-        """Calls the night would make at most, without its cap."""
-        return sum(each.most for each in self.expected)
+        """The most calls the night would make without its cap."""
+        return sum(phase.most for phase in self.expected)
 
     @property
     def usual_calls(self) -> int:
-        """Calls that such a night makes as a rule."""
-        return sum(each.usual for each in self.expected)
+        """The calls that such a night usually makes."""
+        return sum(phase.usual for phase in self.expected)
 
 
-def expected_calls(
-    pools: Pools,
-    *,
-    samples: int,
-    documents: int,
-    mode: GateMode,
-    mining_batches: int,
-    sealed: bool = False,
-    probed: bool = False,
-    pending: int = 0,
-) -> tuple[Expected, ...]:
-    """Count the calls of a night by phase.
-
-    A rollout is one call, and one more where a rubric judges. The least is a night whose first document is proposed
-    nothing; the most accepts the first document, so that train is rolled out anew under it, and has every paired trial
-    go on as long as a night allows and then replay what it lost twice more. As a rule train is rolled out once, every
-    document is proposed something, and a trial ends after a round over val, or the dozen pairs it takes on average
-    where nothing comes of it (docs/gate.md). ``pending`` counts the undecided edits
-    that take their turn before it, each with a trial of its own. ``sealed``: an adopted change waits to be scored on
-    the sealed tasks, in two answers each, and one judge for both. ``probed``: what was tried as text is tried once by
-    the agent itself. It is about that: a verdict nobody can read is asked for again.
-    """
-    train = sum(_calls(task) for task in pools.train) * samples
-    worthwhile = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
-    going_on = pending if pools.val and mode is GateMode.PAIRED else 0
-    contrasts = 2 if samples > 1 else 1
-    phases = [Expected(phase="mine", least=mining_batches, most=mining_batches, usual=mining_batches)]
-    if worthwhile:
-        phases += [
-            Expected(phase="train", least=train, most=train * documents, usual=train),
-            Expected(phase="reflect", least=0, most=contrasts * documents, usual=contrasts * documents),
-        ]
-    if worthwhile and mode is GateMode.STRICT:
-        val = sum(_calls(task) for task in pools.val) * (documents + 1)
-        phases.append(Expected(phase="val", least=0, most=val, usual=val))
-    if trials := going_on + (documents if worthwhile and mode is GateMode.PAIRED else 0):
-        dearest = max(_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
-        pairs = PAIRS_A_NIGHT + CONFIRMING * min(MOST_LOSSES, len(pools.val))
-        usual = min(USUAL_PAIRS, len(pools.val))
-        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=trials * usual * dearest))
-    if worthwhile and probed:
-        phases.append(Expected(phase="load", least=0, most=1, usual=1))
-    if sealed and pools.test:
-        sealed_calls = sum(_calls(task) + 1 for task in pools.test)
-        phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))
-    return tuple(phases)
-
-
-def _calls(task: TaskRecord) -> int:
-    return 2 if may_ask_model(task.reference) else 1
-
-
-class Outlook(Struct, frozen=True, kw_only=True):
-    """Calls by phase, at least and at most, of all that is still to come."""
+class Forecast(Struct, frozen=True, kw_only=True):
+    """The calls of all phases that are still to come."""
 
     phases: tuple[Expected, ...]
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Contribute to the night's report."""
+        """Add the forecast to the night's report."""
         return replace(report, expected=self.phases)
 
 
-def expect(pools: Pools, plan: NightPlan) -> Outlook:
-    """Count the calls that the pools will take; mining is over."""
-    phases = expected_calls(
-        pools,
-        samples=plan.step.rollouts_k,
-        documents=len(plan.step.kinds),
-        mode=plan.step.gate_mode,
-        mining_batches=0,
-        sealed=plan.adopted is not None,
-        probed=plan.manner.probes,
-        pending=len(tonight(plan.going_on)[0]),
-    )
-    return Outlook(phases=tuple(each for each in phases if each.most))
+def forecast_calls(pools: Pools, plan: NightPlan) -> Forecast:
+    """Forecast the calls that the pools will take; mining is over."""
+    return Forecast(phases=tuple(phase for phase in _count_for_plan(pools, plan, 0) if phase.most))
 
 
-def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
-    """Harvest, mine by rules and split with the stores of ``kit``, which are to be copies; no model is called.
+def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
+    """Harvest, mine by rules and split, on copies of the stores in ``kit``; no model is called.
 
-    Tasks that a model would mine are not known yet: those that rules find stand for them.
+    Tasks that a model would mine are not known yet; those that rules find stand in for them.
     """
     harvested = harvest(kit.sources, plan.window, kit.inbox, kit.redact)
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
@@ -145,26 +80,79 @@ def rehearse(plan: NightPlan, kit: Kit) -> Rehearsal:
         refused = len(mined.refused)
         kit.archive.commit(scope, merge_tasks(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
         known = kit.archive.tasks(scope)
-        tasks = choose(known, kit.archive.past(scope), plan.split, plan.going_on)
+        tasks = choose_tasks(known, kit.archive.past(scope), plan.split, plan.retriable)
     pools = split_tasks(tasks, plan.split)
-    expected = expected_calls(
-        pools,
-        samples=plan.step.rollouts_k,
-        documents=len(plan.step.kinds),
-        mode=plan.step.gate_mode,
-        mining_batches=len(split_batches(sessions)) if plan.mining.by_model else 0,
-        sealed=plan.adopted is not None,
-        probed=plan.manner.probes,
-        pending=len(tonight(plan.going_on)[0]),
-    )
-    return Rehearsal(
+    return DryRun(
         project=plan.project,
         sessions=len(sessions),
         waiting=harvested.counts.waiting,
         out_of_scope=harvested.counts.out_of_scope,
         pools=pools,
-        expected=expected,
+        expected=_count_for_plan(pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0),
         cap=plan.caps.calls,
         refused=refused,
         shortfall=shortfall(known),
     )
+
+
+def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int) -> tuple[Expected, ...]:
+    return count_calls(
+        pools,
+        samples=plan.step.rollouts_k,
+        documents=len(plan.step.kinds),
+        mode=plan.step.gate_mode,
+        mining_batches=mining_batches,
+        sealed=plan.adopted is not None,
+        probed=plan.manner.probes,
+        pending=len(tonight(plan.retriable)[0]),
+    )
+
+
+def count_calls(
+    pools: Pools,
+    *,
+    samples: int,
+    documents: int,
+    mode: GateMode,
+    mining_batches: int,
+    sealed: bool = False,
+    probed: bool = False,
+    pending: int = 0,
+) -> tuple[Expected, ...]:
+    """Count the calls of a night by phase: at least, at most, and usually.
+
+    A rollout is one call, and one more where a rubric judges. At least: nothing is proposed for the first document. At
+    most: the first document is accepted, so train is rolled out again, every trial takes as many pairs as a night
+    allows, and every loss is replayed twice more. Usually: train is rolled out once, every document gets a proposal,
+    and a trial ends after a round over val or ``USUAL_PAIRS``. Repeated calls for unreadable verdicts are not counted.
+    ``pending`` counts undecided edits with a trial of their own; ``sealed``: an adopted change waits for its sealed
+    test, two answers and one judge call per task; ``probed``: the agent itself replays one task at the end.
+    """
+    train = sum(_count_calls(task) for task in pools.train) * samples
+    can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
+    retried = pending if pools.val and mode is GateMode.PAIRED else 0
+    contrasts = 2 if samples > 1 else 1
+    phases = [Expected(phase="mine", least=mining_batches, most=mining_batches, usual=mining_batches)]
+    if can_learn:
+        phases += [
+            Expected(phase="train", least=train, most=train * documents, usual=train),
+            Expected(phase="reflect", least=0, most=contrasts * documents, usual=contrasts * documents),
+        ]
+    if can_learn and mode is GateMode.STRICT:
+        val = sum(_count_calls(task) for task in pools.val) * (documents + 1)
+        phases.append(Expected(phase="val", least=0, most=val, usual=val))
+    if trials := retried + (documents if can_learn and mode is GateMode.PAIRED else 0):
+        dearest = max(_count_calls(task) for task in pools.val) + 1  # two answers, and one judge for both
+        pairs = PAIRS_A_NIGHT + CONFIRMING_PAIRS * min(MOST_LOSSES, len(pools.val))
+        usual = min(USUAL_PAIRS, len(pools.val))
+        phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=trials * usual * dearest))
+    if can_learn and probed:
+        phases.append(Expected(phase="load", least=0, most=1, usual=1))
+    if sealed and pools.test:
+        sealed_calls = sum(_count_calls(task) + 1 for task in pools.test)
+        phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))
+    return tuple(phases)
+
+
+def _count_calls(task: TaskRecord) -> int:
+    return 2 if may_ask_model(task.reference) else 1

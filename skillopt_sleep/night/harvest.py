@@ -1,4 +1,4 @@
-"""Harvest: file what is new in every source's session files, and say which sessions this night is to mine."""
+"""Files what is new in every source's session files, and chooses the sessions that a night mines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -18,44 +18,50 @@ from skillopt_sleep.night.ports import Inbox
 from skillopt_sleep.night.report import Counts, NightReport
 
 RECENT = 20
-"""Sessions that tell which model is usual: enough that one done with another changes nothing."""
+"""Sessions from which the usual model is determined: so many that one with another model changes nothing."""
 FILES_PER_COMMIT = 200
-"""A harvest that is killed starts over from its last commit; few enough that little is read twice."""
+"""A harvest that was killed starts again after its last commit, so little is read twice."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """Which waiting sessions a night takes up. ``scope`` is a project folder, "" for all; ``since`` ISO 8601 or ""."""
+    """Which waiting sessions a night mines."""
 
     scope: str = ""
+    """A project folder; "" for all."""
     since: str = ""
+    """ISO 8601; "" for no limit."""
     max_sessions: int = 40
 
 
 class Filed(Struct, frozen=True, kw_only=True):
-    """What one harvest found. ``new`` holds, for each file, only the turns that nobody had seen before."""
+    """What one harvest found."""
 
     seen: int = 0
+    """Files listed."""
     read: int = 0
+    """Files opened."""
     new: tuple[Session, ...] = ()
+    """For every file, only the turns that had not been seen before."""
     skipped: tuple[Skip, ...] = ()
 
 
 class Harvested(Struct, frozen=True, kw_only=True):
-    """The sessions this night takes up, the latest ones of each source that name a model, and the counts."""
+    """The sessions that a night mines."""
 
     sessions: tuple[SessionKey, ...] = ()
     recent: tuple[SessionKey, ...] = ()
+    """The latest sessions of each source that name a model."""
     counts: Counts = Counts()
     skipped: tuple[Skip, ...] = ()
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Contribute to the night's report."""
+        """Add the counts to the night's report."""
         return replace(report, counts=self.counts, skipped=self.skipped)
 
     def usual_model(self, source: str) -> str:
-        """The model that the latest sessions of a source used, most of them, "" when none is recorded.
+        """The model that most of the latest sessions of a source used; "" when none is recorded.
 
-        Those taken up tonight or not: a night without new sessions replays with the model of the night before.
+        Sessions that are not mined tonight count too, so a night without new ones uses the model of the night before.
         """
         known = self.recent or self.sessions
         models = Counter(key.model for key in known if key.source == source and key.model)
@@ -63,15 +69,15 @@ class Harvested(Struct, frozen=True, kw_only=True):
 
 
 def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Callable[[Session], Session]) -> Harvested:
-    """File what is new, then choose the newest waiting sessions in scope; the others go on waiting."""
+    """File what is new, then choose the newest waiting sessions in scope; the others keep waiting."""
     filed = file_sessions(sources, inbox, redact)
     waiting = inbox.waiting()
     in_window = [key for key in waiting if in_scope(key.cwd, window.scope) and key.ended_at >= window.since]
     taken = tuple(in_window[: window.max_sessions])
-    turns = [turn for key in taken for turn in _waiting(inbox.load(key), key)]
+    turns = [turn for key in taken for turn in _list_waiting_turns(inbox.load(key), key)]
     return Harvested(
         sessions=taken,
-        recent=_recent(inbox, window.scope),
+        recent=_list_recent(inbox, window.scope),
         skipped=filed.skipped,
         counts=Counts(
             files_seen=filed.seen,
@@ -85,8 +91,8 @@ def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Cal
     )
 
 
-def _recent(inbox: Inbox, scope: str) -> tuple[SessionKey, ...]:
-    """The latest ``RECENT`` of each source, of the work in scope."""
+def _list_recent(inbox: Inbox, scope: str) -> tuple[SessionKey, ...]:
+    """The latest ``RECENT`` sessions of each source in scope."""
     found: dict[str, list[SessionKey]] = {}
     for key in inbox.recent():
         of_source = found.setdefault(key.source, [])
@@ -95,13 +101,13 @@ def _recent(inbox: Inbox, scope: str) -> tuple[SessionKey, ...]:
     return tuple(key for keys in found.values() for key in keys)
 
 
-def _waiting(session: Session, key: SessionKey) -> Iterator[Turn]:
-    """The turns that wait to be mined, without those shown before them for their sense."""
+def _list_waiting_turns(session: Session, key: SessionKey) -> Iterator[Turn]:
+    """The turns that have not been mined, without the earlier ones that are loaded as context."""
     return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
 
 
 def file_sessions(sources: Sequence[Source], inbox: Inbox, redact: Callable[[Session], Session]) -> Filed:
-    """Read every file that changed since it was last filed, redact it and file it."""
+    """Read, redact and file every session file that has changed since it was last filed."""
     skipped: list[Skip] = []
     new: list[Session] = []
     seen = read = 0
@@ -112,7 +118,8 @@ def file_sessions(sources: Sequence[Source], inbox: Inbox, redact: Callable[[Ses
             if not inbox.unchanged(source.name, file):
                 changed.append(file)
         read += len(changed)
-        for batch in _batches(changed, FILES_PER_COMMIT):
+        for start in range(0, len(changed), FILES_PER_COMMIT):
+            batch = changed[start : start + FILES_PER_COMMIT]
             with inbox.filing():
                 new.extend(_file_batch(source, batch, inbox, redact, skipped))
     return Filed(seen=seen, read=read, new=tuple(new), skipped=tuple(skipped))
@@ -129,21 +136,15 @@ def _file_batch(
         before = len(skipped)
         session = source.read(file, skipped.append)
         if any(skip.line == 0 for skip in skipped[before:]):
-            continue  # the file as a whole could not be read: it is not remembered, so it is tried again next time
+            continue  # the whole file could not be read: it is not remembered, so the next harvest tries it again
         filed = inbox.file(source.name, file, redact(session) if session else None)
         if filed is not None:
             yield filed
 
 
-def _batches(items: Sequence[SessionFile], size: int) -> Iterator[Sequence[SessionFile]]:
-    rest = iter(items)
-    while batch := tuple(islice(rest, size)):
-        yield batch
-
-
-@functools.lru_cache(maxsize=4096)  # thousands of sessions lie in a few folders
+@functools.lru_cache(maxsize=4096)  # thousands of sessions are in a few folders
 def in_scope(cwd: str, scope: str) -> bool:
-    """Whether work done in ``cwd`` belongs to the project folder ``scope`` ("" = everything does)."""
+    """Whether work done in ``cwd`` belongs to the project folder ``scope``; "" stands for all work."""
     if not scope:
         return True
     return bool(cwd) and PurePath(os.path.normpath(cwd)).is_relative_to(os.path.normpath(scope))

@@ -1,7 +1,4 @@
-"""Which tasks teach and which decide: whole groups of near-duplicates, dealt by seed, never straddling a split.
-
-Recall: tasks of earlier nights that are like tonight's teach once more, and only teach.
-"""
+"""Splits tasks into training, validation and test: whole groups of near-duplicates, dealt by seed."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
 
 TEST_SHARE = 0.1
-"""The share of the groups of an archive that is sealed."""
-TEST_FROM = 20
-"""Groups from which on any are sealed: of fewer, each is needed to teach and to decide."""
+"""The share of the groups of an archive that is sealed for the test."""
+MIN_GROUPS_FOR_TEST = 20
+"""In smaller archives nothing is sealed: every group is needed for training and validation."""
 
-QUOTED = 200
-QUOTES = 3
+MAX_QUOTE = 200
+MAX_QUOTES = 3
 """Characters, and corrections, by which a report names a task."""
 
 Group: TypeAlias = Sequence[TaskRecord]
@@ -33,48 +30,48 @@ Group: TypeAlias = Sequence[TaskRecord]
 
 
 class SplitPlan(Struct, frozen=True, kw_only=True):
-    """How tasks are dealt. ``val_share`` of the groups decide; the caps bound what one night replays.
-
-    ``recall_k`` more tasks may teach, of those that had their turn, where they are like tonight's.
-    """
+    """How tasks are dealt; the ``max_`` settings bound what one night replays."""
 
     seed: int = 0
     val_share: float = 1 / 3
+    """The share of groups used for validation."""
     max_train: int = 24
     max_val: int = 12
     max_test: int = 12
     recall_k: int = 0
+    """Tasks of earlier nights that are trained on again because they resemble tonight's."""
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """What became of the tasks of an archive, by id.
-
-    ``fresh`` are those no concluded night has used. ``as_val`` has every task that ever served, with the number of
-    nights in which it was val: 0 = it only taught. To be set aside for test is not to serve.
-    """
+    """How the tasks of an archive were used so far, by id."""
 
     fresh: frozenset[str] = frozenset()
+    """Those that no finished night has used."""
     as_val: Mapping[str, int] = {}
+    """For every task that was used, the nights in which it was a validation task; 0: it was only trained on."""
 
 
 class Pools(Struct, frozen=True, kw_only=True):
-    """The tasks of one night. ``left`` counts tasks that wait for another night, over the caps."""
+    """The tasks of one night by split."""
 
     train: tuple[TaskRecord, ...] = ()
     val: tuple[TaskRecord, ...] = ()
     test: tuple[TaskRecord, ...] = ()
     left: int = 0
+    """Tasks beyond the bounds, which wait for another night."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Contribute to the night's report."""
-        dealt = replace(report.counts, train=len(self.train), val=len(self.val), test=len(self.test), left=self.left)
-        return replace(report, counts=dealt, tasks=tuple(map(_label, (*self.train, *self.val))))
+        """Add the counts and the tasks to the night's report."""
+        counts = replace(report.counts, train=len(self.train), val=len(self.val), test=len(self.test), left=self.left)
+        return replace(report, counts=counts, tasks=tuple(map(_build_label, (*self.train, *self.val))))
 
 
-def _label(task: TaskRecord) -> TaskLabel:
-    words = tuple(excerpt(words, QUOTED) for words in task.feedback[:QUOTES])
-    origins = {TaskOrigin(day=each.at[:10], source=each.source, session_id=each.session_id) for each in task.origins}
-    return TaskLabel(id=task.id, intent=excerpt(task.intent, QUOTED), words=words, origins=tuple(sorted(origins)))
+def _build_label(task: TaskRecord) -> TaskLabel:
+    words = tuple(excerpt(words, MAX_QUOTE) for words in task.feedback[:MAX_QUOTES])
+    origins = {
+        TaskOrigin(day=origin.at[:10], source=origin.source, session_id=origin.session_id) for origin in task.origins
+    }
+    return TaskLabel(id=task.id, intent=excerpt(task.intent, MAX_QUOTE), words=words, origins=tuple(sorted(origins)))
 
 
 def split_tasks(
@@ -87,54 +84,54 @@ def split_tasks(
 ) -> Pools:
     """Deal whole groups to train, val and test; a pinned task pulls its whole group along.
 
-    Those decide that decided least often, so val rotates from night to night; those teach first that are fresh, or
-    were corrected; ties fall by seed. Of an archive, which comes with its ``past``, a share is sealed; ``among`` is the
-    whole of it where ``tasks`` are only a part, for what is sealed is sealed whatever a night is about. Of the
-    undecided edits ``waiting``, in the order they go on, the first finds groups in val that it was not written from.
+    Validation rotates: the groups used for it least often come first. Fresh and corrected tasks are trained on first;
+    ties are broken by seed. A share of an archive, which comes with its ``past``, is sealed; ``among`` is the whole
+    archive where ``tasks`` are a part of it. ``waiting`` are undecided edits in the order they are tried: the first
+    one that can gets validation groups that it was not written from.
 
-    A group with tasks pinned to different splits goes to the most sealed of them (test, then val), because a twin of
-    a val task must never teach. With a single free group there is no val, unless an undecided edit can go on with it:
-    nothing new can be accepted, only learnt about.
+    A group pinned to several splits goes to the most sealed one (test, then val), because a near-duplicate of a
+    validation task must never be trained on. A single free group is used for training, unless an undecided edit can
+    be tried with it.
     """
     groups: dict[str, list[TaskRecord]] = defaultdict(list)
     for task in tasks:
         groups[group_of(task)].append(task)
-    sealed = _sealed(among or tasks, past) if past is not None else frozenset()
+    sealed = _find_sealed(among or tasks, past) if past is not None else frozenset()
     dealt: dict[Split, list[Group]] = {split: [] for split in Split}
     free: list[Group] = []
     for name in sorted(groups):
-        split = _pinned(groups[name])
+        split = _find_pin(groups[name])
         if split is None and name in sealed:
             split = Split.TEST
         (free if split is None else dealt[split]).append(groups[name])
     random.Random(plan.seed).shuffle(free)  # noqa: S311  a seeded deal, not a secret
     past = past or Past()
     seen = [edit.seen((*among, *tasks)) for edit in waiting]
-    dealt[Split.VAL], rest = _deciding(free, dealt[Split.VAL], seen, plan, past)
-    teaching = sorted(rest, key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
-    dealt[Split.TRAIN] += teaching
+    dealt[Split.VAL], rest = _deal_validation(free, dealt[Split.VAL], seen, plan, past)
+    training = sorted(rest, key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
+    dealt[Split.TRAIN] += training
     dealt[Split.TEST].sort(key=lambda group: all(task.id not in past.fresh for task in group))
-    room = plan.max_train + (0 if free else plan.recall_k)  # where each task has its part, so have the recalled ones
-    train, val = _filled(dealt[Split.TRAIN], room), _filled(dealt[Split.VAL], plan.max_val)
-    train = (*train, *_recalled(train, teaching, past, plan))
+    room = plan.max_train + (0 if free else plan.recall_k)  # if all are pinned, so are recalled ones
+    train, val = _take_groups(dealt[Split.TRAIN], room), _take_groups(dealt[Split.VAL], plan.max_val)
+    train = (*train, *_recall_past(train, training, past, plan))
     return Pools(
         train=train,
         val=val,
-        test=_filled(dealt[Split.TEST], plan.max_test),
+        test=_take_groups(dealt[Split.TEST], plan.max_test),
         left=sum(map(len, (*dealt[Split.TRAIN], *dealt[Split.VAL]))) - len(train) - len(val),
     )
 
 
-def _deciding(
+def _deal_validation(
     free: Iterable[Group], pinned: Sequence[Group], seen: Sequence[frozenset[str]], plan: SplitPlan, past: Past
 ) -> tuple[list[Group], list[Group]]:
-    """The groups that decide, ``pinned`` ones among them, and what is left of the ``free`` ones to teach.
+    """The validation groups, ``pinned`` ones included, and the ``free`` groups that are left for training.
 
-    ``seen`` names the groups that each undecided edit was written from. On a small archive those that have decided
-    least are just the ones that taught, and wrote it: by rotation alone it would not go on. So half of the free places
-    in val, and one at least, are for groups new to the first edit that anything is new to. The ones that had their turn
-    are taken before fresh ones, which are to teach, and of these such as are new to the edits behind it as well. The
-    other half rotates on. New and old stand in turns, lest a cap cuts off all of one kind.
+    ``seen`` names the groups that each undecided edit was written from. In a small archive rotation alone would deal
+    just those, and the edit could never be tried. So half of the free validation places, at least one, go to groups
+    that are new to the first edit for which there are any: used ones before fresh ones, which are for training, and
+    those that are new to later edits as well first. The other half rotates. New and seen groups alternate, so that a
+    bound does not cut off all of one kind.
     """
     turn = sorted(free, key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
     wanted = 0 if pinned or len(turn) < 2 else max(1, round(len(turn) * plan.val_share))  # noqa: PLR2004
@@ -143,49 +140,49 @@ def _deciding(
     if not seen:
         return [*pinned, *turn[:wanted]], turn[wanted:]
 
-    def known(group: Group) -> list[bool]:
+    def is_seen(group: Group) -> list[bool]:
         return [group_of(group[0]) in names for names in seen]
 
-    new = [group for group in (*pinned, *turn[:wanted]) if not known(group)[0]]
-    apt = [group for group in turn[wanted:] if not known(group)[0]]
-    apt.sort(key=lambda group: (any(task.id in past.fresh for task in group), known(group)))
-    added = apt[: max(0, max(1, wanted // 2) - len(new))]
-    gone = [group for group in reversed(turn[:wanted]) if known(group)[0]][: len(added)]
-    old = [group for group in (*pinned, *turn[:wanted]) if known(group)[0] and group not in gone]
-    deciding = [each for both in itertools.zip_longest([*new, *added], old) for each in both if each is not None]
-    return deciding, [group for group in turn if group not in deciding]
+    new = [group for group in (*pinned, *turn[:wanted]) if not is_seen(group)[0]]
+    fitting = [group for group in turn[wanted:] if not is_seen(group)[0]]
+    fitting.sort(key=lambda group: (any(task.id in past.fresh for task in group), is_seen(group)))
+    added = fitting[: max(0, max(1, wanted // 2) - len(new))]
+    removed = [group for group in reversed(turn[:wanted]) if is_seen(group)[0]][: len(added)]
+    old = [group for group in (*pinned, *turn[:wanted]) if is_seen(group)[0] and group not in removed]
+    pairs = itertools.zip_longest([*new, *added], old)
+    chosen = [group for pair in pairs for group in pair if group is not None]
+    return chosen, [group for group in turn if group not in chosen]
 
 
-def _pinned(group: Iterable[TaskRecord]) -> Split | None:
-    """The most sealed of the splits that tasks of a group are pinned to, if any."""
+def _find_pin(group: Iterable[TaskRecord]) -> Split | None:
+    """The most sealed split that a task of the group is pinned to; None when none is."""
     pins = {task.split for task in group}
-    return next((each for each in (Split.TEST, Split.VAL, Split.TRAIN) if each in pins), None)
+    return next((split for split in (Split.TEST, Split.VAL, Split.TRAIN) if split in pins), None)
 
 
-def _recalled(
-    train: Sequence[TaskRecord], teaching: Iterable[Group], past: Past, plan: SplitPlan
+def _recall_past(
+    train: Sequence[TaskRecord], training: Iterable[Group], past: Past, plan: SplitPlan
 ) -> tuple[TaskRecord, ...]:
-    """Tasks that may teach, had their turn and have no place tonight, as far as they are like the fresh ones."""
+    """Used training tasks without a place tonight that resemble the fresh ones."""
     if not plan.recall_k:
         return ()
-
-    taught = {task.id for task in train}
-    over = [task for group in teaching for task in group if task.id in past.as_val and task.id not in past.fresh]
+    dealt = {task.id for task in train}
+    used = [task for group in training for task in group if task.id in past.as_val and task.id not in past.fresh]
     fresh = [task for task in train if task.id in past.fresh]
-    return recall(fresh, [task for task in over if task.id not in taught], plan.recall_k)
+    return recall_similar(fresh, [task for task in used if task.id not in dealt], plan.recall_k)
 
 
-def _sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
-    """The groups of the sealed share, for good: what taught or decided once can never test."""
+def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
+    """The groups of the sealed share, which never changes; a group that was ever used cannot be in it."""
     names = {group_of(task) for task in archive}
-    if len(names) < TEST_FROM:
+    if len(names) < MIN_GROUPS_FOR_TEST:
         return frozenset()
-    served = {group_of(task) for task in archive if task.id in past.as_val}
-    return frozenset(name for name in names - served if int(sha256(name.encode())[:8], 16) < TEST_SHARE * 16**8)
+    used = {group_of(task) for task in archive if task.id in past.as_val}
+    return frozenset(name for name in names - used if int(sha256(name.encode())[:8], 16) < TEST_SHARE * 16**8)
 
 
-def _filled(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
-    """Whole groups in order, as far as they fit; only a first one too large for any night is cut."""
+def _take_groups(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
+    """Whole groups in order, as far as they fit; only a first group larger than the bound is cut."""
     pool: list[TaskRecord] = []
     for group in groups:
         if len(pool) + len(group) <= most:
@@ -195,13 +192,10 @@ def _filled(groups: Iterable[Group], most: int) -> tuple[TaskRecord, ...]:
     return tuple(pool)
 
 
-def recall(fresh: Sequence[TaskRecord], past: Sequence[TaskRecord], most: int) -> tuple[TaskRecord, ...]:
-    """At most ``most`` of the ``past`` tasks, those most like one of the ``fresh`` ones; of equals the earlier given.
-
-    One that shares nothing with any of them would teach nothing about them, and is not taken.
-    """
+def recall_similar(fresh: Sequence[TaskRecord], past: Sequence[TaskRecord], most: int) -> tuple[TaskRecord, ...]:
+    """At most ``most`` of the ``past`` tasks: those most similar to a ``fresh`` one; unrelated tasks are left out."""
     from skillopt_sleep.model.near_duplicates import similar  # noqa: PLC0415  rapidfuzz, which `status` does not need
 
-    likeness = {task.id: max((similar(task.intent, each.intent) for each in fresh), default=0.0) for task in past}
-    alike = [task for task in past if likeness[task.id] > 0]
-    return tuple(sorted(alike, key=lambda task: -likeness[task.id])[:most])
+    scores = {task.id: max((similar(task.intent, new.intent) for new in fresh), default=0.0) for task in past}
+    resembling = [task for task in past if scores[task.id] > 0]
+    return tuple(sorted(resembling, key=lambda task: -scores[task.id])[:most])

@@ -9,7 +9,7 @@ from msgspec import Struct
 from skillopt_sleep.mining.insights import Insights
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.night.forecast import Rehearsal
+from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.reports.formatting import PHASES, number, plain
 from skillopt_sleep.reports.insights import render_insights
@@ -58,7 +58,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     targets: tuple[TargetFile, ...]
     backends: tuple[BackendHealth, ...]
     caps: Caps
-    rehearsal: Rehearsal
+    rehearsal: DryRun
     insights: Insights
     schedule: Outlook | None = None
     """None when nothing is scheduled."""
@@ -141,7 +141,7 @@ def _caps(caps: Caps) -> Iterator[str]:
     yield f"  {caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD, {caps.minutes:g} minutes"
 
 
-def render_dry_run(rehearsal: Rehearsal) -> str:
+def render_dry_run(rehearsal: DryRun) -> str:
     """The tasks a night would use now and the model calls it would make; without a final newline."""
     pools = rehearsal.pools
     shortfall = describe_shortfall(rehearsal.shortfall)
@@ -154,7 +154,7 @@ def render_dry_run(rehearsal: Rehearsal) -> str:
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def _found(rehearsal: Rehearsal) -> Iterator[str]:
+def _found(rehearsal: DryRun) -> Iterator[str]:
     pools = rehearsal.pools
     yield "What a night would do now. No model was called and nothing was written."
     yield ""
@@ -177,7 +177,7 @@ def _tasks(heading: str, tasks: Sequence[TaskRecord]) -> Iterator[str]:
         yield f"  and {len(tasks) - TASKS} more"
 
 
-def _calls(rehearsal: Rehearsal) -> Iterator[str]:
+def _calls(rehearsal: DryRun) -> Iterator[str]:
     yield f"Model calls: about {number(rehearsal.usual_calls)}, and never more than {number(rehearsal.cap)}"
     for row in rehearsal.expected:
         calls = f"{number(row.usual)}, at most {number(row.most)}" if row.most > row.usual else number(row.usual)

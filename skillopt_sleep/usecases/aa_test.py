@@ -16,7 +16,7 @@ from skillopt_sleep.mining.tasks import group_tasks
 from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.night.connection import probe
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.outcome import base_replays
+from skillopt_sleep.night.outcome import list_base_replays
 from skillopt_sleep.night.pools import split_tasks
 from skillopt_sleep.storage.ledger import NightLedger
 from skillopt_sleep.storage.lock import lock_night
@@ -69,7 +69,7 @@ def null_trial(
                 ),
             )
     project = str(workspace.project)
-    replays = base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
+    replays = list_base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
     workspace.trials.note(project, name, replays, trial.position)
     found = rule.audit(
         workspace.trials.replays(project),

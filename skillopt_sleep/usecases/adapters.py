@@ -77,11 +77,11 @@ def build_judges(workspace: Workspace) -> Mapping[str, Judge]:
 
 def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:
     """The health of both roles' backends, found without a model call."""
-    from skillopt_sleep.night.connection import health_of
+    from skillopt_sleep.night.connection import read_health
 
     backends = {role: build_backend(workspace, role) for role in Role}
     try:
-        return health_of(backends)
+        return read_health(backends)
     finally:
         for backend in backends.values():
             backend.close()

@@ -23,10 +23,9 @@ from skillopt_sleep.model.ports import Agent
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.task import CommandReference
 from skillopt_sleep.night.harvest import Window
-from skillopt_sleep.night.plan import MiningPlan, NightPlan
+from skillopt_sleep.night.plan import ConsolidatePlan, MiningPlan, NightPlan
 from skillopt_sleep.night.pools import SplitPlan
 from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
-from skillopt_sleep.night.trial_policy import ConsolidatePlan
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
 from skillopt_sleep.storage.git import commit_of, is_project_of_git

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.model.ports import Ledger, Progress
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.night.connection import NightConnection
-    from skillopt_sleep.night.forecast import Rehearsal
+    from skillopt_sleep.night.forecast import DryRun
     from skillopt_sleep.night.harvest import Harvested
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.night.report import NightReport
@@ -56,13 +56,13 @@ def run_night(
     return read_report(workspace, report.night)
 
 
-def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> Rehearsal:
+def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> DryRun:
     """A night up to its first model call: tasks and price. Writes nothing."""
-    from skillopt_sleep.night.forecast import rehearse
+    from skillopt_sleep.night.forecast import dry_run
 
     workspace = workspace.as_dry_run()
     plan = plan_night(workspace, tasks)
-    return rehearse(plan, open_kit(workspace, plan))
+    return dry_run(plan, open_kit(workspace, plan))
 
 
 def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = None) -> Kit:

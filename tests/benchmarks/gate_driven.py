@@ -16,7 +16,7 @@ from skillopt_sleep.gate.rule import PAIRS_A_NIGHT, GateMode, Verdict
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.night.consolidate import consolidate
-from skillopt_sleep.night.trial_policy import ConsolidatePlan
+from skillopt_sleep.night.plan import ConsolidatePlan
 from tests.benchmarks.gate_agent import MemoryLedger, connect, pools
 from tests.benchmarks.gate_cells import GRADE, USUAL_SIZE, Cell, Judge, Spread, Task, tasks_of
 from tests.benchmarks.gate_figures import Figures, mean, share

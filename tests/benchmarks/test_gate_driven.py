@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.night.consolidate import consolidate
-from skillopt_sleep.night.trial_policy import ConsolidatePlan
+from skillopt_sleep.night.plan import ConsolidatePlan
 from tests.benchmarks import gate_agreement
 from tests.benchmarks.gate import measure
 from tests.benchmarks.gate_agent import RULE, MemoryLedger, connect, pools

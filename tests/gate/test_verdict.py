@@ -32,8 +32,9 @@ from skillopt_sleep.model.task import (
 )
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.outcome import Consolidated
+from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.trial_policy import ConsolidatePlan, base_of, seen_of
+from skillopt_sleep.night.try_edits import find_base, list_seen_names
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases.plan import plan_night
@@ -80,7 +81,7 @@ def waiting(target, *, groups=(), tally=Tally(), text=RULE, name="p"):  # noqa: 
         id=name,
         night="n1",
         kind=DocumentKind.SKILL,
-        on=base_of(BASE, models(target), ConsolidatePlan()),
+        on=find_base(BASE, models(target), ConsolidatePlan()),
         k=6,
         edits=(EditRecord(id=f"e-{name}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=text),),
         groups=groups,
@@ -193,7 +194,7 @@ def test_group_that_has_come_to_be_part_of_another_is_known_again():
         id="p",
         night="n1",
         kind=DocumentKind.SKILL,
-        on=base_of(BASE, models(target), ConsolidatePlan()),
+        on=find_base(BASE, models(target), ConsolidatePlan()),
         k=6,
         edits=(EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text=RULE),),
         groups=("group of val-0", "val-0"),
@@ -218,12 +219,13 @@ def test_rule_is_not_quoted_to_a_reflection_that_has_not_seen_what_wrote_it():
             edit=EditRecord(id=name, op=EditOp.APPEND, document=DocumentKind.SKILL, text=f"Turned down, {name}."),
             status=EditStatus.REJECTED,
             why="no",
-            seen=seen_of(tasks),
+            seen=list_seen_names(tasks),
         )
         for name, tasks in sources.items()
     )
     pending = tuple(
-        waiting(target, groups=seen_of(tasks), text=f"Open, {name}.", name=name) for name, tasks in sources.items()
+        waiting(target, groups=list_seen_names(tasks), text=f"Open, {name}.", name=name)
+        for name, tasks in sources.items()
     )
     asked = ScriptedAsk('{"edits": []}')
     consolidate(
@@ -248,7 +250,7 @@ def test_only_tonights_val_decides_on_an_undecided_edit():
     """A train task, pinned, recalled or dealt so, is there to teach."""
     target = ScriptedAsk(polite)
     pools = Pools(train=tuple(checked(f"train-{number}") for number in range(6)), val=tuple(val_tasks(4)))
-    edit = waiting(target, groups=seen_of(pools.val[:2]), tally=Tally(wins=3))
+    edit = waiting(target, groups=list_seen_names(pools.val[:2]), tally=Tally(wins=3))
     plan = ConsolidatePlan(evolve_memory=False, evolve_skill=False)
     outcome = consolidate(BASE, pools, plan, models(target), night="n2", seed=1, pending=(edit,))
     assert {result.task_id for step in outcome.steps for result in step.trial.baseline} == {"val-2", "val-3"}
@@ -567,7 +569,7 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
             id=f"p{number}",
             night="n1",
             kind=DocumentKind.SKILL,
-            on=base_of(BASE, models(target), ConsolidatePlan()),
+            on=find_base(BASE, models(target), ConsolidatePlan()),
             k=6,
             edits=(EditRecord(id=f"e{number}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=f"Do {number}."),),
             groups=(),

@@ -6,7 +6,7 @@ import pytest
 
 from skillopt_sleep.gate.rule import GateMode
 from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
-from skillopt_sleep.night.forecast import expected_calls
+from skillopt_sleep.night.forecast import count_calls
 from skillopt_sleep.night.pools import Pools
 
 
@@ -30,13 +30,13 @@ def pools(train, val, reference):
 )
 def test_most_calls_by_phase(mode, reference, most):
     """Two documents over 24 train and 12 val tasks; a paired trial has 36 pairs a night, and 12 to confirm 6 losses."""
-    found = expected_calls(pools(24, 12, reference), samples=1, documents=2, mode=mode, mining_batches=0)
+    found = count_calls(pools(24, 12, reference), samples=1, documents=2, mode=mode, mining_batches=0)
     assert {each.phase: each.most for each in found if each.phase != "mine"} == most
 
 
 def test_usual_night_is_one_round_of_each_document():
     """Train once, a reflection for each of two documents, and a dozen pairs of two answers and a judge for each."""
-    found = expected_calls(
+    found = count_calls(
         pools(24, 12, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
     )
     assert {each.phase: each.usual for each in found} == {"mine": 3, "train": 48, "reflect": 2, "val": 72}
@@ -45,7 +45,7 @@ def test_usual_night_is_one_round_of_each_document():
 
 def test_night_without_val_expects_nothing():
     """Nothing could be accepted, so nothing is spent."""
-    found = expected_calls(
+    found = count_calls(
         pools(5, 0, RubricReference(rubric="r")), samples=1, documents=2, mode=GateMode.PAIRED, mining_batches=3
     )
     assert [(each.phase, each.most) for each in found] == [("mine", 3)]
@@ -57,7 +57,7 @@ def test_adopted_change_that_waits_costs_two_answers_a_sealed_task():
     sealed = Pools(train=dealt.train, val=dealt.val, test=dealt.val)
 
     def test_calls(pools_, *, waits):
-        found = expected_calls(pools_, samples=1, documents=1, mode=GateMode.PAIRED, mining_batches=0, sealed=waits)
+        found = count_calls(pools_, samples=1, documents=1, mode=GateMode.PAIRED, mining_batches=0, sealed=waits)
         return [(each.least, each.most) for each in found if each.phase == "test"]
 
     assert test_calls(sealed, waits=True) == [(0, 6)]

@@ -8,7 +8,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.night.consolidate import consolidate
-from skillopt_sleep.night.trial_policy import ConsolidatePlan
+from skillopt_sleep.night.plan import ConsolidatePlan
 from tests.benchmarks.gate_agent import MemoryLedger, connect, pools
 from tests.benchmarks.gate_cells import Cell, Judge, tasks_of
 from tests.benchmarks.gate_driven import BASELINE

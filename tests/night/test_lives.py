@@ -25,11 +25,11 @@ from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, Split, TaskRecord
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.harvest import RECENT, Harvested
-from skillopt_sleep.night.plan import recollect
+from skillopt_sleep.night.plan import ConsolidatePlan, recollect
 from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.report import NightState
-from skillopt_sleep.night.select_tasks import choose
-from skillopt_sleep.night.trial_policy import ConsolidatePlan, base_of
+from skillopt_sleep.night.select_tasks import choose_tasks
+from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
@@ -90,7 +90,7 @@ def waiting(name, tally, *edits, k=6):
         edits=edits,
         groups=(),
         tally=tally,
-        on=base_of(BASE, models(), PLAN),
+        on=find_base(BASE, models(), PLAN),
     )
 
 
@@ -175,14 +175,14 @@ def test_undecided_edit_gets_a_pair_the_next_night(begun, new, seed, most):
     """From whatever it was written: the tasks that decided on it first are outside test, and new to it."""
     archive = [task(f"t{number}") for number in range(begun)]
     plan = SplitPlan(seed=seed, max_val=most)
-    chosen = choose(archive, Past(fresh=frozenset(each.id for each in archive)), plan)
+    chosen = choose_tasks(archive, Past(fresh=frozenset(each.id for each in archive)), plan)
     first = split_tasks(chosen, plan)
     pending = night(1, models(edit()), pools=first).pending
     assert [each.tally.pairs > 0 for each in pending] == [True]
     as_val = {each.id: 0 for each in first.train} | {each.id: 1 for each in first.val}
     archive += [task(f"new-{number}") for number in range(new)]
     past = Past(fresh=frozenset(each.id for each in archive if each.id not in as_val), as_val=as_val)
-    chosen = choose(archive, past, plan, pending)
+    chosen = choose_tasks(archive, past, plan, pending)
     sealed = {each.id for each in split_tasks(archive, replace(plan, max_test=99), past).test}
     assert pending[0].unseen([each for each in archive if each.id not in sealed])
     (after,) = night(2, models(edit()), pools=split_tasks(chosen, plan), pending=pending).pending
@@ -242,7 +242,7 @@ def test_other_words_for_the_same_text_are_held_back():
     renamed = replace(pending, edits=(replace(pending.edits[0], id="x", text="something else"),))
     outcome = night(2, models(edit()), pending=(renamed,))
     assert outcome.steps[-1].trial is None
-    assert held(outcome) == [(EditStatus.SKIPPED, "the text that would come of it is being tried")]
+    assert held(outcome) == [(EditStatus.SKIPPED, "the resulting text is already being tried")]
     assert twice.id != pending.edits[0].id
 
 
@@ -257,7 +257,7 @@ def test_rejected_edit_is_not_tried_again_on_the_same_base(proposed):
 
     first = night(1, models(proposed, target=worse))
     assert first.steps[0].decision.verdict is Verdict.REJECT
-    closed = first.closed("n1")
+    closed = first.list_closed("n1")
     again = night(2, models(proposed, target=worse), closed=closed)
     assert again.steps[0].trial is None
     assert [status for status, _ in held(again)] == [EditStatus.SKIPPED]
@@ -277,17 +277,17 @@ def test_edit_at_the_end_of_its_life_does_not_begin_another():
     assert [step.trial for step in outcome.steps] == [None]
     assert held(outcome) == [(EditStatus.SKIPPED, "this very rule is given up: undecided after 108 pairs")]
     assert [each.final for each in outcome.dropped] == [True]
-    assert night(2, models(edit()), closed=outcome.closed("n1")).steps[-1].trial is None
+    assert night(2, models(edit()), closed=outcome.list_closed("n1")).steps[-1].trial is None
 
 
 def test_edit_that_was_crowded_out_does_not_come_back():
     """What gives way to others has had its life."""
     crowd = [waiting(f"p{number}", Tally(losses=1, ties=number), edit(f"Do {number}.")) for number in range(6)]
     outcome = night(1, models(edit()), pending=tuple(crowd))
-    gone = {each.edit.text for each in outcome.closed("n1")}
+    gone = {each.edit.text for each in outcome.list_closed("n1")}
     assert gone
     text = min(gone)
-    assert night(2, models(edit(text)), closed=outcome.closed("n1")).steps[-1].trial is None
+    assert night(2, models(edit(text)), closed=outcome.list_closed("n1")).steps[-1].trial is None
 
 
 def test_what_is_pending_outlasts_the_proposal_of_another():

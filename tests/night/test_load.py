@@ -11,7 +11,7 @@ from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, Shown, Trajectory
 from skillopt_sleep.model.task import RubricReference, TaskRecord
-from skillopt_sleep.night.load_check import load
+from skillopt_sleep.night.load_check import check_loading
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.report import Loading, NightReport
@@ -55,7 +55,7 @@ def outcome(verdict=Verdict.ACCEPT, *, results=(), candidate=AFTER):
 def loaded(made, done=None, mode=ReplayMode.TEXT, *, probes=True):
     target = Target(done) if done is not None else nobody
     models = Models(target=target, optimizer=nobody, judges={}, parallel=None, manner=Manner(mode=mode, probes=probes))
-    return load(made, models), target
+    return check_loading(made, models), target
 
 
 def report_of(stage):
@@ -75,7 +75,7 @@ PROBES = {
     "not on the list": (
         Trajectory(text="x", shown=(replace(READ, offered=False, read=False, how="it was not on the list"),)),
         Loading.NOT_LOADED,
-        "held: the agent does not load what is proposed (the skill: it was not on the list)",
+        "held: the agent does not load the proposal (the skill: it was not on the list)",
     ),
     "never opened": (
         Trajectory(text="x", shown=(replace(READ, read=False),)),
@@ -87,7 +87,7 @@ PROBES = {
         Loading.LOADED,
         "it is loaded",
     ),
-    "records that do not tell": (Trajectory(text="x"), Loading.NOT_CHECKED, "records do not tell of the skill"),
+    "records that do not tell": (Trajectory(text="x"), Loading.NOT_CHECKED, "records do not mention the skill"),
     "lost": (TimedOut("no answer"), Loading.NOT_CHECKED, "not checked: TimedOut: no answer"),
     "cap": (BudgetSpent("the cap is reached", cap="calls"), Loading.NOT_CHECKED, "not checked: BudgetSpent"),
 }

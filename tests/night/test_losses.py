@@ -130,5 +130,5 @@ def test_night_killed_when_it_had_raised_the_score_itself(mira, monkeypatch):
     cut = run_night(workspace, before)
     monkeypatch.setattr(night, "audit", looked)
     after, done = run(mira)
-    assert after.plan().step.k > before.step.k
+    assert plan_night(after).step.k > before.step.k
     assert (done.night, done.stopped_by, held) == (cut.night, None, [before.step.k])

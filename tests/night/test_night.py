@@ -11,6 +11,7 @@ from skillopt_sleep.errors import DiskError, UsageError
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night import night as night_module
+from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.reports.diagnostics import build_schema
 from skillopt_sleep.usecases.plan import plan_night
@@ -131,7 +132,17 @@ def test_spent_budget_stops_and_the_next_run_goes_on(tmp_path):
     assert sum(phase.calls for phase in second.phases) == sum(phase.calls for phase in unbroken.phases)
 
 
-STAGES = ["harvest", "probe", "gather", "split", "consolidate", "unseal", "evidence", "stage", "audit"]
+STAGES = [
+    "harvest",
+    "probe",
+    "select_tasks",
+    "split_prepared",
+    "consolidate",
+    "score_sealed_test",
+    "list_evidence",
+    "stage_proposal",
+    "audit",
+]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -143,7 +154,7 @@ def test_crash_in_any_stage_is_told_and_gone_on_with(tmp_path, monkeypatch, stag
         raise RuntimeError(f"fault in {stage}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(night_module, stage, crash)
+        patch.setattr(Consolidated if stage == "list_evidence" else night_module, stage, crash)
         workspace = person.workspace()
         with pytest.raises(RuntimeError, match="fault in"):
             run_night(workspace, plan_night(workspace))

@@ -174,7 +174,7 @@ def test_cap_that_cut_a_night_is_told(tmp_path):
     cut = make_person(tmp_path / "cut", tasks_per_rule=4).workspace(max_calls=calls - 1)
     report = run_night(cut, plan_night(cut))
     assert report.stopped_by is None
-    assert any(note.startswith("a cap cut") for note in report.notes)
+    assert any(note.startswith("a cap ended") for note in report.notes)
 
 
 def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillopt_sleep.model.rollout import CheckCommand, ReplayMode
 from skillopt_sleep.model.task import CommandReference, RubricReference, TaskRecord
 from skillopt_sleep.night.report import NightReport
-from skillopt_sleep.night.select_tasks import Gathered, prepare
+from skillopt_sleep.night.select_tasks import SelectedTasks, prepare_tasks
 from skillopt_sleep.optimizer.replay import Manner
 
 RUBRIC = RubricReference(rubric="good")
@@ -19,7 +19,9 @@ APPROVED = (CheckCommand(line="make test"), CheckCommand(line="make lint"))
 
 def prepared(mode):
     manner = Manner(mode=mode, project="/p", approved=APPROVED)
-    return prepare(Gathered(tasks=TASKS), manner, lambda task: "" if task.id == "c" else f"commit of {task.id}")
+    return prepare_tasks(
+        SelectedTasks(tasks=TASKS), manner, lambda task: "" if task.id == "c" else f"commit of {task.id}"
+    )
 
 
 def test_task_whose_session_ran_an_approved_command_is_scored_by_it():

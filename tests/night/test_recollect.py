@@ -36,7 +36,7 @@ def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
     assert (changed.id,) in [each.edits for each in report.pending]
     assert any(f"1 undecided edit of the {kind} waits: " in note for note in report.notes)
     workspace = person.workspace(simulated={"useless": 1.0})
-    assert held in plan_night(workspace).going_on
+    assert held in plan_night(workspace).retriable
     assert recollect(plan_night(workspace), ()).on_hold == ()
 
 

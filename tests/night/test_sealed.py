@@ -9,10 +9,10 @@ from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.errors import BudgetSpent, Overloaded
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference
-from skillopt_sleep.night import night as night_module
+from skillopt_sleep.night.conclude import score_sealed_test
+from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.pools import SplitPlan, split_tasks
 from skillopt_sleep.night.report import MOST_ATTEMPTS
-from skillopt_sleep.night.sealed_test import unseal
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt, revert
 from skillopt_sleep.usecases.plan import plan_night, read_live_documents
@@ -107,7 +107,7 @@ def test_it_is_put_off_when_calls_run_short(adopted):
     archive = workspace.archive
     tasks = split_tasks(archive.tasks(workspace.scope), SplitPlan(), archive.past(workspace.scope)).test
     asked = Models(target=nobody, optimizer=nobody, judges={}, parallel=None)
-    put_off = unseal("n", plan, tasks, asked, workspace.trials, calls_left=3 * len(tasks) - 1).test
+    put_off = score_sealed_test("n", plan, tasks, asked, workspace.trials, calls_left=3 * len(tasks) - 1).test
     assert put_off.why == f"it takes {3 * len(tasks)} calls, and tonight {3 * len(tasks) - 1} were left"
     assert (put_off.change, put_off.attempts) == (change, 0)
     assert workspace.trials.attempts(str(person.project), change) == 0
@@ -130,7 +130,7 @@ def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
         judges={"checks": ChecksJudge()},
         parallel=lambda work, items: [work(item) for item in items],
     )
-    test = unseal("n", plan_night(workspace), tasks, asked, workspace.trials, calls_left=99).test
+    test = score_sealed_test("n", plan_night(workspace), tasks, asked, workspace.trials, calls_left=99).test
     assert test.why == f"a cap came after 1 of {len(tasks)} tasks"
     assert (test.attempts, test.before, test.after) == (1, None, None)
     assert read_status(workspace).sealed == ()
@@ -177,7 +177,7 @@ def test_resumed_night_tries_once(adopted, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(night_module, "evidence", crash)
+        patch.setattr(Consolidated, "list_evidence", crash)
         workspace, cut = night(person, 7)
     assert cut.exit_code == 130
     workspace = person.workspace()

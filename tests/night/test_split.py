@@ -16,9 +16,9 @@ from skillopt_sleep.gate.rule import Tally
 from skillopt_sleep.mining.tasks import merge_tasks
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord, group_of
-from skillopt_sleep.night.pools import TEST_FROM, Past, SplitPlan, split_tasks
-from skillopt_sleep.night.select_tasks import choose
-from skillopt_sleep.night.trial_policy import seen_of
+from skillopt_sleep.night.pools import MIN_GROUPS_FOR_TEST, Past, SplitPlan, split_tasks
+from skillopt_sleep.night.select_tasks import choose_tasks
+from skillopt_sleep.night.try_edits import list_seen_names
 from tests.unspaced import CHINESE, JAPANESE, KOREAN, THAI
 from tests.wordings import ERRANDS, WORDED, WORDINGS
 
@@ -78,7 +78,7 @@ def waiting_for(tasks):
                 kind=DocumentKind.SKILL,
                 k=6,
                 edits=(),
-                groups=seen_of(written),
+                groups=list_seen_names(written),
                 tally=tally,
             )
             for number, (written, tally) in enumerate(edits)
@@ -110,7 +110,7 @@ def test_chosen_tasks_are_dealt_as_they_were_chosen(tasks, plan, data):
     past = Past(fresh=frozenset(task.id for task in tasks))
     waiting = data.draw(waiting_for(tasks))
     pools = split_tasks(tasks, plan, past, waiting=tonight(waiting)[0])
-    chosen = choose(tasks, past, plan, waiting)
+    chosen = choose_tasks(tasks, past, plan, waiting)
     again = split_tasks(chosen, plan)
     if chosen:
         for part in ("train", "val", "test"):
@@ -131,7 +131,7 @@ def test_undecided_edit_finds_tasks_that_it_was_not_written_from(tasks, plan, da
     barred = {group_of(task) for task in (*plain.test, *tasks) if task in plain.test or task.split in BARRED}
     may_decide = [task for task in tasks if group_of(task) not in barred]
     first = next((edit for edit in tonight(waiting)[0] if edit.unseen(may_decide)), None)
-    chosen = choose(tasks, past, plan, waiting)
+    chosen = choose_tasks(tasks, past, plan, waiting)
     if first is not None:
         assert first.unseen(split_tasks(chosen, plan).val)
 
@@ -143,7 +143,7 @@ def test_val_rotates_while_an_edit_waits(groups, seed, most):
     plan = SplitPlan(seed=seed, max_val=most)
     first = split_tasks(tasks, plan, Past())
     edit = PendingEdit(
-        id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=seen_of(first.train), tally=Tally()
+        id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=list_seen_names(first.train), tally=Tally()
     )
     rotating = len(first.val) - max(1, len(first.val) // 2)
     for night in range(math.ceil((groups - len(first.test)) / max(1, rotating))):
@@ -179,8 +179,8 @@ def test_val_rotates(groups, seed, most):
 
 def test_sealed_groups_stay_sealed():
     """About a tenth, the same ones whatever the seed, also when the archive grows; none of a few."""
-    small, large = archive(TEST_FROM), archive(300)
-    assert split_tasks(archive(TEST_FROM - 1), SplitPlan(), Past()).test == ()
+    small, large = archive(MIN_GROUPS_FOR_TEST), archive(300)
+    assert split_tasks(archive(MIN_GROUPS_FOR_TEST - 1), SplitPlan(), Past()).test == ()
     sealed = {seed: split_tasks(small, SplitPlan(seed=seed), Past()).test for seed in range(3)}
     assert sealed[0] == sealed[1] == sealed[2] != ()
     all_ = split_tasks(large, SplitPlan(max_test=300), Past()).test
@@ -190,7 +190,7 @@ def test_sealed_groups_stay_sealed():
 
 def test_what_has_served_is_not_sealed():
     """A group that taught before there were enough to seal any cannot test what it taught."""
-    tasks = archive(TEST_FROM)
+    tasks = archive(MIN_GROUPS_FOR_TEST)
     past = Past(as_val={task.id: 0 for task in tasks})
     assert split_tasks(tasks, SplitPlan(), Past()).test
     assert split_tasks(tasks, SplitPlan(), past).test == ()
@@ -198,13 +198,13 @@ def test_what_has_served_is_not_sealed():
 
 def test_what_is_sealed_is_sealed_for_a_night_about_one_skill_too():
     """However few groups such a night is about: the whole archive is what a share of is sealed."""
-    tasks = archive(3 * TEST_FROM)
+    tasks = archive(3 * MIN_GROUPS_FOR_TEST)
     past = Past(fresh=frozenset(task.id for task in tasks))
     sealed = {task.id for task in split_tasks(tasks, SplitPlan(max_test=99), past).test}
-    about = [task for task in tasks if task.id in sealed] + tasks[: TEST_FROM // 2]
+    about = [task for task in tasks if task.id in sealed] + tasks[: MIN_GROUPS_FOR_TEST // 2]
     wanted = list({task.id: task for task in about}.values())
-    assert len(wanted) < TEST_FROM
-    chosen = choose(wanted, past, SplitPlan(), among=tasks)
+    assert len(wanted) < MIN_GROUPS_FOR_TEST
+    chosen = choose_tasks(wanted, past, SplitPlan(), among=tasks)
     assert {task.id for task in chosen if task.split is Split.TEST} <= sealed
     assert not {task.id for task in chosen if task.split is not Split.TEST} & sealed
 
@@ -213,7 +213,7 @@ def test_task_that_only_teaches_does_not_decide_on_an_undecided_edit():
     """On a night without anything fresh, all but the pinned ones may."""
     tasks = [replace(task, split=Split.TRAIN) if n % 2 else task for n, task in enumerate(archive(8))]
     waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally(wins=3))
-    chosen = choose(tasks, Past(), SplitPlan(), (waiting,))
+    chosen = choose_tasks(tasks, Past(), SplitPlan(), (waiting,))
     assert chosen
     assert {task.split for task in chosen} == {Split.VAL}
     assert not {task.id for task in chosen} & {task.id for task in tasks if task.split is Split.TRAIN}
@@ -223,7 +223,7 @@ def test_twin_of_a_task_that_only_teaches_does_not_decide_either():
     """A pinned task pulls its whole group along, on a night without anything fresh too."""
     tasks = [replace(task, split=Split.TRAIN) if n == 0 else task for n, task in enumerate(archive(3, each=2))]
     waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally())
-    assert {group_of(task) for task in choose(tasks, Past(), SplitPlan(), (waiting,))} == {"g1", "g2"}
+    assert {group_of(task) for task in choose_tasks(tasks, Past(), SplitPlan(), (waiting,))} == {"g1", "g2"}
 
 
 def test_night_without_anything_fresh_looks_at_the_whole_archive():
@@ -233,10 +233,10 @@ def test_night_without_anything_fresh_looks_at_the_whole_archive():
     plan = SplitPlan(max_train=2, max_val=2)
     new = tasks[-3:]
     waiting = PendingEdit(
-        id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=seen_of(tasks[:-3]), tally=Tally()
+        id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=list_seen_names(tasks[:-3]), tally=Tally()
     )
     for seed in range(5):
-        chosen = choose(tasks, past, replace(plan, seed=seed), (waiting,))
+        chosen = choose_tasks(tasks, past, replace(plan, seed=seed), (waiting,))
         assert len(chosen) == 2
         assert {task.id for task in chosen} < {task.id for task in new}
 
@@ -245,10 +245,10 @@ def test_edit_behind_the_first_goes_on_when_the_first_knows_everything():
     """A night is not wasted on one that nothing can be dealt for."""
     tasks = archive(8)
     first, second = (
-        PendingEdit(id=name, night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=seen_of(of), tally=tally)
+        PendingEdit(id=name, night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=list_seen_names(of), tally=tally)
         for name, of, tally in (("a", tasks, Tally(wins=5)), ("b", tasks[2:], Tally(wins=1)))
     )
-    chosen = choose(tasks, Past(), SplitPlan(), (first, second))
+    chosen = choose_tasks(tasks, Past(), SplitPlan(), (first, second))
     assert {task.id for task in chosen} == {task.id for task in tasks[:2]}
     fresh = Past(fresh=frozenset(task.id for task in tasks))
     for seed in range(10):
@@ -257,7 +257,7 @@ def test_edit_behind_the_first_goes_on_when_the_first_knows_everything():
 
 def test_tasks_of_a_task_file_are_not_sealed():
     """They were given to be used."""
-    assert split_tasks(archive(TEST_FROM), SplitPlan()).test == ()
+    assert split_tasks(archive(MIN_GROUPS_FOR_TEST), SplitPlan()).test == ()
 
 
 def test_fresh_and_corrected_tasks_teach_first():
@@ -272,10 +272,10 @@ def test_fresh_and_corrected_tasks_teach_first():
 
 def test_nothing_fresh_is_no_night():
     """Also when what is fresh is sealed."""
-    tasks = archive(TEST_FROM)
+    tasks = archive(MIN_GROUPS_FOR_TEST)
     sealed = frozenset(task.id for task in split_tasks(tasks, SplitPlan(), Past()).test)
-    assert choose(tasks, Past(), SplitPlan()) == ()
-    assert choose(tasks, Past(fresh=sealed), SplitPlan()) == ()
+    assert choose_tasks(tasks, Past(), SplitPlan()) == ()
+    assert choose_tasks(tasks, Past(fresh=sealed), SplitPlan()) == ()
 
 
 def archived(said, at_once):

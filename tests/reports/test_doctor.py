@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.task import RubricReference, TaskRecord
-from skillopt_sleep.night.forecast import Rehearsal
+from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.reports.doctor import render_dry_run
 from tests.reports.samples import TASKS
@@ -14,7 +14,7 @@ from tests.reports.samples import TASKS
 RECORDS = tuple(
     TaskRecord(id=label.id, intent=label.intent, reference=RubricReference(rubric="it is right")) for label in TASKS
 )
-REHEARSAL = Rehearsal(
+REHEARSAL = DryRun(
     project="/home/ada/shop",
     sessions=12,
     waiting=4,
