@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import BackendHealth
     from skillopt_sleep.reports.doctor import DoctorReport, SourceFound, TargetFile
     from skillopt_sleep.scheduling.due import Outlook
-    from skillopt_sleep.storage.repair import Salvaged
+    from skillopt_sleep.storage.repair import RepairReport
     from skillopt_sleep.usecases.workspace import Workspace
 
 
@@ -64,7 +64,7 @@ def _repair(workspace: Workspace) -> None:
         click.echo(line)
 
 
-def _describe_repair(found: Salvaged) -> Iterator[str]:
+def _describe_repair(found: RepairReport) -> Iterator[str]:
     if found.damaged:
         yield f"{found.path} was damaged. A new database holds what could be read of it:"
         for table, rows in found.rows.items():
@@ -86,7 +86,7 @@ def _describe_repair(found: Salvaged) -> Iterator[str]:
 def examine(workspace: Workspace) -> DoctorReport:
     """Check everything a night needs."""
     from skillopt_sleep.reports.doctor import DoctorReport
-    from skillopt_sleep.storage.space import disk_problems
+    from skillopt_sleep.storage.space import list_disk_problems
     from skillopt_sleep.usecases.adapters import build_sources, night_caps, probe_backends
     from skillopt_sleep.usecases.run import forecast_night
     from skillopt_sleep.usecases.sessions import collect_insights
@@ -109,7 +109,7 @@ def examine(workspace: Workspace) -> DoctorReport:
         insights=collect_insights(workspace),
         schedule=outlook,
         problems=(
-            *_problems(backends, sources, disk_problems(workspace.data_dir, workspace.project)),
+            *_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
             *_damage(workspace),
             *_new_receivers(workspace),
             *_schedule_problems(outlook),
@@ -137,9 +137,9 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
 
 def _damage(workspace: Workspace) -> Iterator[str]:
     """A damaged database, on which a night refuses to start."""
-    from skillopt_sleep.storage.repair import what_is_wrong
+    from skillopt_sleep.storage.repair import find_damage
 
-    if wrong := what_is_wrong(workspace.database):
+    if wrong := find_damage(workspace.database):
         yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
 
 

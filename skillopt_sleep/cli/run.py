@@ -200,14 +200,14 @@ def _print_report(report: NightReport, *, as_json: bool, place: str = "", again:
     from skillopt_sleep.reports.diagnostics import render_diagnostics
     from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.reports.terminal import render_summary
-    from skillopt_sleep.storage.journal import night_folder
+    from skillopt_sleep.storage.journal import get_night_folder
 
     if as_json:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
         width = min(MAX_WIDTH, shutil.get_terminal_size(fallback=(100, 24)).columns)
         click.echo(render_summary(report, width=width, program=program_name(), place=place, again=again))
-        click.echo(f"\ndiagnostics: {night_folder(report.project, report.night) / 'diagnostics.json'}")
+        click.echo(f"\ndiagnostics: {get_night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)
 

@@ -1,7 +1,4 @@
-"""Sessions filed and not yet mined; the archive of their redacted words outlives the agent's own clean-up.
-
-Tasks mined so far, and the edits a gate turned down: what one night leaves for the next.
-"""
+"""Keeps the redacted sessions and the tasks mined from them, so that they outlive the agent's own clean-up."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skillopt_sleep.gate.pending import ClosedEdit
-from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.session import Session, SessionFile, SessionKey, Turn
 from skillopt_sleep.model.task import Split, TaskRecord
 from skillopt_sleep.storage.database import Database, decode_json
@@ -21,15 +16,14 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.pools import Past
 
 CONTEXT_TURNS = 2
-"""Turns shown before the first waiting one: a correction is worth little without what it corrects."""
+"""Turns shown before the first waiting one, because a correction is worth little without what it corrects."""
 
 
 class SessionInbox:
-    """``ports.Inbox`` over the database.
+    """Sessions that were filed, mined or not (``ports.Inbox``).
 
-    A turn belongs to the first file that showed it: resumed, forked and copied sessions add only what is new. A file
-    that changed is read whole and compared turn by turn, so a rewritten or shortened file loses nothing that was
-    archived before.
+    A turn belongs to the first file that showed it, so resumed, forked and copied sessions add only what is new. A
+    changed file is compared turn by turn, so a rewritten or shortened file loses nothing that was archived before.
     """
 
     def __init__(self, database: Database) -> None:
@@ -37,18 +31,18 @@ class SessionInbox:
         self._known: dict[str, dict[str, tuple[int, int]]] = {}
 
     def unchanged(self, source: str, file: SessionFile) -> bool:
-        """Compare with what was filed; one query a source, none a file."""
+        """Whether the file was filed with this size and time; asks the database once for each source."""
         if source not in self._known:
             rows = self._database.rows("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
             self._known[source] = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows}
         return self._known[source].get(file.path) == (file.size, file.mtime_ns)
 
     def filing(self) -> AbstractContextManager[object]:
-        """One transaction."""
+        """Return a transaction for several files."""
         return self._database.transaction()
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
-        """File the turns that no file has shown before."""
+        """Archive the turns that no file has shown before; return them as a session, None when there are none."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (source, file.path, file.size, file.mtime_ns)
@@ -59,7 +53,7 @@ class SessionInbox:
                 known[file.path] = (file.size, file.mtime_ns)
             if session is None or not session.turns:
                 return None
-            new, archived = self._news(session, () if first_time else self._archived(source, session.path))
+            new, archived = self._split_turns(session, () if first_time else self._archived(source, session.path))
             merged = msgspec.structs.replace(session, turns=archived)
             if not archived:
                 return None
@@ -85,8 +79,8 @@ class SessionInbox:
             )
             return msgspec.structs.replace(session, turns=new) if new else None
 
-    def _news(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
-        """The turns nobody had seen, and everything of this session that the archive is to hold."""
+    def _split_turns(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+        """Return the new turns, and all turns of this session that the archive is to hold."""
         owners = {
             row["turn"]: row["path"]
             for row in self._database.rows(
@@ -105,7 +99,7 @@ class SessionInbox:
         return decode_json(rows[0]["data"], Session).turns if rows else ()
 
     def recent(self) -> tuple[SessionKey, ...]:
-        """Archived sessions whose model is known, mined or not, the newest first."""
+        """Return archived sessions whose model is known, mined or not, the newest first."""
         rows = self._database.rows(
             "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
             " FROM sessions WHERE model != '' ORDER BY ended_at DESC, path"
@@ -113,7 +107,7 @@ class SessionInbox:
         return tuple(SessionKey(**row) for row in rows)
 
     def waiting(self) -> tuple[SessionKey, ...]:
-        """Sessions with turns that no committed mining has seen, the newest first."""
+        """Return sessions with turns that no committed mining has seen, the newest first."""
         rows = self._database.rows(
             "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
             " FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path"
@@ -121,12 +115,12 @@ class SessionInbox:
         return tuple(SessionKey(**row) for row in rows)
 
     def waiting_by_folder(self) -> dict[str, int]:
-        """How many sessions wait, by the folder they worked in."""
+        """Return how many sessions wait to be mined, by the folder they worked in."""
         rows = self._database.rows("SELECT cwd, COUNT(*) AS waiting FROM sessions WHERE waiting != '' GROUP BY cwd")
         return {row["cwd"]: row["waiting"] for row in rows}
 
     def load(self, key: SessionKey) -> Session:
-        """The session's turns from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
+        """Return the turns of a session from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
         session = decode_json(rows[0]["data"], Session)
         at = {turn.id: index for index, turn in enumerate(session.turns)}
@@ -134,35 +128,31 @@ class SessionInbox:
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
 
     def everything(self) -> tuple[Session, ...]:
-        """All archived sessions, the oldest first."""
+        """Return all archived sessions, the oldest first."""
         rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
         return tuple(decode_json(row["data"], Session) for row in rows)
 
 
-RECALLED = 24
-"""Rejected edits shown to a reflection; more would crowd out the failures it is to learn from."""
-
-
 class TaskArchive:
-    """``ports.Archive`` over the database."""
+    """Tasks mined so far, by scope: a project, or "" for all work of this user (``ports.Archive``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Fresh ones first, then the most recently seen."""
+        """Return the tasks of a scope, fresh ones first, then the most recently seen."""
         rows = self._database.rows(
             "SELECT data FROM tasks WHERE scope = ? ORDER BY fresh DESC, seen_at DESC, id", (scope,)
         )
         return tuple(decode_json(row["data"], TaskRecord) for row in rows)
 
     def fresh(self, scope: str) -> frozenset[str]:
-        """Ids of the tasks no concluded night has used."""
+        """Return the ids of the tasks no concluded night has used."""
         rows = self._database.rows("SELECT id FROM tasks WHERE scope = ? AND fresh", (scope,))
         return frozenset(row["id"] for row in rows)
 
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
-        """Enter tasks and take sessions out of the inbox in one transaction; repeating it changes nothing."""
+        """Store tasks and mark sessions as mined, in one transaction; repeating it changes nothing."""
         with self._database.transaction() as connection:
             for task in tasks:
                 data = msgspec.json.encode(task)
@@ -180,13 +170,13 @@ class TaskArchive:
                 )
 
     def _turn_after(self, key: SessionKey) -> str:
-        """The first turn filed since the session was taken up for mining, "" when there is none."""
+        """Return the first turn filed since the session was loaded for mining, "" when there is none."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
         ids = [turn.id for turn in decode_json(rows[0]["data"], Session).turns]
         return next(iter(ids[ids.index(key.last_turn) + 1 :]), "")
 
     def past(self, scope: str) -> Past:
-        """The fresh ones, and the nights as val of every task that served."""
+        """Return which tasks are fresh, and in how many nights each of the others was a validation task."""
         from skillopt_sleep.night.pools import Past  # noqa: PLC0415  `status` reads this module and deals nothing
 
         rows = self._database.rows(
@@ -196,7 +186,7 @@ class TaskArchive:
         return Past(fresh=self.fresh(scope), as_val={row["task"]: row["nights"] for row in rows})
 
     def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
-        """Mark tasks as used; a night that says so again changes nothing."""
+        """Mark tasks as used by a night; repeating it changes nothing."""
         with self._database.transaction() as connection:
             for split, ids in dealt.items():
                 connection.executemany(
@@ -205,36 +195,3 @@ class TaskArchive:
                 connection.executemany(
                     "UPDATE tasks SET fresh = 0 WHERE scope = ? AND id = ?", [(scope, id_) for id_ in ids]
                 )
-
-
-class RejectedEditStore:
-    """``ports.RejectedEdits`` over the database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def recall(self, project: str) -> tuple[AppliedEdit, ...]:
-        """The latest ``RECALLED``."""
-        rows = self._database.rows(
-            "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
-        )
-        return tuple(decode_json(row["data"], AppliedEdit) for row in rows)
-
-    def closed(self, project: str) -> tuple[ClosedEdit, ...]:
-        """All of them, the first ones first."""
-        rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
-        return tuple(decode_json(row["data"], ClosedEdit) for row in rows)
-
-    def remember(
-        self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
-    ) -> None:
-        """Keep each edit once, with the latest reason; of a closed one, the night that ended it first."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
-                [(project, rejected.edit.id, night, msgspec.json.encode(rejected)) for rejected in edits],
-            )
-            connection.executemany(
-                "INSERT OR IGNORE INTO closed_edits VALUES (?, ?, ?, ?, ?)",
-                [(project, each.base, each.edit.id, each.night, msgspec.json.encode(each)) for each in closed],
-            )

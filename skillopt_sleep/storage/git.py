@@ -1,7 +1,4 @@
-"""Which commit a project was at: asked of git, which is let to write nothing and to run nothing of the project's.
-
-Whether git tracks a file, so that the user can be told who else will see a change of it.
-"""
+"""Asks git about a project and its files, letting it write nothing and run nothing that belongs to the project."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-SECONDS = 10.0
+TIMEOUT = 10.0
 """Seconds after which git counts as having no answer."""
-QUIET = {
+_ISOLATION = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_COUNT": "1",
@@ -26,59 +23,44 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?")
 
 
-def is_project_of_git(project: Path, env: Mapping[str, str]) -> bool:
-    """Whether the folder is the top of a git project that has a commit."""
-    top = _asked(project, env, "rev-parse", "--show-toplevel")
-    return bool(top) and Path(top).resolve() == project.resolve() and bool(commit_of(project, env))
+def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
+    """Whether the folder is the top of a git repository that has a commit."""
+    top = _ask(project, env, "rev-parse", "--show-toplevel")
+    return bool(top) and Path(top).resolve() == project.resolve() and bool(find_commit(project, env))
 
 
-def commit_of(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "") -> str:
-    """The commit of that name where the project has it, else the last one before the moment ``at``, else where it is.
+def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "") -> str:
+    """Return ``commit`` if the project has it, else the last commit before the moment ``at``, else the current one.
 
-    "" when git knows none.
+    Returns "" when git knows none.
     """
-    if _COMMIT.fullmatch(commit) and _asked(project, env, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}"):
+    if _COMMIT.fullmatch(commit) and _ask(project, env, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}"):
         return commit
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
-    return _asked(project, env, "rev-list", "-1", *before, "HEAD") or _asked(project, env, "rev-list", "-1", "HEAD")
+    return _ask(project, env, "rev-list", "-1", *before, "HEAD") or _ask(project, env, "rev-list", "-1", "HEAD")
 
 
-def _asked(project: Path, env: Mapping[str, str], *arguments: str) -> str:
-    import subprocess  # noqa: PLC0415  only a replay in a copy of a project needs it
+def is_tracked(path: Path) -> bool:
+    """Whether git tracks the file, so that others will see a change; false where git or a repository is missing."""
+    arguments = ("--literal-pathspecs", "ls-files", "--error-unmatch", "--", path.name)
+    return bool(_ask(path.parent, os.environ, *arguments))
+
+
+def _ask(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
+    """Run git in a folder and return what it prints, "" when it fails."""
+    import subprocess  # noqa: PLC0415  `status` asks nothing
 
     try:
         done = subprocess.run(
-            ["git", "-C", str(project), "-c", "core.fsmonitor=false", *arguments],
-            env={"PATH": env.get("PATH", ""), "HOME": os.devnull, **QUIET},
+            ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
+            env={"PATH": env.get("PATH", ""), "HOME": os.devnull, **_ISOLATION},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            errors="replace",
+            timeout=TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-DEADLINE = 5.0
-"""Seconds after which git counts as not there."""
-
-
-def is_tracked(path: Path) -> bool:
-    """Whether git tracks the file; False where git, a repository or an answer is missing. Runs no hook of it."""
-    import subprocess  # noqa: PLC0415  only a change needs it
-
-    ask = ["git", "-C", str(path.parent), "--literal-pathspecs", "-c", "core.fsmonitor=false"]
-    try:
-        done = subprocess.run(
-            [*ask, "ls-files", "--error-unmatch", "--", path.name],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=DEADLINE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0

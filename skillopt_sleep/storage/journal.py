@@ -1,4 +1,4 @@
-"""The journal of a night: each stage's outcome is kept, so a night cut short anywhere goes on where it was."""
+"""Stores the outcome of each stage of a night, so that an interrupted night resumes where it was."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TOO_LITTLE_MEASURED = 5
 """Exit code of a night that had tasks and could not measure enough of them."""
 
 
-def night_folder(project: str, night: str) -> Path:
-    """Where a night leaves what a person reads."""
+def get_night_folder(project: str, night: str) -> Path:
+    """Return the folder of a night's files for people."""
     return Path(project) / ".skillopt-sleep" / "nights" / night
 
 
 class JournalledNight:
-    """``ports.OpenNight``: outcomes in the database, the report in the night's folder after every stage."""
+    """A running night (``ports.OpenNight``); after every stage its outcome and the report are stored."""
 
     def __init__(self, journal: NightJournal, report: NightReport, *, sitting: int) -> None:
         self._journal = journal
@@ -46,42 +46,42 @@ class JournalledNight:
 
     @property
     def id(self) -> str:
-        """The night's name."""
+        """Name of the night."""
         return self._report.night
 
     @property
     def seed(self) -> int:
-        """The night's own seed."""
+        """Seed of the night."""
         return self._report.seed
 
     @property
     def ledger(self) -> Ledger:
-        """This night's replies."""
+        """The replies of this night and their account."""
         return self._ledger
 
     def spent(self) -> Spend:
-        """What this sitting of the night has spent."""
+        """Return what this sitting of the night has spent."""
         return replace(self._ledger.spent(), seconds=self._journal.clock.monotonic() - self._started)
 
     def stage(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Return the kept outcome, or do the work and keep it."""
+        """Return the stored outcome of a stage, or do its work and store it."""
         kept = self._journal.kept(self.id, name)
         if kept is not None:
             try:
                 outcome: OutcomeT = msgspec.json.decode(kept, type=typing.get_type_hints(work)["return"])
-            except (msgspec.DecodeError, UnicodeDecodeError):  # damaged: its replies are kept, so it costs little
+            except (msgspec.DecodeError, UnicodeDecodeError):  # damaged; doing it again costs little, replies are kept
                 self._journal.forget(self.id, from_stage=name)
             else:
-                return self._reported(name, outcome)
+                return self._report_outcome(name, outcome)
         outcome = work(*args, **kwargs)
         self._journal.keep(self.id, name, msgspec.json.encode(outcome))
-        return self._reported(name, outcome)
+        return self._report_outcome(name, outcome)
 
     def look(self, name: str, work: Callable[P, OutcomeT], *args: P.args, **kwargs: P.kwargs) -> OutcomeT:
-        """Do the work and report it; keep nothing."""
-        return self._reported(name, work(*args, **kwargs))
+        """Do work and report it, without storing its outcome."""
+        return self._report_outcome(name, work(*args, **kwargs))
 
-    def _reported(self, name: str, outcome: OutcomeT) -> OutcomeT:
+    def _report_outcome(self, name: str, outcome: OutcomeT) -> OutcomeT:
         self._report = outcome.add_to(replace(self._report, stage=name))
         self.write()
         return outcome
@@ -91,7 +91,7 @@ class JournalledNight:
         self._journal.write(self._report, {"evidence.jsonl": self._journal.renderers.evidence(rows)})
 
     def report(self) -> NightReport:
-        """The report, with the account as of now, or as of its end."""
+        """Return the report, with the account as of now, or as of its end."""
         if self._report.finished_at:
             return self._report
         return replace(
@@ -103,18 +103,18 @@ class JournalledNight:
         )
 
     def write(self) -> None:
-        """Write ``diagnostics.json`` and ``report.md`` as things stand."""
+        """Write ``diagnostics.json``, and ``report.md`` at the end."""
         self._report = self.report()
         self._journal.save(self._report)
 
     def end(self, error: BaseException | None) -> None:
-        """Conclude: every way a night can end gets its words, its state and its exit code."""
+        """Conclude the night: every way it can end has its state, its reason and its exit code."""
         report = self.report()
         if error is not None:
-            report = _ended_by(report, error)
+            report = _conclude_with_error(report, error)
         else:
             unmeasured = report.verdict is Verdict.UNMEASURED
-            if unmeasured:  # the calls that were lost are to be made again when the night goes on
+            if unmeasured:  # the next run makes the lost calls again
                 self._journal.forget(self.id, from_stage="consolidate")
             report = replace(
                 report,
@@ -127,7 +127,7 @@ class JournalledNight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renderers:
-    """How a report becomes files; handed in, because stores and reports do not know each other."""
+    """Turn reports into files; passed in, because storage does not import reports."""
 
     diagnostics: Callable[[NightReport], bytes]
     markdown: Callable[[NightReport], bytes]
@@ -135,7 +135,7 @@ class Renderers:
 
 
 class NightJournal:
-    """``ports.Journal`` over the database and the project's ``.skillopt-sleep`` folder."""
+    """All nights, in the database and the project's ``.skillopt-sleep`` folder (``ports.Journal``)."""
 
     def __init__(self, database: Database, clock: Clock, renderers: Renderers) -> None:
         self.database = database
@@ -144,7 +144,7 @@ class NightJournal:
 
     @contextmanager
     def open(self, report: NightReport, fingerprint: str) -> Iterator[JournalledNight]:
-        """Begin or go on, and conclude."""
+        """Start a night, or resume the interrupted one, and conclude it at the end."""
         night = self._resume(report, fingerprint) or self._begin(report, fingerprint)
         night.write()
         try:
@@ -158,7 +158,7 @@ class NightJournal:
             night.end(None)
 
     def _begin(self, report: NightReport, fingerprint: str) -> JournalledNight:
-        import secrets  # noqa: PLC0415  it loads OpenSSL, and whoever only looks at nights draws no seed
+        import secrets  # noqa: PLC0415  it loads OpenSSL; `status` draws no seed
 
         now = self.clock.now()
         seed = report.seed or secrets.randbelow(2**31 - 1) + 1
@@ -172,7 +172,7 @@ class NightJournal:
         return JournalledNight(self, replace(report, night=night, seed=seed, started_at=started), sitting=1)
 
     def _resume(self, report: NightReport, fingerprint: str) -> JournalledNight | None:
-        """Go on with the last night of this project, when it was cut short and nothing of its plan has changed."""
+        """Resume the last night of this project if it was interrupted and its plan has not changed."""
         rows = self.database.rows(
             "SELECT * FROM nights WHERE project = ? ORDER BY started_at DESC, rowid DESC LIMIT 1", (report.project,)
         )
@@ -187,7 +187,7 @@ class NightJournal:
                 "UPDATE nights SET state = ?, sitting = ? WHERE id = ?", (NightState.RUNNING, sitting, last["id"])
             )
             if last["state"] == NightState.STOPPED and not self._is_pinned(last["id"]):
-                connection.execute("DELETE FROM stages WHERE night = ?", (last["id"],))  # sessions may have come since
+                connection.execute("DELETE FROM stages WHERE night = ?", (last["id"],))  # new sessions may have come
         report = replace(
             report,
             night=last["id"],
@@ -198,22 +198,22 @@ class NightJournal:
         return JournalledNight(self, report, sitting=sitting)
 
     def _is_pinned(self, night: str) -> bool:
-        """Whether anything of the night is paid for or mined, so that its sessions must stay those it has."""
+        """Whether anything of the night is paid for or mined, so that it must keep its sessions."""
         paid = self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,))
         return bool(paid) or self.kept(night, "mine") is not None
 
     def kept(self, night: str, name: str) -> bytes | None:
-        """The outcome of a finished stage."""
+        """Return the outcome of a finished stage, None when it is not finished."""
         rows = self.database.rows("SELECT outcome FROM stages WHERE night = ? AND name = ?", (night, name))
         return bytes(rows[0]["outcome"]) if rows else None
 
     def keep(self, night: str, name: str, outcome: bytes) -> None:
-        """Keep the outcome of a stage."""
+        """Store the outcome of a stage."""
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (night, name, outcome))
 
     def forget(self, night: str, *, from_stage: str) -> None:
-        """Drop the outcomes of a stage and of those kept after it."""
+        """Delete the outcomes of a stage and of all stages after it."""
         with self.database.transaction() as connection:
             connection.execute(
                 "DELETE FROM stages WHERE night = :night AND rowid >="
@@ -222,10 +222,7 @@ class NightJournal:
             )
 
     def save(self, report: NightReport) -> None:
-        """Keep a report, as files and in the database.
-
-        The database comes last: a night killed in between is one that goes on, and writes its files again.
-        """
+        """Store a report as files, then in the database: a night killed in between resumes and writes them again."""
         diagnostics = self.renderers.diagnostics(report)
         self.write(report, {"diagnostics.json": diagnostics})
         if report.finished_at:
@@ -237,13 +234,13 @@ class NightJournal:
             )
 
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
-        """Write files into the night's folder, each atomically."""
+        """Write files into the folder of the night, each atomically."""
         folder = make_own_folder(Path(report.project), "nights", report.night)
         for name, data in files.items():
             write_atomic(folder / name, data)
 
     def reports(self, project: str) -> tuple[NightReport, ...]:
-        """Every night of a project, the latest first."""
+        """Return the reports of all nights of a project, the latest first."""
         rows = self.database.rows(
             "SELECT report FROM nights WHERE project = ? AND report IS NOT NULL ORDER BY started_at DESC, rowid DESC",
             (project,),
@@ -251,15 +248,15 @@ class NightJournal:
         return tuple(decode_json(row["report"], NightReport) for row in rows)
 
 
-def _ended_by(report: NightReport, error: BaseException) -> NightReport:
-    """Say what ended a night, in the words of the error."""
-    said = str(error) or type(error).__name__
+def _conclude_with_error(report: NightReport, error: BaseException) -> NightReport:
+    """Return the report of a night that an error ended."""
+    why = str(error) or type(error).__name__
     stopped = {Awaiting: StoppedBy.HANDOFF, BackendError: StoppedBy.BACKEND, BudgetSpent: StoppedBy.BUDGET}
     by = next((by for kind, by in stopped.items() if isinstance(error, kind)), StoppedBy.CRASH)
     code = error.exit_code if isinstance(error, SleepError) else 1
     if isinstance(error, Interrupted | KeyboardInterrupt):
         by, code = StoppedBy.INTERRUPTED, getattr(error, "exit_code", 130)
-        said = "interrupted; run again to go on with this night"
+        why = "interrupted; run again to resume this night"
     return replace(
         report,
         state=NightState.STOPPED,
@@ -267,9 +264,9 @@ def _ended_by(report: NightReport, error: BaseException) -> NightReport:
         accepted=False,
         gate_action=GateAction.UNMEASURED,
         stopped_by=by,
-        why=said,
+        why=why,
         exit_code=code,
-        call_error=f"{type(error).__name__}: {said}"
+        call_error=f"{type(error).__name__}: {why}"
         if by in {StoppedBy.BACKEND, StoppedBy.CRASH}
         else report.call_error,
     )

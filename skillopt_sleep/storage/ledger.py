@@ -1,13 +1,13 @@
-"""Replies already paid for, and every attempt made for them; nothing here is ever updated or deleted by a night.
+"""Keeps every reply that was paid for and every attempt made for it; a night never changes or deletes one.
 
-The folder of a training run: its files, its ledger, and what of it is finished already.
+A training run has a ledger of its own, in a folder with its files and the results it has finished.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,10 +17,21 @@ from skillopt_sleep.model.call import Attempt, PhaseTally, Prompt, Reply, Role, 
 from skillopt_sleep.model.rollout import Assignment, Trajectory
 from skillopt_sleep.storage.database import Database, decode_json
 from skillopt_sleep.storage.files import make_folders, write_atomic
+from skillopt_sleep.storage.lock import take_lock
+
+_TOTALS = (
+    "SELECT COUNT(*) AS calls, TOTAL(input_tokens + output_tokens) AS tokens, TOTAL(cost_usd) AS usd,"
+    " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced FROM calls"
+)
+TRAINING_RUN = "train"
+"""Name of the only run in the ledger of a training folder."""
+SITTING = "sitting"
+CHECKPOINT_PAGES = 20_000
+"""Pages of the log, of 4 KB, after which SQLite moves them into the database: all workers wait for that."""
 
 
 class NightLedger:
-    """The ledger of one night (``ports.Ledger``). ``sitting`` counts the times the night was given a new allowance."""
+    """The ledger of one night (``ports.Ledger``); ``sitting`` counts how often it got a new allowance."""
 
     def __init__(self, database: Database, *, night: str, sitting: int) -> None:
         self._database = database
@@ -29,7 +40,7 @@ class NightLedger:
         self._reused: Counter[str] = Counter()
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
-        """The committed reply to this prompt and sample, if there is one."""
+        """Return the committed reply to this prompt and sample, None when there is none."""
         rows = self._database.rows(
             "SELECT reply FROM replies WHERE night = ? AND role = ? AND digest = ? AND model = ? AND sample = ?",
             (self._night, role, prompt.digest, model, prompt.sample),
@@ -38,11 +49,11 @@ class NightLedger:
         return decode_json(rows[0]["reply"], kind) if rows else None
 
     def reuse(self, phase: str) -> None:
-        """Count, for this process, a reply that cost nothing."""
+        """Count a reply that this process did not have to pay for."""
         self._reused[phase] += 1
 
     def commit(self, role: Role, prompt: Prompt, model: str, reply: Reply, attempt: Attempt) -> None:
-        """Keep a reply and account of its attempt in one transaction."""
+        """Store a reply and the attempt that brought it, in one transaction."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)",
@@ -51,48 +62,33 @@ class NightLedger:
             self.record(attempt)
 
     def record(self, attempt: Attempt) -> None:
-        """Keep account of one attempt."""
+        """Store one attempt."""
+        usage = attempt.usage
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    self._night,
-                    self._sitting,
-                    attempt.phase,
-                    attempt.role,
-                    attempt.error,
-                    attempt.number,
-                    attempt.usage.input_tokens,
-                    attempt.usage.output_tokens,
-                    attempt.cost_usd,
-                    attempt.seconds,
+                    *(self._night, self._sitting, attempt.phase, attempt.role, attempt.error, attempt.number),
+                    *(usage.input_tokens, usage.output_tokens, attempt.cost_usd, attempt.seconds),
                 ),
             )
 
     def spent(self, *, whole_night: bool = False) -> Spend:
-        """What this sitting, or the whole night, has spent so far; ``seconds`` is left to the clock of the process."""
-        row = self._database.rows(
-            "SELECT COUNT(*) AS calls, TOTAL(input_tokens + output_tokens) AS tokens, TOTAL(cost_usd) AS usd,"
-            " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced"
-            " FROM calls WHERE night = ? AND sitting >= ?",
-            (self._night, 0 if whole_night else self._sitting),
-        )[0]
+        """Return what this sitting, or the whole night, has spent; ``seconds`` is left to the clock of the process."""
+        first = 0 if whole_night else self._sitting
+        row = self._database.rows(f"{_TOTALS} WHERE night = ? AND sitting >= ?", (self._night, first))[0]
         return Spend(calls=row["calls"], tokens=int(row["tokens"]), usd=row["usd"], unpriced=row["unpriced"])
 
     def spent_on(self, day: str) -> Spend:
-        """What the nights that asked so have spent on a day, each since it first asked."""
+        """Return what all nights that called this have spent on a day, each since its first call of it."""
         before = self.spent(whole_night=True)
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO days VALUES (?, ?, ?, ?, ?, ?)",
                 (day, self._night, before.calls, before.tokens, before.usd, before.unpriced),
             )
-        row = self._database.rows(
-            "SELECT COUNT(*) AS calls, TOTAL(input_tokens + output_tokens) AS tokens, TOTAL(cost_usd) AS usd,"
-            " COUNT(*) FILTER (WHERE error = '' AND cost_usd IS NULL) AS unpriced"
-            " FROM calls WHERE night IN (SELECT night FROM days WHERE day = ?)",
-            (day,),
-        )[0]
+        nights = "WHERE night IN (SELECT night FROM days WHERE day = ?)"
+        row = self._database.rows(f"{_TOTALS} {nights}", (day,))[0]
         earlier = self._database.rows(
             "SELECT SUM(calls) AS calls, SUM(tokens) AS tokens, TOTAL(usd) AS usd, SUM(unpriced) AS unpriced"
             " FROM days WHERE day = ?",
@@ -106,7 +102,7 @@ class NightLedger:
         )
 
     def tallies(self) -> tuple[PhaseTally, ...]:
-        """What each phase of the whole night cost, in the order the phases began."""
+        """Return what each phase of the whole night cost, in the order the phases began."""
         errors: dict[str, dict[str, int]] = {}
         for row in self._database.rows(
             "SELECT phase, error, COUNT(*) AS count FROM calls WHERE night = ? AND error != '' GROUP BY phase, error",
@@ -134,81 +130,67 @@ class NightLedger:
         )
 
 
-RUN = "train"
-"""The name of the one run that a folder's ledger knows."""
-SITTING = "sitting"
-PAGES = 20_000
-"""Pages of the log, of 4 KB, before SQLite tidies it up: every worker waits while it does, and closing does it too."""
-
-
 class TrainingFolder:
-    """The folder of one training run, with its database; only one process at a time writes to it."""
+    """The folder of one training run and the database in it (``train.ports.RunStore``)."""
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.folder = folder
         self._database = database
-        self.ledger = NightLedger(database, night=RUN, sitting=int(self.kept(SITTING) or 1))
+        self.ledger = NightLedger(database, night=TRAINING_RUN, sitting=self._read_sitting())
 
     def tallies(self) -> tuple[PhaseTally, ...]:
-        """What each stage of the whole run cost."""
+        """Return what each stage of the whole run cost."""
         return self.ledger.tallies()
 
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
-        """Put a file in place whole, for its user alone: prompts and answers may hold what is nobody else's."""
+        """Write a file that only this user may read: prompts and answers may hold anything."""
         path = self.folder / name
         if not path.parent.is_dir():
             make_folders(path.parent, within=self.folder, mode=0o700)
         write_atomic(path, data, durable=durable)
 
     def kept(self, name: str) -> bytes | None:
-        """The outcome of a piece of work that was finished before."""
-        rows = self._database.rows("SELECT outcome FROM stages WHERE night = ? AND name = ?", (RUN, name))
+        """Return the result of work that was finished before, None when it was not."""
+        rows = self._database.rows("SELECT outcome FROM stages WHERE night = ? AND name = ?", (TRAINING_RUN, name))
         return bytes(rows[0]["outcome"]) if rows else None
 
     def keep(self, name: str, outcome: bytes) -> None:
-        """Keep the outcome of a piece of work."""
+        """Store the result of finished work."""
         with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (RUN, name, outcome))
+            connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (TRAINING_RUN, name, outcome))
 
     def new_allowance(self) -> None:
-        """The next process may spend up to the caps again."""
-        self.keep(SITTING, str(int(self.kept(SITTING) or 1) + 1).encode())
+        """Let the next process spend up to the caps again."""
+        self.keep(SITTING, str(self._read_sitting() + 1).encode())
+
+    def _read_sitting(self) -> int:
+        return int(self.kept(SITTING) or 1)
 
 
 @contextmanager
-def training_folder(folder: Path) -> Iterator[TrainingFolder]:
-    """Open a folder for one run, made if need be, held by this process alone.
+def open_training_folder(folder: Path) -> Iterator[TrainingFolder]:
+    """Open the folder of a run, made if need be, for this process alone.
 
     Raises ``NightRunning`` when another process trains into it, ``Refused`` for a link, and ``DiskError``.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415  only a run needs it
-
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held = FileLock(folder / "run.lock", mode=0o600).acquire(timeout=0)
-    except Timeout:
-        raise NightRunning(
-            f"another process trains into {folder}; wait for it, or name another folder as out_root"
-        ) from None
     except OSError as error:
         raise DiskError(f"cannot write to {folder}: {error.strerror}; name another folder as out_root") from error
-    with held:
-        database = _opened(folder)
-        database.rows(f"PRAGMA wal_autocheckpoint = {PAGES}")
-        try:
+    with take_lock(folder / "run.lock", advice="name another folder as out_root") as held:
+        if not held:
+            raise NightRunning(f"another process trains into {folder}; wait for it, or name another folder as out_root")
+        with closing(_open_ledger(folder)) as database:
+            database.rows(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             yield TrainingFolder(folder, database)
-        finally:
-            database.close()
 
 
-def _opened(folder: Path) -> Database:
-    """The database of a run. Raises ``DiskError`` that says what helps here: the repair is for the user's own."""
+def _open_ledger(folder: Path) -> Database:
     path = folder / "ledger.db"
     try:
         return Database(path)
     except DiskError as error:
         if "is damaged" not in str(error):
             raise
-        raise DiskError(
-            f"{path} is damaged, so this run cannot be gone on with; remove {folder} to begin anew"
-        ) from error
+        # `doctor --repair`, which the error names, is for the user's own database
+        raise DiskError(f"{path} is damaged, so this run cannot be resumed; remove {folder} to begin anew") from error

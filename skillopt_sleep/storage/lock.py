@@ -24,7 +24,9 @@ TEST_WAIT = 5.0
 
 
 @contextmanager
-def take_lock(path: Path, *, wait: float = 0.0, poll: float = 0.05) -> Iterator[bool]:
+def take_lock(
+    path: Path, *, wait: float = 0.0, poll: float = 0.05, advice: str = "name another folder with --data-dir"
+) -> Iterator[bool]:
     """Hold a lock file; gives False when another process still holds it after ``wait`` seconds. Raises ``DiskError``.
 
     The lock belongs to this process, not to the file: it is gone when the process is.
@@ -38,7 +40,7 @@ def take_lock(path: Path, *, wait: float = 0.0, poll: float = 0.05) -> Iterator[
         yield False
         return
     except OSError as error:
-        raise DiskError(f"cannot lock {path}: {error.strerror}; name another folder with --data-dir") from error
+        raise DiskError(f"cannot lock {path}: {error.strerror}; {advice}") from error
     try:
         yield True
     finally:

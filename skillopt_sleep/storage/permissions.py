@@ -1,6 +1,6 @@
-"""Store: to whom the user has agreed that sessions are sent. In the user's own data, never in a project.
+"""Remembers what the user has allowed: which provider sessions may go to, and which commands may be run as checks.
 
-Commands the user has approved as checks: kept in the user's own data, never in a project.
+It is kept in the user's own database, never in a project.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from skillopt_sleep.storage.database import Database
 
 
 class Agreements:
-    """Sources and providers, each pair agreed to once. Raises ``DiskError`` only."""
+    """To which provider the sessions of which source may be sent. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     def all(self) -> frozenset[tuple[str, str]]:
-        """Every pair of a source and a provider."""
+        """Return every pair of a source and a provider the user has agreed to."""
         rows = self._database.rows("SELECT source, provider FROM agreements")
         return frozenset((row["source"], row["provider"]) for row in rows)
 
     def agree(self, source: str, provider: str) -> None:
-        """Keep that the user has agreed."""
+        """Record that the user has agreed."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO agreements VALUES (?, ?, ?)", (source, provider, self._clock.now().isoformat())
@@ -33,20 +33,20 @@ class Agreements:
 
 
 class Approvals:
-    """What may be run for a project, by the project's own folder. Raises ``DiskError`` only."""
+    """Which commands may be run for a project, by its folder. Every method raises ``DiskError`` only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def of(self, project: str) -> tuple[CheckCommand, ...]:
-        """The approved commands of a project, in the order they were approved."""
+        """Return the approved commands of a project, in the order they were approved."""
         rows = self._database.rows(
             "SELECT line, seconds FROM approved_commands WHERE project = ? ORDER BY rowid", (project,)
         )
         return tuple(CheckCommand(line=row["line"], seconds=row["seconds"]) for row in rows)
 
     def approve(self, project: str, command: CheckCommand, now: datetime) -> None:
-        """Let a command be run; approving it again sets its time limit."""
+        """Allow a command; approving it again changes its time limit."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO approved_commands VALUES (?, ?, ?, ?)"
@@ -55,6 +55,6 @@ class Approvals:
             )
 
     def remove(self, project: str, line: str) -> None:
-        """Let it be run no more."""
+        """Forbid a command again."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM approved_commands WHERE project = ? AND line = ?", (project, line))

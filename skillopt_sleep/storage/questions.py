@@ -1,4 +1,4 @@
-"""Questions laid down for the agent the user is in, and the answers found beside them: files in the project."""
+"""Writes questions for the agent the user is in as files of the project, and reads the answers found beside them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from skillopt_sleep.storage.files import make_folders, make_own_folder, read_reg
 
 QUESTION, ANSWER = ".question.md", ".answer.md"
 LONGEST = 1_000_000
-"""Bytes of an answer; a longer one is none."""
+"""Bytes of an answer; a longer one is not read."""
 
 
 class QuestionBox:
-    """``handoff.Questions``: ``.skillopt-sleep/handoff`` in a project, and a key in the user's own data.
+    """The folder ``.skillopt-sleep/handoff`` of a project (``handoff.Questions``), and a key in the data folder.
 
-    Shared by both roles of a night, and safe between threads.
+    Both roles of a night share it; it is safe between threads.
     """
 
     def __init__(self, project: Path, data_dir: Path) -> None:
@@ -29,11 +29,11 @@ class QuestionBox:
         self._lock = threading.Lock()
         self._key: bytes | None = None
         self._asked: dict[str, str | None] = {}
-        """Each question of this sitting: what is wrong with its answer, "" for one that is missing, None for none."""
+        """Each question of this sitting, with what is wrong with its answer: "" for a missing one, None for nothing."""
 
     @property
     def place(self) -> str:
-        """The folder."""
+        """The folder of the questions."""
         return str(self._folder)
 
     @property
@@ -41,10 +41,57 @@ class QuestionBox:
         """A secret of this user, made once. Raises ``DiskError``."""
         with self._lock:
             if self._key is None:
-                self._key = self._kept_key()
+                self._key = self._load_key()
             return self._key
 
-    def _kept_key(self) -> bytes:
+    def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
+        """Return the answer to a question; without a usable one write the question and return None.
+
+        ``fault`` returns what is wrong with an answer, "" for nothing. A file that cannot be used stays as it is.
+        Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
+        """
+        refuse_links(self._folder, within=self._project)
+        answer, wrong = _read_answer(self._folder / f"{name}{ANSWER}")
+        if answer is not None and (problem := fault(answer)):
+            answer, wrong = None, problem
+        with self._lock:
+            self._asked[name] = wrong
+        if answer is None:
+            folder = make_own_folder(self._project, "handoff")
+            write_atomic(folder / f"{name}{QUESTION}", text.encode("utf-8", "replace"))
+        return answer
+
+    def missing(self) -> tuple[str, ...]:
+        """Return each question of this sitting without a usable answer, with what is wrong with the one there is."""
+        with self._lock:
+            left = [(name, wrong) for name, wrong in self._asked.items() if wrong is not None]
+        return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
+
+    def strangers(self) -> tuple[str, ...]:
+        """Return the names of answers to none of the questions of this sitting."""
+        with self._lock:
+            names = [name for name in self._list_files() if name.endswith(ANSWER)]
+            return tuple(name for name in names if name.removesuffix(ANSWER) not in self._asked)
+
+    def kept(self, name: str) -> None:
+        """Remove a question and its answer, once the reply is in the ledger. Raises ``DiskError``."""
+        remove(self._folder / f"{name}{QUESTION}")
+        remove(self._folder / f"{name}{ANSWER}")
+
+    def tidy(self) -> None:
+        """Remove unanswered questions of an earlier sitting that nobody asks any more. Raises ``DiskError``.
+
+        Does nothing when this sitting has asked nothing: a command that only looks removes nothing.
+        """
+        if not self._asked:
+            return
+        names = self._list_files()
+        needed = {name.removesuffix(ANSWER) for name in names if name.endswith(ANSWER)} | self._asked.keys()
+        for name in names:
+            if name.endswith(QUESTION) and name.removesuffix(QUESTION) not in needed:
+                remove(self._folder / name)
+
+    def _load_key(self) -> bytes:
         path = self._data_dir / "handoff.key"
         known = read_regular(path)
         if not known:
@@ -55,57 +102,7 @@ class QuestionBox:
             write_atomic(path, known)
         return known
 
-    def ask(self, name: str, text: str, fault: Callable[[str], str]) -> str | None:
-        """The answer that lies there; without one that can be used the question is laid down, and None returned.
-
-        ``fault`` says what is wrong with an answer, "" for nothing. A file that cannot be used stays as it is.
-        Raises ``Refused`` when the folder is behind a link, and ``DiskError``.
-        """
-        refuse_links(self._folder, within=self._project)
-        answer, wrong = _answer(self._folder / f"{name}{ANSWER}")
-        if answer is not None and (problem := fault(answer)):
-            answer, wrong = None, problem
-        with self._lock:
-            self._asked[name] = wrong
-        if answer is None:
-            write_atomic(
-                make_own_folder(self._project, "handoff") / f"{name}{QUESTION}", text.encode("utf-8", "replace")
-            )
-        return answer
-
-    def missing(self) -> tuple[str, ...]:
-        """Each question of this sitting without an answer that can be used, with what is wrong where there is one."""
-        with self._lock:
-            left = [(name, wrong) for name, wrong in self._asked.items() if wrong is not None]
-        return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
-
-    def strangers(self) -> tuple[str, ...]:
-        """Names of answers to none of the questions of this sitting."""
-        with self._lock:
-            return tuple(
-                name for name in self._there() if name.endswith(ANSWER) and name.removesuffix(ANSWER) not in self._asked
-            )
-
-    def kept(self, name: str) -> None:
-        """Take a question and its answer away: the reply is in the ledger. Raises ``DiskError``."""
-        remove(self._folder / f"{name}{QUESTION}")
-        remove(self._folder / f"{name}{ANSWER}")
-
-    def tidy(self) -> None:
-        """Take away questions of an earlier sitting that nobody asks or has answered. Raises ``DiskError``.
-
-        Only where this sitting has asked anything: whoever merely looks takes nothing away.
-        """
-        if not self._asked:
-            return
-        names = self._there()
-        answered = {name.removesuffix(ANSWER) for name in names if name.endswith(ANSWER)}
-        for name in names:
-            asked = name.removesuffix(QUESTION)
-            if name.endswith(QUESTION) and asked not in answered and asked not in self._asked:
-                remove(self._folder / name)
-
-    def _there(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         try:
             return sorted(path.name for path in self._folder.iterdir())
         except (FileNotFoundError, NotADirectoryError):
@@ -114,8 +111,8 @@ class QuestionBox:
             raise DiskError(f"cannot read {self._folder}: {error.strerror}") from error
 
 
-def _answer(path: Path) -> tuple[str | None, str | None]:
-    """What an answer says, or what is wrong with it: "" when there is none. Never reads more than ``LONGEST``."""
+def _read_answer(path: Path) -> tuple[str | None, str | None]:
+    """Return the text of an answer, or what is wrong with it ("" when there is none)."""
     with contextlib.suppress(OSError):
         if os.lstat(path).st_size > LONGEST:
             return None, f"longer than {LONGEST:,} bytes"

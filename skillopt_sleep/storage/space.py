@@ -1,9 +1,4 @@
-"""Old nights make room: their replies and files go by age and by size; what was learnt from them stays.
-
-Never touched: the archive of sessions and tasks, the reports, what is live, and a proposal that waits.
-
-Whether a night could keep what it is going to pay for: looked at before the first call is sent.
-"""
+"""Keeps the disk usable: checks before a night that its results can be written, and prunes old nights after it."""
 
 from __future__ import annotations
 
@@ -20,27 +15,60 @@ from msgspec import Struct
 from skillopt_sleep.errors import DiskError, SleepError
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import count_missing_folders, refuse_links
-from skillopt_sleep.storage.repair import what_is_wrong
+from skillopt_sleep.storage.repair import find_damage
 
 NEWEST = 3
-"""Nights of a project that stay whatever their age and size: the last ones are looked at."""
+"""Nights of a project that stay whatever their age and size."""
+NEEDED = 16 * 2**20
+"""Bytes that must be free in the data folder, several times what a night of some hundred calls writes."""
+NEEDED_IN_PROJECT = NEEDED // 4
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """The nights whose replies and files went, the bytes of those files, and why others had to stay."""
+    """What a pruning removed."""
 
     nights: tuple[str, ...] = ()
     size: int = 0
+    """Bytes of the removed files."""
     skipped: tuple[str, ...] = ()
+    """Why folders that should have gone had to stay."""
+
+
+def check_disk(database: Database, project: Path) -> None:
+    """Prove that data folder and project can be written to, and that the database is whole.
+
+    Raises ``DiskError`` naming the folder or file, what is wrong, and what helps.
+    """
+    _reserve(database.path.parent, NEEDED)
+    _reserve(project, NEEDED_IN_PROJECT)
+    answer = " ".join(str(row[0]) for row in database.rows("PRAGMA quick_check(1)"))
+    damage = " ".join(answer.split()) if answer != "ok" else find_damage(database)
+    if damage:
+        raise DiskError(
+            f"{database.path} is damaged ({damage}); nothing was spent; try: skillopt-sleep doctor --repair"
+        )
+
+
+def list_disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
+    """Return why a night could not be written to disk, one line each, as far as that can be told without writing."""
+    found = []
+    for folder, size in ((data_dir, NEEDED), (project, NEEDED_IN_PROJECT)):
+        existing = _find_existing(folder)
+        if not os.access(existing, os.W_OK | os.X_OK):
+            found.append(f"{folder} cannot be written to; make it writable")
+        elif shutil.disk_usage(existing).free < size:
+            found.append(f"less than {size / 2**20:.0f} MB are free at {folder}; make room")
+    return tuple(found)
 
 
 def prune(
     database: Database, project: Path, *, now: datetime, days: int, size: int, waiting: frozenset[str] = frozenset()
 ) -> Pruned:
-    """Take away what nights older than ``days`` left, and the oldest beyond ``size`` bytes of files in the project.
+    """Remove replies and files of nights older than ``days``, and of the oldest beyond ``size`` bytes of files.
 
-    A night that is not finished, is adopted, counts for the caps of this day, or is among those ``waiting`` to be
-    adopted is kept whole; so is one whose folder is a link, or cannot be removed. Raises ``DiskError``.
+    Kept whole: a night that is not finished, is adopted, counts for the caps of this day, or is ``waiting`` to be
+    adopted; so is one whose folder is a link or cannot be removed. Reports, and the archive of sessions and tasks, are
+    never touched. Raises ``DiskError``.
     """
     rows = database.rows(
         "SELECT id, started_at FROM nights WHERE project = ? AND state = 'finished' ORDER BY started_at DESC",
@@ -53,32 +81,31 @@ def prune(
             " SELECT night FROM days WHERE day = (SELECT MAX(day) FROM days)"
         )
     }
-    oldest = (now - timedelta(days=days)).isoformat()
+    oldest = now - timedelta(days=days)
     total, gone, freed, skipped = 0, [], 0, []
     for number, row in enumerate(rows):
         folder = project / ".skillopt-sleep" / "nights" / row["id"]
-        own = _size(folder)
+        own = _measure(folder)
         total += own
-        if number < NEWEST or row["id"] in needed or (row["started_at"] >= oldest and total <= size):
+        if number < NEWEST or row["id"] in needed or (row["started_at"] >= oldest.isoformat() and total <= size):
             continue
-        if own or _has_replies(database, row["id"]):
+        if own or database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (row["id"],)):
             try:
                 refuse_links(folder, within=project)
-                _remove(folder)
+                _remove_folder(folder)
             except SleepError as error:
                 skipped.append(str(error))
                 continue
-            forget_replies(database, row["id"])
+            _forget_replies(database, row["id"])
             gone.append(row["id"])
             freed += own
             total -= own
-    with database.transaction() as connection:  # trials of the audit are no nights, and leave no report
-        day = f"{now - timedelta(days=days):%Y%m%d}"
-        connection.execute("DELETE FROM replies WHERE night LIKE 'audit-%' AND night < ?", (f"audit-{day}",))
+    with database.transaction() as connection:  # A/A tests are no nights, and leave replies only
+        connection.execute("DELETE FROM replies WHERE night LIKE 'audit-%' AND night < ?", (f"audit-{oldest:%Y%m%d}",))
     return Pruned(nights=tuple(gone), size=freed, skipped=tuple(skipped))
 
 
-def _remove(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:
@@ -87,64 +114,35 @@ def _remove(folder: Path) -> None:
         raise DiskError(f"cannot remove the old night {folder}: {error.strerror}") from error
 
 
-def _size(folder: Path) -> int:
-    """Bytes of the files in a folder; of a link, none."""
+def _measure(folder: Path) -> int:
+    """Return the bytes of all files in a folder; 0 for a link."""
     if folder.is_symlink():
         return 0
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def _has_replies(database: Database, night: str) -> bool:
-    return bool(database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,)))
-
-
-def forget_replies(database: Database, night: str) -> None:
-    """Drop what a night was answered, and the stages made of it; its report stays."""
+def _forget_replies(database: Database, night: str) -> None:
+    """Delete the replies of a night and the stages made of them; its report stays."""
     with database.transaction() as connection:
         for table in ("replies", "stages", "calls"):
             connection.execute(f"DELETE FROM {table} WHERE night = ?", (night,))  # noqa: S608  our own names
 
 
-NEEDS = 16 * 2**20
-"""Bytes that must be free where data is kept, several times what a night of some hundred calls writes."""
+def _find_existing(folder: Path) -> Path:
+    """Return the folder, or its nearest parent that exists."""
+    return folder if folder.exists() else folder.parents[count_missing_folders(folder)]
 
 
-def check_disk(database: Database, project: Path) -> None:
-    """Prove that data and project can be written to, and that the database is whole.
-
-    Raises ``DiskError`` naming the folder or file, what is wrong, and what helps.
-    """
-    _take_room(database.path.parent, NEEDS)
-    _take_room(project, NEEDS // 4)
-    said = " ".join(str(row[0]) for row in database.rows("PRAGMA quick_check(1)"))
-    what = " ".join(said.split()) if said != "ok" else what_is_wrong(database)
-    if what:
-        raise DiskError(f"{database.path} is damaged ({what}); nothing was spent; try: skillopt-sleep doctor --repair")
-
-
-def disk_problems(data_dir: Path, project: Path) -> tuple[str, ...]:
-    """What stands in the way of a night on disk, as far as it can be told without writing; a line each."""
-    found = []
-    for folder, size in ((data_dir, NEEDS), (project, NEEDS // 4)):
-        there = folder if folder.exists() else folder.parents[count_missing_folders(folder)]
-        if not os.access(there, os.W_OK | os.X_OK):
-            found.append(f"{folder} cannot be written to; make it writable")
-        elif shutil.disk_usage(there).free < size:
-            found.append(f"less than {size / 2**20:.0f} MB are free at {folder}; make room")
-    return tuple(found)
-
-
-def _take_room(folder: Path, size: int) -> None:
-    """Take that much of the disk for a moment: what ``df`` says is free may belong to root, or to a quota."""
-    there = folder if folder.exists() else folder.parents[count_missing_folders(folder)]
+def _reserve(folder: Path, size: int) -> None:
+    """Take that much of the disk for a moment: what ``df`` calls free may belong to root, or to a quota."""
     try:
-        with tempfile.TemporaryFile(dir=there) as file:  # without a name where the system can, so a kill leaves nothing
+        with tempfile.TemporaryFile(dir=_find_existing(folder)) as file:  # nameless: a kill leaves nothing
             _allocate(file.fileno(), size)
     except OSError as error:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         what = f"less than {size / 2**20:.0f} MB are free" if full else os.strerror(error.errno or 0)
-        cure = "make room" if full else "make it writable"
-        raise DiskError(f"cannot write to {folder}: {what}; nothing was spent: {cure} and run again") from error
+        fix = "make room" if full else "make it writable"
+        raise DiskError(f"cannot write to {folder}: {what}; nothing was spent: {fix} and run again") from error
 
 
 def _allocate(handle: int, size: int) -> None:

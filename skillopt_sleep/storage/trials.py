@@ -1,4 +1,4 @@
-"""What is undecided, the account of everything that was tried, and what the replays say of the measurement itself."""
+"""Keeps what nights found out about edits: rejected, undecided, tried; and how reliable the measurements are."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skillopt_sleep.gate.account import Account, Tried, add_up
-from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 
 if TYPE_CHECKING:
@@ -17,37 +18,41 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import SealedTest
 
 
+RECALLED = 24
+"""Rejected edits shown to a reflection; more would crowd out the failures it is to learn from."""
+
+
 class TrialStore:
-    """``ports.Trials`` over the database."""
+    """Undecided edits, the account of all trials, and what replays of live documents measured (``ports.Trials``)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
-        """The undecided edits, in the order they were first tried."""
+        """Return the undecided edits, in the order they were first tried."""
         rows = self._database.rows("SELECT data FROM pending_edits WHERE project = ? ORDER BY rowid", (project,))
         return tuple(decode_json(row["data"], PendingEdit) for row in rows)
 
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
     ) -> None:
-        """All in one transaction; repeating it changes nothing."""
+        """Replace the ``settled`` undecided edits by ``pending``, and store what was tried; can be repeated."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM pending_edits WHERE project = ? AND id = ?", [(project, id_) for id_ in sorted(settled)]
             )
             connection.executemany(
                 "INSERT OR REPLACE INTO pending_edits VALUES (?, ?, ?)",
-                [(project, each.id, msgspec.json.encode(each)) for each in pending],
+                [(project, edit.id, msgspec.json.encode(edit)) for edit in pending],
             )
             connection.executemany(
                 "INSERT INTO tried_lives VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT (project, id, night) DO UPDATE SET verdict = excluded.verdict",
-                [(project, each.id, each.night, each.k, each.verdict) for each in tried],
+                [(project, life.id, life.night, life.k, life.verdict) for life in tried],
             )
 
     def account(self, project: str) -> Account:
-        """Everything tried, added up; what an earlier version noted counts where nothing newer is known of it."""
+        """Return the sum of all trials; what an earlier version stored counts where nothing newer is known."""
         rows = self._database.rows(
             "SELECT * FROM tried_lives WHERE project = :project UNION ALL SELECT * FROM tried_edits AS older"
             " WHERE project = :project AND NOT EXISTS (SELECT 1 FROM tried_lives AS newer WHERE"
@@ -62,13 +67,13 @@ class TrialStore:
         )
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
-        """Keep what was measured of live documents, and which place won; repeating it changes nothing."""
+        """Store scores of live documents, and which place of a judged pair won; repeating it changes nothing."""
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO base_replays VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (project, night, each.task, each.base, each.model, each.phase, each.sample, each.hard, each.soft)
-                    for each in replays
+                    (*(project, night, run.task, run.base, run.model), *(run.phase, run.sample, run.hard, run.soft))
+                    for run in replays
                 ],
             )
             connection.execute(
@@ -77,14 +82,14 @@ class TrialStore:
             )
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
-        """All replays of live documents that were kept."""
+        """Return all stored replays of live documents."""
         from skillopt_sleep.gate.audit import BaseReplay  # noqa: PLC0415  `status` reads this module, and audits nothing
 
         rows = self._database.rows("SELECT * FROM base_replays WHERE project = ?", (project,))
         return tuple(BaseReplay(**{name: row[name] for name in BaseReplay.__struct_fields__}) for row in rows)
 
     def position(self, project: str) -> Position:
-        """Which place won, over all nights."""
+        """Return how often each place of a judged pair won, over all nights."""
         from skillopt_sleep.gate.audit import Position  # noqa: PLC0415
 
         row = self._database.rows(
@@ -95,20 +100,20 @@ class TrialStore:
         return Position(first=int(row["first"]), second=int(row["second"]), ties=int(row["ties"]))
 
     def attempt(self, project: str, change: str, night: str) -> int:
-        """Count a night's try to score an adopted change on sealed tasks; how many there were."""
+        """Count that a night tries to score an adopted change on sealed tasks; return how many nights have."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO sealed_tests VALUES (?, ?, ?, NULL)", (project, change, night))
         return self.attempts(project, change)
 
     def attempts(self, project: str, change: str) -> int:
-        """How many nights have tried."""
+        """Return how many nights have tried to score a change."""
         rows = self._database.rows(
             "SELECT COUNT(*) AS count FROM sealed_tests WHERE project = ? AND change_night = ?", (project, change)
         )
         return int(rows[0]["count"])
 
     def scored(self, project: str, test: SealedTest) -> None:
-        """Keep the outcome of a sealed test."""
+        """Store the outcome of a sealed test."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO sealed_tests VALUES (?, ?, ?, ?)",
@@ -116,7 +121,7 @@ class TrialStore:
             )
 
     def sealed(self, project: str) -> tuple[SealedTest, ...]:
-        """The changes that were scored, the latest first."""
+        """Return the changes that were scored, the latest first."""
         from skillopt_sleep.night.report import SealedTest  # noqa: PLC0415
 
         rows = self._database.rows(
@@ -124,3 +129,36 @@ class TrialStore:
             (project,),
         )
         return tuple(decode_json(row["outcome"], SealedTest) for row in rows)
+
+
+class RejectedEditStore:
+    """Edits that a gate turned down (``ports.RejectedEdits``)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def recall(self, project: str) -> tuple[AppliedEdit, ...]:
+        """Return the latest ``RECALLED`` rejected edits of a project."""
+        rows = self._database.rows(
+            "SELECT data FROM rejected_edits WHERE project = ? ORDER BY rowid DESC LIMIT ?", (project, RECALLED)
+        )
+        return tuple(decode_json(row["data"], AppliedEdit) for row in rows)
+
+    def closed(self, project: str) -> tuple[ClosedEdit, ...]:
+        """Return every edit that was turned down or given up, the oldest first."""
+        rows = self._database.rows("SELECT data FROM closed_edits WHERE project = ? ORDER BY rowid", (project,))
+        return tuple(decode_json(row["data"], ClosedEdit) for row in rows)
+
+    def remember(
+        self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
+    ) -> None:
+        """Store each edit once: rejected ones with the latest reason, closed ones with the first night."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO rejected_edits VALUES (?, ?, ?, ?)",
+                [(project, rejected.edit.id, night, msgspec.json.encode(rejected)) for rejected in edits],
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO closed_edits VALUES (?, ?, ?, ?, ?)",
+                [(project, past.base, past.edit.id, past.night, msgspec.json.encode(past)) for past in closed],
+            )

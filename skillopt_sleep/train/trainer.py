@@ -24,7 +24,7 @@ from skillopt_sleep.model.call import Prompt, Reply, Role
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.settings import environment, secrets
-from skillopt_sleep.storage.ledger import TrainingFolder, training_folder
+from skillopt_sleep.storage.ledger import TrainingFolder, open_training_folder
 from skillopt_sleep.train.clients import as_backend
 from skillopt_sleep.train.config import SkillOptConfig, check_prompts
 from skillopt_sleep.train.conversations import AskClient, TurnClient
@@ -170,7 +170,7 @@ class SkillOptTrainer:
         known; ``FatalBackend``, and ``BudgetSpent`` at a cap: the run can be gone on with, and nothing is paid twice.
         """
         started = time.monotonic()
-        with training_folder(Path(self.config.out_root)) as store:
+        with open_training_folder(Path(self.config.out_root)) as store:
             clock = SystemClock()
 
             def interrupted() -> None:

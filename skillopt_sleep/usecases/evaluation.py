@@ -116,12 +116,12 @@ def _on_recipe(workspace: Workspace, own: Mapping[str, Json], named: Mapping[str
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
     """Score it, in that folder; ``max_calls`` is a cap where none was given. Raises as ``evaluate`` does."""
-    from skillopt_sleep.storage.ledger import training_folder
+    from skillopt_sleep.storage.ledger import open_training_folder
     from skillopt_sleep.train.evaluate import evaluate
 
     if max_calls is not None:
         evaluation = replace(evaluation, caps=msgspec.structs.replace(evaluation.caps, calls=max_calls))
-    with training_folder(folder) as store:
+    with open_training_folder(folder) as store:
         return evaluate(evaluation, store)
 
 

@@ -28,7 +28,7 @@ from skillopt_sleep.night.pools import SplitPlan
 from skillopt_sleep.night.report import MOST_ATTEMPTS, Adopted, BackendHealth
 from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
-from skillopt_sleep.storage.git import commit_of, is_project_of_git
+from skillopt_sleep.storage.git import find_commit, is_git_project
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, build_backend, build_judges, night_caps, role_of
 from skillopt_sleep.usecases.documents import read_live_documents, target_skill_name
@@ -70,13 +70,13 @@ def manner_of(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
 def commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
     """The commit that a task is replayed at: its session's, else the last one before the session, else the present."""
     origin = task.origins[0] if task.origins else None
-    return commit_of(workspace.project, workspace.env, commit=task.commit, at=origin.at if origin else "")
+    return find_commit(workspace.project, workspace.env, commit=task.commit, at=origin.at if origin else "")
 
 
 def _require_project(workspace: Workspace) -> None:
     if workspace.settings.scope == "all":
         raise UsageError("--replay worktree works in copies of one project: leave out --scope all")
-    if not is_project_of_git(Path(workspace.project), workspace.env):
+    if not is_git_project(Path(workspace.project), workspace.env):
         raise UsageError(
             f"--replay worktree: {workspace.project} is not the top of a git project with a commit; name one with"
             " --project, or use --replay native"

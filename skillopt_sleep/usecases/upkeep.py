@@ -14,7 +14,7 @@ from skillopt_sleep.storage.atomic_replace import give_up_unfinished, lock_chang
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import drop_temporaries, make_folders, remove, write_atomic
 from skillopt_sleep.storage.lock import lock_night
-from skillopt_sleep.storage.repair import Salvaged, keep_copy, salvage
+from skillopt_sleep.storage.repair import RepairReport, back_up_database, repair_database
 from skillopt_sleep.storage.space import prune
 from skillopt_sleep.storage.staging import ProposalStatus
 
@@ -56,7 +56,7 @@ def settle(workspace: Workspace) -> None:
 
     The change is done: what cannot be settled is said, and ends nothing.
     """
-    for work in (lambda: announce(workspace), lambda: keep_copy(workspace.database)):
+    for work in (lambda: announce(workspace), lambda: back_up_database(workspace.database)):
         _try(workspace, work)
 
 
@@ -88,7 +88,7 @@ def _prune(workspace: Workspace) -> None:
         workspace.notify(notice)
 
 
-def repair(workspace: Workspace) -> tuple[Salvaged | None, tuple[str, ...]]:
+def repair(workspace: Workspace) -> tuple[RepairReport | None, tuple[str, ...]]:
     """Save what can be saved of a damaged database, None when it is whole; and give up changes left half done.
 
     Raises ``NightRunning`` while a night uses it, ``Refused`` while an adopt does, and ``DiskError``.
@@ -96,7 +96,7 @@ def repair(workspace: Workspace) -> tuple[Salvaged | None, tuple[str, ...]]:
     with lock_night(workspace.data_dir), lock_changes(workspace.data_dir):
         path = workspace.data_dir / "sleep.db"
         drop_temporaries(path)
-        found = salvage(path, extra_schema=staging.SCHEMA, now=workspace.clock.now())
+        found = repair_database(path, extra_schema=staging.SCHEMA, now=workspace.clock.now())
         if not path.exists():
             return found, ()
         database = Database(path, extra_schema=staging.SCHEMA)

@@ -20,7 +20,7 @@ from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.registry import Kind, require
 from skillopt_sleep.settings import TABLES, Origins, Settings, secrets
 from skillopt_sleep.storage import staging
-from skillopt_sleep.storage.archive import RejectedEditStore, SessionInbox, TaskArchive
+from skillopt_sleep.storage.archive import SessionInbox, TaskArchive
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.journal import NightJournal, Renderers
 from skillopt_sleep.storage.questions import QuestionBox
@@ -29,7 +29,7 @@ from skillopt_sleep.storage.staging import ProposalStaging
 if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor
     from skillopt_sleep.storage.permissions import Approvals
-    from skillopt_sleep.storage.trials import TrialStore
+    from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
 
 DATABASE = "sleep.db"
 """The database file in the data folder."""
@@ -139,6 +139,8 @@ class Workspace:
     @cached_property
     def rejected(self) -> RejectedEditStore:
         """The edits a gate rejected."""
+        from skillopt_sleep.storage.trials import RejectedEditStore
+
         return RejectedEditStore(self.database)
 
     @cached_property

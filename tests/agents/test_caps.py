@@ -14,7 +14,7 @@ from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Bounds, Prompt
 from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode
 from skillopt_sleep.reports.diagnostics import build_schema
-from skillopt_sleep.storage.journal import night_folder
+from skillopt_sleep.storage.journal import get_night_folder
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS, sleeper
 from tests.agents.working import at_work
@@ -31,7 +31,7 @@ CLI = pytest.mark.parametrize("cli", MODELS)
 
 def diagnosis(report):
     """What stands in the folder of the night, by its schema."""
-    found = json.loads((night_folder(report.project, report.night) / "diagnostics.json").read_text())
+    found = json.loads((get_night_folder(report.project, report.night) / "diagnostics.json").read_text())
     jsonschema.validate(found, build_schema())
     return found
 

@@ -65,7 +65,7 @@ def test_signal_in_the_middle_of_calls(tmp_path, signum, code):
         seconds, stderr = stop(process, signum)
     assert process.returncode == code
     assert seconds < SECONDS
-    assert stderr == "skillopt-sleep: interrupted; run again to go on with this night\n"
+    assert stderr == "skillopt-sleep: interrupted; run again to resume this night\n"
     cut = told(person)
     assert (cut["stopped_by"], cut["exit_code"], cut["state"]) == ("interrupted", code, "stopped")
     assert cut["baseline_score"] is None

@@ -16,7 +16,7 @@ from skillopt_sleep.errors import DiskError, SettingsError
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.storage import space as preflight
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.repair import BACKUP, salvage
+from skillopt_sleep.storage.repair import BACKUP, repair_database
 from skillopt_sleep.storage.space import check_disk, prune
 from skillopt_sleep.storage.staging import SCHEMA
 from tests.fakes.home import make_person
@@ -88,7 +88,7 @@ def test_disk_without_allocation(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight.os, "posix_fallocate", refused)
     written = []
     monkeypatch.setattr(preflight.os, "write", lambda handle, data: written.append(len(data)))
-    preflight._take_room(tmp_path, 3 * 2**20)
+    preflight._reserve(tmp_path, 3 * 2**20)
     assert sum(written) == 3 * 2**20
 
 
@@ -134,7 +134,7 @@ def test_repaired_database(tmp_path):
     path = tmp_path / "sleep.db"
     damage(path, first=path.stat().st_size // 4096 // 2, pages=3)
     damaged = path.read_bytes()
-    found = salvage(path, extra_schema=SCHEMA, now=NOW)
+    found = repair_database(path, extra_schema=SCHEMA, now=NOW)
     assert "tasks" in found.incomplete
     assert 1_000 < found.rows["tasks"] < 3_000
     assert (tmp_path / "sleep.db.damaged-20260302-030000").read_bytes() == damaged
@@ -142,22 +142,22 @@ def test_repaired_database(tmp_path):
     assert database.rows("PRAGMA quick_check")[0][0] == "ok"
     assert len(database.rows("SELECT 1 FROM tasks")) == found.rows["tasks"]
     assert [row["verdict"] for row in database.rows("SELECT * FROM tried_edits")] == ["accept"]
-    assert salvage(path, extra_schema=SCHEMA, now=NOW) is None
+    assert repair_database(path, extra_schema=SCHEMA, now=NOW) is None
 
 
 def test_repair_with_the_last_nights_copy(tmp_path):
     """What the damaged file has lost of the past comes from there; what it still says of the present stays."""
-    from skillopt_sleep.storage.repair import keep_copy
+    from skillopt_sleep.storage.repair import back_up_database
 
     database = filled(tmp_path)
-    keep_copy(database)
+    back_up_database(database)
     with database.transaction() as connection:
         connection.execute("UPDATE tried_edits SET verdict = 'reject'")
     database.close()
     assert (tmp_path / BACKUP).stat().st_mode & 0o777 == 0o600
     path = tmp_path / "sleep.db"
     damage(path, first=path.stat().st_size // 4096 // 2, pages=3)
-    found = salvage(path, extra_schema=SCHEMA, now=NOW)
+    found = repair_database(path, extra_schema=SCHEMA, now=NOW)
     assert found.rows["tasks"] + found.from_copy == 3_000
     database = Database(path, extra_schema=SCHEMA)
     assert len(database.rows("SELECT 1 FROM tasks")) == 3_000
@@ -176,7 +176,7 @@ def test_file_that_is_no_database(tmp_path, content):
     if content != b"":
         with pytest.raises(DiskError, match=r"is damaged .* doctor --repair"):
             Database(path, extra_schema=SCHEMA)
-        assert salvage(path, extra_schema=SCHEMA, now=NOW).rows["tasks"] == 0
+        assert repair_database(path, extra_schema=SCHEMA, now=NOW).rows["tasks"] == 0
         assert (tmp_path / "sleep.db.damaged-20260302-030000").exists()
     Database(path, extra_schema=SCHEMA).close()
 
@@ -187,11 +187,11 @@ def test_damage_within_an_entry(tmp_path):
     with database.transaction() as connection:
         connection.execute("UPDATE tasks SET data = ? WHERE id = 't00007'", (b'"xx\x00',))
     database.close()
-    found = salvage(tmp_path / "sleep.db", extra_schema=SCHEMA, now=NOW)
+    found = repair_database(tmp_path / "sleep.db", extra_schema=SCHEMA, now=NOW)
     assert (found.mended, found.damaged) == (1, "")
     database = Database(tmp_path / "sleep.db", extra_schema=SCHEMA)
     assert len(database.rows("SELECT 1 FROM tasks")) == 19
-    assert salvage(tmp_path / "sleep.db", extra_schema=SCHEMA, now=NOW) is None
+    assert repair_database(tmp_path / "sleep.db", extra_schema=SCHEMA, now=NOW) is None
 
 
 def test_database_that_is_gone(tmp_path):

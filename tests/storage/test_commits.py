@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from skillopt_sleep.storage.git import commit_of, is_project_of_git
+from skillopt_sleep.storage.git import find_commit, is_git_project
 from tests.fakes.repository import commit, git, make_project, tree
 
 ENV = dict(os.environ)
@@ -37,23 +37,23 @@ MOMENTS = {
 @pytest.mark.parametrize(("at", "year"), MOMENTS.values(), ids=MOMENTS)
 def test_last_commit_before_the_session(project, at, year):
     """Else where the project is now."""
-    assert subject(project, commit_of(project, ENV, at=at)) == year
+    assert subject(project, find_commit(project, ENV, at=at)) == year
 
 
 def test_commit_of_the_session_itself(project):
     """Where the project has it; a name that is no commit is never handed to git."""
     first = git(project, "rev-list", "--max-parents=0", "HEAD")
-    assert commit_of(project, ENV, commit=first) == first
+    assert find_commit(project, ENV, commit=first) == first
     for odd in ("0" * 40, "HEAD~1", "--all", first[:7]):
-        assert subject(project, commit_of(project, ENV, commit=odd)) == "2022"
+        assert subject(project, find_commit(project, ENV, commit=odd)) == "2022"
 
 
 def test_asking_touches_nothing(project, tmp_path):
     """No hook or monitor of the project runs, no index is refreshed."""
     git(project, "config", "core.fsmonitor", f"touch {tmp_path}/ran")
     before = tree(project)
-    assert is_project_of_git(project, ENV)
-    assert commit_of(project, ENV)
+    assert is_git_project(project, ENV)
+    assert find_commit(project, ENV)
     assert tree(project) == before
     assert not (tmp_path / "ran").exists()
 
@@ -65,5 +65,5 @@ def test_what_is_no_project_of_git(project, tmp_path):
     empty.mkdir()
     git(empty, "init", "-q")
     for folder in (project / "inside", empty, tmp_path, tmp_path / "none"):
-        assert not is_project_of_git(folder, ENV)
-    assert commit_of(empty, ENV) == ""
+        assert not is_git_project(folder, ENV)
+    assert find_commit(empty, ENV) == ""

@@ -129,7 +129,7 @@ def test_file_in_a_git_repository(tmp_path):
 
 def test_git_that_does_not_answer(tmp_path, monkeypatch):
     """It counts as not tracked: a note in a report is not worth waiting for."""
-    monkeypatch.setattr(tracked, "DEADLINE", 0.0)
+    monkeypatch.setattr(tracked, "TIMEOUT", 0.0)
     assert not is_tracked(tmp_path / "file")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not is_tracked(tmp_path / "file")

@@ -10,9 +10,8 @@ from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Tally, Verdict
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
-from skillopt_sleep.storage.archive import RECALLED, RejectedEditStore
 from skillopt_sleep.storage.database import Database
-from skillopt_sleep.storage.trials import TrialStore
+from skillopt_sleep.storage.trials import RECALLED, RejectedEditStore, TrialStore
 
 
 def pending(name, wins=0):

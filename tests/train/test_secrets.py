@@ -14,7 +14,7 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.task import ExactReference, TaskRecord
 from skillopt_sleep.safety.redaction.redactor import Redactor
 from skillopt_sleep.settings import secrets
-from skillopt_sleep.storage.ledger import training_folder
+from skillopt_sleep.storage.ledger import open_training_folder
 from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import recipe_of
@@ -97,7 +97,7 @@ def test_evaluation_of_ones_own_tasks_neither(tmp_path):
     evaluation = Evaluation(
         env=checks(), skills=skills, targets={"one": listener}, optimizer=listener, redactor=REDACTOR
     )
-    with training_folder(tmp_path / "eval") as store:
+    with open_training_folder(tmp_path / "eval") as store:
         evaluate(evaluation, store)
     assert not [each for each in listener.heard if OWN in each or SHAPED in each]
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from skillopt_sleep.errors import BudgetSpent, DiskError, NightRunning, Refused
-from skillopt_sleep.storage.ledger import training_folder
+from skillopt_sleep.storage.ledger import open_training_folder
 from skillopt_sleep.train import RolloutResult, SkillEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.run import Run
 from skillopt_sleep.train.skill_text import guidance_of
@@ -283,7 +283,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
 
 def test_one_process_at_a_time(tmp_path):
     """A folder that is trained into is not opened by another."""
-    with training_folder(tmp_path / "run"), pytest.raises(NightRunning, match="another process trains"):
+    with open_training_folder(tmp_path / "run"), pytest.raises(NightRunning, match="another process trains"):
         trainer(tmp_path).train()
 
 
