@@ -1,6 +1,6 @@
 #!/bin/sh
-# One line at the start of a session when a proposal waits for this project: a look at one small file, nothing else.
-# The engine writes that file, a project on each line, and does not when the setting `announce` is off.
+# Print one line at the start of a session when a proposal waits for this project. It only reads one small file, which
+# the engine writes with a project on each line, unless the setting `announce` is off.
 here=$(cd -- "${CLAUDE_PROJECT_DIR:-.}" 2>/dev/null && pwd -P) || exit 0
 for data in "${XDG_DATA_HOME:-$HOME/.local/share}/skillopt-sleep" "$HOME/Library/Application Support/skillopt-sleep"; do
     [ -f "$data/waiting.txt" ] || continue

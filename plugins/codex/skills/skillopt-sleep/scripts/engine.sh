@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run the skillopt-sleep engine wherever uv, pipx or pip has put it; arguments are passed on.
-# Nothing of the folder this is called in may take its place: that folder may be a project somebody else wrote.
+# Run the skillopt-sleep engine wherever uv, pipx or pip has installed it, with the arguments given.
+# Nothing in the current folder may take its place: that folder may be a project somebody else wrote.
 unset PYTHONPATH PYTHONHOME
 for engine in \
     "$(command -v skillopt-sleep 2>/dev/null)" \
