@@ -24,6 +24,15 @@ CLAUDE = CodingAgent(
     find_homes=find_homes,
     skills=".claude/skills",
     memory="CLAUDE.md",
+    variables=(
+        "CLAUDE_CONFIG_DIR",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_MODEL",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+        "ANTHROPIC_VERTEX_PROJECT_ID",
+        "CLOUD_ML_REGION",
+    ),
     plugin=AgentPlugin(
         install="install",
         uninstall="uninstall",

@@ -22,6 +22,7 @@ CODEX = CodingAgent(
     find_homes=find_homes,
     skills=".agents/skills",
     memory="AGENTS.md",
+    variables=("CODEX_HOME",),
     plugin=AgentPlugin(
         install="add",
         uninstall="remove",

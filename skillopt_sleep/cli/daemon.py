@@ -62,15 +62,15 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
     from skillopt_sleep.errors import UsageError
     from skillopt_sleep.scheduling.attend import Attendant, World
     from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
+    from skillopt_sleep.scheduling.installing import start_command
     from skillopt_sleep.scheduling.night_process import NightProcess, open_log
-    from skillopt_sleep.usecases.daemon import DaemonLine, KeptAttempts, KeptSchedule
-    from skillopt_sleep.usecases.installing import start_of
+    from skillopt_sleep.scheduling.store import DaemonStatus, KeptAttempts, KeptSchedule
 
     schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
         raise UsageError(f"nothing is scheduled in {workspace.data_dir}; use `skillopt-sleep schedule`")
     with open_log(workspace.data_dir, sys.stderr) as say:
-        night = NightProcess(start_of(), workspace.env, workspace.data_dir, say)
+        night = NightProcess(start_command(), workspace.env, workspace.data_dir, say)
         world = World(
             schedule=schedule,
             attempts=KeptAttempts(workspace.data_dir),
@@ -79,7 +79,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
             zone=system_zone,
             find_obstacle=lambda found: _find_obstacle(workspace, found),
             log=say,
-            publish=DaemonLine(workspace, once=once),
+            publish=DaemonStatus(workspace.data_dir, workspace.clock.now(), once=once),
         )
         attendant = Attendant(world, salt=str(workspace.data_dir), jitter=not once)
         if once:

@@ -121,11 +121,11 @@ def _outlook(workspace: Workspace) -> Outlook | None:
     """How the nights are scheduled, and whether what was installed for them still exists."""
     from msgspec.structs import replace
 
-    from skillopt_sleep.usecases.installing import check
-    from skillopt_sleep.usecases.schedule import outlook_of
+    from skillopt_sleep.scheduling.installing import Installation
+    from skillopt_sleep.usecases.schedule import read_outlook
 
-    found = outlook_of(workspace, workspace.journal.reports(str(workspace.project)))
-    return found and replace(found, problem=found.problem or check(workspace))
+    found = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
+    return found and replace(found, problem=found.problem or Installation(workspace.data_dir, workspace.env).check())
 
 
 def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:

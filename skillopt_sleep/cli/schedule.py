@@ -57,20 +57,21 @@ def schedule_command(
     """
     import msgspec
 
+    from skillopt_sleep.scheduling.installing import Installation, python_path
     from skillopt_sleep.scheduling.store import load_schedule
-    from skillopt_sleep.usecases.installing import choose, hints, install, python_path
-    from skillopt_sleep.usecases.schedule import environment_of, merged, scheduled
+    from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
 
     at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
     _require_writable(context, flags)
     workspaces = [open_workspace({**flags, "project": project}) for project in projects or (None,)]
     workspace = workspaces[0]
+    installation = Installation(workspace.data_dir, workspace.env)
     for scheduled_workspace in workspaces:
         _require_usable(scheduled_workspace)
     before = load_schedule(workspace.data_dir)
-    given, secret = environment_of(workspace.env)
-    entries = [scheduled(entry, tuple(_night_arguments(context, flags))) for entry in workspaces]
-    schedule = merged(
+    given, secret = select_environment(workspace.env)
+    entries = [plan_project(entry, tuple(_night_arguments(context, flags))) for entry in workspaces]
+    schedule = merge_schedule(
         before,
         entries,
         at=_parse_time(str(at)) if at is not None else None,
@@ -78,7 +79,7 @@ def schedule_command(
         changed={
             "jitter": jitter,
             "on_battery": on_battery,
-            "using": Waker(str(using)) if using else before.using if before else choose(workspace),
+            "using": Waker(str(using)) if using else before.using if before else installation.choose(),
             "environment": {**given, **python_path(workspace.env)},
         },
     )
@@ -86,8 +87,8 @@ def schedule_command(
         _print_files(workspace, schedule)
         return
     _ask_first(workspaces)
-    schedule = install(workspace, schedule)
-    notes = (*_missing_agents(workspaces, schedule), *hints(workspace, schedule, secret))
+    schedule = installation.install(schedule)
+    notes = (*_missing_agents(workspaces, schedule), *installation.find_hints(schedule, secret))
     if as_json:
         print_json({"schedule": schedule, "notes": notes})
         return
@@ -102,14 +103,14 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
     """Refuse secrets, which must not be written into a schedule, and unknown adapter options. Raises ``UsageError``."""
     from skillopt_sleep.registry import ADAPTERS, Kind, require_options
     from skillopt_sleep.settings import environment, secrets
-    from skillopt_sleep.usecases.schedule import Unwritten, leaves
+    from skillopt_sleep.usecases.schedule import SecretCheck, split_assignment
 
-    secret = Unwritten(secrets(environment()))
+    secret = SecretCheck(secrets(environment()))
     for option, name, text in _typed_texts(context, flags):
-        found = [*leaves(text)] if name == "assignments" else [((name,), text)]
+        found = [*split_assignment(text)] if name == "assignments" else [((name,), text)]
         for path, value in found:
             called = f"{option} {'.'.join(path)}" if name == "assignments" else option
-            if secret.hides(path[-1], value):
+            if secret.is_secret(path[-1], value):
                 raise UsageError(
                     f"{called} seems to hold a secret, and no secret is written into a schedule; give it to the"
                     " nights as a variable (OPENAI_API_KEY, or the one that `api_key_env` of [backends.openai] names)"
@@ -189,10 +190,10 @@ def _parse_time(text: str) -> str:
 
 def _print_files(workspace: Workspace, schedule: Schedule) -> None:
     """Print the files that would be written, each under its name."""
+    from skillopt_sleep.scheduling.installing import Installation
     from skillopt_sleep.scheduling.store import encode_schedule, schedule_path
-    from skillopt_sleep.usecases.installing import installer
 
-    found = installer(workspace, schedule)
+    found = Installation(workspace.data_dir, workspace.env).installer(schedule)
     files = {
         **(found.render() if found else {}),
         str(schedule_path(workspace.data_dir)): encode_schedule(schedule).decode(),
@@ -234,8 +235,8 @@ def unschedule_command(projects: tuple[Path, ...], data_dir: str | None) -> None
     """
     from msgspec.structs import replace
 
+    from skillopt_sleep.scheduling.installing import Installation
     from skillopt_sleep.scheduling.store import load_schedule, save_schedule
-    from skillopt_sleep.usecases.installing import remove
 
     workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
     if projects:
@@ -250,7 +251,7 @@ def unschedule_command(projects: tuple[Path, ...], data_dir: str | None) -> None
             save_schedule(workspace.data_dir, replace(schedule, projects=entries))
             click.echo("\n".join(["Still scheduled:", *(f"  {entry.project}" for entry in entries)]))
             return
-    found, unseen = remove(workspace)
+    found, unseen = Installation(workspace.data_dir, workspace.env).remove()
     for note in unseen:
         click.echo(f"skillopt-sleep: {note}", err=True)
     click.echo("The schedule was removed." if found else "Nothing was scheduled.")

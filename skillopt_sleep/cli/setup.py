@@ -74,11 +74,10 @@ def uninstall_command(context: click.Context, rules: bool, data: bool, yes: bool
     What stays is listed at the end, each with the way to remove it. Files that you edited by hand, and files that are
     not this program's, stay and are named. Remove the program itself with the tool that installed it.
     """
-    from skillopt_sleep.usecases.installing import remove
     from skillopt_sleep.usecases.uninstall import Removal
 
     workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
-    removal = Removal(workspace, remove, rules=rules, data=data)
+    removal = Removal(workspace, rules=rules, data=data)
     with removal.ready():
         if data and not yes and removal.has_data:
             click.confirm(f"Delete {workspace.data_dir} and the nights' reports in your projects for good?", abort=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import msgspec
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.night.report import NightState
 from skillopt_sleep.scheduling.due import Attempt, DaemonState, Schedule
+from skillopt_sleep.storage import staging
 from skillopt_sleep.storage.database import Database, convert_value
 from skillopt_sleep.storage.files import remove, write_atomic
 
@@ -125,3 +128,74 @@ class AttemptStore:
                 (project, NightState.FINISHED, since.astimezone(UTC).isoformat(timespec="seconds")),
             )
         )
+
+
+class KeptSchedule:
+    """The present schedule, read again only when its file has changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: tuple[int, int, int] | None = None
+        self._schedule: Schedule | None = None
+
+    def __call__(self) -> Schedule | None:
+        """Return the schedule, None when there is none. Raises ``DiskError``."""
+        try:
+            found = schedule_path(self._folder).stat()
+        except FileNotFoundError:
+            self._seen = None
+            return None
+        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if seen != self._seen:
+            self._schedule = load_schedule(self._folder)
+            self._seen = seen
+        return self._schedule
+
+
+class KeptAttempts:
+    """``attend.Attempts`` over a database opened for each use, since a daemon runs for months."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "sleep.db"
+
+    @contextmanager
+    def _store(self) -> Iterator[AttemptStore]:
+        with closing(Database(self._path, extra_schema=staging.SCHEMA)) as database:
+            yield AttemptStore(database)
+
+    def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
+        """Return the latest attempts, by project and label of the due."""
+        with self._store() as store:
+            return store.known(projects)
+
+    def keep(self, attempt: Attempt) -> None:
+        """Store an attempt in place of what was known of it."""
+        with self._store() as store:
+            store.keep(attempt)
+
+    def drop(self, attempt: Attempt) -> None:
+        """Delete an attempt of which nothing was started."""
+        with self._store() as store:
+            store.drop(attempt)
+
+    def has_finished_night(self, project: str, since: datetime) -> bool:
+        """Whether any night of the project has finished since then."""
+        with self._store() as store:
+            return store.has_finished_night(project, since)
+
+
+class DaemonStatus:
+    """The state of a running daemon, published for ``status``; ``since`` is when it started."""
+
+    def __init__(self, folder: Path, since: datetime, *, once: bool) -> None:
+        self._folder = folder
+        self._since = since
+        self._once = once
+        self._last: DaemonState | None = None
+
+    def __call__(self, following: datetime | None, doing: str, held: str) -> None:
+        """Write the state if it has changed. Raises ``DiskError``."""
+        state = DaemonState(pid=os.getpid(), since=self._since, next=following, doing=doing, held=held, once=self._once)
+        if state != self._last:
+            save_daemon(self._folder, state)
+            self._last = state

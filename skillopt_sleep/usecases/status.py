@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def read_status(workspace: Workspace) -> Status:
     """The status of the project. Creates no database: a project without nights has an empty status."""
-    from skillopt_sleep.usecases.schedule import outlook_of
+    from skillopt_sleep.usecases.schedule import read_outlook
 
     if not (workspace.data_dir / DATABASE).exists():
         workspace = workspace.as_dry_run()
@@ -36,7 +36,7 @@ def read_status(workspace: Workspace) -> Status:
         account=workspace.trials.account(project),
         sealed=workspace.trials.sealed(project),
         running=is_locked(workspace.data_dir),
-        schedule=outlook_of(workspace, nights),
+        schedule=read_outlook(workspace, nights),
     )
 
 

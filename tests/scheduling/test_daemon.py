@@ -118,7 +118,7 @@ def test_status_tells_of_the_daemon(mira):
     assert "NOT RUNNING" not in page
     page = run("status", *mira.places).stdout
     assert "The daemon runs" not in page
-    assert "NOT RUNNING: nobody is there to hold the nights" in page
+    assert "NOT RUNNING: nothing runs the nights" in page
 
 
 def test_once_holds_what_is_due_and_leaves(mira, tmp_path):

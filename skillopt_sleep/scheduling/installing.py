@@ -1,0 +1,159 @@
+"""Install a schedule with the scheduler of this system, check it, and take it away again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import DiskError, SleepError, UsageError
+from skillopt_sleep.scheduling.cron import Cron
+from skillopt_sleep.scheduling.due import Schedule, Waker
+from skillopt_sleep.scheduling.installer import Installer, Waking, name_schedule
+from skillopt_sleep.scheduling.launchd import Launchd
+from skillopt_sleep.scheduling.store import load_schedule, save_schedule, schedule_path
+from skillopt_sleep.scheduling.systemd import Systemd
+from skillopt_sleep.scheduling.task_scheduler import NEVER_RUN, TaskScheduler
+
+INSTALLERS: Mapping[Waker, Callable[[Waking], Installer]] = {
+    Waker.SYSTEMD: Systemd,
+    Waker.LAUNCHD: Launchd,
+    Waker.TASKSCHEDULER: TaskScheduler,
+    Waker.CRON: Cron,
+}
+
+
+def start_command() -> tuple[str, ...]:
+    """The command that starts this program, by absolute path. Raises ``UsageError`` where there is no interpreter.
+
+    ``-P`` keeps a file in the current folder from being imported as a module.
+    """
+    if not sys.executable:
+        raise UsageError("the Python that runs this does not know its own path; start it as `python -m skillopt_sleep`")
+    return (str(Path(sys.executable).absolute()), "-P", "-m", "skillopt_sleep")
+
+
+def python_path(env: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables that let an interpreter find this program; none when it is installed."""
+    bare = {name: value for name, value in env.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    asked = [start_command()[0], "-P", "-c", "import skillopt_sleep"]
+    found = subprocess.run(asked, env=bare, cwd="/", capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    return {} if found.returncode == 0 else {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+class Installation:
+    """The schedule of one data folder in the scheduler of this system."""
+
+    def __init__(self, data_dir: Path, env: Mapping[str, str]) -> None:
+        self._data_dir = data_dir
+        self._env = env
+
+    def installer(self, schedule: Schedule) -> Installer | None:
+        """The scheduler that a schedule uses; None for the daemon, which nothing installs."""
+        return None if schedule.using is Waker.DAEMON else self._installer(schedule)
+
+    def choose(self) -> Waker:
+        """The scheduler that works here: launchd on a Mac, else systemd, else cron. Raises ``UsageError`` for none."""
+        if sys.platform == "win32":
+            raise UsageError(NEVER_RUN)
+        wanted = (Waker.LAUNCHD,) if sys.platform == "darwin" else (Waker.SYSTEMD, Waker.CRON)
+        reasons = []
+        for waker in wanted:
+            reason = self._installer(Schedule(using=waker)).find_obstacle()
+            if not reason:
+                return waker
+            reasons.append(f"{waker}: {reason}")
+        raise UsageError(
+            f"nothing here can start a night ({'; '.join(reasons)}); `skillopt-sleep schedule --using daemon`, and keep"
+            " `skillopt-sleep daemon` running"
+        )
+
+    def install(self, schedule: Schedule) -> Schedule:
+        """Replace the present schedule, or change nothing; the schedule as it was stored.
+
+        Raises ``UsageError`` and ``Refused`` where the system's scheduler does not take it, and ``DiskError``.
+        """
+        before = load_schedule(self._data_dir)
+        new = self.installer(schedule)
+        if new is not None and (reason := new.find_obstacle()):
+            raise UsageError(f"--using {schedule.using} does not work here: {reason}")
+        save_schedule(self._data_dir, schedule)
+        try:
+            created = new.install() if new is not None else {}
+        except BaseException:
+            save_schedule(self._data_dir, before)
+            raise
+        earlier = {path: count for path, count in before.folders.items() if count} if before else {}
+        schedule = replace(schedule, folders={**created, **earlier})
+        save_schedule(self._data_dir, schedule)
+        if before is not None and before.using is not schedule.using and (old := self.installer(before)) is not None:
+            old.remove(before.folders)
+        return schedule
+
+    def remove(self) -> tuple[bool, tuple[str, ...]]:
+        """Remove the schedule and all that was installed for it: whether there was any, and what was not looked at.
+
+        Raises what its scheduler raises, and then has removed nothing.
+        """
+        found, unseen = schedule_path(self._data_dir).exists(), []
+        try:
+            schedule = load_schedule(self._data_dir)
+        except DiskError:  # an unreadable schedule is a reason to remove it
+            schedule = None
+        if schedule is not None:
+            if (own := self.installer(schedule)) is not None:
+                own.remove(schedule.folders)
+        else:  # the file may have been deleted, and what it installed left behind
+            for waker in INSTALLERS:
+                try:
+                    found = self._installer(Schedule(using=waker)).remove({}) or found
+                except UsageError:
+                    continue  # that scheduler is not on this machine
+                except SleepError as error:
+                    unseen.append(str(error))
+        save_schedule(self._data_dir, None)
+        with contextlib.suppress(OSError):  # created for the schedule, unless something else is in it
+            self._data_dir.rmdir()
+        return found, tuple(unseen)
+
+    def check(self) -> str:
+        """What is wrong with what was installed, "" when nothing is, or nothing is scheduled."""
+        schedule = load_schedule(self._data_dir)
+        installer = self.installer(schedule) if schedule is not None else None
+        return installer.check() if installer is not None else ""
+
+    def find_hints(self, schedule: Schedule, secret: Sequence[str]) -> Iterator[str]:
+        """What the user should know of a new schedule; ``secret`` are the variables that it leaves out."""
+        installer = self.installer(schedule)
+        user = self._env.get("USER") or self._env.get("LOGNAME") or str(os.getuid())
+        if isinstance(installer, Systemd) and (hint := installer.find_hint(user)):
+            yield hint
+        if schedule.using is Waker.DAEMON:
+            yield "nothing was installed: keep `skillopt-sleep daemon` running, it runs the nights"
+        if secret:
+            yield (
+                f"not written down, because they may be secret: {', '.join(secret)}; a night that needs them must get"
+                " them from its scheduler (docs/unattended.md)"
+            )
+
+    def _installer(self, schedule: Schedule) -> Installer:
+        home = Path(self._env.get("HOME") or Path.home())
+        given = schedule.environment
+        waking = Waking(
+            name=name_schedule(self._data_dir),
+            at=schedule.clock,
+            jitter=timedelta(minutes=schedule.jitter),
+            argv=(*start_command(), "daemon", "--once", f"--data-dir={self._data_dir}"),
+            environment={name: given[name] for name in ("PATH", "PYTHONPATH") if name in given},
+            home=home,
+            config=Path(self._env.get("XDG_CONFIG_HOME") or home / ".config"),
+            data_dir=self._data_dir,
+            env=self._env,
+        )
+        return INSTALLERS[schedule.using](waking)
