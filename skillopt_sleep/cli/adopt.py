@@ -121,7 +121,7 @@ def _list_live(workspace: Workspace, *, as_json: bool) -> None:
     for adoption in live:
         before = "no file" if adoption.before is None else f"{len(adoption.before)} bytes"
         moment = adoption.adopted_at[:16].replace("T", " ")
-        click.echo(f"{adoption.night}  {moment}  {adoption.path}  (before: {before}, kept)")
+        click.echo(f"{adoption.night}  {moment}  {adoption.path}  (before: {before})")
         if adoption.how:
             click.echo(f"  {plain(adoption.how)}")
         _print_edits(adoption.edits)

@@ -36,7 +36,7 @@ class Step(Struct, frozen=True):
     effect: str
 
 
-class Headline(Struct, frozen=True, kw_only=True):
+class Headline(Struct, frozen=True):
     """How a night ended, and what to do about it."""
 
     ending: Ending
@@ -71,34 +71,33 @@ def summarize_night(report: NightReport) -> Headline:
 
 def _running(report: NightReport) -> Headline:
     return Headline(
-        ending=Ending.RUNNING,
-        title="not finished",
-        text=f"The night has {_progress(report)}. If nothing is running any more, it was killed.",
-        now="Wait for it. If it was killed, run it again: it continues where it stopped.",
-        steps=(_RUN,),
+        Ending.RUNNING,
+        "not finished",
+        f"The night has {_progress(report)}. If nothing is running any more, it was killed.",
+        "Wait for it. If it was killed, run it again: it continues where it stopped.",
+        (_RUN,),
     )
 
 
 def _accepted(report: NightReport) -> Headline:
     return Headline(
-        ending=Ending.ACCEPTED,
-        title="a change is ready",
-        text=_join("A change to your agent's instructions helped.", describe_gains(report) or _compare_means(report)),
-        now="None of your files has changed yet. Look at the change, then adopt it if you want it.",
-        steps=_adoption(report),
+        Ending.ACCEPTED,
+        "a change is ready",
+        _join("A change to your agent's instructions helped.", describe_gains(report) or _compare_means(report)),
+        "None of your files has changed yet. Look at the change, then adopt it if you want it.",
+        _adoption(report),
     )
 
 
 def _without_gate(report: NightReport) -> Headline:
     if report.gate_action is GateAction.GREEDY_NOOP:
-        text = _join("No change was proposed tonight.", sentence(report.why))
-        return Headline(ending=Ending.UNDECIDED, title="nothing was proposed", text=text, now=_NOTHING_TO_DO)
+        return _no_decision("nothing was proposed", "No change was proposed tonight.", sentence(report.why))
     return Headline(
-        ending=Ending.UNTESTED,
-        title="an untested change is ready",
-        text="A change is proposed, but it was not tested: testing is switched off (gate_mode = off).",
-        now="None of your files has changed yet. Read the change carefully before you adopt it.",
-        steps=_adoption(report),
+        Ending.UNTESTED,
+        "an untested change is ready",
+        "A change is proposed, but it was not tested: testing is switched off (gate_mode = off).",
+        "None of your files has changed yet. Read the change carefully before you adopt it.",
+        _adoption(report),
     )
 
 
@@ -113,51 +112,45 @@ def _adoption(report: NightReport) -> tuple[Step, ...]:
 
 def _rejected(report: NightReport) -> Headline:
     return Headline(
-        ending=Ending.REJECTED,
-        title="nothing changes",
-        text=_join("Tonight's proposal did not help, so it was dropped.", _compare_means(report)),
-        now="Nothing to do. The next night knows what was dropped and tries something else.",
+        Ending.REJECTED,
+        "nothing changes",
+        _join("Tonight's proposal did not help, so it was dropped.", _compare_means(report)),
+        "Nothing to do. The next night knows what was dropped and tries something else.",
     )
+
+
+def _no_decision(title: str, *sentences: str) -> Headline:
+    return Headline(Ending.UNDECIDED, title, _join(*sentences), _NOTHING_TO_DO)
 
 
 def _undecided(report: NightReport) -> Headline:
     counts = report.counts
+    shortfall = describe_shortfall(report.shortfall)
     if not (counts.train and counts.val):
-        lacking = "to test it on" if counts.train else "to learn from"
-        return Headline(
-            ending=Ending.UNDECIDED,
-            title="too few different tasks",
-            text=_join(
-                f"Your sessions gave {number(counts.tasks, 'task')}. A change is learnt from some tasks and tested on"
-                f" different ones, and tonight there was none {lacking}.",
-                describe_shortfall(report.shortfall),
-            ),
-            now=_KEEP_CORRECTING,
-            steps=(_INSIGHTS,),
+        said = (
+            f"Your sessions gave {number(counts.tasks, 'task')}. A change is learnt from some tasks and tested on"
+            f" different ones, and tonight there was none {'to test it on' if counts.train else 'to learn from'}."
         )
+        title = "too few different tasks"
+        return Headline(Ending.UNDECIDED, title, _join(said, shortfall), _KEEP_CORRECTING, (_INSIGHTS,))
     if report.pending:
-        text = f"{number(len(report.pending), 'change')} could not be decided yet; the next night continues the test."
-        text = _join(text, describe_shortfall(report.shortfall))
-        return Headline(ending=Ending.UNDECIDED, title="no decision yet", text=text, now=_NOTHING_TO_DO)
+        said = f"{number(len(report.pending), 'change')} could not be decided yet; the next night continues the test."
+        return _no_decision("no decision yet", said, shortfall)
     if means := _compare_means(report):
-        text = _join("It could not be decided whether the change helps.", means, sentence(report.why))
-        return Headline(ending=Ending.UNDECIDED, title="no decision yet", text=text, now=_NOTHING_TO_DO)
-    text = _join("No change was tried tonight.", sentence(report.why))
-    return Headline(ending=Ending.UNDECIDED, title="nothing was tried", text=text, now=_NOTHING_TO_DO)
+        said = "It could not be decided whether the change helps."
+        return _no_decision("no decision yet", said, means, sentence(report.why))
+    return _no_decision("nothing was tried", "No change was tried tonight.", sentence(report.why))
 
 
 def _unmeasured(report: NightReport) -> Headline:
     errors = describe_errors(report)
+    said = ("Too many of the model's answers never arrived.", sentence(report.why), errors and f"The errors: {errors}.")
     return Headline(
-        ending=Ending.UNMEASURED,
-        title="too little could be measured",
-        text=_join(
-            "Too many of the model's answers never arrived.",
-            sentence(report.why),
-            f"The errors: {errors}." if errors else "",
-        ),
-        now="A lost answer never counts as a bad one. Check that your agent can be reached, then run again.",
-        steps=(_DOCTOR, _RUN),
+        Ending.UNMEASURED,
+        "too little could be measured",
+        _join(*said),
+        "A lost answer never counts as a bad one. Check that your agent can be reached, then run again.",
+        (_DOCTOR, _RUN),
     )
 
 
@@ -166,84 +159,66 @@ def _no_sessions(report: NightReport) -> Headline:
     if counts.out_of_scope:
         other = number(counts.out_of_scope, "session of another project", "sessions of other projects")
         return Headline(
-            ending=Ending.NOTHING_NEW,
-            title="nothing new in this project",
-            text=f"This project has no new session. {other} could be used.",
-            now=_COME_BACK,
-            steps=(Step("skillopt-sleep run --scope all", "learns from all your projects, for all of them"),),
+            Ending.NOTHING_NEW,
+            "nothing new in this project",
+            f"This project has no new session. {other} could be used.",
+            _COME_BACK,
+            (Step("skillopt-sleep run --scope all", "learns from all your projects, for all of them"),),
         )
     if not counts.files_seen:
         return Headline(
-            ending=Ending.NOTHING_NEW,
-            title="no sessions found",
-            text="No session of any agent was found on this computer.",
-            now="Check where we looked.",
-            steps=(Step("skillopt-sleep doctor", "lists the agents and folders that were found"),),
+            Ending.NOTHING_NEW,
+            "no sessions found",
+            "No session of any agent was found on this computer.",
+            "Check where we looked.",
+            (Step("skillopt-sleep doctor", "lists the agents and folders that were found"),),
         )
-    text = "There is no new session to learn from since the last night."
-    return Headline(ending=Ending.NOTHING_NEW, title="nothing new", text=text, now=_COME_BACK)
+    said = "There is no new session to learn from since the last night."
+    return Headline(Ending.NOTHING_NEW, "nothing new", said, _COME_BACK)
 
 
 def _no_tasks(report: NightReport) -> Headline:
     sessions = number(report.counts.sessions, "session was", "sessions were")
-    return Headline(
-        ending=Ending.NOTHING_NEW,
-        title="no tasks found",
-        text=f"{sessions} read, but nothing in them could be replayed and judged.",
-        now=_KEEP_CORRECTING,
-        steps=(_INSIGHTS,),
-    )
+    said = f"{sessions} read, but nothing in them could be replayed and judged."
+    return Headline(Ending.NOTHING_NEW, "no tasks found", said, _KEEP_CORRECTING, (_INSIGHTS,))
 
 
 def _backend(report: NightReport) -> Headline:
     return Headline(
-        ending=Ending.STOPPED,
-        title="your agent could not be used",
-        text=_join("The night stopped before it judged anything.", sentence(report.why)),
-        now="Fix that, then run again. Nothing is lost: sessions and tasks wait for the next night.",
-        steps=(_DOCTOR, _RUN),
+        Ending.STOPPED,
+        "your agent could not be used",
+        _join("The night stopped before it judged anything.", sentence(report.why)),
+        "Fix that, then run again. Nothing is lost: sessions and tasks wait for the next night.",
+        (_DOCTOR, _RUN),
     )
 
 
 def _budget(report: NightReport) -> Headline:
     cap, flag = _nearest_cap(report.caps, report.spend)
     return Headline(
-        ending=Ending.STOPPED,
-        title=f"the cap on {cap} was reached",
-        text=_join("The night reached a cap before it could decide anything.", sentence(report.why)),
-        now="Run again, with a higher cap or the same: either way it continues where it stopped.",
-        steps=(Step(f"skillopt-sleep run {flag}", "continues with twice the cap"), _RUN),
+        Ending.STOPPED,
+        f"the cap on {cap} was reached",
+        _join("The night reached a cap before it could decide anything.", sentence(report.why)),
+        "Run again, with a higher cap or the same: either way it continues where it stopped.",
+        (Step(f"skillopt-sleep run {flag}", "continues with twice the cap"), _RUN),
     )
 
 
 def _handoff(report: NightReport) -> Headline:
-    return Headline(
-        ending=Ending.STOPPED,
-        title="waiting for answers",
-        text=_join("The questions of this night are written to files and wait for answers.", sentence(report.why)),
-        now="Let your agent answer them, then run again.",
-        steps=(_RUN,),
-    )
+    said = _join("The questions of this night are written to files and wait for answers.", sentence(report.why))
+    now = "Let your agent answer them, then run again."
+    return Headline(Ending.STOPPED, "waiting for answers", said, now, (_RUN,))
 
 
 def _interrupted(report: NightReport) -> Headline:
-    return Headline(
-        ending=Ending.STOPPED,
-        title="interrupted",
-        text=f"The night was interrupted; it had {_progress(report)}. What was paid for is kept.",
-        now="Run again whenever you like.",
-        steps=(_RUN,),
-    )
+    said = f"The night was interrupted; it had {_progress(report)}. What was paid for is kept."
+    return Headline(Ending.STOPPED, "interrupted", said, "Run again whenever you like.", (_RUN,))
 
 
 def _crash(report: NightReport) -> Headline:
-    return Headline(
-        ending=Ending.STOPPED,
-        title="it failed",
-        text=_join(f"The night failed; it had {_progress(report)}.", sentence(report.why)),
-        now="Run again. If it fails the same way, please report it and attach the diagnostics.json beside this report.",
-        steps=(_RUN,),
-    )
+    said = _join(f"The night failed; it had {_progress(report)}.", sentence(report.why))
+    now = "Run again. If it fails the same way, please report it and attach the diagnostics.json beside this report."
+    return Headline(Ending.STOPPED, "it failed", said, now, (_RUN,))
 
 
 def _progress(report: NightReport) -> str:

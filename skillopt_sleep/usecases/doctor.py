@@ -1,0 +1,123 @@
+"""Check whether a night could run: agents, files, database, disk, providers and the schedule."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from skillopt_sleep import __version__
+from skillopt_sleep.model.call import Role
+from skillopt_sleep.registry import Kind, names
+from skillopt_sleep.reports.doctor import DoctorReport, SourceFound, TargetFile
+from skillopt_sleep.scheduling.installing import Installation
+from skillopt_sleep.storage.git import is_tracked
+from skillopt_sleep.storage.repair import find_damage
+from skillopt_sleep.storage.space import list_disk_problems
+from skillopt_sleep.usecases.adapters import build_backend, build_sources, night_caps, probe_backends
+from skillopt_sleep.usecases.documents import read_live_documents
+from skillopt_sleep.usecases.permissions import find_new_receivers
+from skillopt_sleep.usecases.run import forecast_night
+from skillopt_sleep.usecases.schedule import read_outlook
+from skillopt_sleep.usecases.sessions import collect_insights
+
+if TYPE_CHECKING:
+    from skillopt_sleep.model.ports import Source
+    from skillopt_sleep.night.report import BackendHealth
+    from skillopt_sleep.scheduling.due import Outlook
+    from skillopt_sleep.usecases.workspace import Workspace
+
+
+def examine_setup(workspace: Workspace) -> DoctorReport:
+    """Check everything a night needs."""
+    rehearsal = forecast_night(workspace, None)
+    outlook = _outlook(workspace)
+    backends = probe_backends(workspace)
+    sources = tuple(_found(source) for source in build_sources(workspace))
+    return DoctorReport(
+        version=__version__,
+        python=platform.python_version(),
+        data_dir=str(workspace.data_dir),
+        project=str(workspace.project),
+        scope=workspace.settings.scope,
+        sources=sources,
+        targets=tuple(_targets(workspace)),
+        backends=backends,
+        caps=night_caps(workspace),
+        rehearsal=rehearsal,
+        insights=collect_insights(workspace),
+        schedule=outlook,
+        problems=(
+            *_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
+            *_damage(workspace),
+            *_new_receivers(workspace),
+            *_schedule_problems(outlook),
+        ),
+    )
+
+
+def _outlook(workspace: Workspace) -> Outlook | None:
+    """How the nights are scheduled, and whether what was installed for them still exists."""
+    found = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
+    return found and replace(found, problem=found.problem or Installation(workspace.data_dir, workspace.env).check())
+
+
+def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
+    if outlook is not None and outlook.scheduled and outlook.problem:
+        yield outlook.problem
+    if outlook is not None and outlook.missed:
+        yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
+
+
+def _damage(workspace: Workspace) -> Iterator[str]:
+    """A damaged database, on which a night refuses to start."""
+    if wrong := find_damage(workspace.database):
+        yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
+
+
+def _new_receivers(workspace: Workspace) -> Iterator[str]:
+    """Providers that would see sessions for the first time, and systems this program is not tested on."""
+    for receiver in find_new_receivers(workspace, [build_backend(workspace, role) for role in Role]):
+        yield f"{receiver.question}; `run` asks you once; --share-with {receiver.provider} agrees"
+    if sys.platform == "win32":
+        yield "native Windows is experimental and not tested; WSL is"
+
+
+def _problems(
+    backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...], disk: tuple[str, ...]
+) -> Iterator[str]:
+    yield from disk
+    yield from dict.fromkeys(
+        health.detail or f"{health.backend} is not ready" for health in backends if not health.ready
+    )
+    if not sources:
+        options = " or ".join(f"--{name}-home" for name in names(Kind.SOURCE))
+        yield f"no agent sessions were found; name their folder with {options}"
+
+
+def _found(source: Source) -> SourceFound:
+
+    files = list(source.files(lambda _: None))
+    oldest = min((file.mtime_ns for file in files), default=None)
+    return SourceFound(
+        source=source.name,
+        files=len(files),
+        size=sum(file.size for file in files),
+        oldest="" if oldest is None else f"{datetime.fromtimestamp(oldest / 1e9, tz=UTC):%Y-%m-%d}",
+    )
+
+
+def _targets(workspace: Workspace) -> Iterator[TargetFile]:
+
+    for document in read_live_documents(workspace)[0].documents:
+        yield TargetFile(
+            kind=document.kind,
+            path=document.path,
+            exists=document.content is not None,
+            tracked=is_tracked(Path(document.path)),
+        )
