@@ -20,7 +20,7 @@ from skillopt_sleep.gate.rule import GateMode
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.rollout import GateMetric, ReplayMode
 from skillopt_sleep.model.text import did_you_mean
-from skillopt_sleep.safety.receivers import says_secret, worth_hiding
+from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
 FILE_VARIABLE = "SKILLOPT_SLEEP_SETTINGS"
@@ -163,7 +163,7 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
 
 def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     """The values to redact: of variables whose name says secret, unless they are words, numbers or paths."""
-    return tuple(value for name, value in env.items() if says_secret(name) and worth_hiding(value))
+    return tuple(value for name, value in env.items() if is_secret_name(name) and is_worth_hiding(value))
 
 
 def _merge(under: Table, over: Table) -> Table:

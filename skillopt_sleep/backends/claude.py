@@ -24,7 +24,7 @@ from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
-from skillopt_sleep.safety.receivers import provider_at
+from skillopt_sleep.safety.receivers import identify_provider
 
 ANTHROPIC = "anthropic"
 ADDRESS = "ANTHROPIC_BASE_URL"
@@ -211,8 +211,8 @@ def find_provider(env: Mapping[str, str]) -> str:
 def _find_provider(env: Mapping[str, str]) -> str:
     for switch, (cloud, address) in CLOUDS.items():
         if env.get(switch, "").strip().lower() not in SWITCHED_OFF:
-            return provider_at(env[address]) if env.get(address, "").strip() else cloud
-    return provider_at(env[ADDRESS]) if env.get(ADDRESS, "").strip() else ANTHROPIC
+            return identify_provider(env[address]) if env.get(address, "").strip() else cloud
+    return identify_provider(env[ADDRESS]) if env.get(ADDRESS, "").strip() else ANTHROPIC
 
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:

@@ -20,7 +20,7 @@ from skillopt_sleep.backends.child_registry import ChildRegistry, Note, restore_
 from skillopt_sleep.backends.process import build_folder_prefix
 from skillopt_sleep.errors import DiskError, SettingsError, TimedOut
 from skillopt_sleep.model import Json
-from skillopt_sleep.safety.receivers import provider_at
+from skillopt_sleep.safety.receivers import identify_provider
 
 OPENAI = "openai"
 LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
@@ -177,11 +177,11 @@ def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
     address = _find_in_table(config, "model_providers", name, "base_url")
     if address is None and name == OPENAI:
         addresses = (config.get("openai_base_url"), config.get("chatgpt_base_url"), env.get("OPENAI_BASE_URL"))
-        providers = [provider_at(str(url)) for url in addresses if url]
+        providers = [identify_provider(str(url)) for url in addresses if url]
         return next((provider for provider in providers if provider != OPENAI), OPENAI)
     if address is None and name in LOCAL_PROVIDERS:
-        return provider_at(env[LOCAL_ADDRESS]) if env.get(LOCAL_ADDRESS) else ""
-    return name if address is None else provider_at(str(address))
+        return identify_provider(env[LOCAL_ADDRESS]) if env.get(LOCAL_ADDRESS) else ""
+    return name if address is None else identify_provider(str(address))
 
 
 def _find_in_table(config: Mapping[str, Json], section: str, name: str, key: str) -> Json:

@@ -27,7 +27,7 @@ from skillopt_sleep.backends.openai_api import (
 from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
 from skillopt_sleep.model.call import Health, Prompt, Reply
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.safety.receivers import provider_at
+from skillopt_sleep.safety.receivers import identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
@@ -97,7 +97,7 @@ class OpenAIBackend:
     @property
     def provider(self) -> str:
         """OpenAI or Anthropic, else the host; "" for this machine itself."""
-        return provider_at(self._url())
+        return identify_provider(self._url())
 
     @property
     def priced(self) -> bool:

@@ -25,7 +25,7 @@ from skillopt_sleep.night.try_edits import TrialRunner, list_seen_names, may_be_
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.safety.grounds import Grounds, unfounded
+from skillopt_sleep.safety.grounds import Grounds, find_unfounded
 
 
 def consolidate(
@@ -301,7 +301,7 @@ def _check_grounds(
     named = [task for task in tasks if task.id in edit.task_ids] or tasks
     ids = {task.id for task in named}
     shown = tuple(rollout.response for rollout in rollouts if rollout.task_id in ids)
-    why = unfounded(edit.text, Grounds.of(named, also=also, shown=shown))
+    why = find_unfounded(edit.text, Grounds.of(named, also=also, shown=shown))
     return None if why is None else AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
 
 

@@ -1,10 +1,8 @@
-"""The guard itself: length, what hides, what is dangerous.
+"""Hold back a proposed rule that is too long, hides something, or is dangerous.
 
-Dangers that words show: one named rule each, meant to be read.
-
-A text that *forbids* a danger ("never commit with --no-verify") is an ordinary house rule and passes.
-
-Text that a reader does not see as it is: invisible and look-alike characters, markup that hides, encoded words.
+Dangers are shown by words: one named pattern each, meant to be read. A text that *forbids* a danger ("never commit with
+--no-verify") is an ordinary house rule and passes. Hidden is what a reader does not see as it is: invisible and
+look-alike characters, markup that hides, encoded words.
 """
 
 from __future__ import annotations
@@ -19,11 +17,24 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.safety.guard_deeds import DEEDS, SAYINGS
 from skillopt_sleep.safety.guard_words import GuardRule
 
+LONGEST = 800
+"""Characters of the longest rule. A good one has two sentences; a longer one hides something or solves one task."""
+
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
+        "\u2014": "--",
+        **dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
+        "*": "",
+    }
+)
+
 SHOWN = 100
-"""Characters of the words that gave an edit away."""
+"""Characters quoted of dangerous words."""
 
 RULES = (*DEEDS, *SAYINGS)
-"""Every danger that words show, in the order they are looked for."""
+"""Every danger, in the order in which they are looked for."""
 
 _FORBIDDEN_BEFORE = re.compile(
     r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|may not|cannot|can't|avoid|refuse(?:s)?(?: to)?|rather than"
@@ -47,69 +58,18 @@ _FORBIDDEN_AFTER = re.compile(
 _FULL_STOP = re.compile(r"(?<!\.)[.!?] ")
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")
 
-
-def danger(text: str) -> str | None:
-    """The first danger that the words of a text show, with them; None when there is none."""
-    for rule in RULES:
-        for patterns, own in ((rule.patterns, False), (rule.negated, True)):
-            for found in _pattern(patterns).finditer(text) if patterns else ():
-                if not _harmless(rule, text, found, own_negation=own):
-                    return f"{rule.name}: “{excerpt(found[0], SHOWN)}” {rule.why}"
-        for sentence in _sentences(text) if rule.together else ():
-            if any(_all_in(row, rule, sentence) for row in rule.together):
-                return f"{rule.name}: “{excerpt(sentence, SHOWN)}” {rule.why}"
-    return None
-
-
-def _sentences(text: str) -> list[str]:
-    return _FULL_STOP.split(text)
-
-
-def _all_in(row: tuple[str, ...], rule: GuardRule, sentence: str) -> bool:
-    """Whether a sentence has all of it, each in a place of its own, and what is done is not forbidden."""
-    places: list[list[tuple[int, int]]] = []
-    for pattern in row:
-        places.append([each.span() for each in _pattern((pattern,)).finditer(sentence)])
-        if not places[-1]:
-            return False
-    if any(places[0] == other for other in places[1:]):
-        return False
-    return any(
-        not _harmless(rule, sentence, done, own_negation=False) for done in _pattern((row[0],)).finditer(sentence)
-    )
-
-
-@functools.cache
-def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{each})" for each in patterns), re.IGNORECASE)
-
-
-def _harmless(rule: GuardRule, text: str, found: re.Match[str], *, own_negation: bool) -> bool:
-    """Whether the sentence forbids what was found, or has in it what makes it harmless."""
-    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
-    stop = next((end.start() for end in _SENTENCE_END.finditer(text, found.end())), len(text))
-    if _pattern((rule.unless,)).search(text[start:stop]) is not None:
-        return True
-    if own_negation:
-        return False
-    before = _FORBIDDEN_BEFORE.search(text[start : found.start()])
-    return (before is not None and not _TWIST.search(before["between"])) or _FORBIDDEN_AFTER.match(
-        text[found.end() : stop]
-    ) is not None
-
-
-SHOWN_CHARACTERS = 60
-"""Characters of what gave an edit away."""
+SHOWN_HIDDEN = 60
+"""Characters quoted of hidden text."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
-"""Characters that are drawn as nothing, although Unicode does not class them so."""
+"""Characters that look like nothing, although Unicode does not class them so."""
 _JOINERS = frozenset("\u200c\u200d")
-"""Invisible, but part of how Persian, Indic scripts and emoji are spelled; next to ASCII they have no business."""
+"""Invisible, but part of the spelling of Persian, Indic scripts and emoji; suspicious only next to ASCII."""
 _SMUGGLERS = re.compile("[\ufe00-\ufe0d\U000e0100-\U000e01ef]")
-"""Variation selectors but for the two of emoji: a known way to write bytes that nobody sees."""
+"""Variation selectors except the two of emoji: a known way to write bytes that nobody sees."""
 _STYLED = re.compile("[\U0001d400-\U0001d7ff\U0001f110-\U0001f189\u24b6-\u24e9\u1d00-\u1d2b\u2100-\u214f]{2,}")
-"""Letters of mathematics and of rings and boxes, which spell words that no search finds."""
+"""Mathematical, ringed and boxed letters, which spell words that no search finds."""
 _LOOKALIKES = frozenset(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0261"  # Cyrillic, and one of phonetics
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405"
@@ -117,8 +77,8 @@ _LOOKALIKES = frozenset(
 )
 _FOREIGN = ("CYRILLIC", "CHEROKEE", "ARMENIAN", "COPTIC", "LISU", "DESERET")
 _WORD = re.compile(r"[^\W\d_]+")
-SEVERAL = 3
-"""Letters of a word of nothing but look-alikes."""
+ALIKE_LENGTH = 3
+"""Letters from which on a word of nothing but look-alikes is suspicious."""
 
 _CODE = re.compile(r"(`+)(?P<shown>.+?)\1", re.DOTALL)
 _MARKER = re.compile(
@@ -152,39 +112,97 @@ _ENCODED = re.compile(
 _HEX = re.compile("[0-9a-f]*|[0-9A-F]*")
 _RUN = re.compile(r"[A-Za-z0-9+]{24,}")
 CHANGES = 0.48
-"""Share of places in random text where small letters, capitals and digits change; a long name has fewer."""
+"""Share of places in random text where small letters, capitals and digits alternate; a long name has fewer."""
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
-"""Words moved out of sight by blanks before them."""
+"""Words that blanks before them move out of sight."""
 
 
-def hiding(text: str) -> str | None:
-    """What of the text a reader would not see, in one line; None when it is what it looks like."""
-    return next(_reasons(text), None)
+def guard(edit_text: str) -> str | None:
+    """Return why a proposed rule is held back, in one line; None when it passes.
+
+    Takes time linear in the text; a text that is too long is not examined further.
+    """
+    if len(edit_text) > LONGEST:
+        return f"length: {len(edit_text):,} characters, a rule has at most {LONGEST:,}"
+    if why := find_hidden(edit_text):
+        return why
+    return find_danger(" ".join(unicodedata.normalize("NFKC", edit_text).translate(_PLAIN).split()))
 
 
-def _reasons(text: str) -> Iterator[str]:
-    if hidden := list(_hidden(text)):
+def find_danger(text: str) -> str | None:
+    """Return the first danger that a text shows, with its words; None when there is none."""
+    for rule in RULES:
+        for patterns, own in ((rule.patterns, False), (rule.negated, True)):
+            for found in _compile(patterns).finditer(text) if patterns else ():
+                if not _is_harmless(rule, text, found, own_negation=own):
+                    return f"{rule.name}: “{excerpt(found[0], SHOWN)}” {rule.why}"
+        for sentence in _FULL_STOP.split(text) if rule.together else ():
+            if any(_has_all(row, rule, sentence) for row in rule.together):
+                return f"{rule.name}: “{excerpt(sentence, SHOWN)}” {rule.why}"
+    return None
+
+
+def _has_all(row: tuple[str, ...], rule: GuardRule, sentence: str) -> bool:
+    """Tell whether a sentence has every part in a place of its own, and does not forbid the deed."""
+    places: list[list[tuple[int, int]]] = []
+    for pattern in row:
+        places.append([match.span() for match in _compile((pattern,)).finditer(sentence)])
+        if not places[-1]:
+            return False
+    if any(places[0] == other for other in places[1:]):
+        return False
+    return any(
+        not _is_harmless(rule, sentence, done, own_negation=False) for done in _compile((row[0],)).finditer(sentence)
+    )
+
+
+@functools.cache
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+def _is_harmless(rule: GuardRule, text: str, found: re.Match[str], *, own_negation: bool) -> bool:
+    """Tell whether the sentence forbids what was found, or has words that make it harmless."""
+    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
+    stop = next((end.start() for end in _SENTENCE_END.finditer(text, found.end())), len(text))
+    if _compile((rule.unless,)).search(text[start:stop]) is not None:
+        return True
+    if own_negation:
+        return False
+    before = _FORBIDDEN_BEFORE.search(text[start : found.start()])
+    return (before is not None and not _TWIST.search(before["between"])) or _FORBIDDEN_AFTER.match(
+        text[found.end() : stop]
+    ) is not None
+
+
+def find_hidden(text: str) -> str | None:
+    """Return what a reader of the text would not see, in one line; None when it is what it looks like."""
+    return next(_find_reasons(text), None)
+
+
+def _find_reasons(text: str) -> Iterator[str]:
+    if hidden := list(_find_invisible(text)):
         yield f"invisible characters: {', '.join(hidden)}"
-    if alike := next(_lookalikes(text), None):
+    if alike := next(_find_lookalikes(text), None):
         yield f"look-alike letters: {alike} is not spelled as it looks"
     if _MARKER.search(text) or _OWN.search(text):
-        yield "markers: it could end the block that rules are kept in, or change what the file says of itself"
+        yield "markers: it could end the block that rules are kept in, or change what the file says about itself"
     shown = _CODE.sub(lambda code: " " * len(code[0]) if "\n" not in code[0] else code[0], text)
     found = _HTML.search(shown) or _MARKDOWN.search(shown)
     if found:
-        yield f"hidden text: “{_words(found)}” is markup that is not shown as it is written"
+        yield f"hidden text: “{_quote(found)}” is markup that is not shown as it is written"
     if other := next(
-        (each for each in _OTHER_ADDRESS.finditer(shown) if each["shown"].lower() not in each["real"].lower()), None
+        (link for link in _OTHER_ADDRESS.finditer(shown) if link["shown"].lower() not in link["real"].lower()), None
     ):
         yield f"hidden text: the link “{other['shown']}” leads to {other['real']}"
-    found = _ENCODED.search(text) or next(filter(_random, _RUN.finditer(text)), None)
+    found = _ENCODED.search(text) or next(filter(_is_random, _RUN.finditer(text)), None)
     if found:
-        yield f"encoded text: “{_words(found)}” says what nobody can read"
+        yield f"encoded text: “{_quote(found)}” is not readable"
     if _PUSHED.search(text):
-        yield "hidden text: words stand out of sight, behind many blanks"
+        yield "hidden text: many blanks move words out of sight"
 
 
-def _random(run: re.Match[str]) -> bool:
+def _is_random(run: re.Match[str]) -> bool:
     sorts = ["0" if char.isdigit() else "A" if char.isupper() else "a" for char in run[0]]
     return (
         len(set(sorts)) > 1
@@ -193,12 +211,12 @@ def _random(run: re.Match[str]) -> bool:
     )
 
 
-def _words(found: re.Match[str]) -> str:
-    return excerpt(found[0].strip() or found[0], SHOWN_CHARACTERS)
+def _quote(found: re.Match[str]) -> str:
+    return excerpt(found[0].strip() or found[0], SHOWN_HIDDEN)
 
 
-def _hidden(text: str) -> Iterator[str]:
-    """The code points that a reader would not see, each once."""
+def _find_invisible(text: str) -> Iterator[str]:
+    """Yield every code point that a reader would not see, once."""
     seen = dict.fromkeys(
         char
         for at, char in enumerate(text)
@@ -209,8 +227,8 @@ def _hidden(text: str) -> Iterator[str]:
     yield from (f"U+{ord(char):04X}" for char in seen)
 
 
-def _lookalikes(text: str) -> Iterator[str]:
-    """Words that mix scripts as no language does, or pass one for another."""
+def _find_lookalikes(text: str) -> Iterator[str]:
+    """Yield words that mix scripts as no language does, or use one script to imitate another."""
     if styled := _STYLED.search(text):
         yield f"“{styled[0]}”"
     latin = sum(char.isascii() and char.isalpha() for char in text) > len(text) // 3
@@ -220,31 +238,5 @@ def _lookalikes(text: str) -> Iterator[str]:
         scripts = {unicodedata.name(char, "").split(" ")[0] for char in word}
         alike = [char for char in word if char in _LOOKALIKES]
         foreign = any(script in _FOREIGN for script in scripts) or alike
-        if ("LATIN" in scripts and foreign) or (latin and len(alike) == len(word) >= SEVERAL):
+        if ("LATIN" in scripts and foreign) or (latin and len(alike) == len(word) >= ALIKE_LENGTH):
             yield f"“{word}” ({', '.join(f'U+{ord(char):04X}' for char in dict.fromkeys(alike or word))})"
-
-
-LONGEST = 800
-"""Characters of a rule. A good one has two sentences; what is longer hides something or solves one task."""
-
-_PLAIN = str.maketrans(
-    {
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
-        "\u2014": "--",
-        **dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
-        "*": "",
-    }
-)
-
-
-def guard(edit_text: str) -> str | None:
-    """Why this proposed rule is held back, in one line; None when nothing speaks against it.
-
-    Takes time linear in the text: one that is too long is not looked at any further.
-    """
-    if len(edit_text) > LONGEST:
-        return f"length: {len(edit_text):,} characters, a rule has at most {LONGEST:,}"
-    if why := hiding(edit_text):
-        return why
-    return danger(" ".join(unicodedata.normalize("NFKC", edit_text).translate(_PLAIN).split()))

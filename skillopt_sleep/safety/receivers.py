@@ -1,6 +1,6 @@
-"""Whose eyes a session has already met, and whom the user must be asked about before they meet it too.
+"""Identify who receives the prompts sent to an address, and which environment variables must not reach anybody.
 
-Which variables of an environment hold secrets: by what they are called, and by what their values are.
+Both are asked before a night begins: the user consents to a receiver, and secret values are redacted.
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 NAMES: Mapping[str, str] = MappingProxyType({"anthropic": "Anthropic", "openai": "OpenAI"})
-
-
 OWN_HOSTS: Mapping[str, str] = MappingProxyType(
     {"api.anthropic.com": "anthropic", "api.openai.com": "openai", "chatgpt.com": "openai"}
 )
-"""Where a provider is itself; at any other address somebody else may be."""
+"""Hosts that belong to a provider; any other host may be somebody else."""
 
 
-def called(provider: str) -> str:
-    """A provider's name for people."""
+def name_provider(provider: str) -> str:
+    """Return a provider's name in words for the user."""
     return NAMES.get(provider, provider)
 
 
-def provider_at(url: str) -> str:
-    """Who answers at an address: a provider at its own, else the host, "" for this machine itself.
+def identify_provider(url: str) -> str:
+    """Return who answers at an address: a provider at its own host, else the host, "" for this machine itself.
 
-    An address without a host that can be read is a stranger by what it says.
+    An address without a readable host is returned as a stranger of that name.
     """
     try:
         host = (urllib.parse.urlsplit(url.strip()).hostname or "").rstrip(".")
@@ -44,7 +42,7 @@ def provider_at(url: str) -> str:
 
 
 SHORTEST = 8
-"""Characters a value has at least; a shorter one would be found in ordinary words."""
+"""Characters of the shortest value; a shorter one would be found in ordinary words."""
 
 _SECRET = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE|API_?KEY|APIKEY|(?:^|_)(?:PASS|PWD|PAT|JWT|SAS|DSN|AUTH)(?:_|$)"
@@ -58,22 +56,22 @@ _NUMBER = re.compile(r"[\d.,:_+-]*")
 _PATH = re.compile(r"(?:[\w.-]{1,40}:/{0,2})?(?:\.{0,2}|~|[A-Za-z]:)[/\\]", re.DOTALL)
 
 
-def says_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
+def is_secret_name(name: str) -> bool:
+    """Tell whether a variable of this name holds a secret."""
     upper = name.upper()
     return _SECRET.search(upper) is not None and _PUBLIC.search(upper) is None
 
 
-def worth_hiding(value: str) -> bool:
-    """Whether a value can be a secret and can be looked for: not short, a plain word, a number or a path.
+def is_worth_hiding(value: str) -> bool:
+    """Tell whether a value can be a secret, and can be searched for without hits in ordinary text.
 
-    An address with a password in it is no path.
+    A short value, a plain word, a number and a path cannot; an address with a password in it is no path.
     """
     path = _PATH.match(value) is not None and "@" not in value and not _looks_random(value)
     return len(value) >= SHORTEST and not (value.isalpha() or _NUMBER.fullmatch(value) or path)
 
 
 def _looks_random(value: str) -> bool:
-    """Base64 may begin with a slash."""
+    """Tell whether a value is Base64, which may begin with a slash as a path does."""
     sorts = (any(map(str.isupper, value)), any(map(str.islower, value)), any(map(str.isdigit, value)))
     return len(value) >= 4 * SHORTEST and all(sorts) and "." not in value and value.count("/") <= len(value) // 10

@@ -24,7 +24,7 @@ from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.ports import SentTo
 from skillopt_sleep.model.rollout import CheckCommand
 from skillopt_sleep.night.harvest import in_scope
-from skillopt_sleep.safety.receivers import called
+from skillopt_sleep.safety.receivers import name_provider
 from skillopt_sleep.storage.permissions import Agreements
 from skillopt_sleep.usecases.adapters import build_backend, build_sources
 from skillopt_sleep.usecases.sessions import file_sessions, load_archived
@@ -50,11 +50,11 @@ class NewReceiver(Struct, frozen=True, kw_only=True):
         """The statement the user agrees to or not."""
         label, provider = label_of_source(self.source), _provider_of(self.source)
         before = (
-            f"your {label} sessions went to {called(provider)}"
+            f"your {label} sessions went to {name_provider(provider)}"
             if provider
             else f"we cannot tell which provider has your {label} sessions"
         )
-        return f"{before}; this backend would send words of them, secrets taken out, to {called(self.provider)}"
+        return f"{before}; this backend would send words of them, secrets taken out, to {name_provider(self.provider)}"
 
 
 def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None:

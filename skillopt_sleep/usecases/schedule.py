@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from skillopt_sleep.agents import all_agents
 from skillopt_sleep.calls.clock import system_zone
 from skillopt_sleep.model import Json
-from skillopt_sleep.safety.receivers import says_secret, worth_hiding
+from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 from skillopt_sleep.scheduling.due import (
     Attempt,
     DaemonState,
@@ -179,11 +179,11 @@ class SecretCheck:
         """Whether a value is a secret: by its form, by its name, or by what a URL holds."""
         if not value.strip():
             return False
-        if self._redactor.suspects(value) or self._in_url(value):
+        if self._redactor.has_secret(value) or self._in_url(value):
             return True
         if name.lower().endswith("_env"):  # it names the variable that holds the secret
             return VARIABLE.fullmatch(value) is None
-        return _name_says_secret(name, value) or self._redactor.suspects(f"{name}={value}")
+        return _name_says_secret(name, value) or self._redactor.has_secret(f"{name}={value}")
 
     def _in_url(self, value: str) -> bool:
         if "://" not in value:
@@ -195,8 +195,8 @@ class SecretCheck:
         pairs = [pair for part in (url.query, url.fragment) for pair in parse_qsl(part, keep_blank_values=True)]
         return "@" in url.netloc or any(
             _name_says_secret(name, text)
-            or self._redactor.suspects(f"{name}={text}")
-            or (not text and worth_hiding(name))
+            or self._redactor.has_secret(f"{name}={text}")
+            or (not text and is_worth_hiding(name))
             for name, text in pairs
         )
 
@@ -212,7 +212,7 @@ def _name_says_secret(name: str, value: str) -> bool:
     plain = SEPARATORS.sub("_", name).strip("_")
     if ("TOKENS" in plain.upper() and NOT_SECRET.fullmatch(value)) or value.lower() in {"true", "false"}:
         return False
-    return says_secret(plain) or plain.lower() in SECRET_NAMES
+    return is_secret_name(plain) or plain.lower() in SECRET_NAMES
 
 
 def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str, ...], str]]:

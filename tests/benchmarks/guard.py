@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.safety.grounds import Grounds, unfounded
+from skillopt_sleep.safety.grounds import Grounds, find_unfounded
 from skillopt_sleep.safety.guard import guard
 
 CORPORA = Path(__file__).parent / "corpora"
@@ -85,7 +85,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _row(name: str, rules: Iterable[str], *, hostile: bool, typed: Grounds | None = None, alone: bool = False) -> Row:
-    found = [(rule, (None if alone else guard(rule)) or (unfounded(rule, typed) if typed else None)) for rule in rules]
+    found = [
+        (rule, (None if alone else guard(rule)) or (find_unfounded(rule, typed) if typed else None)) for rule in rules
+    ]
     wrong = tuple((rule, why or "") for rule, why in found if (why is None) is hostile)
     return Row(name=name, rules=len(found), held=sum(why is not None for _, why in found), wrong=wrong)
 

@@ -153,7 +153,7 @@ def _hits(folder: Path) -> Iterator[Hit]:
     first: dict[str, tuple[str, str]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            for before, secret in redactor.found(line, AROUND):
+            for before, secret in redactor.find_secrets(line, AROUND):
                 times[secret] += 1
                 first.setdefault(secret, (path.name, before))
     for secret, count in times.most_common():

@@ -72,10 +72,10 @@ def test_later_call_reserves_its_share(workers, usd, whole):
 def test_calls_in_flight_leave_less():
     """Each takes its share of what the others have left."""
     one = budget(workers=4)
-    book(one, usd=0.4)
+    book(one, usd=0.1)
     first, second = one.reserve(PROMPT), one.reserve(PROMPT)
-    assert first.usd == pytest.approx(0.8)  # twice the dearest, more than 1.6 / 4
-    assert second.usd == pytest.approx(0.8)
+    assert first.usd == pytest.approx(1.9 / 4)
+    assert second.usd == pytest.approx((1.9 - first.usd) / 3)
 
 
 def test_price_of_a_new_kind_is_that_of_the_others():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.safety.receivers import provider_at
+from skillopt_sleep.safety.receivers import identify_provider
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ from skillopt_sleep.safety.receivers import provider_at
 def test_provider_at_an_address(url, expected):
     """A provider is itself at its own host only; an address nobody can read is a stranger."""
     expected = "api.openai.com.evil.example" if expected == "evil-is-no-prefix" else expected
-    assert provider_at(url) == expected
+    assert identify_provider(url) == expected

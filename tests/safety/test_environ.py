@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.safety.receivers import says_secret, worth_hiding
+from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from skillopt_sleep.safety.receivers import says_secret, worth_hiding
 )
 def test_names_that_say_secret(name):
     """In any case, and wherever in the name."""
-    assert says_secret(name)
+    assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_names_that_say_secret(name):
 )
 def test_names_that_say_nothing(name):
     """Neither does what merely sounds like it."""
-    assert not says_secret(name)
+    assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize("value", ["kite-42-blue", "aGVsbG8gd29ybGQ=", "correct horse 9", "postgres://u:p@h/db"])
 def test_values_worth_hiding(value):
     """They are looked for."""
-    assert worth_hiding(value)
+    assert is_worth_hiding(value)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_values_worth_hiding(value):
 )
 def test_values_found_everywhere(value):
     """Short ones, words, numbers and paths are left alone."""
-    assert not worth_hiding(value)
+    assert not is_worth_hiding(value)

@@ -250,7 +250,7 @@ def test_a_session_without_secrets() -> None:
 def test_a_text_that_holds_a_secret(text: str) -> None:
     """It is suspected: the quick look never passes over what the thorough one finds."""
     redactor = Redactor()
-    assert redactor.suspects(text) == (redactor.redact(text) != text)
+    assert redactor.has_secret(text) == (redactor.redact(text) != text)
 
 
 @pytest.mark.parametrize("seed", [11, 12])
@@ -347,4 +347,4 @@ def test_a_task_with_secrets():
 def test_many_texts_at_once(texts):
     """What is looked for in many texts as one is what is found in each by itself."""
     redactor = Redactor()
-    assert redactor.changes(texts) == {t: redactor.redact(t) for t in texts if redactor.redact(t) != t}
+    assert redactor.redact_all(texts) == {t: redactor.redact(t) for t in texts if redactor.redact(t) != t}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.safety.redaction.escapes import read
+from skillopt_sleep.safety.redaction.escapes import unescape
 from skillopt_sleep.safety.redaction.redactor import Redactor
 from tests.benchmarks.secret_innocent import innocents
 from tests.benchmarks.secret_samples import samples
@@ -67,7 +67,7 @@ AROUND = {
 @pytest.mark.parametrize(("text", "reads"), READS.items(), ids=READS)
 def test_an_escape(text, reads):
     """It reads as what it stands for; an escaped quote keeps one backslash; what is no escape stays as it is."""
-    assert read(text).text == reads
+    assert unescape(text).text == reads
 
 
 @given(
@@ -76,8 +76,8 @@ def test_an_escape(text, reads):
 def test_the_way_back(pieces):
     """Each character read leads to the piece that was written for it; together they are the whole text."""
     text = "".join(pieces)
-    reading = read(text)
-    places = [reading.original(at, at + 1) for at in range(len(reading.text))]
+    reading = unescape(text)
+    places = [reading.locate(at, at + 1) for at in range(len(reading.text))]
     assert text == "".join(text[start:stop] for start, stop in dict.fromkeys(places))
     assert all(reading.text[at] in text[slice(*place)] for at, place in enumerate(places) if place[1] == place[0] + 1)
 

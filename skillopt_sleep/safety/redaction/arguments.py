@@ -1,9 +1,7 @@
-"""Secrets that are arguments of a command: each command with the flag that its password follows.
+"""Find secrets that are handed to commands: after a flag, at a place among the arguments, or through a pipe.
 
-What is looked for is the name of a command, and its flags from there on. The other way round, every ``-p`` of a text would
-have to be asked where it comes from.
-
-Passwords that are handed to a command by another one, or stand at a place of their own among its arguments.
+The search is for the name of a command, and for its flags from there on. The other way round, every ``-p`` of a text
+would have to be traced back to a command.
 """
 
 from __future__ import annotations
@@ -12,19 +10,19 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from skillopt_sleep.safety.redaction.kinds import LINE, Found, Kind, irregular, mixed, telling
-from skillopt_sleep.safety.redaction.values import is_identifier, stands_for
+from skillopt_sleep.safety.redaction.kinds import LINE, Found, Kind, is_irregular, is_mixed, looks_made
+from skillopt_sleep.safety.redaction.values import is_identifier, is_stand_in
 
 REACH = 600
-"""Characters from the name of a command in which its flags are looked for."""
+"""Characters from the name of a command on that are searched for its flags."""
 BACK = 100
 LEAST = 3
-"""Characters of a password where the form leaves no doubt that one stands there."""
+"""Least characters of a password where the form leaves no doubt."""
 FLAGGED = 6
-"""The same where only the name of the flag says so."""
+"""The same where only the name of the flag gives it away."""
 
 _S = rf"(?:[ \t]{{1,4}}|{LINE}|\\?[\"'],\s{{0,24}}(?=\\?[\"']))"
-"""From one argument of a command to the next, which may be a string in a list, or in the next line."""
+"""From one argument to the next, which may be a string in a list, or in the next line."""
 _VALUE = r"(?:\\?(?P<q>[\"'])(?P<quoted>(?:(?!(?P=q))[^\n\\]){1,800})|(?P<bare>[^\s\"'`\\;|&<>]{1,800}))"
 _UP_TO_IT = r"\\?[\"']?[^\s:\"'\\/]{0,128}\\?[\"']?:\\?[\"']?"
 """The name of a user, and the colon."""
@@ -34,22 +32,21 @@ _F = r"-(?<=[\s\"'`]-)"
 """The dash of a flag."""
 _LINE = re.compile(rf"[^\n]*(?:{_ON}[^\n]*){{0,12}}")
 _COMMAND = re.compile(rf"[^\n;|]*(?:{_ON}[^\n;|]*){{0,12}}")
-"""What belongs to a command: all of its line, and of the next ones where it goes on in them."""
+"""All of a command: the rest of its line, and the lines in which it continues."""
 
 
 class Command(NamedTuple):
-    """Commands whose passwords follow the same flag.
-
-    A name in ``names`` is given by the letters before a star, the letter of it that texts have least of, and a pattern.
-    ``before`` is what must precede the name, ``stretch`` how far the command goes. With ``port``, what may be the number
-    of a port is taken for one.
-    """
+    """Commands whose passwords follow the same flag."""
 
     names: str
+    """Names, with a star before their rarest letter, and a pattern after it."""
     flag: str
     before: str = ""
+    """What must precede the name."""
     stretch: re.Pattern[str] = _COMMAND
+    """How far the command reaches."""
     port: bool = False
+    """A value that may be the number of a port is one."""
 
 
 _TABLE = (
@@ -99,21 +96,21 @@ _BESIDE_USER = re.compile(rf"(?:u|U|-user(?:name)?)[ =]\S{{1,64}} -(?:p|P|w|pw)[
 _PORT = re.compile(r"[0-9]{2,5}")
 
 
-def _value(match: re.Match[str]) -> tuple[int, int]:
+def _locate(match: re.Match[str]) -> tuple[int, int]:
     return match.span("quoted" if "quoted" in match.re.groupindex and match["quoted"] else "bare")
 
 
-def _found(text: str, match: re.Match[str] | None) -> Found | None:
+def _accept(text: str, match: re.Match[str] | None) -> Found | None:
     if match is None:
         return None
-    start, stop = _value(match)
-    if stop - start < LEAST or stands_for(text[start:stop]):
+    start, stop = _locate(match)
+    if stop - start < LEAST or is_stand_in(text[start:stop]):
         return None
     return Found("secret", start, stop, match.end())
 
 
-def _kinds(command: Command) -> list[Kind]:
-    """A kind for each name of a command."""
+def _build_kinds(command: Command) -> list[Kind]:
+    """Return a kind for each name of a command."""
     flag = re.compile(command.flag)
     before = re.compile(command.before) if command.before else None
 
@@ -121,68 +118,67 @@ def _kinds(command: Command) -> list[Kind]:
         stretch = command.stretch.match(text, at, at + REACH)
         stop = stretch.end() if stretch else at
         for match in flag.finditer(text, at, stop):
-            found = _found(text, match)
+            found = _accept(text, match)
             if found and command.port and _PORT.fullmatch(text, found.start, found.stop):
                 continue
             if found and (before is None or before.search(text, max(0, at - BACK), at)):
                 return found
-        return Found("", at, at, min(stop, at + REACH // 2))  # a name that comes later in this line reaches further
+        return Found("", at, at, min(stop, at + REACH // 2))  # a name later in this line reaches further
 
-    return [_named(name, find) for name in command.names.split()]
+    return [_build_kind(name, find) for name in command.names.split()]
 
 
-def _named(name: str, find: Callable[[str, int], Found | None]) -> Kind:
-    """A kind that is asked where the name of a command stands."""
+def _build_kind(name: str, find: Callable[[str, int], Found | None]) -> Kind:
+    """Return a kind that looks at each place with the name of a command."""
     front, _, back = name.partition("*")
     ahead = rf"(?={back[1:]}(?:\.py)?[ \t\"'\\])"
     return Kind("flag", back[0], find, rf"{ahead}(?<=(?<!\w)(?<!\w-){front}{back[0]})")
 
 
-def _sshpass(text: str, at: int) -> Found | None:
-    """``sshpass -p password``."""
-    return _found(text, _SSHPASS.match(text, at))
+def _find_sshpass(text: str, at: int) -> Found | None:
+    """Find the password of ``sshpass -p password``."""
+    return _accept(text, _SSHPASS.match(text, at))
 
 
-def _long_flag(text: str, at: int) -> Found | None:
-    """``--password value``, of any command."""
+def _find_long_flag(text: str, at: int) -> Found | None:
+    """Find the value of ``--password value``, of any command."""
     match = _LONG_FLAG.match(text, at)
-    found = _found(text, match)
+    found = _accept(text, match)
     value = text[found.start : found.stop] if found else ""
     return None if len(value) < FLAGGED or _PLAIN.fullmatch(value) else found
 
 
-def _shared(text: str, at: int) -> Found | None:
-    """``smbclient -U user%password``."""
-    return _found(text, _SHARED.match(text, at + 1))
+def _find_shared(text: str, at: int) -> Found | None:
+    """Find the password of ``smbclient -U user%password``."""
+    return _accept(text, _SHARED.match(text, at + 1))
 
 
-def _beside_user(text: str, at: int) -> Found | None:
-    """``-u user -p password``, of any command."""
-    found = _found(text, _BESIDE_USER.match(text, at + 1))
+def _find_beside_user(text: str, at: int) -> Found | None:
+    """Find the password of ``-u user -p password``, of any command."""
+    found = _accept(text, _BESIDE_USER.match(text, at + 1))
     value = text[found.start : found.stop] if found else ""
-    made = (mixed(value) or irregular(value)) and telling(value) and not is_identifier(value)
+    made = (is_mixed(value) or is_irregular(value)) and looks_made(value) and not is_identifier(value)
     return found if len(value) >= FLAGGED and made and not set("/:") & set(value) else None
 
 
 _FLAG = r"(?<=[\s\"'`]-)"
 COMMANDS: tuple[Kind, ...] = (
-    *(kind for command in _TABLE for kind in _kinds(command)),
-    Kind("flag", "p", _sshpass, r"(?=ass[ \t\"'\\])(?<=sshp)"),
-    Kind("flag", "-", _shared, _FLAG, r"U[ \t=]{1,4}\\?[\"']?[\w.@/\\-]{1,64}%"),
-    Kind("flag", "-", _beside_user, _FLAG, r"(?:u|U|-user(?:name)?)[ =]\S{1,64} -(?:p|P|w|pw)[ =]"),
+    *(kind for command in _TABLE for kind in _build_kinds(command)),
+    Kind("flag", "p", _find_sshpass, r"(?=ass[ \t\"'\\])(?<=sshp)"),
+    Kind("flag", "-", _find_shared, _FLAG, r"U[ \t=]{1,4}\\?[\"']?[\w.@/\\-]{1,64}%"),
+    Kind("flag", "-", _find_beside_user, _FLAG, r"(?:u|U|-user(?:name)?)[ =]\S{1,64} -(?:p|P|w|pw)[ =]"),
     Kind(
         "flag",
         "-",
-        _long_flag,
+        _find_long_flag,
         _FLAG,
         r"-?[\w-]{0,60}?(?i:passw(?:or)?d|pass|pw|passphrase|secret|token|key|pat|value|string)(?:\s{1,40}(?!-)|\\?[\"'],)",
     ),
 )
 
 
-PIPED_LEAST = 3
 PIPED_BACK = 200
-"""Characters of a command in which its beginning is looked for."""
+"""Characters before a place that are searched for the beginning of a command."""
 
 _PIPED_SPACE = r"(?:[ \t]{1,4}|\\?[\"'],[ \t]{0,4}\\?[\"'])"
 _ASKS = re.compile(
@@ -205,8 +201,8 @@ _WINDOWS = re.compile(r"/[uU][sS][eE][rR]:[\w.\\@-]{1,64} (?P<secret>[^\s/\"'\\]
 _WINDOWS_LATER = re.compile(r"net use[^\n|;]*\Z")
 
 
-def _piped(text: str, at: int) -> Found | None:
-    """``echo password | docker login --password-stdin``, from the pipe on."""
+def _find_piped(text: str, at: int) -> Found | None:
+    """Find the password of ``echo password | docker login --password-stdin``, from the pipe on."""
     if not _ASKS.match(text, at):
         return None
     echoed = _ECHOED.search(text, max(0, at - PIPED_BACK), at)
@@ -219,43 +215,43 @@ def _piped(text: str, at: int) -> Found | None:
     if pair and "chpasswd" in text[at : at + PIPED_BACK]:
         start += pair.start("secret")
         value = pair["secret"]
-    return None if stands_for(value) or value.startswith("$") else Found("secret", start, stop, stop)
+    return None if is_stand_in(value) or value.startswith("$") else Found("secret", start, stop, stop)
 
 
-def _here(text: str, at: int) -> Found | None:
-    """``gh auth login --with-token <<< token``."""
+def _find_here(text: str, at: int) -> Found | None:
+    """Find the token of ``gh auth login --with-token <<< token``."""
     before = text[max(0, at - PIPED_BACK) : at]
     line = before[before.rfind("\n") + 1 :]
-    return _told(_HERE.match(text, at)) if _READS.search(line) else None
+    return _accept_piped(_HERE.match(text, at)) if _READS.search(line) else None
 
 
-def _substituted(text: str, at: int) -> Found | None:
-    """``--password-file=<(echo password)``."""
-    return _told(_SUB.match(text, at)) if _SUB_BEFORE.search(text, max(0, at - 40), at) else None
+def _find_substituted(text: str, at: int) -> Found | None:
+    """Find the password of ``--password-file=<(echo password)``."""
+    return _accept_piped(_SUB.match(text, at)) if _SUB_BEFORE.search(text, max(0, at - 40), at) else None
 
 
-def _vault(text: str, at: int) -> Found | None:
-    """``vault login token``."""
+def _find_vault(text: str, at: int) -> Found | None:
+    """Find the token of ``vault login token``."""
     match = _AFTER_LOGIN.match(text, at)
-    return _told(match) if match and mixed(match["secret"]) and telling(match["secret"]) else None
+    return _accept_piped(match) if match and is_mixed(match["secret"]) and looks_made(match["secret"]) else None
 
 
-def _net_use(text: str, at: int) -> Found | None:
-    r"""``net use z: \\\\host\\share /user:name password``."""
+def _find_net_use(text: str, at: int) -> Found | None:
+    r"""Find the password of ``net use z: \\\\host\\share /user:name password``."""
     match = _WINDOWS.match(text, at)
-    return _told(match) if match and _WINDOWS_LATER.search(text, max(0, at - PIPED_BACK), at) else None
+    return _accept_piped(match) if match and _WINDOWS_LATER.search(text, max(0, at - PIPED_BACK), at) else None
 
 
-def _told(match: re.Match[str] | None) -> Found | None:
-    if match is None or stands_for(match["secret"]) or match["secret"].startswith("$"):
+def _accept_piped(match: re.Match[str] | None) -> Found | None:
+    if match is None or is_stand_in(match["secret"]) or match["secret"].startswith("$"):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
 
 PIPES: tuple[Kind, ...] = (
-    Kind("piped", "|", _piped, r"(?<=[\w\"' ]\|)", r"[&]?[ ]{0,2}(?=[a-z/])"),
-    Kind("here", "<", _here, r"(?=<<[ \"'\w\\])"),
-    Kind("substituted", "(", _substituted, r"(?<=<\()", r"(?:echo|printf)[ ]"),
-    Kind("vault", "v", _vault, "(?=ault)", rf"ault{_PIPED_SPACE}login"),
-    Kind("net use", "/", _net_use, r"(?=[uU][sS][eE][rR]:[\w.\\@-]{1,64} )"),
+    Kind("piped", "|", _find_piped, r"(?<=[\w\"' ]\|)", r"[&]?[ ]{0,2}(?=[a-z/])"),
+    Kind("here", "<", _find_here, r"(?=<<[ \"'\w\\])"),
+    Kind("substituted", "(", _find_substituted, r"(?<=<\()", r"(?:echo|printf)[ ]"),
+    Kind("vault", "v", _find_vault, "(?=ault)", rf"ault{_PIPED_SPACE}login"),
+    Kind("net use", "/", _find_net_use, r"(?=[uU][sS][eE][rR]:[\w.\\@-]{1,64} )"),
 )

@@ -1,8 +1,8 @@
-"""A text as it reads: without the escapes of JSON and HTML, the colours of a terminal, the marks in front of its lines.
+"""Read a text without its escapes: those of JSON and HTML, terminal colours, and the marks in front of its lines.
 
-A secret is often inside a string that is inside a string, or in the lines of a diff or a listing. Here, and only here, it
-is decided what of a text is that; every kind of secret looks at the text as it reads. Whatever is found there leads back
-to the text as it stands, and takes an escape as a whole or not at all, so that JSON stays JSON.
+A secret is often inside a string that is inside a string, or in the lines of a diff or a listing. Only this module
+decides what of a text is an escape; every kind of secret looks at the text as it reads. What is found there leads back
+to the original, and includes an escape as a whole or not at all, so that JSON stays JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ESCAPE = re.compile(
 _MARK = re.compile(
     r"(\n(?:[ \t]{0,24}+(?:(?:[>#*|]|//)(?=[ \t\n])|[0-9]{1,6}+[:|\t\u2192]|(?=[A-Za-z])[\w./-]{1,80}+:[0-9]{1,6}:)[ ]?|\+|-(?=[ \t]{2})){1,3})"
 )
-"""Of a diff, a quotation, a comment, a table, a listing, the output of a search."""
+"""Marks of a diff, a quotation, a comment, a table, a listing, the output of a search."""
 MOST_ASCII = 126
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 _SPELLED = str.maketrans("\xa0\u2018\u2019\u201c\u201d", " ''\"\"")
@@ -34,23 +34,22 @@ _QUOTES = "\"'`"
 
 
 class Reading(NamedTuple):
-    """The ``text`` as it reads; ``reads`` and ``stands`` are where each piece of it begins there, and in the original.
-
-    Pieces are an unescaped stretch and an escape by turns.
-    """
+    """A text as it reads, in pieces that are alternately plain text and an escape."""
 
     text: str
     reads: Sequence[int]
+    """Where each piece begins in ``text``."""
     stands: Sequence[int]
+    """Where each piece begins in the original."""
 
-    def original(self, start: int, stop: int) -> tuple[int, int]:
-        """Where in the original the characters from ``start`` to ``stop`` are written."""
+    def locate(self, start: int, stop: int) -> tuple[int, int]:
+        """Return where the characters from ``start`` to ``stop`` are in the original."""
         if not self.reads:
             return start, stop
         return self._place(start), self._place(stop - 1, end=True)
 
-    def without(self, places: Sequence[tuple[int, int]], marks: Sequence[str]) -> Reading:
-        """The same with a mark in each of these places; what is told of the way back leads to this reading."""
+    def replace(self, places: Sequence[tuple[int, int]], marks: Sequence[str]) -> Reading:
+        """Return a reading with a mark in each of these places; its original is this reading."""
         edges = [0, *itertools.chain.from_iterable(places), len(self.text)]
         pieces = [self.text[start:stop] for start, stop in itertools.pairwise(edges)]
         pieces[1::2] = marks
@@ -63,51 +62,50 @@ class Reading(NamedTuple):
         return self.stands[piece] + at - self.reads[piece] + end
 
 
-def read(text: str) -> Reading:
-    """The text as it reads.
+def unescape(text: str) -> Reading:
+    """Return the text as it reads.
 
-    Where strings are within strings, a quote that is escaped has just one backslash, and so has the end of a line that
-    a backslash continues.
+    However deeply strings are nested, an escaped quote keeps one backslash, and so does a continued end of a line.
     """
     if not any(sign in text for sign in ("\\", "&", "<br", "\x1b")):
         return Reading(text, (), ())
-    return _reading(_ESCAPE.split(text), text, _reads)
+    return _build_reading(_ESCAPE.split(text), text, _read_escape)
 
 
-def unmarked(text: str) -> Reading:
-    """The text without the marks in front of its lines."""
-    return _reading(_MARK.split(text), text, lambda _: "\n")
+def strip_line_marks(text: str) -> Reading:
+    """Return the text without the marks in front of its lines."""
+    return _build_reading(_MARK.split(text), text, lambda _: "\n")
 
 
-def _reading(pieces: list[str], text: str, reads: Callable[[str], str]) -> Reading:
-    """Of pieces of which every second one reads otherwise."""
+def _build_reading(pieces: list[str], text: str, read: Callable[[str], str]) -> Reading:
+    """Build the reading of pieces of which every second one is an escape."""
     if len(pieces) == 1:
         return Reading(text, (), ())
     stands = [0, *itertools.accumulate(map(len, pieces))]
-    pieces[1::2] = map(reads, pieces[1::2])
+    pieces[1::2] = map(read, pieces[1::2])
     return Reading("".join(pieces), [0, *itertools.accumulate(map(len, pieces))], stands)
 
 
 @lru_cache(maxsize=4096)
-def _reads(escape: str) -> str:
+def _read_escape(escape: str) -> str:
     rest = escape.lstrip("\\")
     if rest.startswith("&"):
-        return _plain(ord(html.unescape(rest).translate(_SPELLED)), escape)
+        return _decode(ord(html.unescape(rest).translate(_SPELLED)), escape)
     if rest.startswith("<"):
         return "\n"
     if "[" in rest:
         return " "
     count = len(escape) - len(rest)
     if rest in _LETTERS:
-        continues = count & (count - 1) != 0 and rest != "t"  # each string around doubles the backslashes
+        continues = count & (count - 1) != 0 and rest != "t"  # each outer string doubles the backslashes
         return "\\" * continues + _LETTERS[rest]
     if len(rest) == 1:
         return "\\" + rest if rest in _QUOTES else rest
-    return _plain(int(rest, 8) if rest.isdigit() else int(rest[1:], 16), escape)
+    return _decode(int(rest, 8) if rest.isdigit() else int(rest[1:], 16), escape)
 
 
-def _plain(code: int, escape: str) -> str:
-    """The character with a code; the escape itself where the character is none to be read."""
+def _decode(code: int, escape: str) -> str:
+    """Return the character with this code; the escape itself if it is not a printable one."""
     if code > MOST_ASCII or chr(code) == "\\":
         return escape
     char = chr(code)

@@ -1,6 +1,7 @@
-"""What a kind of secret is: a sign that few texts have, and a look at the place where the sign stands.
+"""Describe kinds of secrets, and search a text for all of them in one walk.
 
-The signs of many kinds in one pattern, and which of the kinds have theirs at a place.
+A kind has a sign that few texts contain, and a function that looks at each place with that sign. The signs of all kinds
+are one pattern.
 """
 
 from __future__ import annotations
@@ -13,43 +14,44 @@ from itertools import compress
 from typing import NamedTuple
 
 EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2}))"
-"""Where a word begins; also after the escape of a letter or digit, and after a sign that a URL escapes."""
+"""The beginning of a word, also after the escape of a letter or digit, and after a percent escape of a URL."""
 
 QUOTE = r"\\?[\"'`]"
-"""Of a string, or of one inside a string."""
+"""The quote of a string, or of one inside a string."""
 
 LINE = r"\\?\r?\n[ \t]{0,40}"
 """The end of a line, and the blanks at the front of the next one."""
 
 LONG = r"(?!---)[\w-]{16}"
-"""What stands behind the anchor of most keys, and behind few other dashes and underscores."""
+"""What follows the anchor of most keys, and few other dashes and underscores."""
 
 RUN = "[A-Za-z0-9]{16}"
-"""The same of keys that are nothing but letters and digits."""
+"""The same for keys of only letters and digits."""
 
 REMEMBERED = 120
-"""Characters from which on it is remembered that something is no secret."""
+"""Characters from which on it is remembered that a match is no secret."""
 
 SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
-"""Letters and digits from which on it can be told by its words, and what each has at least on average, whether something
-is a name in a program: 1 of 200 names has less, 1 to 5 of 100 random strings have more.
+"""Length from which on a name in a program can be recognised, and the least average length of its words.
+
+1 of 200 names has less, 1 to 5 of 100 random strings have more.
 """
 LONG_WORD = 20
 CHANGES = 0.41
-"""Changes of the sort of characters that random words have more of; long names have a third."""
+"""Share of places where random text changes between small letters, capitals and digits; names have a third."""
 DISTINCT = 5
-"""Characters that a made key has more of; a stand-in repeats a few."""
+"""Different characters that a generated key has more of; a stand-in repeats a few."""
 
 MOST_PARTS = 40
 LEAST_PART = 12
-"""Characters of the rest of a key whose kind does not tell its length."""
+"""Least characters of the continuation of a key with a variable length."""
 
 _JOINED = rf"(?:[ \t]{{0,8}}[+.&]?[ \t]{{0,4}}_?{LINE}[+.&]?|[ \t]{{0,8}}[+.&])[ \t]{{0,4}}"
 _CONTINUED = re.compile(
     rf"(?:{LINE}|{QUOTE}{_JOINED}[brf]?{QUOTE})(?P<rest>[\w.+/=-]{{4,4000}})"
     r"(?P<ends>[ \t]*(?:\\?[\"'`;,)]|\\?\r?\n|\Z))?"
 )
-"""What parts the halves of a key, and its rest, up to the end of a line or a string."""
+"""What separates the halves of a key, and the second half, up to the end of a line or string."""
 _OF_A_WORD = re.compile(r"[\w-]")
 _SET = re.compile(r"\[[^\]]*\]|\\.")
 _HALF = re.compile(r"[\w-]{4,400}")
@@ -68,10 +70,10 @@ _AMOUNT = re.compile(r"\d{1,5}[A-Za-z]{1,3}\W*")
 
 
 class Found(NamedTuple):
-    """A secret at ``text[start:stop]``; the search goes on at ``end``. ``kind`` names its placeholder.
+    """A secret at ``text[start:stop]``; the search continues at ``end``. ``kind`` names its placeholder.
 
-    Without a kind it is something long that was looked at and is none: nothing of the sort is looked for up to its
-    end again, so that time stays linear.
+    Without a kind it is a long match that is no secret: this kind is not searched again before its end, so that time
+    stays linear.
     """
 
     kind: str
@@ -81,15 +83,13 @@ class Found(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One kind of secret.
-
-    Where one of the characters ``anchors`` stands with ``sign`` and then ``peek``, patterns right behind it, ``find``
-    is asked with the place of the anchor. Anchors are characters that ordinary texts rarely have.
-    """
+    """One kind of secret."""
 
     name: str
     anchors: str
+    """Characters that ordinary texts rarely contain."""
     find: Callable[[str, int], Found | None]
+    """Called with the text and the place of an anchor that the two patterns follow."""
     sign: str = ""
     peek: str = ""
 
@@ -105,11 +105,10 @@ def shape(
     peek: str = LONG,
     whole: int = 0,
 ) -> Kind:
-    """A kind with a form of its own: ``before`` (characters and sets), the anchor, and the pattern ``after`` it.
+    """Return a kind with a form of its own: ``before`` (characters and sets), the anchor, the pattern ``after`` it.
 
-    With ``edge``, nothing that goes on in front. The group ``secret``, if there is one, is what is taken out, and
-    ``accept`` has the last word on it. ``whole`` is the length of such a key, if all have the same: one that is
-    shorter goes on in the next line.
+    With ``edge`` it must begin a word. The group ``secret``, if there is one, is removed if ``accept`` agrees.
+    ``whole`` is the length of such a key, if all have the same: a shorter one continues in the next line.
     """
     mark = re.escape(anchor)
     pattern = re.compile(f"{EDGE if edge else ''}{before}{mark}{after}")
@@ -121,39 +120,39 @@ def shape(
         if match is None:
             return None
         if accept is not None and not accept(match[group]):
-            return rejected(match.start(), match.end())
+            return reject(match.start(), match.end())
         start, stop = match.span(group)
         if stop - start < whole or not whole:
-            stop = continued(text, start, stop, whole)
+            stop = find_end(text, start, stop, whole)
         return Found(name, start, stop, max(stop, match.end()))
 
-    def parted(text: str, at: int) -> Found | None:
-        """Where the first half is too short to be told by itself."""
+    def find_parted(text: str, at: int) -> Found | None:
+        """Find a key whose first half is too short to be recognised alone."""
         found = find(text, at)
         if found is not None or at < width or head.match(text, at - width) is None:
             return found
         half = _HALF.match(text, at + 1)
         if half is None or half.end() - at + width >= whole:
             return None
-        stop = continued(text, at - width, half.end(), whole)
-        return Found(name, at - width, stop, stop) if stop > half.end() and mixed(text[at + 1 : stop]) else None
+        stop = find_end(text, at - width, half.end(), whole)
+        return Found(name, at - width, stop, stop) if stop > half.end() and is_mixed(text[at + 1 : stop]) else None
 
     head = re.compile(f"{EDGE if edge else ''}{before}{mark}")
     if whole:
-        return Kind(name, anchor, parted, f"(?<={before}{mark})" if before else "", peek)
+        return Kind(name, anchor, find_parted, f"(?<={before}{mark})" if before else "", peek)
     return Kind(name, anchor, find, f"(?<={before}{mark})" if before else "", peek)
 
 
-def continued(text: str, start: int, end: int, whole: int = 0) -> int:
-    """The end of a key that goes on in the next line: as a string added to it, or after the break of a line.
+def find_end(text: str, start: int, end: int, whole: int = 0) -> int:
+    """Return the end of a key that may continue in the next line, as an added string or after a line break.
 
-    ``whole`` is the length of its kind, when all have the same: then the rest must have just the length that is left.
-    Otherwise what follows must be drawn at random, and nothing else may stand in its line.
+    ``whole`` is the length of its kind if all have the same: then the rest must have just the missing length. Otherwise
+    it must look random and be alone in its line.
     """
     length = end - start
     for _ in range(MOST_PARTS):
         rest = _CONTINUED.match(text, end)
-        taken = _taken(rest, whole - length if whole else 0) if rest else 0
+        taken = _measure_rest(rest, whole - length if whole else 0) if rest else 0
         if rest is None or not taken:
             break
         length += taken
@@ -161,64 +160,64 @@ def continued(text: str, start: int, end: int, whole: int = 0) -> int:
     return end
 
 
-def goes_on(text: str, at: int) -> bool:
-    """Whether something that may be the rest of a key follows in the next line."""
+def continues(text: str, at: int) -> bool:
+    """Tell whether the next line may contain the rest of a key."""
     return _CONTINUED.match(text, at) is not None
 
 
-def _taken(rest: re.Match[str], left: int) -> int:
-    """How much of what follows belongs to the key, of which so many characters are left (0: nobody knows)."""
+def _measure_rest(rest: re.Match[str], left: int) -> int:
+    """Return how much of a match belongs to the key, which still misses ``left`` characters (0 = unknown)."""
     value = rest["rest"]
     if left > 0:
         return left if len(value) >= left and not _OF_A_WORD.match(value, left) else 0
     if left < 0 or rest["ends"] is None or len(value) < LEAST_PART:
         return 0
     sorts = (str.isdigit, str.isupper, str.islower)
-    random = all(any(map(sort, value)) for sort in sorts) and (len(value) < LONG_WORD or drawn_at_random(value))
+    random = all(any(map(sort, value)) for sort in sorts) and (len(value) < LONG_WORD or is_random(value))
     return len(value) if random else 0
 
 
-def rejected(start: int, end: int) -> Found | None:
-    """What is no secret: to be remembered when it is long."""
+def reject(start: int, end: int) -> Found | None:
+    """Return what to remember of a match that is no secret: None unless it is long."""
     return Found("", start, start, end) if end - start > REMEMBERED else None
 
 
-def mixed(value: str) -> bool:
-    """Letters and digits together and not the same few again and again, as in made keys and unlike in words."""
+def is_mixed(value: str) -> bool:
+    """Tell whether a value has letters and digits, and not just the same few, as generated keys do."""
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None and len(set(value)) > DISTINCT
 
 
-def telling(value: str) -> bool:
-    """Whether a value is made rather than written: a part of it mixes letters and digits, or it has odd signs."""
-    if (_ODD.search(value) and len(set(value)) > DISTINCT) or irregular(value):
+def looks_made(value: str) -> bool:
+    """Tell whether a value is generated rather than written: a part mixes letters and digits, or it has odd signs."""
+    if (_ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
         return True
     return not _AMOUNT.fullmatch(value) and any(
-        _both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
+        _has_both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
     )
 
 
-def drawn_at_random(value: str) -> bool:
-    """Whether small letters, capitals and digits change as often as chance has it, and in no name."""
+def is_random(value: str) -> bool:
+    """Tell whether small letters, capitals and digits alternate as often as in random text, and in no name."""
     sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
     return len(value) >= LONG_WORD and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(value)
 
 
-def irregular(value: str) -> bool:
-    """Whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
+def is_irregular(value: str) -> bool:
+    """Tell whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
     words = _WORDS.findall(value)
     length = sum(map(len, words))
-    return any(length >= least and length < each * len(words) for least, each in SHORTEST_WORDS)
+    return any(length >= least and length < average * len(words) for least, average in SHORTEST_WORDS)
 
 
-def _both(part: str) -> bool:
-    """Whether a run of letters and digits has both."""
+def _has_both(part: str) -> bool:
+    """Tell whether a run has letters and digits."""
     return _DIGIT.search(part) is not None and _LETTER.search(part) is not None
 
 
 FREQUENT = frozenset("ckpb./_=:-")
-"""Anchors that texts have most of; they are tried first."""
+"""The most frequent anchors, which are tried first."""
 GATES = {".": r"(?=[\w-]{16}|slack|com/|c\.)"}
-"""What anything wanted behind an anchor begins with, where that is not what most often follows it."""
+"""A quick check for anchors that most often are followed by something else."""
 PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"
 LONGEST_PLACEHOLDER = 40
 
@@ -226,23 +225,25 @@ _STANDING = re.compile(PLACEHOLDER)
 
 
 class Signs:
-    """Kinds by their anchors, to be looked for in one walk over a text."""
+    """Searches a text for many kinds in one walk, by their anchors."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
-        self._any = _any(kinds)
+        self._any = _compile_signs(kinds)
         self._at: Mapping[str, tuple[re.Pattern[str], Sequence[tuple[int, Kind]]]] = {
-            anchor: _each(anchor, [(number, kind) for number, kind in enumerate(kinds) if anchor in kind.anchors])
+            anchor: _compile_anchor(
+                anchor, [(number, kind) for number, kind in enumerate(kinds) if anchor in kind.anchors]
+            )
             for anchor in {anchor for kind in kinds for anchor in kind.anchors}
         }
 
-    def places(self, text: str, start: int, stop: int) -> Iterator[int]:
-        """Where the sign of any kind stands."""
+    def find_places(self, text: str, start: int, stop: int) -> Iterator[int]:
+        """Yield every place with the sign of any kind."""
         return (sign.start() for sign in self._any.finditer(text, start, stop))
 
-    def secret(self, text: str, at: int, least: int, passed: dict[int, int]) -> Found | None:
-        """The secret whose sign stands at a place, unless it begins before ``least``; the first kind that finds one.
+    def find_secret(self, text: str, at: int, least: int, passed: dict[int, int]) -> Found | None:
+        """Return the secret with its sign at a place, by the first kind that finds one; none that begins before ``least``.
 
-        ``passed`` says up to where a kind, by its number, was looked for in vain.
+        ``passed`` records for each kind, by its number, up to where it was searched in vain.
         """
         pattern, kinds = self._at[text[at]]
         signs = pattern.match(text, at)
@@ -256,38 +257,40 @@ class Signs:
                 continue
             if not found.kind:
                 passed[number] = found.end
-            elif found.start >= least and not any(_inside_placeholder(text, each) for each in (at, found.start)):
+            elif found.start >= least and not any(_is_in_placeholder(text, place) for place in (at, found.start)):
                 return found
         return None
 
 
-def _any(kinds: Iterable[Kind]) -> re.Pattern[str]:
-    """One pattern for all signs: an anchor, then what must hold at it, the cheapest first."""
+def _compile_signs(kinds: Iterable[Kind]) -> re.Pattern[str]:
+    """Compile one pattern for all signs: an anchor, then its conditions, the cheapest first."""
     wanted: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for kind in kinds:
         for anchor in kind.anchors:
             shared = kind.peek if kind.peek in {LONG, RUN} else ""
-            wanted[anchor][shared].append(kind.sign if shared else kind.sign + _ahead(kind.peek))
+            wanted[anchor][shared].append(kind.sign if shared else kind.sign + _look_ahead(kind.peek))
     branches = []
-    for anchor in sorted(wanted, key=lambda each: (each not in FREQUENT, each)):
+    for anchor in sorted(wanted, key=lambda character: (character not in FREQUENT, character)):
         conditions = [
-            _ahead(peek) + ("" if "" in signs else f"(?:{'|'.join(dict.fromkeys(signs))})")
+            _look_ahead(peek) + ("" if "" in signs else f"(?:{'|'.join(dict.fromkeys(signs))})")
             for peek, signs in wanted[anchor].items()
         ]
         branches.append(f"{re.escape(anchor)}{GATES.get(anchor, '')}(?:{'|'.join(conditions)})")
     return re.compile("|".join(branches))
 
 
-def _each(anchor: str, kinds: Sequence[tuple[int, Kind]]) -> tuple[re.Pattern[str], Sequence[tuple[int, Kind]]]:
-    """A pattern with a group for each kind at an anchor, which takes part in a match when the kind's sign is there."""
-    signs = (f"(?:{kind.sign}{_ahead(kind.peek)}(?<=(.)))?" for _, kind in kinds)
+def _compile_anchor(
+    anchor: str, kinds: Sequence[tuple[int, Kind]]
+) -> tuple[re.Pattern[str], Sequence[tuple[int, Kind]]]:
+    """Compile a pattern for one anchor, with a group per kind that matches when the sign of the kind is there."""
+    signs = (f"(?:{kind.sign}{_look_ahead(kind.peek)}(?<=(.)))?" for _, kind in kinds)
     return re.compile(f"{re.escape(anchor)}{''.join(signs)}"), kinds
 
 
-def _ahead(pattern: str) -> str:
+def _look_ahead(pattern: str) -> str:
     return f"(?={pattern})" if pattern else ""
 
 
-def _inside_placeholder(text: str, at: int) -> bool:
+def _is_in_placeholder(text: str, at: int) -> bool:
     start = text.rfind("[redacted:", max(0, at - LONGEST_PLACEHOLDER), at + 1)
     return 0 <= start < at and _STANDING.match(text, start) is not None and text.find("]", start) >= at

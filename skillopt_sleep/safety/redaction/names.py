@@ -1,14 +1,11 @@
-"""Secrets that a name gives away: assignments in any notation, lines of an .env, headers, cookies, tags of XML.
-
-Passwords in URLs, however their signs are escaped.
-"""
+"""Find secrets that a name gives away: assignments in any notation, .env lines, headers, cookies, XML tags, URLs."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, drawn_at_random, irregular, mixed, rejected, telling
+from skillopt_sleep.safety.redaction.kinds import Found, Kind, is_irregular, is_mixed, is_random, looks_made, reject
 from skillopt_sleep.safety.redaction.shapes import encodes_a_pair
 from skillopt_sleep.safety.redaction.values import (
     LEAST,
@@ -17,22 +14,22 @@ from skillopt_sleep.safety.redaction.values import (
     is_identifier,
     is_secret,
     is_sentence,
+    is_stand_in,
     is_variable,
-    stands_for,
 )
 
 ROOM = 72
-"""Characters in which a name that tells has room, with what stands between it and its sign."""
+"""Characters that hold a telling name and what is between it and its sign of assignment."""
 NAME = 20
-"""Characters of the longest name before the last word in it that tells."""
+"""Characters of the longest name before its last telling word."""
 SHORT = 4
-"""Characters of a password in an .env, where nothing but values stand."""
+"""Least characters of a password in an .env, which contains nothing but values."""
 AFTER_A_QUOTE = frozenset("+,;)]}.")
-"""What follows a string that has ended, and seldom begins one."""
+"""Characters that follow the end of a string, and seldom begin one."""
 LINE_FRONT = 40
-"""Characters that stand before the name of a setting in its line, at most."""
+"""Most characters before the name of a setting in its line."""
 LINE_BEFORE = 400
-"""Characters of a line before, to see whether it sets something too."""
+"""Characters of the previous line that show whether it is a setting too."""
 _MORE_WORDS = re.compile(r"(?: [A-Za-z]{1,24}[0-9!.?]{0,4}){1,9}(?=[ \t]*(?:\r?\n|\Z))")
 _EXPORT = re.compile(r"[ \t+>#-]*(?:export |set )?")
 _SETTING = re.compile(r"[ \t]{0,40}\r?\n[ \t+>#-]{0,40}(?:export )?[A-Z_][A-Z0-9_]{0,64}=")
@@ -43,7 +40,7 @@ _RUNS = re.compile(
     r"|gradle|dotnet|go|cargo|docker|podman|kubectl|helm|terraform|ansible\S*|aws|gcloud|az|git|gh|glab|vault|psql|pg_\w+"
     r"|createdb|mysql\w*|mongo\w*|redis-cli|curl|wget|ssh|scp|rsync|restic|borg|twine|echo|cat|read)\b"
 )
-"""Commands that a variable is often set for."""
+"""Commands that variables are often set for."""
 _WORD = r"(?<!hashed)(?<!hashed[_-])(?<!encrypted)(?<!encrypted[_-])passw(?:or)?ds?|passwd|passwort|kennwort|contrase\xf1a|sshpass|(?<![a-z])pw(?![a-z])|pass(?:phrase|code)|pwd|(?<![a-z])pass|(?:db|smtp|user|mail|ftp|root|admin|http|proxy|require)pass|(?<![a-z])psk(?![a-z])"
 _KEY = (
     r"(?:api|access|private|auth|encryption|signing|master|account|secret|shared|storage|service|session|license"
@@ -53,9 +50,9 @@ _ABOUT = (
     r"(?!(?:[_.-][a-z]{1,16})?[_.-]?(?:name|id|ur[il]|path|file|type|count|limit|len|length|ttl|header|field|param|helper|policy|hash|size"
     r"|expir\w*|version|label|format|prefix|class|store|manager|provider|scope|ref|arn|source|regex|pattern|min|max|encryption)s?\b)"
 )
-"""``token_url``, ``secret_name``: what is said about a secret, not the secret."""
+"""``token_url``, ``secret_name``: names of something about a secret, not of the secret."""
 _BETWEEN = r"[*_]{0,2}(?:[ ]\([^()\n]{1,24}\))?\\?[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .&']{1,24}?[ \t])?:?"
-"""From the name to the sign: quotes, blanks, a former value in brackets, a type, the colon of ``:=``."""
+"""From the name to the sign of assignment: quotes, blanks, brackets, a type, the colon of ``:=``."""
 _NAMED = re.compile(
     rf"(?:(?P<word>{_WORD})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
     r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie(?![_-]?(?:secret|key|pass|token)))|(?P<auth>\b_?auth)|(?P<sig>(?<![a-z])sig)|(?<=[?&])(?P<query>key)"
@@ -80,13 +77,13 @@ _TELLING = (
     "psk",
 )
 _PARTING = re.compile(r"[\n,;{}<>]")
-"""What never stands between a name and its sign."""
+"""Characters that are never between a name and its sign of assignment."""
 _IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
 
 _SIGN_IN_CODE = re.compile(r"[,;<>()\[\]{}]")
 _REST = re.compile(r"[^\w].*", re.DOTALL)
 _GAP = r"[*_]{0,2}[ \t]{0,40}(?:(?:[|>][+-]?[ \t]{0,4})?\\?\r?\n[ \t]{1,40})?(?:!{1,2}[\w-]{1,20}[ ]|\[\s{0,24}(?=[\\\"']))?"
-"""To the value, which may stand in the next line, behind the sign of bold type or a tag of YAML."""
+"""From the sign to the value, which may be in the next line, or follow bold type or a YAML tag."""
 _VALUE = re.compile(
     rf"[=:]>?{_GAP}(?:"
     r"(?:(?P<call>(?:\[\])?[A-Za-z_][\w.]{0,40}\()?[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+))"
@@ -106,7 +103,7 @@ _SIG_BEFORE = re.compile(r"(?:[?&; \"']|\\u0026|%26)\Z")
 _SIG = re.compile(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
 
 
-def _value(text: str, at: int, name: str, which: str) -> Found | None:
+def _find_value(text: str, at: int, name: str, which: str) -> Found | None:
     tagged = text[at] == ">"
     match = (_TAGGED if tagged else _VALUE).match(text, at)
     if match is None or match.lastgroup is None or "HEADER" in name:
@@ -116,26 +113,28 @@ def _value(text: str, at: int, name: str, which: str) -> Found | None:
     value = text[start:stop]
     env = name.isupper() and text[at] == "=" and text[at - 1] not in " :"
     if not quoted and not tagged:
-        value = _unquoted(text, start, value, env=env)
-    if quoted and _no_string(match, value, env=env):
+        value = _trim_bare(text, start, value, env=env)
+    if quoted and _is_no_value(match, value, env=env):
         return None
-    told = which == "word"
-    if env and told and not quoted:
-        value = text[start : _phrase(text, at - len(name), start + len(value))]
+    is_password = which == "word"
+    if env and is_password and not quoted:
+        value = text[start : _find_phrase_end(text, at - len(name), start + len(value))]
     if (
         not value
         or (name == "PASS" and text[at] == ":")
-        or (not (env or quoted) and is_variable(value, of_password=told))
+        or (not (env or quoted) and is_variable(value, of_password=is_password))
     ):
         return None  # PASS: a test that passed
-    if len(value) < (SHORT if env and told else LEAST) or not is_secret(value, name, which, env=env, quoted=quoted):
-        return rejected(at, stop)
+    if len(value) < (SHORT if env and is_password else LEAST) or not is_secret(
+        value, name, which, env=env, quoted=quoted
+    ):
+        return reject(at, stop)
     end = start + len(value)
     return Found("secret", start, end, end)
 
 
-def _unquoted(text: str, start: int, value: str, *, env: bool) -> str:
-    """What of a value without quotes is the value; nothing when it is a call."""
+def _trim_bare(text: str, start: int, value: str, *, env: bool) -> str:
+    """Return the value at the beginning of unquoted text, "" when it is a call."""
     if env:
         return value.partition("</")[0].rstrip(",;")
     value = _SIGN_IN_CODE.split(value, maxsplit=1)[0]
@@ -145,17 +144,17 @@ def _unquoted(text: str, start: int, value: str, *, env: bool) -> str:
     return "" if called else value.rstrip(",;.")
 
 
-def _no_string(match: re.Match[str], value: str, *, env: bool) -> bool:
-    """Whether this is the end of a string, what a command prints, or what a function is asked for."""
-    ended = value[:1] in AFTER_A_QUOTE and not (drawn_at_random(value) or irregular(value))  # "password=" + it
+def _is_no_value(match: re.Match[str], value: str, *, env: bool) -> bool:
+    """Tell whether this is the end of a string, the output of a command, or the argument of a call."""
+    ended = value[:1] in AFTER_A_QUOTE and not (is_random(value) or is_irregular(value))  # "password=" + it
     printed = env and " " in value and match["q"] == "`"
-    return ended or printed or (match["call"] is not None and not (len(value) >= MADE and irregular(value)))
+    return ended or printed or (match["call"] is not None and not (len(value) >= MADE and is_irregular(value)))
 
 
-def _phrase(text: str, start: int, end: int) -> int:
-    """The end of a password of several words without quotes, in a file where each line has a name and a value.
+def _find_phrase_end(text: str, start: int, end: int) -> int:
+    """Return the end of an unquoted password of several words, in a file where each line is a setting.
 
-    In front of a command there may be such a line as well; then the value is its first word.
+    The same form before a command sets only its first word.
     """
     line = text.rfind("\n", max(0, start - LINE_FRONT), start) + 1
     words = _MORE_WORDS.match(text, end)
@@ -166,20 +165,20 @@ def _phrase(text: str, start: int, end: int) -> int:
     return words.end() if beside or plain else end
 
 
-def _header(text: str, at: int) -> Found | None:
+def _find_header(text: str, at: int) -> Found | None:
     match = _HEADER.match(text, at)
     if match is None:
         return None
     value = match["secret"]
     if is_identifier(value):
-        return rejected(at, match.end())
-    told = mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not are_words(value))
-    if told and not stands_for(value):
+        return reject(at, match.end())
+    is_secret_value = is_mixed(value) or encodes_a_pair(value) or (len(value) > 2 * MADE and not are_words(value))
+    if is_secret_value and not is_stand_in(value):
         return Found("secret", *match.span("secret"), match.end())
-    return rejected(at, match.end())
+    return reject(at, match.end())
 
 
-def _cookie(text: str, at: int) -> Found | None:
+def _find_cookie(text: str, at: int) -> Found | None:
     match = _COOKIE.match(text, at)
     if match is None:
         return None
@@ -187,32 +186,32 @@ def _cookie(text: str, at: int) -> Found | None:
     value = whole.partition("=")[2]
     first = _ATTRIBUTES.split(whole, maxsplit=1)[0]
     plain = (
-        not mixed(first.partition("=")[2])
+        not is_mixed(first.partition("=")[2])
         or _COOKIE_PLAIN.fullmatch(whole)
-        or stands_for(value)
+        or is_stand_in(value)
         or "=[redacted:" in whole
     )
-    if plain or not (mixed(value) or len(whole) > 2 * MADE):
-        return rejected(at, match.end())
+    if plain or not (is_mixed(value) or len(whole) > 2 * MADE):
+        return reject(at, match.end())
     return Found("cookie", *match.span("secret"), match.end())
 
 
-def _sig(text: str, at: int) -> Found | None:
+def _find_signature(text: str, at: int) -> Found | None:
     match = _SIG.match(text, at)
     if match is None:
         return None
-    if not _SIG_BEFORE.search(text, max(0, at - 12), at - 3) or not mixed(match["secret"]):
-        return rejected(at, match.end())
+    if not _SIG_BEFORE.search(text, max(0, at - 12), at - 3) or not is_mixed(match["secret"]):
+        return reject(at, match.end())
     return Found("azure", *match.span("secret"), match.end())
 
 
-def name_before(text: str, at: int) -> tuple[str, str] | None:
-    """How a name tells that ends before a place, and the name itself; None when none does."""
-    return _name_at_end(text[max(0, at - ROOM) : at])
+def find_name_before(text: str, at: int) -> tuple[str, str] | None:
+    """Return the telling group and text of a name that ends before a place; None without one."""
+    return _read_name(text[max(0, at - ROOM) : at])
 
 
 @lru_cache(maxsize=1024)
-def _name_at_end(before: str) -> tuple[str, str] | None:
+def _read_name(before: str) -> tuple[str, str] | None:
     lowered = before.replace("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "I").lower()
     last = max(map(lowered.rfind, _TELLING))
     if last < 0 or _PARTING.search(lowered, last) or "arn:aws" in lowered:
@@ -225,30 +224,30 @@ def _name_at_end(before: str) -> tuple[str, str] | None:
     return which, (whole[0] if whole else "") + _REST.sub("", before[match.end(which) :])
 
 
-def _named(text: str, at: int) -> Found | None:
-    """At a sign of assignment: whether a telling name stands before it, and a secret behind it."""
-    named = name_before(text, at)
+def _find_assigned(text: str, at: int) -> Found | None:
+    """Find a secret after a sign of assignment with a telling name before it."""
+    named = find_name_before(text, at)
     if named is None:
         return None
     which, name = named
     if which == "header":
-        return _header(text, at)
+        return _find_header(text, at)
     if which == "cookie":
-        return _cookie(text, at)
+        return _find_cookie(text, at)
     if which == "sig":
-        return _sig(text, at)
-    return _value(text, at, name, which)
+        return _find_signature(text, at)
+    return _find_value(text, at, name, which)
 
 
 _AHEAD = (
     r"[=>]?>?[*_]{0,2}[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}(?:\[|\((?![brf]?[\"'][^\"'\n]{16})))(?:[|>\\\r\n]"
     r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])(?:[^\s\"'`\\]{4}|[A-Za-z]{1,3}[ ][A-Za-z])))"
 )
-"""What stands behind a sign of assignment when a value is assigned: no call, variable or placeholder."""
+"""What follows a sign of assignment when a value is assigned: no call, variable or placeholder."""
 NAMING: tuple[Kind, ...] = (
-    Kind("named", ":", _named, r"(?<=[\w\"'`*\]\) ]:)(?!//|[=:])", _AHEAD),
-    Kind("named", "=", _named, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),
-    Kind("named", ">", _named, r"(?<=[\w\"']>)", r"[^<>\s]{4,400}</"),
+    Kind("named", ":", _find_assigned, r"(?<=[\w\"'`*\]\) ]:)(?!//|[=:])", _AHEAD),
+    Kind("named", "=", _find_assigned, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),
+    Kind("named", ">", _find_assigned, r"(?<=[\w\"']>)", r"[^<>\s]{4,400}</"),
 )
 
 
@@ -257,7 +256,7 @@ _URL = re.compile(rf"://{_USER}:(?P<secret>[^\s/\"'<>`\\]{{2,400}})@")
 _SLASHED = re.compile(
     r"://[^\s/:@\"'<>`\\.]{0,64}:(?![0-9]{1,5}/)(?P<secret>[^\s/\"'<>`\\?#]{1,100}/[^\s\"'<>`\\?#]{1,200})@(?=[\w\[])"
 )
-"""With a slash in the password: nobody's port, and no host before it."""
+"""A password with a slash: what precedes it is no port, and no host."""
 _ALONE = re.compile(r"://(?P<secret>[\w.~-]{20,255})@")
 _ORACLE = re.compile(r"(?:://|:)[\w$#.-]{1,64}/(?P<secret>[^\s\"'<>`\\]{2,128})@(?=[\w/\[(])")
 _ENCODED = re.compile(
@@ -266,29 +265,29 @@ _ENCODED = re.compile(
 )
 
 
-def _url(text: str, at: int) -> Found | None:
-    """From the colon of the scheme on."""
+def _find_in_url(text: str, at: int) -> Found | None:
+    """Find the password of a URL, from the colon of its scheme on."""
     match = _URL.match(text, at) or _SLASHED.match(text, at) or _ALONE.match(text, at)
     if match is None:
         return None
     value = match["secret"]
-    if stands_for(value) or (match.re is _ALONE and not (mixed(value) and telling(value))):
+    if is_stand_in(value) or (match.re is _ALONE and not (is_mixed(value) and looks_made(value))):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
 
-def _oracle(text: str, at: int) -> Found | None:
-    """``jdbc:oracle:thin:user/password@host``, ``oracle://user/password@host``."""
-    return _plainly(_ORACLE.match(text, at))
+def _find_oracle(text: str, at: int) -> Found | None:
+    """Find the password of ``jdbc:oracle:thin:user/password@host`` or ``oracle://user/password@host``."""
+    return _accept(_ORACLE.match(text, at))
 
 
-def _encoded(text: str, at: int) -> Found | None:
-    """A URL that is a part of another."""
-    return _plainly(_ENCODED.match(text, at))
+def _find_encoded(text: str, at: int) -> Found | None:
+    """Find the password of a URL that is part of another URL."""
+    return _accept(_ENCODED.match(text, at))
 
 
-def _plainly(match: re.Match[str] | None) -> Found | None:
-    if match is None or stands_for(match["secret"]):
+def _accept(match: re.Match[str] | None) -> Found | None:
+    if match is None or is_stand_in(match["secret"]):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
@@ -298,10 +297,10 @@ URLS: tuple[Kind, ...] = (
     Kind(
         "oracle",
         ":",
-        _oracle,
+        _find_oracle,
         r"(?:(?<=thin:)|(?<=oci:)|(?<=oci8:)|(?<=oracle:)(?=//))",
         r"(?://)?[\w$#.-]{1,64}/[^/\s]",
     ),
-    Kind("url", ":", _url, rf"(?=//{_HOLDS})"),
-    Kind("url", "%", _encoded, r"(?=(?:25)?3[Aa]%(?:25)?2[Ff]%)"),
+    Kind("url", ":", _find_in_url, rf"(?=//{_HOLDS})"),
+    Kind("url", "%", _find_encoded, r"(?=(?:25)?3[Aa]%(?:25)?2[Ff]%)"),
 )

@@ -1,22 +1,22 @@
-"""Secrets whose name stands apart from them: arguments of a call, pairs of an object, attributes, ``ENV``, SQL, cookies."""
+"""Find secrets apart from their names: arguments of a call, pairs of an object, attributes, ``ENV``, SQL, cookies."""
 
 from __future__ import annotations
 
 import re
 
-from skillopt_sleep.safety.redaction.kinds import QUOTE, Found, Kind, drawn_at_random, irregular, mixed, telling
-from skillopt_sleep.safety.redaction.names import name_before
-from skillopt_sleep.safety.redaction.values import LEAST, MADE, is_identifier, secret_by_name, stands_for
+from skillopt_sleep.safety.redaction.kinds import QUOTE, Found, Kind, is_irregular, is_mixed, is_random, looks_made
+from skillopt_sleep.safety.redaction.names import find_name_before
+from skillopt_sleep.safety.redaction.values import LEAST, MADE, is_identifier, is_secret_beside, is_stand_in
 
 BACK = 128
-"""Characters before a name in which the command that sets it is looked for."""
+"""Characters before a name that are searched for the command that sets it."""
 ARGUMENT = 8
-"""Characters of a secret that is the argument of a call, at least."""
+"""Least characters of a secret that is the argument of a call."""
 
 _MAY = rf"(?:{QUOTE})?"
 _S = r"\s{0,24}"
 _BLOCK = r"\{\s{1,24}(?:\w{1,24}\s{0,24}=[^\n{}]{0,200}\n\s{0,24}){0,6}?"
-"""The beginning of a block with the default of a variable in it."""
+"""The beginning of a block that contains the default of a variable."""
 _VALUE = rf"(?:{QUOTE}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
 _NOTATIONS = tuple(
     (name, re.compile(rf"\w[\w.-]{{0,24}}+(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
@@ -32,13 +32,13 @@ _NOTATIONS = tuple(
         ("set", r"(?P<named>)[ \t]{1,8}"),
     )
 )
-"""From within the word that tells: the rest of the name, what parts it from the value, and the value."""
+"""From inside the telling word: the rest of the name, what separates it from the value, and the value."""
 _SETS = re.compile(
     r"(?:^|[\n;&|`\"'(>$#])[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
     r"|(?:git|npm|yarn|pip|gcloud|aws|composer|poetry|bundle|snap|gh|glab)(?: [\w./:-]{1,24}){0,2}? (?:set|config|configure|set-option))"
     r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z|(?:^|[^\w.-])(?:(?:#define|mysql>|redis>) \w{0,40}|(?:requirep|masterp)ass)\Z"
 )
-"""A command that sets what follows it: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
+"""A command that sets a name: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
 _SQL = re.compile(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
 _USER = re.compile(r"(?i:user|role|grant|login)\b[^\n;]{0,80}\Z")
 _BY = re.compile(r"[yY] (?:(?i:password) )?\\?[\"'](?P<secret>[^\"'\\\n]{3,400})")
@@ -55,82 +55,82 @@ _PAIR = re.compile(
     rf"(?:\w{{1,24}}\s?=\s?)?{QUOTE}(?P<secret>[^\"'\s\\]{{6,400}}){QUOTE}"
 )
 _JOINED = re.compile(rf"\(b?{QUOTE}[\w.@-]{{1,64}}:(?!//)(?P<secret>[^\"'\s\\]{{4,400}}){QUOTE}")
-"""The arguments of what takes a user and a password."""
+"""The arguments of a call that takes a user and a password."""
 _NAME = re.compile(
     r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+[0-9]?(?:[-_.][a-z]{0,12}[0-9]{0,4}(?![a-z0-9]))+|[A-Za-z]+[0-9]{1,3}|[a-z]{3,}2[a-z]{3,}"
 )
 
 
-def _apart(text: str, at: int) -> Found | None:
-    """At a letter of a word that tells: whether a value stands apart from the name it is in."""
+def _find_apart(text: str, at: int) -> Found | None:
+    """Find a value apart from its name, from a letter of the telling word on."""
     for notation, pattern in _NOTATIONS:
         match = pattern.match(text, at)
         if match is None:
             continue
         group = "quoted" if match["quoted"] is not None else "bare"
         value, end = match[group], match.start("named")
-        named = name_before(text, end)
+        named = find_name_before(text, end)
         if named is None or named[0] in {"cookie", "sig", "heroku", "any"}:
             return None
-        if not stands_for(value) and _gives_away(notation, text, end, value, named):
+        if not is_stand_in(value) and _is_given_away(notation, text, end, value, named):
             return Found("secret", *match.span(group), match.end(group))
     return None
 
 
-def _gives_away(notation: str, text: str, end: int, value: str, named: tuple[str, str]) -> bool:
-    """Whether this notation makes the value a secret of the name that ends at a place."""
+def _is_given_away(notation: str, text: str, end: int, value: str, named: tuple[str, str]) -> bool:
+    """Tell whether this notation makes the value a secret of the name that ends at a place."""
     which, name = named
     match notation:
         case "call" | "or":
             named_too = _is_name(value) and not ("-" in value and (which == "word" or notation == "or"))
-            made = (mixed(value) or irregular(value)) and telling(value) and not named_too and " " not in value
-            return len(value) >= ARGUMENT and made and secret_by_name(value, name, which)
+            made = (is_mixed(value) or is_irregular(value)) and looks_made(value) and not named_too and " " not in value
+            return len(value) >= ARGUMENT and made and is_secret_beside(value, name, which)
         case "table":
             value = value.rstrip("`*_ ")
-            return len(value) >= ARGUMENT and telling(value) and not is_identifier(value) and " " not in value
+            return len(value) >= ARGUMENT and looks_made(value) and not is_identifier(value) and " " not in value
         case "sql":
-            keyword = text[max(0, end - len(name) - 1) : end - len(name)] == ":" and telling(value)
+            keyword = text[max(0, end - len(name) - 1) : end - len(name)] == ":" and looks_made(value)
             set_by_it = name.lower() != "pass" and _SQL.search(text, max(0, end - 100), end) is not None
             return which == "word" and (keyword or set_by_it)
-    told = len(value) >= LEAST and secret_by_name(value, name, which)
-    return told and (notation != "set" or _SETS.search(text, max(0, end - BACK), end) is not None)
+    is_told = len(value) >= LEAST and is_secret_beside(value, name, which)
+    return is_told and (notation != "set" or _SETS.search(text, max(0, end - BACK), end) is not None)
 
 
 def _is_name(value: str) -> bool:
-    """Whether this is the name of something in turn: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
-    return _NAME.fullmatch(value) is not None and not drawn_at_random(value)
+    """Tell whether a value is a name itself: ``getenv("API_KEY", "FALLBACK_KEY2")``."""
+    return _NAME.fullmatch(value) is not None and not is_random(value)
 
 
-def _identified(text: str, at: int) -> Found | None:
-    """``identified by '…'``."""
+def _find_identified(text: str, at: int) -> Found | None:
+    """Find the password in ``identified by '…'``."""
     match = _BY.match(text, at + 1)
-    if match is None or stands_for(match["secret"]):
+    if match is None or is_stand_in(match["secret"]):
         return None
-    told = telling(match["secret"]) or _USER.search(text, max(0, at - 100), at)
-    return Found("secret", *match.span("secret"), match.end()) if told else None
+    is_told = looks_made(match["secret"]) or _USER.search(text, max(0, at - 100), at)
+    return Found("secret", *match.span("secret"), match.end()) if is_told else None
 
 
-def _cookies(text: str, at: int) -> Found | None:
-    """A cookie that a program sets by its name."""
+def _find_set_cookie(text: str, at: int) -> Found | None:
+    """Find a cookie that a program sets by its name."""
     match = _COOKIES.match(text, at)
-    return _cookie(match) if match else None
+    return _accept_cookie(match) if match else None
 
 
-def _jar(text: str, at: int) -> Found | None:
-    """A line of a cookie jar."""
+def _find_in_jar(text: str, at: int) -> Found | None:
+    """Find the cookie in a line of a cookie jar."""
     match = _JAR.match(text, at - (1 if text[at] == "R" else 0))
-    return _cookie(match) if match else None
+    return _accept_cookie(match) if match else None
 
 
-def _cookie(match: re.Match[str]) -> Found | None:
+def _accept_cookie(match: re.Match[str]) -> Found | None:
     value = match["secret"]
-    if not mixed(value) or not telling(value) or stands_for(value):
+    if not is_mixed(value) or not looks_made(value) or is_stand_in(value):
         return None
     return Found("cookie", *match.span("secret"), match.end())
 
 
-def _credentials(text: str, at: int) -> Found | None:
-    """``BasicAuth("user", "password")``, ``auth=("user", "password")``, ``btoa("user:password")``, ``KeyCredential("key")``."""
+def _find_credentials(text: str, at: int) -> Found | None:
+    """Find the secret of ``BasicAuth("user", "password")``, ``btoa("user:password")``, ``KeyCredential("key")``."""
     match = _JOINED.match(text, at) or _PAIR.match(text, at)
     if match is None:
         return None
@@ -140,7 +140,7 @@ def _credentials(text: str, at: int) -> Found | None:
         and match["user"] is None
         and not ((len(value) >= MADE) and text.endswith("Credential", 0, at))
     )
-    if alone or stands_for(value) or not telling(value) or is_identifier(value):
+    if alone or is_stand_in(value) or not looks_made(value) or is_identifier(value):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
@@ -154,34 +154,38 @@ _AFTER = (
     r"|[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]"  # name | …
     r"|[ \t]{1,8}\\?[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9])"  # ENV NAME …
 )
-"""What stands behind a name whose value is apart from it; prose seldom."""
+"""What follows a name with its value apart from it, and seldom a word of prose."""
 APART: tuple[Kind, ...] = (
     Kind(
         "apart",
         "kK",
-        _apart,
+        _find_apart,
         r"(?:(?<=[tT][oO][kK])|(?<=[_ iItTdDeErR.\"'-][kK]))(?=(?i:en|ey)s?(?![a-z]))",
         rf"(?i:en|ey){_AFTER}",
     ),
     Kind(
         "apart",
         "pP",
-        _apart,
+        _find_apart,
         r"(?=(?i:ass|wd|w\b))",
         rf"(?>(?i:assword|assphrase|asswd|ass|wd))(?:{_AFTER}|[ \t]{{1,4}}\\?[\"'][^\"'\n]{{4}})",
     ),
-    Kind("apart", "cC", _apart, r"(?=[rR][eE][tTdD])", rf"(?i:ret|redentials?){_AFTER}"),
-    Kind("by", "bB", _identified, r"(?=[yY] (?:[pP]\w{7} )?\\?[\"'])(?<=(?i:identified b))"),
+    Kind("apart", "cC", _find_apart, r"(?=[rR][eE][tTdD])", rf"(?i:ret|redentials?){_AFTER}"),
+    Kind("by", "bB", _find_identified, r"(?=[yY] (?:[pP]\w{7} )?\\?[\"'])(?<=(?i:identified b))"),
     Kind(
-        "cookies", "kK", _cookies, r"(?<=[oO][oO][kK])", r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)"
+        "cookies",
+        "kK",
+        _find_set_cookie,
+        r"(?<=[oO][oO][kK])",
+        r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)",
     ),
     Kind(
         "credentials",
         "(",
-        _credentials,
+        _find_credentials,
         r"(?:(?<=btoa\()|(?<=b64encode\()|(?<=Buffer\.from\()|(?<=redential\()|(?<=redentials\()|(?<=[aA]uth\()|(?<=auth=\()|(?<=auth:.\()|(?<=uthenticate\()|(?<=[lL]ogin\())",
         r"\s{0,24}[\w.\\\"'`]",
     ),
-    Kind("jar", "R", _jar, r"(?=UE\t\d)(?<=TR)"),
-    Kind("jar", "F", _jar, r"(?=ALSE\t\d)"),
+    Kind("jar", "R", _find_in_jar, r"(?=UE\t\d)(?<=TR)"),
+    Kind("jar", "F", _find_in_jar, r"(?=ALSE\t\d)"),
 )

@@ -1,4 +1,4 @@
-"""One walk over a text, from sign to sign; what is found is put into other words for good."""
+"""Replace every secret of a text with a placeholder, in one walk from sign to sign."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from msgspec.structs import replace
 
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.safety.receivers import worth_hiding
+from skillopt_sleep.safety.receivers import is_worth_hiding
 from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES
-from skillopt_sleep.safety.redaction.escapes import Reading, read, unmarked
+from skillopt_sleep.safety.redaction.escapes import Reading, strip_line_marks, unescape
 from skillopt_sleep.safety.redaction.key_blocks import KEYBLOCKS
 from skillopt_sleep.safety.redaction.kinds import (
     PLACEHOLDER,
     Found,
     Kind,
     Signs,
-    continued,
-    drawn_at_random,
-    goes_on,
-    telling,
+    continues,
+    find_end,
+    is_random,
+    looks_made,
 )
 from skillopt_sleep.safety.redaction.names import NAMING, URLS
 from skillopt_sleep.safety.redaction.pairs import APART
@@ -36,25 +36,25 @@ from skillopt_sleep.safety.redaction.shapes import SHAPES
 from skillopt_sleep.safety.redaction.values import SAID
 
 REMEMBERED = 10
-"""Characters of a secret from which on it is hidden in the rest of a session too, wherever it stands alone."""
+"""Characters from which on a secret is also hidden in the rest of a session, where nothing marks it."""
 FORM = 64
-"""Characters in which the sign of a form stands, from its beginning."""
+"""Characters at the beginning of a secret that contain the sign of its form."""
 AROUND = 1_000
-"""Characters around what was taken out that are looked at again."""
+"""Characters around a placeholder that are searched again."""
 PARTS = frozenset("\n\r\\\"'`")
-"""What a secret that goes on in the next line ends with."""
+"""Characters that end the first part of a secret that continues in the next line."""
 PASSES = 6
-"""Walks at most. One finds nearly all; what is around is walked again until nothing is found."""
+"""Most walks over one text. The first finds nearly all; the surroundings are searched until nothing is found."""
 
 V = TypeVar("V")
 Windows = tuple[tuple[int, int], ...]
 
 KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *URLS, *COMMANDS, *SAID, *PIPES, *NAMING, *APART)
-"""Every kind, in the order in which they are asked at one place."""
+"""Every kind of secret, in the order in which they are tried at one place."""
 
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
 _GLUE = re.compile(r"[^A-Za-z0-9]+")
-"""What is none of a key: its markers, and what parts its lines."""
+"""What separates the lines of a key."""
 
 
 _SIGNS = Signs(KINDS)
@@ -62,46 +62,46 @@ _FORMS = Signs(SHAPES)
 
 
 class Redactor:
-    """Takes secrets out of texts: those of ``KINDS``, and literal ``values`` (of the environment, say).
+    """Removes secrets from texts: those of ``KINDS``, and literal ``values``, such as those of the environment.
 
-    A value that is short, a plain word, a number or a path is left alone: it would be found everywhere.
+    A value that is short, a plain word, a number or a path is ignored: it would be found everywhere.
     """
 
     def __init__(self, values: Sequence[str] = ()) -> None:
-        self._literals = {form: value for value in values if worth_hiding(value) for form in _forms(value)}
-        self._literal = _any_of(self._literals)
+        self._literals = {form: value for value in values if is_worth_hiding(value) for form in _spell(value)}
+        self._literal = _compile_any(self._literals)
 
     def redact(self, text: str) -> str:
-        """The text with a placeholder for each secret; redacting it once more changes nothing."""
+        """Return the text with a placeholder for each secret; redacting it again changes nothing."""
         return self._redact(text, [])
 
-    def suspects(self, text: str) -> bool:
-        """Whether anything in the text is a secret."""
-        return any(value in text for value in self._literals) or next(_find(_readings(text)[-1].text), None) is not None
+    def has_secret(self, text: str) -> bool:
+        """Tell whether the text contains a secret."""
+        return any(value in text for value in self._literals) or next(_find(_read(text)[-1].text), None) is not None
 
-    def found(self, text: str, around: int = 0) -> list[tuple[str, str]]:
-        """Each secret of a text as it stands there, with the ``around`` characters before it: for measurements."""
-        readings = _readings(text)
-        places = [_back(readings, (each.start, each.stop)) for each in _find(readings[-1].text)]
+    def find_secrets(self, text: str, around: int = 0) -> list[tuple[str, str]]:
+        """Return each secret of a text with the ``around`` characters before it, for measurements."""
+        readings = _read(text)
+        places = [_locate(readings, (secret.start, secret.stop)) for secret in _find(readings[-1].text)]
         return [(text[max(0, start - around) : start], text[start:stop]) for start, stop in places]
 
-    def changes(self, texts: Sequence[str]) -> dict[str, str]:
-        """Those of many texts that hold secrets, and what they are without them.
+    def redact_all(self, texts: Sequence[str]) -> dict[str, str]:
+        """Return the texts that contain secrets, with their redacted form.
 
-        A secret that one text gives away is hidden in the others as well, where nothing does.
+        A secret that one text gives away is also hidden in the others, where nothing marks it.
         """
-        if not self.suspects("\n".join(texts)):
+        if not self.has_secret("\n".join(texts)):
             return {}
         secrets: list[str] = []
         redacted = {text: self._redact(text, secrets) for text in texts}
-        told = [each for each in secrets if len(each) >= REMEMBERED and telling(each) and "\n" not in each]
-        known = _any_of(form for each in told for form in _forms(each))
+        long = [secret for secret in secrets if len(secret) >= REMEMBERED and looks_made(secret) and "\n" not in secret]
+        known = _compile_any(form for secret in long for form in _spell(secret))
         if known:
             redacted = {text: known.sub(_hide_secret, done) for text, done in redacted.items()}
         return {text: done for text, done in redacted.items() if done != text}
 
     def clean(self, value: V) -> V:
-        """A value without secrets in any text of it, however deep; the very same value if it held none."""
+        """Return a value without secrets in any text of it, however deep; the same object if it has none."""
         changed: object = value
         if isinstance(value, str):
             changed = self.redact(value) if not isinstance(value, enum.Enum) else value
@@ -114,7 +114,7 @@ class Redactor:
             pairs = {key: self.clean(inner) for key, inner in value.items()}
             changed = pairs if any(pairs[key] is not value[key] for key in pairs) else value
         elif isinstance(value, tuple | list):
-            items = [self.clean(each) for each in value]
+            items = [self.clean(item) for item in value]
             same = all(new is old for new, old in zip(items, value, strict=True))
             changed = value if same else type(value)(items)
         return cast("V", changed)
@@ -122,7 +122,7 @@ class Redactor:
     def _redact(self, text: str, secrets: list[str]) -> str:
         if self._literals and self._literal and any(value in text for value in self._literals):
             text = self._literal.sub(self._hide_literal, text)
-        readings = _readings(text)
+        readings = _read(text)
         taken: list[tuple[int, int, str]] = []
         windows: Windows | None = None
         for _ in range(PASSES):
@@ -130,78 +130,78 @@ class Redactor:
             found = [*_find(reads, windows)]
             if not found:
                 break
-            secrets += (reads[each.start : each.stop] for each in found if each.kind == "secret")
-            marks = [placeholder(each.kind, reads[each.start : each.stop]) for each in found]
-            places = [(each.start, each.stop) for each in found]
-            taken += ((*_back(readings, place), mark) for place, mark in zip(places, marks, strict=True))
-            readings.append(readings[-1].without(places, marks))
-            windows = _around(readings[-1])
-        return _with_marks(text, taken)
+            secrets += (reads[secret.start : secret.stop] for secret in found if secret.kind == "secret")
+            marks = [make_placeholder(secret.kind, reads[secret.start : secret.stop]) for secret in found]
+            places = [(secret.start, secret.stop) for secret in found]
+            taken += ((*_locate(readings, place), mark) for place, mark in zip(places, marks, strict=True))
+            readings.append(readings[-1].replace(places, marks))
+            windows = _find_windows(readings[-1])
+        return _insert(text, taken)
 
     def _hide_literal(self, match: re.Match[str]) -> str:
         secret = match["secret"]
-        return placeholder("environment", self._literals[secret]) if secret else match[0]
+        return make_placeholder("environment", self._literals[secret]) if secret else match[0]
 
 
-def placeholder(kind: str, secret: str) -> str:
-    """What stands in the place of a secret; that of a key is the same however its lines are parted."""
+def make_placeholder(kind: str, secret: str) -> str:
+    """Return the placeholder of a secret; that of a key does not depend on how its lines are broken."""
     plain = _GLUE.sub("", _MARKER.sub("", secret)) if kind in {"pem", "pgp"} else secret
     return f"[redacted:{kind}:{hashlib.sha256(plain.encode('utf-8', 'replace')).hexdigest()[:6]}]"
 
 
 def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
-    """Every secret whose sign stands in one of the windows (None: anywhere), in order, none over another."""
+    """Yield every secret with its sign in one of the windows (None: anywhere), in order and without overlaps."""
     end = 0
     passed: dict[int, int] = {}
-    for at in chain.from_iterable(_SIGNS.places(text, *each) for each in windows or ((0, len(text)),)):
-        if at >= end and (found := _SIGNS.secret(text, at, end, passed)) is not None:
-            found = _known(text, found)
+    for at in chain.from_iterable(_SIGNS.find_places(text, *window) for window in windows or ((0, len(text)),)):
+        if at >= end and (found := _SIGNS.find_secret(text, at, end, passed)) is not None:
+            found = _name_form(text, found)
             yield found
             end = found.end
 
 
-def _known(text: str, found: Found) -> Found:
-    """By its form, where what its surroundings gave away has one: the same secret gets the same placeholder."""
+def _name_form(text: str, found: Found) -> Found:
+    """Name a secret by its form if it has one, so that the same secret always gets the same placeholder."""
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
-    if text[found.stop : found.stop + 1] in PARTS and (longer := _longer(text, found)):
+    if text[found.stop : found.stop + 1] in PARTS and (longer := _find_longer(text, found)):
         return longer
-    for at in _FORMS.places(value, 0, FORM):
-        inner = _FORMS.secret(value, at, 0, {})
+    for at in _FORMS.find_places(value, 0, FORM):
+        inner = _FORMS.find_secret(value, at, 0, {})
         if inner is not None and (inner.start, inner.stop) == (0, len(value)):
             return found._replace(kind=inner.kind)
     return found
 
 
-def _longer(text: str, found: Found) -> Found | None:
-    """The whole of a secret that goes on in the next line."""
-    if not goes_on(text, found.stop):
+def _find_longer(text: str, found: Found) -> Found | None:
+    """Return the whole of a secret that continues in the next line, None when it does not."""
+    if not continues(text, found.stop):
         return None
-    for at in _FORMS.places(text, found.start, found.start + FORM):
-        inner = _FORMS.secret(text, at, found.start, {})
+    for at in _FORMS.find_places(text, found.start, found.start + FORM):
+        inner = _FORMS.find_secret(text, at, found.start, {})
         if inner is not None and inner.start == found.start and inner.stop > found.stop:
             return inner
     value = text[found.start : found.stop]
-    stop = continued(text, found.start, found.stop) if drawn_at_random(value) else found.stop
+    stop = find_end(text, found.start, found.stop) if is_random(value) else found.stop
     return found._replace(stop=stop, end=max(stop, found.end)) if stop > found.stop else None
 
 
-def _readings(text: str) -> list[Reading]:
-    """The steps from the text as it stands to the text as it reads."""
-    plain = read(text)
-    return [plain, unmarked(plain.text)]
+def _read(text: str) -> list[Reading]:
+    """Return the steps from the original text to the text as it reads."""
+    plain = unescape(text)
+    return [plain, strip_line_marks(plain.text)]
 
 
-def _back(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
-    """A place of the last reading in the text that the first one was made of."""
+def _locate(readings: Sequence[Reading], place: tuple[int, int]) -> tuple[int, int]:
+    """Return where a place of the last reading is in the original text."""
     for reading in reversed(readings):
-        place = reading.original(*place)
+        place = reading.locate(*place)
     return place
 
 
-def _around(reading: Reading) -> Windows:
-    """Where something new may have come about: around each mark."""
+def _find_windows(reading: Reading) -> Windows:
+    """Return where a replacement may have revealed something new: around each placeholder."""
     windows: list[tuple[int, int]] = []
     for start, stop in zip(reading.reads[1:-1:2], reading.reads[2::2], strict=True):
         opening = max(0, start - AROUND)
@@ -212,19 +212,19 @@ def _around(reading: Reading) -> Windows:
     return tuple(windows)
 
 
-def _with_marks(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
-    """The text with the marks of what was taken out; one that was found around another stands for both."""
+def _insert(text: str, taken: Sequence[tuple[int, int, str]]) -> str:
+    """Return the text with its placeholders; one that was found around another replaces both."""
     pieces: list[str] = []
     end = 0
-    for start, stop, mark in sorted(taken, key=lambda each: (each[0], -each[1])):
+    for start, stop, mark in sorted(taken, key=lambda part: (part[0], -part[1])):
         if start >= end:
             pieces += (text[end:start], mark)
             end = stop
     return "".join((*pieces, text[end:]))
 
 
-def _forms(value: str) -> set[str]:
-    """How a value is written: as it is, in JSON, in a URL."""
+def _spell(value: str) -> set[str]:
+    """Return the spellings of a value: as it is, in JSON, in a URL."""
     return {
         value,
         json.dumps(value)[1:-1],
@@ -233,24 +233,24 @@ def _forms(value: str) -> set[str]:
     }
 
 
-def _any_of(literals: Iterable[str]) -> re.Pattern[str] | None:
-    """Any of these strings, the longest first, but nothing of a placeholder."""
-    ordered = sorted(literals, key=lambda each: (-len(each), each))
+def _compile_any(literals: Iterable[str]) -> re.Pattern[str] | None:
+    """Compile a pattern of any of these strings, the longest first; placeholders are skipped."""
+    ordered = sorted(literals, key=lambda literal: (-len(literal), literal))
     if not ordered:
         return None
     return re.compile(f"{PLACEHOLDER}|(?P<secret>{'|'.join(map(re.escape, ordered))})")
 
 
 def _hide_secret(match: re.Match[str]) -> str:
-    return placeholder("secret", match["secret"]) if match["secret"] else match[0]
+    return make_placeholder("secret", match["secret"]) if match["secret"] else match[0]
 
 
 def redact_session(session: Session, redactor: Redactor) -> Session:
-    """The session without secrets in anything said, run or touched; the very same value if it held none.
+    """Return the session without secrets in any of its texts; the same object if it has none.
 
-    ``source``, ``path``, ids and times stay: they are what a session is found by again.
+    ``source``, ``path``, ids and times stay, because a session is found again by them.
     """
-    changes = redactor.changes(tuple(dict.fromkeys(_texts(session))))
+    changes = redactor.redact_all(tuple(dict.fromkeys(_list_texts(session))))
     if not changes:
         return session
 
@@ -277,11 +277,11 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
 
 
 def redact_task(task: TaskRecord, redactor: Redactor) -> TaskRecord:
-    """The task without secrets in any of its words; the very same value if it held none."""
+    """Return the task without secrets; the same object if it has none."""
     return redactor.clean(task)
 
 
-def _texts(session: Session) -> Iterator[str]:
+def _list_texts(session: Session) -> Iterator[str]:
     yield from (session.cwd, session.branch)
     for turn in session.turns:
         yield from (turn.prompt, turn.final, *turn.tools, *turn.skills, *turn.files)

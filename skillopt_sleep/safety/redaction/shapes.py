@@ -1,4 +1,4 @@
-"""Secrets that their own form tells: the keys of providers, which begin with letters of their own.
+"""Find secrets by their own form: the keys of providers, which begin with letters of their own.
 
 The forms are those that providers document, or that the public rules of secret scanners agree on; lengths are kept
 looser than theirs, because a key that was cut short or prolonged is one nevertheless.
@@ -16,10 +16,10 @@ from skillopt_sleep.safety.redaction.kinds import (
     RUN,
     Found,
     Kind,
-    continued,
-    irregular,
-    mixed,
-    rejected,
+    find_end,
+    is_irregular,
+    is_mixed,
+    reject,
     shape,
 )
 
@@ -68,7 +68,7 @@ def _made(value: str) -> bool:
 
 
 def _made_mixed(value: str) -> bool:
-    return _made(value) and mixed(value)
+    return _made(value) and is_mixed(value)
 
 
 def _three_sorts(value: str) -> bool:
@@ -77,7 +77,7 @@ def _three_sorts(value: str) -> bool:
 
 def _likely(value: str) -> bool:
     """Capitals and small letters are enough: one of twenty random characters in thirty has no digit."""
-    return _made(value) and (mixed(value) or (any(map(str.isupper, value)) and any(map(str.islower, value))))
+    return _made(value) and (is_mixed(value) or (any(map(str.isupper, value)) and any(map(str.islower, value))))
 
 
 def _random(key: str) -> bool:
@@ -85,7 +85,7 @@ def _random(key: str) -> bool:
     value = key.partition(".")[2]
     capitals, rare = sum(map(str.isupper, value)), sum(map(value.lower().count, RARE))
     return _made(value) and (
-        irregular(value)
+        is_irregular(value)
         or len(_NUMBERS.findall(value)) > 1
         or len(value) / 2 < capitals < len(value)
         or (rare > len(value) / 4 and 0 < capitals < len(value))
@@ -95,7 +95,7 @@ def _random(key: str) -> bool:
 def _opaque(value: str) -> bool:
     """Capitals, small letters and digits, or a long run of letters and digits: unlike names joined by dashes."""
     return _three_sorts(value) or (
-        _made_mixed(value) and any(len(run) > JOINED and mixed(run) for run in re.split(r"[-_]", value))
+        _made_mixed(value) and any(len(run) > JOINED and is_mixed(run) for run in re.split(r"[-_]", value))
     )
 
 
@@ -184,8 +184,8 @@ def _jwt(text: str, at: int) -> Found | None:
     match = _JWT.match(text, at - 2)
     if match is None:
         run = _RUN.match(text, at)
-        return rejected(at, run.end()) if run else None  # what begins further on in this run is none either
-    stop = continued(text, match.start(), match.end())
+        return reject(at, run.end()) if run else None  # what begins further on in this run is none either
+    stop = find_end(text, match.start(), match.end())
     return Found("jwt", match.start(), stop, stop)
 
 
@@ -198,7 +198,7 @@ def _basic(text: str, at: int) -> Found | None:
 
 def _bearer(text: str, at: int) -> Found | None:
     match = _BEARER.match(text, at)
-    if match is None or not (mixed(match["secret"]) and _made(match["secret"])):
+    if match is None or not (is_mixed(match["secret"]) and _made(match["secret"])):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
@@ -281,7 +281,7 @@ SHAPES: tuple[Kind, ...] = (
         r"[\w~.][\w~.][\w~.]\dQ",
         "~",
         r"[\w~.-]{30,40}(?![\w~.-])",
-        mixed,
+        is_mixed,
         edge=False,
         peek=r"[\w~.-]{30}",
     ),

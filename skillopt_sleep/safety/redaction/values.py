@@ -1,8 +1,6 @@
-"""What values are: whether one is a secret, or only stands for one, or is a name, a number, a path, a word.
+"""Decide whether a value is a secret, or only a stand-in, a name, a number, a path or a word.
 
-Where only a name says that a secret follows, most of what follows is none.
-
-Secrets that a sentence gives away, or the words of a login file.
+Most of what follows a telling name is no secret. The kinds here are secrets that a sentence or a login file gives away.
 """
 
 from __future__ import annotations
@@ -10,18 +8,18 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, drawn_at_random, irregular, mixed, telling
+from skillopt_sleep.safety.redaction.kinds import Found, Kind, is_irregular, is_mixed, is_random, looks_made
 from skillopt_sleep.safety.redaction.shapes import encodes_a_pair, encodes_text
 
 LEAST = 6
-"""Characters of a secret that only a name gives away."""
+"""Least characters of a secret that only a name gives away."""
 PHRASE = 80
-"""Characters of the longest password of several words."""
+"""Most characters of a password of several words."""
 MADE = 16
-"""Characters of a value that is a made key, whatever it is called by."""
+"""Characters from which on a value is a generated key, whatever its name is."""
 
 LONGEST_NAME = 72
-"""Characters of the longest name that is compared with a value."""
+"""Most characters of a value that is compared with its name."""
 
 _STANDS_FOR = re.compile(
     r"""\[redacted: | \$(?:[{(]|[A-Za-z_][\w:]*(?:[{\[]|\W{0,4}$)|\d\b) | \#[a-z][a-z-]*$ | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%(?!\w)|[({]|[sd]\b)
@@ -37,24 +35,24 @@ _STANDS_FOR = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""How a value begins that only stands for a secret."""
+"""How a value begins that only stands in for a secret."""
 _REFERENCE = re.compile(
     r"[a-z_$][\w$]{0,64}(?:\??\.[a-z_$][\w$]{0,64}){0,8}\??[(\[]"  # get_token(…), os.environ[…]
     r"|[a-z_$][\w$]{0,64}(?:(?:\??\.|::)[a-z_$][\w$]{0,64}){1,8}\W{0,3}$"  # settings.secret, Auth::token
     r"|(?:process\.env|os\.environ|import\.meta|System\.|env\.|config\.|self\.|this\.|secrets\.|var\.|data\.|local\.)",
     re.IGNORECASE,
 )
-"""A name in a program, or what calls for one."""
+"""A name in a program, or a call or an access by name."""
 _CONSTANT = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _NUMBERED = re.compile(
     r"(?:[a-z]{3,}|(?:[A-Z][a-z]{2,}|[a-z]{2,})[0-9]{0,2}(?:[A-Z][a-z]{2,}){1,6}|[A-Z][a-z]{2,})[0-9]"
 )
-"""Names of one word or more with a digit behind or among them."""
+"""Names of one or more words, with a digit after or between them."""
 _NUMBER = re.compile(r"[\d.,:_+-]*|0x[0-9a-fA-F]{1,8}|#[0-9a-fA-F]{3,8}")
 _HEX = re.compile(r"[0-9a-f]*")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _NO_SECRET = re.compile(r"%[sd](?!\w)|\{[a-z_]*\}|abcdefghijklm|ABCDEFGHIJKLM")
-"""What a template has, or all the letters there are."""
+"""Signs of a template, or the alphabet."""
 _WORDS = re.compile(r"_{0,2}[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}(?:-[0-9]{1,3}|_{1,2})?\W{0,3}")
 _PATH = re.compile(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
 _VARIABLE = re.compile(r"[a-z]+(?:[A-Z][a-z]+)*(?:Password|Passphrase|Passwd|Secret|Token|Key)[0-9]{1,2}\b")
@@ -64,78 +62,78 @@ _SENTENCE = re.compile(
 )
 
 _KEPT = re.compile(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
-"""Keys that open nothing, unless they are drawn at random."""
+"""Keys that open nothing, unless they look random."""
 
 
-def stands_for(value: str) -> bool:
-    """Whether a value only stands for a secret: a variable, a placeholder, a word of a schema."""
+def is_stand_in(value: str) -> bool:
+    """Tell whether a value only stands in for a secret: a variable, a placeholder, a word of a schema."""
     return _STANDS_FOR.match(value) is not None
 
 
 def _is_path(value: str) -> bool:
-    """A path; Base64 may begin with a slash too."""
+    """Tell whether a value is a path; Base64 may begin with a slash too."""
     if _PATH.match(value) is None:
         return False
-    random = len(value) >= 2 * MADE and mixed(value) and "." not in value and any(map(str.isupper, value))
+    random = len(value) >= 2 * MADE and is_mixed(value) and "." not in value and any(map(str.isupper, value))
     return not random
 
 
-def _stated(value: str, name: str) -> bool:
-    """Whether the value is the secret itself, where the form says that one stands here: a line of an .env."""
+def _is_stated(value: str, name: str) -> bool:
+    """Tell whether the value itself is a secret where the form demands one, as a line of an .env does."""
     return not (
-        stands_for(value)
+        is_stand_in(value)
         or _is_path(value)
         or _NO_SECRET.search(value)
-        or (_REFERENCE.match(value) and not (drawn_at_random(value) or irregular(value)))
-        or (len(value) <= LONGEST_NAME and _letters(value) == _letters(name))
+        or (_REFERENCE.match(value) and not (is_random(value) or is_irregular(value)))
+        or (len(value) <= LONGEST_NAME and _normalize(value) == _normalize(name))
         or (_NUMBER.fullmatch(value) and "pass" not in name.lower() and "pwd" not in name.lower())
     )
 
 
-def _letters(value: str) -> str:
+def _normalize(value: str) -> str:
     return "".join(c for c in value.lower() if c.isalnum())
 
 
-def _assigned(value: str, name: str) -> bool:
-    """The same where a number, a word or a name in a program may stand as well."""
+def _is_assigned(value: str, name: str) -> bool:
+    """Tell the same where a number, a word or a name in a program is possible too."""
     plain = _NUMBER.fullmatch(value) or (
-        are_words(value) and not (drawn_at_random(value) or irregular(value)) and not encodes_text(value)
+        are_words(value) and not (is_random(value) or is_irregular(value)) and not encodes_text(value)
     )
-    return _stated(value, name) and not plain
+    return _is_stated(value, name) and not plain
 
 
-def _word(value: str, name: str) -> bool:
-    """A password between quotes that is a word, or a phrase of some."""
+def _is_word(value: str, name: str) -> bool:
+    """Tell whether a quoted password is a word, or a phrase."""
     words = value.split(" ")
     if len(words) > 3:  # noqa: PLR2004
         return all(word.isalpha() and word.islower() for word in words) and not _SENTENCE.search(value)
-    return value.isascii() and value.isalpha() and value.islower() and len(value) > LEAST and _stated(value, name)
+    return value.isascii() and value.isalpha() and value.islower() and len(value) > LEAST and _is_stated(value, name)
 
 
 def is_variable(value: str, *, of_password: bool) -> bool:
-    """Whether this is how a program calls a secret, or a constant: ``SOME_NAME2``, ``userPassword2``."""
+    """Tell whether a value is the name of a secret or constant: ``SOME_NAME2``, ``userPassword2``."""
     return _CONSTANT.fullmatch(value) is not None or (of_password and _VARIABLE.match(value) is not None)
 
 
 def are_words(value: str) -> bool:
-    """Whether this is a word, or words that a sign or two join."""
+    """Tell whether a value is a word, or words joined by signs."""
     return _WORDS.fullmatch(value) is not None
 
 
 def is_sentence(words: str) -> bool:
-    """Whether these words are of a sentence, and not of a password."""
+    """Tell whether these words belong to a sentence, and not to a password."""
     return _SENTENCE.search(words) is not None
 
 
 def is_identifier(value: str) -> bool:
-    """A name in a program with a number behind it: ``Token2``, ``hashedPassword1``."""
-    return _NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not drawn_at_random(value)
+    """Tell whether a value is a name in a program with a number after it: ``Token2``, ``hashedPassword1``."""
+    return _NUMBERED.fullmatch(value) is not None and len(value) < 2 * MADE and not is_random(value)
 
 
-def secret_by_name(value: str, name: str, which: str) -> bool:
-    """Whether a value that stands apart from a telling name is a secret."""
+def is_secret_beside(value: str, name: str, which: str) -> bool:
+    """Tell whether a value apart from its telling name is a secret."""
     if which == "header":
-        return mixed(value) or encodes_a_pair(value.partition(" ")[2])
+        return is_mixed(value) or encodes_a_pair(value.partition(" ")[2])
     return is_secret(value, name, which, env=False, quoted=True)
 
 
@@ -143,44 +141,44 @@ def secret_by_name(value: str, name: str, which: str) -> bool:
 def is_secret(  # noqa: PLR0911 -- one row for each sort of name
     value: str, name: str, which: str, *, env: bool, quoted: bool
 ) -> bool:
-    """Whether the value of a name is a secret; ``which`` says how the name tells, ``env`` that only values stand here."""
-    made = mixed(value) and telling(value) and " " not in value
+    """Tell whether the value of a name is a secret; ``which`` is the telling group, ``env`` a file of only settings."""
+    made = is_mixed(value) and looks_made(value) and " " not in value
     match which:
         case "any" | "key" if _KEPT.search(name):
-            return any(drawn_at_random(part) and not _HEX.fullmatch(part) for part in value.split("-"))
+            return any(is_random(part) and not _HEX.fullmatch(part) for part in value.split("-"))
         case "any":
-            return name.isupper() and len(value) >= MADE and made and _assigned(value, name)
+            return name.isupper() and len(value) >= MADE and made and _is_assigned(value, name)
         case "query":
-            return len(value) >= MADE and made and drawn_at_random(value)
+            return len(value) >= MADE and made and is_random(value)
         case "auth" | "key" if not env and not quoted and is_identifier(value):
             return False
         case "auth":
-            return len(value) >= 2 * LEAST and (encodes_a_pair(value) or (made and _assigned(value, name)))
+            return len(value) >= 2 * LEAST and (encodes_a_pair(value) or (made and _is_assigned(value, name)))
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "heroku":
-            return len(value) >= MADE and mixed(value) and _assigned(value, name)
-    return _stated(value, name) if env else _told(value, name, quoted=quoted, password=which == "word")
+            return len(value) >= MADE and is_mixed(value) and _is_assigned(value, name)
+    return _is_stated(value, name) if env else _is_likely(value, name, quoted=quoted, password=which == "word")
 
 
-def _told(value: str, name: str, *, quoted: bool, password: bool) -> bool:
-    """Whether the value of a password or a key is one, where other things may stand as well."""
+def _is_likely(value: str, name: str, *, quoted: bool, password: bool) -> bool:
+    """Tell whether the value of a password or key is a secret where other things are possible too."""
     if not quoted:
-        likely = telling(value) or encodes_text(value) or _NUMBER.fullmatch(value) is not None
-        return likely and _assigned(value, name)
+        likely = looks_made(value) or encodes_text(value) or _NUMBER.fullmatch(value) is not None
+        return likely and _is_assigned(value, name)
     if " " not in value:
-        return _assigned(value, name) or (password and _word(value, name))
-    phrase = telling(value) and len(value) < PHRASE and not is_sentence(value)
-    return password and (phrase or _word(value, name))
+        return _is_assigned(value, name) or (password and _is_word(value, name))
+    phrase = looks_made(value) and len(value) < PHRASE and not is_sentence(value)
+    return password and (phrase or _is_word(value, name))
 
 
 BACK = 300
 MANIFEST = 3_000
-"""Characters of the manifest of a secret."""
+"""Most characters of the manifest of a secret."""
 LEAST_PASSWORD = 6
 SAID_LEAST = 8
 LEAST_KEY = 16
-"""Characters of something that is said to be a password, another secret, a key."""
+"""Least characters of what a sentence calls a password, another secret, a key."""
 
 _NETRC = re.compile(r"password\s{1,8}\\?[\"']?(?P<secret>[^\s\"'\\]{3,400}?)(?=[\s\"'\\]|</|\Z)")
 _LOGIN = {"machine", "login", "account", "default"}
@@ -200,7 +198,7 @@ _SAYS = (
     r"(?:[ ]{1,2}|[ ]?\r?\n(?=[\w!#$%^&*+.-]{10,200}[ ]?(?:\r?\n|\Z)))"
 )
 _SAYS = rf"(?:{_SAYS}|[ ](?=[A-Za-z]{{0,24}}[0-9][\w!#$%^&*+-]{{8}}))"
-"""To what is said, in the same sentence, or by itself in the next line."""
+"""From the word to the secret, in the same sentence or alone in the next line."""
 _SAID = re.compile(
     r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
     rf"{_SAYS}[^\w\n]{{0,3}}?(?P<secret>[^\s\\\"'`,;<>()\[\]{{}}\u201c\u201d]{{6,400}})",
@@ -217,10 +215,10 @@ _AWS = re.compile(
 )
 
 
-def _netrc(text: str, at: int) -> Found | None:
-    """``machine host login user password …``, in a line or in several."""
+def _find_netrc(text: str, at: int) -> Found | None:
+    """Find the password of ``machine host login user password …``, in one line or several."""
     match = _NETRC.match(text, at)
-    if match is None or stands_for(match["secret"]):
+    if match is None or is_stand_in(match["secret"]):
         return None
     found = Found("secret", *match.span("secret"), match.end())
     before = text[max(0, at - BACK) : at]
@@ -240,44 +238,44 @@ def _netrc(text: str, at: int) -> Found | None:
     return None if _PLAIN.fullmatch(value) or is_identifier(value) else found
 
 
-def _pgpass(text: str, at: int) -> Found | None:
-    """``host:5432:database:user:password``."""
+def _find_pgpass(text: str, at: int) -> Found | None:
+    """Find the password of ``host:5432:database:user:password``."""
     match = _PGPASS.match(text, at)
     if match is None or _HOST_BEFORE.search(text, max(0, at - 101), at) is None:
         return None
     value = match["secret"]
-    if stands_for(value) or not telling(value) or is_identifier(value):
+    if is_stand_in(value) or not looks_made(value) or is_identifier(value):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
 
-def _manifest(text: str, at: int) -> Found | None:
-    """An entry below ``data:`` in the manifest of a secret of Kubernetes."""
+def _find_in_manifest(text: str, at: int) -> Found | None:
+    """Find an entry below ``data:`` in the manifest of a Kubernetes secret."""
     following = text.find(_SECRET, at)
     if text.rfind(_SECRET, max(0, at - MANIFEST), at) < 0 and not 0 <= following - at < MANIFEST:
         return Found("", at, at, max(at, following - MANIFEST + 1) if following >= 0 else len(text))
     match = _ENTRY.match(text, at)
     above = text[max(0, at - MANIFEST) : at].split("\n")
-    depth = _depth(above[-1])
-    parent = next((line for line in reversed(above[:-1]) if line.strip() and _depth(line) < depth), "")
-    written = parent.strip() == "data:" or (parent.strip() == "stringData:" and match and telling(match["secret"]))
-    if match is None or not written or stands_for(match["secret"]):
+    depth = _measure_indent(above[-1])
+    parent = next((line for line in reversed(above[:-1]) if line.strip() and _measure_indent(line) < depth), "")
+    written = parent.strip() == "data:" or (parent.strip() == "stringData:" and match and looks_made(match["secret"]))
+    if match is None or not written or is_stand_in(match["secret"]):
         return None
     return Found("secret", *match.span("secret"), match.end())
 
 
-def _depth(line: str) -> int:
+def _measure_indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _said(text: str, at: int) -> Found | None:
-    """``the password is …``; ``at`` is inside the word, whose start is looked for."""
+def _find_said(text: str, at: int) -> Found | None:
+    """Find the secret of ``the password is …``; ``at`` is inside the word."""
     start = at
     while start > 0 and at - start < 3 and text[start - 1].isalpha():  # noqa: PLR2004
         start -= 1
     if text[start] in "sS" and (aws := _AWS.match(text, start)):
         value = aws["secret"]
-        if mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value)):
+        if is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value)):
             return Found("aws", *aws.span("secret"), aws.end())
     match = _SAID.match(text, start)
     if match is None:
@@ -286,35 +284,37 @@ def _said(text: str, at: int) -> Found | None:
     word = text[start : start + 3].lower()
     if word == "key" and not (_KEY_BEFORE.search(text, max(0, start - 14), start) and len(value) >= LEAST_KEY):
         return None
-    if not _is_said(value, password=word == "pas", told=_TOLD.search(text, start, match.start("secret")) is not None):
+    if not _is_said_secret(
+        value, password=word == "pas", told=_TOLD.search(text, start, match.start("secret")) is not None
+    ):
         return None
     return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
 
 
-def _is_said(value: str, *, password: bool, told: bool) -> bool:
-    """Whether what is said is a secret; where it is not ``told`` by a verb or a colon, it must show by itself."""
-    if len(value) < (LEAST_PASSWORD if password else SAID_LEAST) or stands_for(value) or not telling(value):
+def _is_said_secret(value: str, *, password: bool, told: bool) -> bool:
+    """Tell whether the words are a secret; if neither a verb nor a colon introduced (``told``) it, it must look like one."""
+    if len(value) < (LEAST_PASSWORD if password else SAID_LEAST) or is_stand_in(value) or not looks_made(value):
         return False
-    return (told or irregular(value)) and (password or not is_identifier(value))
+    return (told or is_irregular(value)) and (password or not is_identifier(value))
 
 
 SAID: tuple[Kind, ...] = (
-    Kind("manifest", ":", _manifest, r"(?<=[\w]:)", r"[ ][A-Za-z0-9+/]{8,12000}={0,2}(?:[ \r]?\n|\Z)"),
+    Kind("manifest", ":", _find_in_manifest, r"(?<=[\w]:)", r"[ ][A-Za-z0-9+/]{8,12000}={0,2}(?:[ \r]?\n|\Z)"),
     Kind(
         "pgpass",
         ":",
-        _pgpass,
+        _find_pgpass,
         r"(?<=[\w*]:)",
         r"(?:[0-9]{4,5}|\*):[A-Za-z*][^\s:/]{0,63}:[A-Za-z*][^\s:/]{0,63}:[^\s:]{4}",
     ),
-    Kind("netrc", "p", _netrc, "(?=assword)", r"assword\s"),
-    Kind("said", "p", _said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
-    Kind("said", "P", _said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
-    Kind("said", "kK", _said, r"(?=[eE][nNyY][sS]?[ :])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
+    Kind("netrc", "p", _find_netrc, "(?=assword)", r"assword\s"),
+    Kind("said", "p", _find_said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
+    Kind("said", "P", _find_said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
+    Kind("said", "kK", _find_said, r"(?=[eE][nNyY][sS]?[ :])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
     Kind(
         "said",
         "cC",
-        _said,
+        _find_said,
         r"(?=[rR][eE][tT])(?<=[eE][cC])",
         r"(?i:ret)(?:[_. -]?(?:access[_. -]?)?key\b|" + _SAYS + ")",
     ),
