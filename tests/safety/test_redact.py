@@ -313,7 +313,7 @@ def test_one_private_key_however_its_lines_are_parted():
 def test_a_secret_that_one_text_gives_away():
     """It is hidden in the other texts of its session too, where nothing gives it away."""
     password = "gravel-9x-Orchid"
-    changes = Redactor().changes((f"PGPASSWORD={password}", f"it said {password} was wrong", "nothing here"))
+    changes = Redactor().redact_all((f"PGPASSWORD={password}", f"it said {password} was wrong", "nothing here"))
     assert password not in "".join(changes.values())
     assert len(changes) == 2
 
