@@ -1,9 +1,6 @@
-"""Everything a night has to say, in one value: what ``diagnostics.json`` holds and every report is rendered from.
+"""The report of a night: the one value that ``diagnostics.json`` holds and every other report is rendered from.
 
-The sealed test of a change that was adopted: tasks nothing has seen, scored once, for the record only.
-
-Whoever looks at a test again and again ends up fitting it. So a change is scored once, after it was adopted, every try
-is counted, and no verdict ever depends on the outcome.
+Docstrings of these classes are published: they become the descriptions in ``docs/diagnostics.schema.json``.
 """
 
 from __future__ import annotations
@@ -25,13 +22,14 @@ from skillopt_sleep.model.session import Skip
 from skillopt_sleep.model.task import Shortfall
 
 MOST_ATTEMPTS = 3
-"""Nights that may try to score a change before it is given up: calls that transport lost are no score."""
+"""Nights that may try to score an adopted change; calls that transport lost give no score."""
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
-    """An adopted change that waits for its sealed test: the documents before and after, and the tries so far.
+    """An adopted change that waits for its sealed test.
 
-    ``change`` is the night whose proposal it was.
+    ``change`` is the night that proposed it, ``before`` and ``after`` are the documents, ``attempts`` counts the nights
+    that tried to score it.
     """
 
     change: str
@@ -41,10 +39,11 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
 
 class SealedTest(Struct, frozen=True, kw_only=True):
-    """What the sealed tasks made of an adopted change; ``before`` and ``after`` are means under the gate metric.
+    """The result of an adopted change on the sealed tasks; it is scored once, and no verdict depends on it.
 
-    ``change`` is the night whose proposal was adopted, ``night`` the one that scored it, ``attempts`` the tries it
-    took. ``why`` says what kept it from being scored, "" when it was: then it never is again.
+    ``before`` and ``after`` are means under the gate metric. ``change`` is the night that proposed the change,
+    ``night`` the one that scored it, ``attempts`` counts the nights that tried. ``why`` says why it could not be
+    scored, "" when it was.
     """
 
     change: str
@@ -67,11 +66,11 @@ ABOUT = (
     " (null: nothing did). No live file changes before `skillopt-sleep adopt`. `null` always means not measured or not"
     " known, never zero. `report.md` beside this file says the same in prose."
 )
-"""What a reader of ``diagnostics.json`` who knows nothing is told."""
+"""The introduction in ``diagnostics.json``."""
 
 
 class NightState(enum.StrEnum):
-    """Where a night stands. A ``running`` one without a process was killed, and the next run goes on with it."""
+    """The state of a night. A ``running`` night without a process was killed; the next run resumes it."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -79,7 +78,7 @@ class NightState(enum.StrEnum):
 
 
 class StoppedBy(enum.StrEnum):
-    """What ended a night before a verdict could be looked for."""
+    """What ended a night early."""
 
     NO_SESSIONS = "no_sessions"
     NO_TASKS = "no_tasks"
@@ -91,7 +90,7 @@ class StoppedBy(enum.StrEnum):
 
 
 class GateAction(enum.StrEnum):
-    """What the gate did, in the words users of the reference know."""
+    """What the gate did, in the terms of the reference implementation."""
 
     ACCEPT_NEW_BEST = "accept_new_best"
     ACCEPT = "accept"
@@ -103,7 +102,7 @@ class GateAction(enum.StrEnum):
 
 
 class BackendHealth(Struct, frozen=True, kw_only=True):
-    """One role's way to a model, as probed at the start of the night; ``sees`` says who is sent the prompts."""
+    """The backend of one role, as checked at the start of the night; ``sees`` names who receives the prompts."""
 
     role: str
     backend: str
@@ -116,7 +115,7 @@ class BackendHealth(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """How many of what. ``files_seen`` were listed, ``files_read`` opened; ``waiting`` sessions stay in the inbox."""
+    """``files_seen`` were listed, ``files_read`` opened; ``waiting`` sessions and ``left`` tasks wait for another night."""
 
     files_seen: int = 0
     files_read: int = 0
@@ -135,9 +134,10 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class HoldoutRow(Struct, frozen=True, kw_only=True):
-    """One val task in one arm: ``hard`` and ``soft`` are means over its replays, the rest is of the first of them.
+    """One validation task in one arm.
 
-    Both are None when transport lost them all; ``why`` says how.
+    ``hard`` and ``soft`` are means over its replays, None when transport lost them all; the other fields describe the
+    first replay. ``why`` is the judge's reason, or why the replay was lost.
     """
 
     id: str
@@ -150,7 +150,7 @@ class HoldoutRow(Struct, frozen=True, kw_only=True):
 
 
 class HoldoutDetail(Struct, frozen=True, kw_only=True):
-    """The val tasks under both arms of the last trial."""
+    """The validation tasks in both arms."""
 
     baseline: tuple[HoldoutRow, ...] = ()
     candidate: tuple[HoldoutRow, ...] = ()
@@ -159,14 +159,13 @@ class HoldoutDetail(Struct, frozen=True, kw_only=True):
 class TrialReport(Struct, frozen=True, kw_only=True):
     """One comparison of a document with and without some edits.
 
-    ``score`` is wins less twice the losses over the edits' whole life, ``k`` the score that accepts, ``e`` the evidence
-    (PHI to the score); with ``ties`` they are None under the strict rule. ``since`` is the night they were first tried,
-    "" for tonight. ``edits`` are the ids of what was tried together; ``tasks`` counts the different
-    requests measured tonight, near-duplicates as one, and ``tasks_in_all`` those of the edits' whole life; ``improved``
-    and ``worsened`` name single tasks.
-    ``confirmed_regressions`` are those of an accepted edit that lost twice more when they were replayed again; of the
-    ``unconfirmed`` that could not be found out. ``losses_before`` counts its pairs lost in earlier nights, which are
-    not replayed again.
+    ``score`` is wins minus twice the losses over all nights, ``k`` the score that accepts, ``e`` the strength of the
+    evidence (see docs/gate.md); with ``ties`` they are None under the strict rule. ``since`` is the night that first
+    tried the edits, "" for tonight; ``edits`` are the ids of the edits tried together. ``tasks`` counts the different
+    requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights; ``improved`` and
+    ``worsened`` name single tasks. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when
+    they were replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in
+    earlier nights, which are not replayed again.
     """
 
     document: str
@@ -187,9 +186,10 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
-    """Edits that are not decided yet, with their tally; ``needs`` says what it would take.
+    """Edits that are still undecided, with their tally.
 
-    ``edits`` are their ids, ``since`` is the night they were first tried, ``nights`` counts those they were tried in.
+    ``needs`` says what would decide them, ``edits`` are their ids, ``since`` is the night they were first tried,
+    ``nights`` counts the nights that tried them.
     """
 
     document: str
@@ -204,7 +204,7 @@ class PendingReport(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(pending: PendingEdit) -> PendingReport:
-        """A pending edit as it is reported."""
+        """The report of a pending edit."""
         return PendingReport(
             document=pending.kind,
             rules=tuple(edit.text or edit.anchor for edit in pending.edits),
@@ -219,9 +219,10 @@ class PendingReport(Struct, frozen=True, kw_only=True):
 
 
 class DocumentChange(Struct, frozen=True, kw_only=True):
-    """One live file the night proposes to change. ``diff`` is unified; ``tracked`` by git: the team will see it.
+    """One live file that the night proposes to change.
 
-    A digest is None where there is no file: before it is created, or after its last rule went.
+    ``diff`` is unified; ``tracked`` by git: the team will see the change. A digest is None where there is no file:
+    before it is created, or after its last rule was removed.
     """
 
     kind: str
@@ -233,7 +234,7 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
 
 
 class Loading(enum.StrEnum):
-    """Whether the agent really loads what a night proposes, by the agent's own records; the model is not asked."""
+    """Whether the agent loads the proposal, according to the agent's own records; the model is not asked."""
 
     NOT_CHECKED = "not_checked"
     LOADED = "loaded"
@@ -244,11 +245,11 @@ class Loading(enum.StrEnum):
 class ReplayReport(Struct, frozen=True, kw_only=True):
     """How tasks were replayed: as text, or by the agent itself, in an empty folder or a copy of the project.
 
-    The counts are of replays by the agent, each once, those lost by transport left out: ``rollouts`` in all,
-    ``unproven`` where its records do not tell of a document it had; ``with_skill`` had a skill on the list, of which
-    ``opened`` read it. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time,
-    out_of_room, broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured).
-    ``loading`` is of the proposal, and ``why`` says how that is known.
+    The counts are of replays by the agent that transport did not lose: ``rollouts`` in all, ``unproven`` where its
+    records do not mention a document it was given, ``with_skill`` where a skill was on its list, ``opened`` where it
+    read that skill. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time, out_of_room,
+    broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured). ``loading`` is about
+    the proposal, and ``why`` says how that is known.
     """
 
     mode: ReplayMode = ReplayMode.TEXT
@@ -270,9 +271,9 @@ class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):
 
 
 class TaskLabel(Struct, frozen=True, kw_only=True):
-    """What stands behind a task id in a report.
+    """What a task id in a report stands for.
 
-    ``intent`` is what was asked, ``words`` the person's corrections, ``origins`` the sessions, the oldest first.
+    ``intent`` is the request, ``words`` are the person's corrections, ``origins`` the sessions, the oldest first.
     """
 
     id: str
@@ -284,12 +285,12 @@ class TaskLabel(Struct, frozen=True, kw_only=True):
 class NightReport(Struct, frozen=True, kw_only=True):
     """One night. Times are ISO 8601 in UTC; scores lie in [0, 1] and are None where nothing was measured.
 
-    ``baseline_score`` and ``candidate_score`` are val means under the gate metric; ``holdout_baseline`` and
-    ``holdout_candidate`` the same arms as plain pass rates (means of ``hard``). ``exit_code`` is what a run ends with.
-    ``sealed`` is what the sealed tasks made of an adopted change, null when no test of one was due.
-    ``seed`` dealt the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting spent of its
-    caps, ``spend_night`` what the night has cost in all its sittings (a night cut short by a cap gets new ones).
-    ``expected`` is what its tasks were expected to take once they were known, mining not counted, by phase.
+    ``baseline_score`` and ``candidate_score`` are validation means under the gate metric; ``holdout_baseline`` and
+    ``holdout_candidate`` are the same arms as pass rates (means of ``hard``). ``exit_code`` is that of the run.
+    ``sealed`` is the result of an adopted change on the sealed tasks, null when no such test was due. ``seed`` dealt
+    the tasks; the setting of that name repeats the deal. ``spend`` is what this sitting used of its caps,
+    ``spend_night`` what the night has cost in all its sittings (a night that a cap ended gets new caps). ``expected``
+    is the forecast of its calls by phase, made once its tasks were known, without mining.
     """
 
     schema_version: int = SCHEMA_VERSION
