@@ -546,7 +546,9 @@ GOES_ON = replace(
         ),
     ),
     account=Account(tried=12, accepted=1, by_chance=0.5952, k=8),
-    notes=("a cap ended the night early, so the skill had to wait: the next call could overspend the cap of 120 calls",),
+    notes=(
+        "a cap ended the night early, so the skill had to wait: the next call could overspend the cap of 120 calls",
+    ),
 )
 
 SAMPLES = {
