@@ -115,7 +115,7 @@ class BackendHealth(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """``files_seen`` were listed, ``files_read`` opened; ``waiting`` sessions and ``left`` tasks wait for another night."""
+    """``files_seen`` were listed and ``files_read`` opened; ``waiting`` sessions and ``left`` tasks are for later."""
 
     files_seen: int = 0
     files_read: int = 0
