@@ -83,7 +83,7 @@ def eval_command(
     attempts could be measured · 7 disk · 130 / 143 interrupted: run again to continue.
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.cli.progress import show_progress
-    from skillopt_sleep.train.datasets import notes_of
+    from skillopt_sleep.train.splits import get_notes
     from skillopt_sleep.usecases.evaluation import Part, folder_for, open_evaluation, run_evaluation
 
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
@@ -92,7 +92,7 @@ def eval_command(
     part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
     with show_progress(RESUME_HINT) as progress, open_evaluation(workspace, recipe, part, progress) as evaluation:
         sizes, items = _count_calls(evaluation)
-        for note in notes_of(evaluation.env):
+        for note in get_notes(evaluation.env):
             click.echo(f"data: {note}", err=True)
         if dry_run:
             _print_price(sizes, part.split, recipe, as_json=as_json)
@@ -107,7 +107,7 @@ def eval_command(
 
 def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
     """A training file overridden by the flags, or the flags alone."""
-    from skillopt_sleep.train.recipe import read_recipe, recipe_of
+    from skillopt_sleep.train.recipe import build_recipe, read_recipe
     from skillopt_sleep.usecases.evaluation import target_table
 
     over: dict[str, Json] = {name: given[name] for name in FIELDS if given[name] is not None}
@@ -117,7 +117,7 @@ def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recip
     if env.endswith(".toml"):
         return read_recipe(Path(env), over | ({"env": own} if own else {}))
     which = "file" if env.partition(":")[0].endswith(".py") else "name"
-    return recipe_of(over | {"env": {which: env, **own}})
+    return build_recipe(over | {"env": {which: env, **own}})
 
 
 def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
@@ -138,10 +138,10 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
     """The sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
-    from skillopt_sleep.train.evaluate import items_of
+    from skillopt_sleep.train.evaluate import load_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
-        items = items_of(evaluation, scratch)
+        items = load_items(evaluation, scratch)
     attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
     sizes = {
         "items": len(items),

@@ -25,8 +25,8 @@ from skillopt_sleep.model import Json
 if TYPE_CHECKING:
     from skillopt_sleep.model.call import Spend
     from skillopt_sleep.model.ports import Progress
-    from skillopt_sleep.train.pricing import Price
     from skillopt_sleep.train.recipe import Recipe
+    from skillopt_sleep.train.report import Price
     from skillopt_sleep.train.trainer import SkillOptTrainer
     from skillopt_sleep.usecases.workspace import Workspace
 
@@ -64,7 +64,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to continue.
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.reports.formatting import number
-    from skillopt_sleep.train.datasets import notes_of
+    from skillopt_sleep.train.splits import get_notes
     from skillopt_sleep.usecases.training import trainer_for
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
@@ -75,7 +75,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe
             trainer = trainer_for(workspace, recipe, progress=None)
-            _print_price(trainer.price(), recipe, _name_models(trainer), notes_of(trainer.env), as_json=as_json)
+            _print_price(trainer.price(), recipe, _name_models(trainer), get_notes(trainer.env), as_json=as_json)
         return
     recipe = _use_own_tasks(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
     trainer = trainer_for(workspace, recipe, progress=None)
@@ -88,7 +88,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
         click.echo(f"{role}: {name}", err=True)
     steps, calls = number(price.steps, "step"), number(price.calls, "call")
     click.echo(f"{steps}, at most {calls}; cap: {describe_caps(recipe.config, price.calls)}", err=True)
-    for note in notes_of(trainer.env):
+    for note in get_notes(trainer.env):
         click.echo(f"data: {note}", err=True)
     recipe.config.max_calls = recipe.config.max_calls or default_call_cap(recipe.config, price.calls)
     from skillopt_sleep.cli.progress import show_progress
@@ -104,14 +104,14 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
     """The training file overridden by the flags."""
-    from skillopt_sleep.train.recipe import read_recipe, recipe_of
+    from skillopt_sleep.train.recipe import build_recipe, read_recipe
 
     if config is None and not from_nights:
         raise click.UsageError("name a CONFIG file, or train on your own tasks with --from-nights")
     for name, value in roles.items():
         role, _, what = name.partition("_")
         over.setdefault(role, {})[what] = value
-    return read_recipe(config, over) if config else recipe_of({"out_root": "outputs/nights", **over})
+    return read_recipe(config, over) if config else build_recipe({"out_root": "outputs/nights", **over})
 
 
 def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
@@ -218,9 +218,9 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
         return
-    from skillopt_sleep.train.summary import terminal_page
+    from skillopt_sleep.train.report import render_terminal
 
-    click.echo(terminal_page(summary, _history(summary)))
+    click.echo(render_terminal(summary, _history(summary)))
 
 
 def _history(summary: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Train a skill document on a dataset, both models frozen: everything public of the library, in one place.
+"""Trains a skill document on a dataset while both models stay as they are: the public API of the library.
 
 ::
 
@@ -19,28 +19,27 @@
 from __future__ import annotations
 
 from skillopt_sleep.train.clients import OpenAIChatClient, client
-from skillopt_sleep.train.compat.adapter import EnvAdapter
-from skillopt_sleep.train.compat.loaders import BaseDataLoader, BatchSpec, SplitDataLoader
-from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.editing import (
-    apply_edit,
-    apply_patch,
-    apply_patch_with_report,
-    compute_score,
-    evaluate_gate,
-    extract_json,
-    select_gate_score,
-)
-from skillopt_sleep.train.environments.checks import ChecksEnv
-from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
-from skillopt_sleep.train.ports import ChatClient, SkillEnv
-from skillopt_sleep.train.results import Edit, GateAction, GateResult, Patch, RawPatch, RolloutResult
-from skillopt_sleep.train.schedules import (
+from skillopt_sleep.train.compat.adapter import BaseDataLoader, BatchSpec, EnvAdapter, SplitDataLoader
+from skillopt_sleep.train.compat.chats import extract_json
+from skillopt_sleep.train.config import (
     AutonomousScheduler,
     ConstantScheduler,
     CosineScheduler,
     LinearScheduler,
+    SkillOptConfig,
     build_scheduler,
+)
+from skillopt_sleep.train.environments.checks import ChecksEnv
+from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
+from skillopt_sleep.train.patches import Edit, Patch, RawPatch, apply_edit, apply_patch, apply_patch_with_report
+from skillopt_sleep.train.ports import ChatClient, SkillEnv
+from skillopt_sleep.train.results import (
+    GateAction,
+    GateResult,
+    RolloutResult,
+    compute_score,
+    evaluate_gate,
+    select_gate_score,
 )
 from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.trainer import SkillOptTrainer

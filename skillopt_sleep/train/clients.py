@@ -1,36 +1,52 @@
-"""Clients: whoever answers for a role, made by name or brought along.
+"""The clients of a run: how the models of the two roles are named, brought along, and called.
 
-A role takes any backend of this program, and any object with the ``chat`` method of the reference's clients. Either
-way every call passes the run's ledger, retries, caps and limits.
+A role takes any backend of this program, or any object with the ``chat`` method of the reference's clients. Either way
+every call passes the run's ledger, retries, caps and limits: environments get an ``AskClient``, never the model itself.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 
-from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SleepError, UsageError
+from skillopt_sleep.errors import (
+    EmptyReply,
+    NotLoggedIn,
+    Overloaded,
+    SleepError,
+    TooLong,
+    TransientBackend,
+    UsageError,
+)
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.model.ports import Backend
+from skillopt_sleep.model.ports import Ask, Backend
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 from skillopt_sleep.registry import Kind, build
 from skillopt_sleep.settings import environment
-from skillopt_sleep.train.conversations import CALL_OPTIONS, usage_of
 from skillopt_sleep.train.identity import client_traits
+from skillopt_sleep.train.ports import ChatClient
 
-MISTAKES = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
-"""What a client raises when it is programmed wrongly; anything else it raises is the line."""
+CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
+"""The limits and temperature of the current call in this thread, for a ``chat`` that takes them."""
+SAMPLES = 1000
+"""Sample numbers reserved for one rollout, which may ask the same question several times."""
+PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
+"""Exceptions of a client that mean a mistake in its code; any other is taken for a transport error."""
 
 
 def client(name: str, *, model: str = "", **options: Json) -> Backend:
-    """The backend of that name, for either role: ``client("openai", model="…")``, claude, codex, simulated, ….
+    """Return the backend of that name, for either role: ``client("openai", model="…")``, claude, codex, simulated, ….
 
     ``options`` are the backend's own; ``env`` overrides variables of the process's environment. Raises ``UsageError``
     for an unknown name or option.
@@ -40,14 +56,36 @@ def client(name: str, *, model: str = "", **options: Json) -> Backend:
     return cast("Backend", build(Kind.BACKEND, name, table, env={**environment(), **own}))
 
 
-class OpenAIChatClient:
-    """A model behind the OpenAI protocol, under the name and with the arguments of the reference.
+def as_backend(given: object, role: str) -> Backend:
+    """Return a client as a backend. Raises ``UsageError`` if it is neither a backend nor a chat client."""
+    if callable(getattr(given, "complete", None)) and hasattr(given, "name") and hasattr(given, "model"):
+        return cast("Backend", given)
+    if callable(getattr(given, "chat", None)):
+        return ChatBackend(chat=cast("Any", given).chat, client=given)
+    raise UsageError(
+        f"the {role} client is {given!r:.80}; give what skillopt_sleep.train.client(NAME, model=…) returns, or"
+        " an object with a method chat(*, system, user) that returns the text and its usage"
+    )
 
-    ``base_url`` may be that of any endpoint that speaks it. With ``azure_endpoint``, ``model`` is the deployment, asked
-    through the ``api_version`` given, or without one through Azure's version-less API. The key is ``api_key``, else
-    the variable ``OPENAI_API_KEY``, or ``AZURE_OPENAI_API_KEY`` for Azure. ``default_temperature`` is sent where a call
-    names none; without it the model's own is used.
+
+def as_ask(chat_client: ChatClient) -> Ask:
+    """Return a chat client as the ``Ask`` that judges and analysts take; the trainer's own clients are one already."""
+    return cast("Ask", chat_client) if callable(chat_client) else _ChatAsk(client=chat_client)
+
+
+class OpenAIChatClient:
+    """A model behind the OpenAI protocol, with the name and the arguments of the reference's client.
+
+    ``base_url`` may be any endpoint that speaks the protocol. With ``azure_endpoint``, ``model`` is the deployment,
+    called through ``api_version``, or without one through Azure's version-less API. The key is ``api_key``, else the
+    variable ``OPENAI_API_KEY`` (``AZURE_OPENAI_API_KEY`` for Azure). ``default_temperature`` applies to calls that name
+    none; without it the model's own default does.
     """
+
+    priced = False
+    """It reports no price."""
+    takes_limits = True
+    """It honours the limit of an answer; see ``OpenAIBackend``."""
 
     def __init__(
         self,
@@ -71,54 +109,32 @@ class OpenAIChatClient:
             options["env"] = {key_name: api_key}
         self._backend = client("openai", model=model, **options)
         self._temperature = default_temperature
+        self.name = self._backend.name
+        self.model = self._backend.model
+        self.sees = self._backend.sees
 
     def __repr__(self) -> str:
-        """Without the key."""
+        """Show the model, never the key."""
         return f"OpenAIChatClient({self.model!r})"
 
     @property
-    def name(self) -> str:
-        """The registry name."""
-        return self._backend.name
-
-    @property
-    def model(self) -> str:
-        """The model asked for."""
-        return self._backend.model
-
-    @property
-    def sees(self) -> str:
-        """Who is sent the prompts."""
-        return self._backend.sees
-
-    @property
-    def priced(self) -> bool:
-        """It names no price."""
-        return False
-
-    @property
-    def takes_limits(self) -> bool:
-        """Yes; see ``OpenAIBackend``."""
-        return True
+    def traits(self) -> dict[str, Json]:
+        """The options that change an answer; see ``client_traits``."""
+        return client_traits(self._backend) | {"temperature": self._temperature}
 
     def probe(self) -> Health:
-        """Whether a call could succeed; see ``ports.Backend``."""
+        """Report whether a call could succeed; see ``ports.Backend``."""
         return self._backend.probe()
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer; see ``ports.Backend``."""
+        """Answer a prompt; see ``ports.Backend``."""
         if prompt.temperature is None:
             prompt = msgspec.structs.replace(prompt, temperature=self._temperature)
         return self._backend.complete(prompt)
 
     def close(self) -> None:
-        """Give up every request."""
+        """Abandon every request."""
         self._backend.close()
-
-    @property
-    def traits(self) -> dict[str, Json]:
-        """What of it changes an answer; see ``client_traits``."""
-        return client_traits(self._backend) | {"temperature": self._temperature}
 
     def chat(
         self,
@@ -129,37 +145,27 @@ class OpenAIChatClient:
         temperature: float | None = None,
         **_options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
-        """One answer and its usage, outside of any run: no ledger, no retry, no cap."""
+        """Return an answer and its usage, outside of any run: no ledger, no retry, no cap."""
         reply = self.complete(
             Prompt(system=system, user=user, max_output_tokens=max_completion_tokens, temperature=temperature)
         )
-        return reply.text, usage_of(reply)
-
-
-def as_backend(given: object, role: str) -> Backend:
-    """A client as a backend. Raises ``UsageError`` for an object that is neither a backend nor a chat client."""
-    if callable(getattr(given, "complete", None)) and hasattr(given, "name") and hasattr(given, "model"):
-        return cast("Backend", given)
-    if callable(getattr(given, "chat", None)):
-        return ChatBackend(chat=cast("Any", given).chat, client=given)
-    raise UsageError(
-        f"the {role} client is {given!r:.80}; give what skillopt_sleep.train.client(NAME, model=…) returns, or"
-        " an object with a method chat(*, system, user) that returns the text and its usage"
-    )
+        return reply.text, _describe_usage(reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatBackend:
-    """``ports.Backend`` over somebody's ``chat``; what it does not take of the call's options is not handed to it."""
+    """A ``ports.Backend`` over somebody's ``chat`` method; options that the method does not take are dropped."""
 
     chat: Callable[..., object]
     client: object
     _takes: frozenset[str] | None = field(init=False, repr=False)
+    """The names of its parameters; None means any."""
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.chat).parameters.values()
-        anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-        object.__setattr__(self, "_takes", None if anything else frozenset(each.name for each in parameters))
+        anything = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+        names = frozenset(parameter.name for parameter in parameters)
+        object.__setattr__(self, "_takes", None if anything else names)
 
     @property
     def name(self) -> str:
@@ -168,7 +174,7 @@ class ChatBackend:
 
     @property
     def model(self) -> str:
-        """The client's model, "" when it does not say."""
+        """The client's model, "" if it does not say."""
         return str(getattr(self.client, "model", "") or "")
 
     @property
@@ -178,15 +184,15 @@ class ChatBackend:
 
     @property
     def takes_limits(self) -> bool:
-        """Whether the client's ``chat`` takes the limit of an answer."""
+        """Whether ``chat`` takes the limit of an answer."""
         return self._takes is None or "max_completion_tokens" in self._takes
 
     def probe(self) -> Health:
-        """Ready: nothing can be found out without a call."""
+        """Report ready: nothing can be found out without a call."""
         return Health(ready=True)
 
     def complete(self, prompt: Prompt) -> Reply:
-        """One answer; a schema goes into the words. An exception of the client is the line being down, or a mistake."""
+        """Answer a prompt, with its schema put into words; see ``_read_error`` for the client's exceptions."""
         system, user = prompt.system, prompt.user
         if prompt.schema is not None:
             schema = msgspec.json.encode(prompt.schema).decode()
@@ -200,32 +206,177 @@ class ChatBackend:
         except SleepError:
             raise
         except Exception as error:
-            raise _blamed(self.name, error) from error
-        text, usage = _read(self.name, answer)
-        said = str(text or "").strip()
-        if not said:
+            raise _read_error(self.name, error) from error
+        text, usage = _read_answer(self.name, answer)
+        stripped = str(text or "").strip()
+        if not stripped:
             raise EmptyReply(f"{self.name} returned no text")
-        return Reply(text=said, model=self.model, usage=_usage(usage), latency=time.monotonic() - started)
+        return Reply(text=stripped, model=self.model, usage=_read_usage(usage), latency=time.monotonic() - started)
 
     def close(self) -> None:
-        """Close the client, when it can be."""
+        """Close the client, if it can be closed."""
         close = getattr(self.client, "close", None)
         if callable(close):
             close()
 
 
-def _blamed(name: str, error: Exception) -> SleepError:
-    """What a client raised: a mistake in its code, a key that is refused, or the line being down."""
-    said = f"{name} raised {type(error).__name__}: {error}"
-    if isinstance(error, MISTAKES):
-        return UsageError(f"the client {said}; mend its method chat(*, system, user, **options)")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskClient:
+    """``train.ports.ChatClient`` over the way to a role's model.
+
+    The same question asked again within one rollout is another sample; the same rollout repeated after a kill asks for
+    the same samples, so nothing is paid twice.
+    """
+
+    ask: Ask
+    phase: str = ""
+    """The stage its calls are booked under; "" means the ``stage`` each call names."""
+    sample: int = 0
+    """The first of the sample numbers reserved for one rollout."""
+    max_completion_tokens: int | None = None
+    _asked: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    _lost: dict[str, list[tuple[int, SleepError]]] = field(default_factory=dict, repr=False, compare=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.ask.model
+
+    def chat(
+        self,
+        *,
+        system: str,
+        user: str,
+        max_completion_tokens: int = 4096,
+        temperature: float | None = None,
+        stage: str = "",
+        retries: int = 3,  # noqa: ARG002  the run's own retries apply
+        schema: dict[str, Json] | None = None,
+        sample: int = 0,
+        **_options: Any,  # noqa: ANN401  what the reference's clients take
+    ) -> tuple[str, dict[str, int]]:
+        """See ``train.ports.ChatClient``; ``schema`` asks for JSON, ``sample`` tells equal questions apart."""
+        limit = self.max_completion_tokens or max_completion_tokens
+        prompt = Prompt(
+            system=system,
+            user=user,
+            schema=schema,
+            sample=self.sample + sample,
+            max_output_tokens=limit,
+            temperature=temperature,
+        )
+        digest = prompt.digest
+        repeat = self._count_repeat(digest)
+        if self.phase:  # outside of a rollout, as with a judge, the same question is the same sample
+            prompt = msgspec.structs.replace(prompt, sample=self.sample + sample + repeat)
+        options: dict[str, Any] = {"max_completion_tokens": limit}
+        options |= {"stage": stage or self.phase} | ({} if temperature is None else {"temperature": temperature})
+        token = CALL_OPTIONS.set(options)
+        try:
+            reply = self.ask(prompt, phase=self.phase or stage or "judge")
+        except SleepError as error:
+            with self._lock:  # asked again, it is the same sample, so that a resumed run finds the answer
+                self._lost.setdefault(digest, []).append((repeat, error))
+            raise
+        finally:
+            CALL_OPTIONS.reset(token)
+        return reply.text, _describe_usage(reply)
+
+    @property
+    def lost(self) -> SleepError | None:
+        """The error of a call that was lost for good; one that ends a run comes first, None means no call was lost.
+
+        A prompt that was too long is not counted: the environment may shorten it and ask again.
+        """
+        with self._lock:
+            errors = [error for lost in self._lost.values() for _, error in lost if not isinstance(error, TooLong)]
+        return next((error for error in errors if not isinstance(error, TransientBackend)), next(iter(errors), None))
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        """Ask as ``ports.Ask``: the same limits, the prompt unchanged."""
+        prompt = msgspec.structs.replace(prompt, max_output_tokens=self.max_completion_tokens)
+        token = CALL_OPTIONS.set({"max_completion_tokens": self.max_completion_tokens or 4096, "stage": phase})
+        try:
+            return self.ask(prompt, phase=phase)
+        finally:
+            CALL_OPTIONS.reset(token)
+
+    def for_rollout(self, *, phase: str, sample: int) -> AskClient:
+        """The client of one rollout, which the caller numbers."""
+        own: dict[str, Any] = {"_asked": Counter(), "_lost": {}, "_lock": threading.Lock()}
+        return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
+
+    def _count_repeat(self, digest: str) -> int:
+        """How often this question was asked before; a lost call gives its number back."""
+        with self._lock:
+            if self._lost.get(digest):
+                return self._lost[digest].pop(0)[0]
+            self._asked[digest] += 1
+            return self._asked[digest] - 1
+
+
+class TurnClient:
+    """The target's client for an environment that rolls out batches: one object for the whole run.
+
+    ``begin`` tells it which attempt comes next, so that the same question in another attempt is another sample.
+    """
+
+    def __init__(self, ask_client: AskClient) -> None:
+        self._client = self._current = ask_client
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self._client.model
+
+    def begin(self, *, phase: str, sample: int) -> None:
+        """Book the calls that follow under this attempt."""
+        self._current = self._client.for_rollout(phase=phase, sample=sample)
+
+    def chat(self, **asked: Any) -> tuple[str, dict[str, int]]:  # noqa: ANN401  what ``AskClient.chat`` takes
+        """See ``AskClient.chat``; from any thread."""
+        return self._current.chat(**asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChatAsk:
+    client: ChatClient
+
+    @property
+    def model(self) -> str:
+        return self.client.model
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:
+        text, _ = self.client.chat(
+            system=prompt.system, user=prompt.user, stage=phase, schema=prompt.schema, sample=prompt.sample
+        )
+        return Reply(text=text, model=self.client.model)
+
+
+def _describe_usage(reply: Reply) -> dict[str, int]:
+    """The usage of a reply, under the reference's names."""
+    used = reply.usage
+    return {
+        "prompt_tokens": used.input_tokens,
+        "completion_tokens": used.output_tokens,
+        "total_tokens": used.input_tokens + used.output_tokens,
+        "calls": 1,
+    }
+
+
+def _read_error(name: str, error: Exception) -> SleepError:
+    """What an exception of a client means: a mistake in its code, a refused key, or a lost call."""
+    message = f"{name} raised {type(error).__name__}: {error}"
+    if isinstance(error, PROGRAMMING_ERRORS):
+        return UsageError(f"the client {message}; fix its method chat(*, system, user, **options)")
     if getattr(error, "status_code", None) in {401, 403}:
-        return NotLoggedIn(f"{said}; give it a good key")
-    return Overloaded(said)
+        return NotLoggedIn(f"{message}; give it a valid key")
+    return Overloaded(message)
 
 
-def _read(name: str, answer: object) -> tuple[object, object]:
-    """The text and the usage in what a client returned. Raises ``UsageError`` for what is neither."""
+def _read_answer(name: str, answer: object) -> tuple[object, object]:
+    """The text and the usage that a client returned. Raises ``UsageError`` for anything else."""
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
@@ -237,10 +388,10 @@ def _read(name: str, answer: object) -> tuple[object, object]:
     return answer
 
 
-def _usage(usage: object) -> Usage:
+def _read_usage(usage: object) -> Usage:
     if not isinstance(usage, Mapping):
         return Usage()
     figures = [usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0]
-    if not all(isinstance(each, int | float) and each >= 0 for each in figures):
+    if not all(isinstance(figure, int | float) and figure >= 0 for figure in figures):
         raise UsageError(f"the client reports a usage of {excerpt(repr(dict(usage)), 80)}: tokens are whole numbers")
     return Usage(input_tokens=int(figures[0]), output_tokens=int(figures[1]))

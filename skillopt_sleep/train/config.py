@@ -1,17 +1,132 @@
-"""How a skill is trained: every field by the name users of the reference know, and each one checked."""
+"""The settings of one training run, by the names users of the reference know, and the schedules of its edit budget.
+
+Every value is checked by itself when the config is made, so that a run never stops halfway over a typo.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from skillopt_sleep.errors import ConfigError
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.text import did_you_mean
-from skillopt_sleep.train.schedules import SCHEDULERS
+
+
+class Scheduler:
+    """A schedule of the edit budget: how many edits a step may make, which is the learning rate of a text.
+
+    Steps are numbered from 0 to ``total_steps`` - 1. The budget falls from ``max_lr`` to ``min_lr`` and stays there if
+    a run goes beyond its plan. This base class keeps it constant. Raises ``ValueError`` for impossible bounds.
+    """
+
+    mode: ClassVar[str] = "constant"
+
+    def __init__(self, max_lr: int, min_lr: int, total_steps: int) -> None:
+        if not 1 <= min_lr <= max_lr:
+            raise ValueError(f"an edit budget is between min_lr and max_lr, but 1 <= {min_lr} <= {max_lr} is false")
+        if total_steps < 1:
+            raise ValueError(f"total_steps must be 1 or more, not {total_steps}")
+        self.max_lr = max_lr
+        self.min_lr = min_lr
+        self.total_steps = total_steps
+        self._done = 0
+        self._chosen: int | None = None
+
+    def step(self) -> int:
+        """Begin the next step, and return its budget."""
+        self._done += 1
+        self._chosen = None
+        return self.get_lr()
+
+    def get_lr(self, step: int | None = None) -> int:
+        """The budget of a step, counted from 0; by default of the current step, or of the first before any began."""
+        if step is None and self._chosen is not None:
+            return self._chosen
+        last = max(self.total_steps - 1, 1)
+        share = self.shape(min(max(self._done - 1 if step is None else step, 0), last) / last)
+        return math.floor(self.min_lr + (self.max_lr - self.min_lr) * share + 0.5)
+
+    def shape(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
+        """The height above the lower bound, 1 to 0, at a progress of 0 to 1."""
+        return 1.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that ``load_state_dict`` needs, as plain data."""
+        return {
+            "mode": self.mode,
+            "max_lr": self.max_lr,
+            "min_lr": self.min_lr,
+            "total_steps": self.total_steps,
+            "step": self._done,
+            "chosen": self._chosen,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. Raises ``ValueError`` for the state of another kind of schedule."""
+        if state.get("mode", self.mode) != self.mode:
+            raise ValueError(f"this is the state of a {state['mode']!r} schedule, and this schedule is {self.mode!r}")
+        done = state.get("step", state.get("current_step"))  # the second is the reference's name for it
+        if done is None:
+            raise ValueError(
+                f"a schedule's state has a 'step', this one only {', '.join(map(str, state)) or 'nothing'}"
+            )
+        for name in ("max_lr", "min_lr", "total_steps"):
+            setattr(self, name, int(state.get(name, getattr(self, name))))
+        self._done = int(done)
+        chosen = state.get("chosen")
+        self._chosen = None if chosen is None else int(chosen)
+
+
+class ConstantScheduler(Scheduler):
+    """The same budget in every step."""
+
+
+class LinearScheduler(Scheduler):
+    """A budget that falls in a straight line."""
+
+    mode = "linear"
+
+    def shape(self, progress: float) -> float:
+        """A straight line."""
+        return 1.0 - progress
+
+
+class CosineScheduler(Scheduler):
+    """A budget that falls along half a cosine: slowly, then fast, then slowly."""
+
+    mode = "cosine"
+
+    def shape(self, progress: float) -> float:
+        """Half a cosine."""
+        return 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+class AutonomousScheduler(Scheduler):
+    """A budget the optimizer asks for, granted within the bounds."""
+
+    mode = "autonomous"
+
+    def choose(self, asked: int) -> int:
+        """Grant the current step the budget that was asked for, within the bounds."""
+        self._chosen = max(self.min_lr, min(self.max_lr, asked))
+        return self._chosen
+
+
+SCHEDULERS: Mapping[str, Callable[[int, int, int], Scheduler]] = {
+    kind.mode: kind for kind in (ConstantScheduler, LinearScheduler, CosineScheduler, AutonomousScheduler)
+}
+
+
+def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> Scheduler:
+    """Build the schedule of that name; the defaults are ``SkillOptConfig``'s. Raises ``ValueError``."""
+    if mode not in SCHEDULERS:
+        raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{did_you_mean(mode, SCHEDULERS)}")
+    return SCHEDULERS[mode](max_lr, min_lr, total_steps)
+
 
 PROMPTS = (
     "analyst_error",
@@ -24,8 +139,7 @@ PROMPTS = (
     "slow_update",
     "meta_skill",
 )
-"""Names under which ``prompt_overrides`` puts other words in place of a prompt's system part."""
-
+"""The prompts whose system part ``prompt_overrides`` may replace."""
 CHOICES = {
     "lr_scheduler": tuple(SCHEDULERS),
     "gate_metric": ("hard", "soft", "mixed"),
@@ -33,7 +147,7 @@ CHOICES = {
     "reflection": ("deep", "shallow"),
     "slow_update_gate": ("gate", "force"),
 }
-LEAST = {
+MINIMUM = {
     "num_epochs": 1,
     "batch_size": 1,
     "minibatch_size": 1,
@@ -46,72 +160,77 @@ LEAST = {
     "slow_update_samples": 1,
     "max_skill_chars": 100,
 }
-SHARES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
+RANGES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
 CAPS = ("max_calls", "max_tokens", "max_usd", "max_minutes")
 NO_CAP = 10**12
 MIN_EDIT_BUDGET = 2
 
 
 class _Named(type):
-    """A class that says which keyword is meant, where it has none of that name."""
+    """Reports an unknown keyword with the nearest known one, and lets the default minimum follow a small budget."""
 
     def __call__(cls, *values: object, **named: object) -> object:
-        """Raise ``ConfigError`` naming an unknown keyword and the nearest known one."""
-        known = [each.name for each in fields(cls)]  # type: ignore[arg-type]  # the class below is a dataclass
+        """Make the config. Raises ``ConfigError`` for an unknown keyword."""
+        known = [item.name for item in fields(cls)]  # type: ignore[arg-type]  # the class below is a dataclass
         for name in named:
             if name not in known:
                 raise ConfigError(f"a training config has no field {name!r}{did_you_mean(name, known)}")
         budget, given = named.get("edit_budget"), len(values) > known.index("min_edit_budget")
         if isinstance(budget, int) and budget in range(1, MIN_EDIT_BUDGET) and not given:
-            named.setdefault("min_edit_budget", budget)  # the least that was not given follows the most down
+            named.setdefault("min_edit_budget", budget)
         return super().__call__(*values, **named)
 
 
 @dataclass
 class SkillOptConfig(metaclass=_Named):
-    """The settings of one training run. Raises ``ConfigError`` for a value that cannot be.
+    """The settings of one training run. Raises ``ConfigError`` for an invalid value.
 
-    ``batch_size`` items are rolled out in a step, ``minibatch_size`` trajectories shown to an analyst, and
-    ``merge_batch_size`` patches merged at a time. ``edit_budget`` and ``min_edit_budget`` bound the edits of a step,
-    between which ``lr_scheduler`` goes: constant, linear, cosine, or autonomous. The gate compares the
-    ``selection_split`` under ``gate_metric``: hard, soft, or mixed with ``gate_mixed_weight`` of soft. With
-    ``failure_only`` nothing is learnt from what went well. What is written goes to ``out_root``; a run that is there
-    already is gone on with.
-
-    Beyond the reference: ``gate`` is ``strict`` (its rule), ``paired`` (this program's, with ``gate_alpha`` as its
-    error) or ``off``; ``reflection`` is ``deep`` (an analyst sees several trajectories) or ``shallow`` (one);
-    ``rollouts_k`` attempts at each training item, contrasted where they differ. ``slow_update_samples`` items are
-    revisited at an epoch's end, and what is written then is gated, or with ``slow_update_gate="force"`` taken as it is.
-    The ``use_`` switches take one mechanism out. A run stops, resumable, before it goes over one of the ``max_`` caps.
+    The first block has the reference's fields, the second those this program adds. The ``use_`` switches turn one
+    mechanism off. A run stops, and can be resumed, before it exceeds a ``max_`` cap.
     """
 
     num_epochs: int = 4
     batch_size: int = 40
+    """Items rolled out in a step."""
     minibatch_size: int = 8
+    """Trajectories shown to one analyst."""
     merge_batch_size: int = 8
+    """Patches merged at a time."""
     edit_budget: int = 4
+    """The most edits of a step; ``lr_scheduler`` lowers it to ``min_edit_budget``."""
     min_edit_budget: int = MIN_EDIT_BUDGET
     lr_scheduler: str = "cosine"
+    """constant, linear, cosine, or autonomous (the optimizer chooses)."""
     gate_metric: str = "hard"
+    """The score the gate compares: hard, soft, or mixed with the weight ``gate_mixed_weight`` on soft."""
     gate_mixed_weight: float = 0.5
     failure_only: bool = False
+    """Learn nothing from successes."""
     workers: int = 8
     seed: int = 42
     out_root: str = "outputs/skillopt_run"
+    """The folder of the run; a run that is there already is resumed."""
     selection_split: str = "val"
+    """The split the gate compares skills on."""
     test_split: str = "test"
     eval_test: bool = True
     save_every_step: bool = True
     optimizer_max_completion_tokens: int = 4096
     verbose: bool = True
     extras: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, handed to its ``setup``."""
 
     gate: str = "strict"
+    """strict (the reference's rule), paired (this program's, with the error ``gate_alpha``), or off."""
     gate_alpha: float = 0.05
     reflection: str = "deep"
+    """deep (an analyst sees several trajectories) or shallow (one)."""
     rollouts_k: int = 1
+    """Attempts at each training item; where they differ, an analyst contrasts them."""
     slow_update_samples: int = 20
+    """Items attempted again at the end of an epoch."""
     slow_update_gate: str = "gate"
+    """gate, or force to take the guidance without a comparison."""
     use_edit_budget: bool = True
     use_rejected_buffer: bool = True
     use_slow_update: bool = True
@@ -127,53 +246,51 @@ class SkillOptConfig(metaclass=_Named):
     def __post_init__(self) -> None:
         if isinstance(self.out_root, os.PathLike):
             self.out_root = os.fspath(self.out_root)
-        for each in fields(self):
-            _check(each.name, getattr(self, each.name), each.default)
+        for item in fields(self):
+            _check(item.name, getattr(self, item.name), item.default)
         if self.min_edit_budget > self.edit_budget:
             raise ConfigError(
                 f"min_edit_budget is {self.min_edit_budget}, more than edit_budget, which is {self.edit_budget}"
             )
         if self.test_split == "train":
-            raise ConfigError(
-                "test_split is 'train': a score on items that were learnt from proves nothing; name another"
-            )
+            raise ConfigError("test_split is 'train': a score on training items proves nothing; name another")
         if self.selection_split in {"train", self.test_split}:
             raise ConfigError(
-                f"selection_split is {self.selection_split!r}: a gate on items that were learnt from, or that the test"
-                " is for, proves nothing; name a split of its own"
+                f"selection_split is {self.selection_split!r}: a gate on training or test items proves nothing; name a"
+                " split of its own"
             )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SkillOptConfig:
-        """A config from a table. Raises ``ConfigError`` naming an unknown field and the nearest known one."""
+        """Read a config from a table. Raises ``ConfigError`` naming an unknown field and the nearest known one."""
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, as JSON can hold it."""
+        """Every field as plain data."""
         return asdict(self)
 
     @property
     def caps(self) -> Caps:
         """What a run may spend before it stops; a cap that is not set is out of reach."""
-        return Caps(
-            calls=NO_CAP if self.max_calls is None else self.max_calls,
-            tokens=NO_CAP if self.max_tokens is None else self.max_tokens,
-            usd=NO_CAP if self.max_usd is None else self.max_usd,
-            minutes=NO_CAP if self.max_minutes is None else self.max_minutes,
-        )
+        given = {name.removeprefix("max_"): getattr(self, name) for name in CAPS}
+        return Caps(**{name: NO_CAP if value is None else value for name, value in given.items()})
 
 
 def check_prompts(prompts: Iterable[str]) -> None:
-    """Raise ``ConfigError`` for the name of a prompt that there is not."""
+    """Raise ``ConfigError`` for the name of an unknown prompt."""
     for name in prompts:
         if name not in PROMPTS:
             raise ConfigError(f"there is no prompt {name!r} to override{did_you_mean(name, PROMPTS)}")
 
 
 def _check(name: str, value: object, default: object) -> None:
-    """One field by itself."""
+    """Check one field by itself."""
     if name in CAPS:
-        _check_cap(name, value)
+        whole = name in {"max_calls", "max_tokens"}
+        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if value is not None and not (number and math.isfinite(float(str(value))) and float(str(value)) > 0):
+            kind = "whole " if whole else ""
+            raise ConfigError(f"{name} is {value!r:.60}, must be a {kind}number above 0, or left out")
     elif name == "extras":
         if not isinstance(value, dict):
             raise ConfigError(f"extras is {value!r:.60}, must be a dict")
@@ -189,11 +306,11 @@ def _check(name: str, value: object, default: object) -> None:
 def _check_number(name: str, value: object, *, whole: bool) -> None:
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise ConfigError(f"{name} is {value!r:.60}, must be a {'whole ' if whole else ''}number")
-    if name in LEAST and value < LEAST[name]:
-        raise ConfigError(f"{name} is {value}, must be {LEAST[name]} or more")
-    if name in SHARES and not SHARES[name][0] <= value <= SHARES[name][1]:
-        least, most = SHARES[name]
-        raise ConfigError(f"{name} is {value}, must lie between {least:g} and {most:g}")
+    if name in MINIMUM and value < MINIMUM[name]:
+        raise ConfigError(f"{name} is {value}, must be {MINIMUM[name]} or more")
+    if name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
+        least, most = RANGES[name]
+        raise ConfigError(f"{name} is {value}, must be between {least:g} and {most:g}")
 
 
 def _check_text(name: str, value: object) -> None:
@@ -203,10 +320,3 @@ def _check_text(name: str, value: object) -> None:
         raise ConfigError(
             f"{name} is {value!r}, must be one of {', '.join(CHOICES[name])}{did_you_mean(value, CHOICES[name])}"
         )
-
-
-def _check_cap(name: str, value: object) -> None:
-    whole = name in {"max_calls", "max_tokens"}
-    number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if value is not None and not (number and math.isfinite(float(str(value))) and float(str(value)) > 0):
-        raise ConfigError(f"{name} is {value!r:.60}, must be a {'whole ' if whole else ''}number above 0, or left out")

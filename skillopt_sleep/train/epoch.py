@@ -1,37 +1,97 @@
-"""The end of an epoch, from the second on: the slow update of the skill, and the optimizer's own notes."""
+"""The end of an epoch: the slow update of the skill, and the optimizer's own notes.
+
+A step sees one batch, so it never notices what it breaks elsewhere. At the end of an epoch the same items are attempted
+under the skill before and after it, and the optimizer writes guidance from the difference, into a part of the skill
+that steps cannot touch. Its notes on what worked are shown to later analysts, and never to the target.
+"""
 
 from __future__ import annotations
 
+import enum
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.train.gating import DRAWS_A_STEP, judged
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.optimizer.client import Optimizer, object_schema, quote
+from skillopt_sleep.safety.guard import guard
+from skillopt_sleep.train.gating import DRAWS_A_STEP, judge_candidate
+from skillopt_sleep.train.patches import describe_request, tag_id
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.reflection import revisits
-from skillopt_sleep.train.run import Draw, Run
-from skillopt_sleep.train.skill_text import guidance_of, skill_hash
-from skillopt_sleep.train.slow_update import Revisit, meta_skill, slow_update, sorted_out
-from skillopt_sleep.train.state import RunState
+from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
+from skillopt_sleep.train.skill_text import GUIDANCE_CAP, guidance_of, skill_hash, with_guidance
 
 FIRST = 2
-"""The first epoch with one before it to compare with: at its end there is something to do."""
+"""The first epoch with an earlier one to compare with."""
 DRAWS = 2_000_000
+"""The draws of slow updates have numbers from here on."""
 TRIALS = 500_000_000
-"""Numbers of draws from here on are those of the trials of slow updates, so many for each epoch's."""
+"""The draws of paired trials of slow updates have numbers from here on."""
+CASES_SHOWN = 8
+"""Items of one course that the optimizer sees; it is told their number."""
+NOTES_CAP = 2_000
+"""Characters of the optimizer's own notes: every analyst reads them."""
+GUIDANCE_SCHEMA = object_schema(guidance={"type": "string"})
+NOTES_SCHEMA = object_schema(notes={"type": "string"})
+
+
+class Course(enum.StrEnum):
+    """What an epoch did to one item."""
+
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    PERSISTENT_FAIL = "persistent_fail"
+    STABLE_SUCCESS = "stable_success"
+
+
+class Revisit(Struct, frozen=True, kw_only=True):
+    """One item under the skills before and after an epoch, with the two attempts as the optimizer sees them."""
+
+    id: str
+    passed_before: bool
+    passed_now: bool
+    asked: str = ""
+    before: str = ""
+    now: str = ""
+
+    @property
+    def course(self) -> Course:
+        """What the epoch did to the item."""
+        if self.passed_now:
+            return Course.STABLE_SUCCESS if self.passed_before else Course.IMPROVED
+        return Course.REGRESSED if self.passed_before else Course.PERSISTENT_FAIL
+
+
+class Guidance(Struct, frozen=True, kw_only=True):
+    """A skill with new guidance."""
+
+    skill: str
+    nothing: str = ""
+    """Why the skill is unchanged; "" if it has new guidance."""
+
+
+class _GuidanceReply(Struct, frozen=True, kw_only=True):
+    guidance: str
+
+
+class _NotesReply(Struct, frozen=True, kw_only=True):
+    notes: str
 
 
 def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
-    """Work off the end of an epoch. After the ``last`` one no notes are written: nobody would read them.
+    """Do what the end of an epoch asks for. After the ``last`` one no notes are written: nobody would read them.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     boundary: dict[str, Any] = {"epoch": epoch}
     if epoch >= FIRST and run.config.use_slow_update:
-        state, boundary["slow_update"] = _slow(run, state, epoch)
+        state, boundary["slow_update"] = _update_slowly(run, state, epoch)
     if epoch >= FIRST and run.config.use_meta_skill and not last:
-        notes, why = meta_skill(state.notes, state.tried, guidance_of(state.current_skill), run.optimizer)
+        notes, why = write_notes(state.notes, state.tried, guidance_of(state.current_skill), run.optimizer)
         state = replace(state, notes=notes)
         boundary["meta_skill"] = {"notes": notes, "kept_because": why}
         run.artefacts.json(f"meta_skill/epoch_{epoch:02d}.json", boundary["meta_skill"])
@@ -44,60 +104,142 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     )
 
 
-def _slow(run: Run, state: RunState, epoch: int) -> tuple[RunState, dict[str, Any]]:
+def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> Guidance:
+    """Let the optimizer write guidance from the courses of the items. Raises ``FatalBackend`` and ``BudgetSpent``."""
+    if not revisits:
+        return Guidance(skill=skill, nothing="no task of the sample could be measured under both skills")
+    prompt = optimizer.prompt(
+        "slow_update",
+        GUIDANCE_SCHEMA,
+        most=str(GUIDANCE_CAP),
+        document=with_guidance(skill, "").strip() or "(empty)",
+        guidance=quote("guidance", guidance_of(skill) or "(none yet)", GUIDANCE_CAP),
+        cases="\n\n".join(_show_course(course, members) for course, members in group_by_course(revisits).items()),
+    )
+    reply, answer = optimizer.read(prompt, _GuidanceReply, phase="slow update")
+    if reply is None:
+        return Guidance(skill=skill, nothing=answer.error)
+    text = reply.guidance.strip()
+    if not text:
+        return Guidance(skill=skill, nothing="the optimizer wrote no guidance")
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if (why := guard(line)) is not None:
+            return Guidance(skill=skill, nothing=f"its guidance is held back: {why}")
+    try:
+        changed = with_guidance(skill, text)
+    except ValueError as error:
+        return Guidance(skill=skill, nothing=str(error))
+    return Guidance(skill=changed, nothing="the guidance is the same as before" if changed == skill else "")
+
+
+def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimizer: Optimizer) -> tuple[str, str]:
+    """Let the optimizer rewrite its notes; return them and the reason if they are unchanged ("" otherwise).
+
+    They are cut at ``NOTES_CAP`` characters. Raises ``FatalBackend`` and ``BudgetSpent``.
+    """
+    lines = [
+        f"step {note.step}: {note.outcome}\n" + "\n".join(f"  - {excerpt(edit, 200)}" for edit in note.edits)
+        for note in history
+    ]
+    prompt = optimizer.prompt(
+        "meta_skill",
+        NOTES_SCHEMA,
+        most=str(NOTES_CAP),
+        notes=quote("notes", notes or "(none yet)", NOTES_CAP),
+        history=quote("history", "\n".join(lines) or "(no step changed anything)", 12_000),
+        guidance=quote("guidance", guidance or "(none)", NOTES_CAP),
+    )
+    reply, answer = optimizer.read(prompt, _NotesReply, phase="meta skill")
+    if reply is None:
+        return notes, answer.error
+    if not reply.notes.strip():
+        return notes, "the optimizer wrote no notes"
+    return reply.notes.strip()[:NOTES_CAP], ""
+
+
+def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
+    """The items by their course; every course is a key."""
+    return {course: tuple(one for one in revisits if one.course is course) for course in Course}
+
+
+def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dict[str, Any]]:
     folder = f"slow_update/epoch_{epoch:02d}"
-    found = _revisited(run, state, epoch, folder)
-    courses = {str(course): [each.id for each in rows] for course, rows in sorted_out(found).items()}
-    made = slow_update(state.current_skill, found, run.optimizer)
-    told: dict[str, Any] = {
+    found = _revisit(run, state, epoch, folder)
+    made = write_guidance(state.current_skill, found, run.optimizer)
+    record: dict[str, Any] = {
         "sample": len(found),
-        "courses": courses,
-        "prev_hard": _share([each.passed_before for each in found]),
-        "curr_hard": _share([each.passed_now for each in found]),
+        "courses": {str(course): [one.id for one in rows] for course, rows in group_by_course(found).items()},
+        "prev_hard": sum(one.passed_before for one in found) / len(found) if found else None,
+        "curr_hard": sum(one.passed_now for one in found) / len(found) if found else None,
         "guidance": guidance_of(made.skill),
         "candidate_hash": skill_hash(made.skill),
     }
     if made.nothing:
-        told |= {"action": "skip", "why": made.nothing}
+        record |= {"action": "skip", "why": made.nothing}
     else:
-        forced = run.config.slow_update_gate == "force"
-        step = state.last_completed_step
-        verdict = judged(
+        judgement = judge_candidate(
             run,
             state,
             made.skill,
-            step=step,
+            step=state.last_completed_step,
             folder=f"{folder}/selection_eval",
-            forced=forced,
+            forced=run.config.slow_update_gate == "force",
             first_draw=TRIALS + epoch * DRAWS_A_STEP,
         )
-        state = verdict.state
-        told |= {"action": verdict.action, "why": verdict.why, "candidate_gate_score": verdict.after}
+        state = judgement.state
+        record |= {"action": judgement.action, "why": judgement.why, "candidate_gate_score": judgement.after}
         run.artefacts.text(f"{folder}/candidate_skill.md", made.skill)
-    run.artefacts.json(f"{folder}/slow_update.json", told)
-    run.tell(f"  slow update after epoch {epoch}: {told['action']}, {told['why']}")
-    return state, told
+    run.artefacts.json(f"{folder}/slow_update.json", record)
+    run.tell(f"  slow update after epoch {epoch}: {record['action']}, {record['why']}")
+    return state, record
 
 
-def _revisited(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
-    """The same sample under the skill of the epoch before and the present one; equal skills are rolled out once."""
+def _revisit(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
+    """Attempt the same sample under the skill of the epoch before and the current one; keep what both measured."""
     train = run.items["train"]
     wanted = min(run.config.slow_update_samples, len(train))
     rng = random.Random(f"{run.config.seed}:slow:{epoch}")  # noqa: S311  a sample, not a secret
     sample: list[Item] = [train[index] for index in sorted(rng.sample(range(len(train)), wanted))]
 
     def draw(name: str) -> Draw:
-        return Draw(
-            phase="slow update",
-            split="train",
-            number=DRAWS + epoch,
-            folder=f"{folder}/{name}",
-            seed=run.config.seed + DRAWS + epoch,
-        )
+        number = DRAWS + epoch
+        seed = run.config.seed + number
+        return Draw(phase="slow update", split="train", number=number, folder=f"{folder}/{name}", seed=seed)
 
     before, now = run.roll_all(sample, [(state.epoch_skill, draw("before")), (state.current_skill, draw("now"))])
-    return revisits(before, now)
+    earlier = {result.id: result for result in before if not result.call_error}
+    return tuple(
+        Revisit(
+            id=tag_id(result),
+            passed_before=earlier[result.id].hard >= 1,
+            passed_now=result.hard >= 1,
+            asked=describe_request(result),
+            before=_show_attempt(earlier[result.id]),
+            now=_show_attempt(result),
+        )
+        for result in now
+        if not result.call_error and result.id in earlier
+    )
 
 
-def _share(passed: list[bool]) -> float | None:
-    return passed.count(True) / len(passed) if passed else None
+def _show_attempt(result: RolloutResult) -> str:
+    return f"{result.response}\n{result.fail_reason}".strip()
+
+
+def _show_course(course: Course, revisits: Sequence[Revisit]) -> str:
+    head = f"{course}: {len(revisits)} of the sample"
+    if course is Course.STABLE_SUCCESS:  # only their number matters
+        return head
+    cases = [
+        "\n".join(
+            [
+                f'<request id="{one.id}">',
+                quote("asked", one.asked),
+                quote("before", one.before),
+                quote("now", one.now),
+                "</request>",
+            ]
+        )
+        for one in revisits[:CASES_SHOWN]
+    ]
+    return "\n".join([head, *cases])

@@ -1,9 +1,10 @@
-"""The gate of a step: the selection split under the candidate, and what the rule of the config makes of it."""
+"""Compares a candidate skill with the current one on the selection split, by the gate that the config names."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,49 +15,49 @@ from skillopt_sleep.gate.rule import Verdict, is_enough_measured, threshold
 from skillopt_sleep.gate.trial import PairedPlan, PairRow, paired_trial
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.train.editing import evaluate_gate
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult
-from skillopt_sleep.train.run import Draw, Run, scored
+from skillopt_sleep.train.results import GateAction, RolloutResult, evaluate_gate
+from skillopt_sleep.train.run import Draw, Run, RunState, Scored, score_results
 from skillopt_sleep.train.skill_text import skill_hash
-from skillopt_sleep.train.state import RunState, Scored
 
 PAIRED_DRAWS = 1_000_000
+"""The draws of paired trials have numbers from here on."""
 DRAWS_A_STEP = 1_000
-"""Numbers of draws set apart for the trials of a run, and of a step."""
+"""How many of them are reserved for each step."""
 
 
-class Judged(Struct, frozen=True, kw_only=True):
-    """The state after the gate, what it did, and the candidate's score (None when too little could be measured).
-
-    ``before`` and ``after`` are the two scores that were compared, under the gate metric.
-    """
+class Judgement(Struct, frozen=True, kw_only=True):
+    """What the gate did with a candidate."""
 
     state: RunState
+    """The state afterwards."""
     action: GateAction
     why: str
     score: Scored | None = None
+    """The candidate's score; None when too little was measured."""
     before: float | None = None
+    """The score of the current skill that was compared, under the gate metric."""
     after: float | None = None
+    """The score of the candidate that was compared."""
     trial: Trial | None = None
 
 
 def score_selection(run: Run, state: RunState, skill: str, folder: str) -> tuple[RunState, Scored]:
-    """The selection score of a skill; of one that was scored before, the score it had."""
+    """Score a skill on the selection split, unless the state already has its score."""
     known = state.scored.get(skill_hash(skill))
     if known is not None:
         return state, known
     split = run.config.selection_split
     draw = Draw(phase="selection", split=split, number=0, folder=folder, seed=run.config.seed)
     results = run.roll(run.items[split], skill, draw)
-    score = scored(results)
+    score = score_results(results)
     run.artefacts.results(folder, results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
     if is_enough_measured(score.measured, score.items):
         state = replace(state, scored=state.scored | {skill_hash(skill): score})
     return state, score
 
 
-def judged(
+def judge_candidate(
     run: Run,
     state: RunState,
     candidate: str,
@@ -65,22 +66,33 @@ def judged(
     folder: str,
     forced: bool = False,
     first_draw: int | None = None,
-) -> Judged:
-    """Put a candidate through the gate of the config; ``forced`` takes it whatever its score.
+) -> Judgement:
+    """Put a candidate through the gate of the config; ``forced`` accepts it whatever its score.
 
-    A paired trial takes its draws from ``first_draw`` on, or from those set apart for the step: two trials that share
-    them would be one piece of luck counted twice. Raises ``FatalBackend`` and ``BudgetSpent``.
+    A paired trial takes its draws from ``first_draw`` on, by default from those reserved for the step: two trials that
+    shared draws would count the same luck twice. Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     if run.config.gate == "paired" and not forced:
         first = PAIRED_DRAWS + step * DRAWS_A_STEP if first_draw is None else first_draw
-        return _paired(run, state, candidate, step=step, folder=folder, first_draw=first)
+        return _judge_by_pairs(run, state, candidate, step=step, folder=folder, first_draw=first)
     state, score = score_selection(run, state, candidate, folder)
-    before = state.current_score
+    before, after = state.current_score, run.value(score)
+    enough = is_enough_measured(score.measured, score.items)
     if forced or run.config.gate == "off":
-        return _taken(run, state, candidate, score, step=step, why="forced" if forced else "the gate is off")
-    if not is_enough_measured(score.measured, score.items) or before is None:
+        why = "forced" if forced else "the gate is off"
+        if enough and (state.best_score is None or after > state.best_score):
+            state = replace(state, best_skill=candidate, best_score=after, best_step=step)
+        return Judgement(
+            state=replace(state, current_skill=candidate, current_score=after if enough else before),
+            action="greedy_applied",
+            why=f"{why}: taken as proposed",
+            score=score if enough else None,
+            before=before,
+            after=after if enough else None,
+        )
+    if not enough or before is None:
         why = f"only {score.measured} of {score.items} selection items could be measured"
-        return Judged(state=state, action="unmeasured", why=why)
+        return Judgement(state=state, action="unmeasured", why=why)
     result = evaluate_gate(
         candidate_skill=candidate,
         cand_hard=score.hard,
@@ -94,9 +106,9 @@ def judged(
         metric=run.config.gate_metric,
         mixed_weight=run.config.gate_mixed_weight,
     )
-    after = run.value(score)
-    return Judged(
-        state=_after(state, result),
+    accepted = {name: value for name, value in vars(result).items() if name != "action"}
+    return Judgement(
+        state=replace(state, **accepted),
         action=result.action,
         why=f"selection {before:.4f} -> {after:.4f}",
         score=score,
@@ -105,32 +117,11 @@ def judged(
     )
 
 
-def _after(state: RunState, result: GateResult) -> RunState:
-    return replace(
-        state,
-        current_skill=result.current_skill,
-        current_score=result.current_score,
-        best_skill=result.best_skill,
-        best_score=result.best_score,
-        best_step=result.best_step,
-    )
-
-
-def _taken(run: Run, state: RunState, candidate: str, score: Scored, *, step: int, why: str) -> Judged:
-    """The candidate becomes the current skill; the best one only when its score says so."""
-    before, after = state.current_score, run.value(score) if is_enough_measured(score.measured, score.items) else None
-    better = after is not None and (state.best_score is None or after > state.best_score)
-    state = replace(state, current_skill=candidate, current_score=before if after is None else after)
-    if better:
-        state = replace(state, best_skill=candidate, best_score=after, best_step=step)
-    return Judged(
-        state=state,
-        action="greedy_applied",
-        why=f"{why}: taken as proposed",
-        score=score if after is not None else None,
-        before=before,
-        after=after,
-    )
+def rolls_whole(env: object, split: str) -> bool:
+    """Whether an environment can roll out a split only as a whole."""
+    takes_parts = getattr(env, "takes_parts", None)
+    batches = callable(getattr(env, "rollout_batch", None))
+    return batches and callable(takes_parts) and not takes_parts(split)
 
 
 class _Row(Struct, frozen=True, kw_only=True):
@@ -140,57 +131,44 @@ class _Row(Struct, frozen=True, kw_only=True):
     item: Item
 
 
-def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judged:
-    """Pairs of attempts until they decide, up to a night's worth; undecided is not accepted."""
+def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, folder: str, first_draw: int) -> Judgement:
+    """Compare pairs of attempts until they decide, up to a night's worth; undecided means not accepted."""
     config = run.config
-    metric = GateMetric(config.gate_metric)
+    metric, weight = GateMetric(config.gate_metric), config.gate_mixed_weight
     spent: list[BudgetSpent] = []
 
     def measure(pairs: Sequence[tuple[_Row, int]]) -> list[PairRow]:
         try:
             arms = [(row, sample, skill) for row, sample in pairs for skill in (state.current_skill, candidate)]
-            made = [_replay(*arm, each) for arm, each in zip(arms, _attempts(run, arms, folder), strict=True)]
+            made = [_to_replay(*arm, result) for arm, result in zip(arms, _roll_arms(run, arms, folder), strict=True)]
         except BudgetSpent as error:
             spent.append(error)
             raise
         rows = zip(made[::2], made[1::2], strict=True)
-        weight = config.gate_mixed_weight
         return [PairRow.of(old, new, metric=metric, mixed_weight=weight) for old, new in rows]
 
     plan = PairedPlan(
         k=threshold(config.gate_alpha),
         metric=metric,
-        mixed_weight=config.gate_mixed_weight,
+        mixed_weight=weight,
         seed=config.seed + first_draw,
         first_sample=first_draw,
     )
     items = [_Row(id=str(item["id"]), item=item) for item in run.items[config.selection_split]]
     trial = paired_trial(items, measure, plan)
-    if spent:  # what was measured is in the ledger, and the trial goes on from there
+    if spent:  # the measured pairs are in the ledger, and the trial continues from there
         raise spent[0]
     decision = trial.decision
-    results = [_result(each) for each in trial.candidate]
-    score = scored(results)
+    score = score_results([_to_result(replay) for replay in trial.candidate])
     run.artefacts.json(f"{folder}/trial.json", trial)
-    actions: dict[Verdict, GateAction] = {
-        Verdict.ACCEPT: "accept_new_best",
-        Verdict.REJECT: "reject",
-        Verdict.UNDECIDED: "undecided",
-        Verdict.UNMEASURED: "unmeasured",
-    }
+    action = cast("GateAction", str(decision.verdict))
     if decision.verdict is Verdict.ACCEPT:
-        after = run.value(score)
-        state = replace(
-            state,
-            current_skill=candidate,
-            current_score=after,
-            best_skill=candidate,
-            best_score=after,
-            best_step=step,
-        )
-    return Judged(
+        action, value = "accept_new_best", run.value(score)
+        state = replace(state, current_skill=candidate, current_score=value)
+        state = replace(state, best_skill=candidate, best_score=value, best_step=step)
+    return Judgement(
         state=state,
-        action=actions[decision.verdict],
+        action=action,
         why=decision.why,
         score=score,
         before=decision.baseline,
@@ -199,8 +177,8 @@ def _paired(run: Run, state: RunState, candidate: str, *, step: int, folder: str
     )
 
 
-def _attempts(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[RolloutResult]:
-    """One attempt for each (item, number, skill); what an environment can roll out together, it is given together."""
+def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> list[RolloutResult]:
+    """One attempt for each (item, number, skill), in batches if the environment rolls out batches."""
     split = run.config.selection_split
 
     def draw(number: int, skill: str) -> Draw:
@@ -212,30 +190,29 @@ def _attempts(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> l
     found: dict[tuple[str, int, str], RolloutResult] = {}
     for number, skill in dict.fromkeys((number, skill) for _, number, skill in arms):
         rows = [row for row, its_number, its_skill in arms if (its_number, its_skill) == (number, skill)]
-        found |= {
-            (name, number, skill): each for name, each in _together(run, rows, skill, draw(number, skill)).items()
-        }
+        batch = _roll_rows(run, rows, skill, draw(number, skill))
+        found |= {(name, number, skill): result for name, result in batch.items()}
     return [found[row.id, number, skill] for row, number, skill in arms]
 
 
-def _together(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
-    """One attempt at each of these items, by their ids.
+def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[str, RolloutResult]:
+    """One attempt at each of these items, by id.
 
-    An environment that cannot roll out these alone rolls out its whole split: once a round, since that is kept.
+    An environment that cannot roll out these alone rolls out the whole split: once a round, since that is kept.
     """
     names, everything = [row.id for row in rows], run.items[draw.split]
     if not rolls_whole(run.env, draw.split) and len(rows) < len(everything):
         part = sha256("\n".join(names).encode())[:6]
         alone = dataclasses.replace(draw, folder=f"{draw.folder}_{part}")
-        found = {each.id: each for each in run.roll([row.item for row in rows], skill, alone)}
+        found = {result.id: result for result in run.roll([row.item for row in rows], skill, alone)}
         if set(names) == set(found):
             return found
     results = run.roll(everything, skill, draw)
-    found = {each.id: each for each in results}
+    found = {result.id: result for result in results}
     if set(names) <= set(found):
         return found
     known = [str(item["id"]) for item in everything]
-    if len(results) == len(known) and not set(known) & set(found):  # attempts without items: the first is the first
+    if len(results) == len(known) and not set(known) & set(found):  # a simulator's attempts stand for items in order
         return dict(zip(known, results, strict=True))
     absent = next(name for name in names if name not in found)
     raise UsageError(
@@ -244,24 +221,17 @@ def _together(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[st
     )
 
 
-def rolls_whole(env: object, split: str) -> bool:
-    """Whether an environment rolls out a split only as a whole."""
-    parts = getattr(env, "takes_parts", None)
-    return callable(getattr(env, "rollout_batch", None)) and callable(parts) and not parts(split)
-
-
-def _replay(row: _Row, number: int, skill: str, result: RolloutResult) -> ReplayResult:
-    score = None if result.call_error else Score(hard=result.hard, soft=result.soft)
+def _to_replay(row: _Row, number: int, skill: str, result: RolloutResult) -> ReplayResult:
     return ReplayResult(
         task_id=row.id,
         candidate=skill_hash(skill),
         sample=number,
         response=result.response,
-        score=score,
+        score=None if result.call_error else Score(hard=result.hard, soft=result.soft),
         call_error=result.call_error,
     )
 
 
-def _result(replay: ReplayResult) -> RolloutResult:
+def _to_result(replay: ReplayResult) -> RolloutResult:
     score = replay.score or Score(hard=0.0, soft=0.0)
     return RolloutResult(id=replay.task_id, hard=score.hard, soft=score.soft, call_error=replay.call_error)

@@ -1,35 +1,93 @@
-"""What of a client or an environment changes answers and scores: part of what a run, or an evaluation, is.
+"""What makes a run this run: the settings, data and traits that change its answers and scores.
 
-Each is a table of names and values that can be told apart after a restart; whoever differs in one is another.
+A resumed run must have the same identity as the folder it continues, and an evaluation finds its replies by it. So
+every value here is one that can be compared after a restart; data and prompts enter as digests.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import msgspec
 
+from skillopt_sleep.errors import Refused
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
+from skillopt_sleep.train.ports import MADE_WITH, Item
 
 NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key_env", "command", "faults", "fatal"})
-"""Options of backends that change what a call costs, how long it takes or whether it fails, not what is answered."""
-MADE_WITH = "made_with"
-"""The attribute of an environment that was made from a table: its options."""
+"""Backend options that change the price, the time or the failures of a call, but not its answer."""
 PATHS = frozenset({"file", "data", "data_path", "split_dir", "path", "out_root"})
-WHOLE = (str, int, float, bool, type(None))
-"""Types whose values are shown as they are; of others a digest is."""
+"""Environment options that are left out: data may lie elsewhere, and items have a digest of their own."""
+PLAIN = (str, int, float, bool, type(None))
+"""Types whose values are shown as they are; other values are shown as digests."""
+FREE = frozenset(
+    {
+        "workers",
+        "out_root",
+        "save_every_step",
+        "verbose",
+        "eval_test",
+        "eval_current_on_test",
+        "test_split",
+        "max_calls",
+        "max_tokens",
+        "max_usd",
+        "max_minutes",
+    }
+)
+"""Config fields that may change when a run is resumed: they affect its cost or its report, not where it leads."""
+
+
+def describe_run(
+    config: Mapping[str, Any],
+    *,
+    env: object,
+    items: Mapping[str, Sequence[Item]],
+    skill_digest: str,
+    clients: Mapping[str, Any],
+    wording: Mapping[str, str],
+) -> dict[str, Any]:
+    """The identity of a run, by name; ``clients`` are the backends by role, ``wording`` the overridden prompts."""
+    return (
+        {name: value for name, value in config.items() if name not in FREE}
+        | {"the environment": str(getattr(env, "name", ""))}
+        | {f"the environment's {name}": value for name, value in env_traits(env).items()}
+        | {f"the digest of the items of {split}": _digest_text(rows) for split, rows in items.items()}
+        | {"the digest of the initial skill": skill_digest}
+        | {f"the {role} client": f"{backend.name}:{backend.model}" for role, backend in clients.items()}
+        | {
+            f"the {role} client's {name}": value
+            for role, backend in clients.items()
+            for name, value in client_traits(backend).items()
+        }
+        | {f"the digest of the prompt {name}": _digest_text(text) for name, text in wording.items()}
+    )
+
+
+def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> None:
+    """Raise ``Refused`` naming what differs if a folder holds another run than the one asked for."""
+    wanted = msgspec.json.decode(msgspec.json.encode(wanted, enc_hook=str))
+    for name in dict.fromkeys([*kept, *wanted]):
+        if kept.get(name) != wanted.get(name):
+            what, values = name, f"is {kept.get(name)!r:.60} there, {wanted.get(name)!r:.60} now"
+            if name.startswith("the digest of "):
+                what, values = name.removeprefix("the digest of "), "not the same"
+            raise Refused(
+                f"{folder} holds another run: {what} {values}; name another out_root, or remove that folder to start"
+                " over"
+            )
 
 
 def client_traits(backend: object) -> dict[str, Json]:
-    """What of a backend may change an answer: its options but for those of ``NO_TRAITS``, and who is asked.
+    """What of a backend may change an answer: its options except ``NO_TRAITS``, and who is sent the prompts.
 
-    A client of one's own says so by an attribute ``traits``, a dict.
+    A client of the user's own may give them in an attribute ``traits``, a dict.
     """
     own = getattr(getattr(backend, "client", backend), "traits", None)
     if isinstance(own, Mapping):
@@ -37,50 +95,52 @@ def client_traits(backend: object) -> dict[str, Json]:
     found: dict[str, Json] = {"sees": str(getattr(backend, "sees", ""))}
     if not dataclasses.is_dataclass(backend) or not hasattr(backend, "probe"):
         return found
-    for each in dataclasses.fields(backend):
-        if each.init and each.repr and each.name not in {*NO_TRAITS, "chat", "client"}:
-            found[each.name] = _shown(getattr(backend, each.name))
+    for item in dataclasses.fields(backend):
+        if item.init and item.repr and item.name not in {*NO_TRAITS, "chat", "client"}:
+            found[item.name] = _show(getattr(backend, item.name))
     return found
 
 
 def env_traits(env: object) -> dict[str, Json]:
-    """What an environment was made with, and what it says of how it asks and scores by a method ``traits``, if any.
-
-    Paths are left out: data and code may lie elsewhere, and items have a digest of their own.
-    """
-    traits = getattr(env, "traits", None)
-    said: Any = traits() if callable(traits) else {}
+    """What of an environment may change a score: the options it was made with, and those its ``traits`` returns."""
+    method = getattr(env, "traits", None)
+    own: Any = method() if callable(method) else {}
     made: Any = getattr(env, MADE_WITH, {})
-    found = {**(made if isinstance(made, Mapping) else {}), **(said if isinstance(said, Mapping) else {})}
-    return {str(name): _shown(value) for name, value in found.items() if name not in PATHS}
+    found = {**(made if isinstance(made, Mapping) else {}), **(own if isinstance(own, Mapping) else {})}
+    return {str(name): _show(value) for name, value in found.items() if name not in PATHS}
 
 
 def function_digest(function: Callable[..., object]) -> str:
-    """A name for what a function does: its own, and a digest of its source, or of its code where there is no source."""
+    """A function's name with a digest of its source, or of its bytecode if there is no source."""
     name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
-        said: object = inspect.getsource(function)
+        content: object = inspect.getsource(function)
     except (OSError, TypeError):
-        said = _code(getattr(function, "__code__", None))
-    return f"{name} {digest_of([said, _shown(getattr(function, '__defaults__', None))])[:8]}"
+        content = _code(getattr(function, "__code__", None))
+    return f"{name} {digest_of([content, _show(getattr(function, '__defaults__', None))])[:8]}"
 
 
 def digest_of(value: object) -> str:
-    """A few digits that are others for another value; of what is no plain data, the type counts alone."""
-    return sha256(msgspec.json.encode(value, enc_hook=lambda each: type(each).__name__, order="deterministic"))[:16]
+    """A short digest of a value; of anything that is not plain data, only the type counts."""
+    return sha256(msgspec.json.encode(value, enc_hook=lambda other: type(other).__name__, order="deterministic"))[:16]
 
 
-def _shown(value: object) -> Json:
+def _digest_text(value: object) -> str:
+    """A short digest of data, in which anything that is not plain data counts by its text."""
+    return sha256(msgspec.json.encode(value, enc_hook=str))[:16]
+
+
+def _show(value: object) -> Json:
     if callable(value):
         return function_digest(value)
-    if isinstance(value, str) and value.endswith(".json") and Path(value).is_file():  # a world, wherever it lies
+    if isinstance(value, str) and value.endswith(".json") and Path(value).is_file():  # the world of a simulation
         return sha256(Path(value).read_bytes())[:16]
-    return value if isinstance(value, WHOLE) else digest_of(value)
+    return value if isinstance(value, PLAIN) else digest_of(value)
 
 
 def _code(code: CodeType | None) -> object:
-    """What a function does, without the lines it stands in."""
+    """The bytecode of a function with its names and constants, without line numbers."""
     if code is None:
         return None
-    inner = [_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    inner = [_code(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
     return [code.co_code.hex(), list(code.co_names), inner]

@@ -1,6 +1,6 @@
-"""What training needs from outside: an environment, and the clients it is given.
+"""The protocols of training: the environment a skill is trained on, and the client it talks to the target with.
 
-An environment says what the items are and how an attempt at one is scored; the trainer knows nothing of the task.
+An environment says what the items are and how an attempt at one is scored; the trainer knows nothing about the task.
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from skillopt_sleep.model.ports import Progress
-from skillopt_sleep.train.results import RawPatch, RolloutResult
+from skillopt_sleep.train.patches import RawPatch
+from skillopt_sleep.train.results import RolloutResult
 
 Item = dict[str, Any]
-"""One row of a split: a dict with an ``id`` of its own; the environment knows the rest."""
+"""One row of a split: a dict with a unique ``id``; only the environment knows the other fields."""
+MADE_WITH = "made_with"
+"""The attribute of an environment that holds the options of the table it was made from."""
 
 
 class ChatClient(Protocol):
-    """What an environment is given to talk to the target."""
+    """The way an environment talks to a model."""
 
     @property
     def model(self) -> str:
@@ -32,22 +35,22 @@ class ChatClient(Protocol):
         retries: int = 3,
         **options: Any,  # noqa: ANN401  what the reference's clients take
     ) -> tuple[str, dict[str, int]]:
-        """The answer, and its usage: ``prompt_tokens``, ``completion_tokens``, ``total_tokens``, ``calls``.
+        """Return the answer and its usage: ``prompt_tokens``, ``completion_tokens``, ``total_tokens``, ``calls``.
 
-        The call passes the run's ledger, retries, caps and limits, whatever ``retries`` says. Raises what
-        ``ports.Ask`` raises: a lost call is never an empty answer. Safe from several threads.
+        The run's own ledger, retries, caps and limits apply; ``retries`` is ignored. Raises what ``ports.Ask`` raises:
+        a lost call is never an empty answer. Safe to call from several threads.
         """
 
 
 class SkillEnv:
     """An environment: subclass it, or write a class with the same methods.
 
-    ``rollout_one`` is called from several threads at once, so it keeps nothing between calls that is not locked.
+    ``rollout_one`` is called from several threads at once, so state kept between calls needs a lock.
     """
 
     name: str = "env"
     from_sessions: bool = False
-    """Whether its items are made of somebody's sessions: then secrets are taken out of all that is sent, and said."""
+    """Whether the items stem from somebody's sessions; if so, secrets are redacted from all prompts and replies."""
 
     def get_initial_skill(self) -> str:
         """The skill training begins with when the trainer is given none."""
@@ -58,15 +61,15 @@ class SkillEnv:
         raise NotImplementedError
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
-        """One attempt at one item under a skill, scored. Raises what ``target_client.chat`` raises, unchanged."""
+        """Attempt one item under a skill and score it. Lets the exceptions of ``target_client.chat`` pass."""
         raise NotImplementedError
 
     def get_task_types(self) -> list[str]:
-        """The kinds of items, for the report: those of an attribute ``task_types`` where there is one, else none."""
-        return [str(each) for each in getattr(self, "task_types", None) or ()]
+        """The kinds of items the report lists: by default the attribute ``task_types``, if there is one."""
+        return [str(kind) for kind in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
-        """How many calls an attempt at this item takes at most, for the price of a run; those of a judge count too."""
+        """The most calls one attempt at this item takes, those of a judge included; the price of a run adds them up."""
         return 1
 
 
@@ -75,15 +78,15 @@ class BatchEnv(Protocol):
     """An environment that rolls out whole batches, and may reflect by itself."""
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Called once, first thing, before any call; ``config`` is flat. May raise ``UsageError``."""
+        """Called once, before any other method and any call; ``config`` is a flat dict. May raise ``UsageError``."""
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """One attempt at every item. ``out_dir`` is a folder of its own; the same batch has the same ``seed``.
+        """Attempt every item once. ``out_dir`` is empty and used by no other batch; the same batch has the same seed.
 
-        Ids of the results are unique, and need not be those of the items. Nothing but lost results, and not for every
-        item, says that those ended the batch: the others are asked for again.
+        Results need unique ids, which need not be those of the items. A batch that returns only lost results, for some
+        of its items, was cut short by them: the other items are attempted again.
         """
 
     def reflect_batch(
@@ -99,11 +102,11 @@ class BatchEnv(Protocol):
         meta_skill_context: str,
         edit_budget: int,
     ) -> list[RawPatch] | None:
-        """What analysts of its own propose; None lets the trainer reflect."""
+        """What the environment's own analysts propose; None lets the trainer's analysts reflect."""
 
 
 class TrainProgress(Progress, Protocol):
-    """Whoever watches a run."""
+    """Receives the progress of a run."""
 
     def at(self, done: int, total: int, words: str) -> None:
-        """So many steps of the run are done; ``words`` say where it is and how the scores stand."""
+        """Called when ``done`` of ``total`` steps are finished; ``words`` give the epoch and the scores."""

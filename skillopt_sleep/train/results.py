@@ -1,23 +1,24 @@
-"""What training passes around in public: edits, patches, rollouts, gate results, as users of the reference know them.
+"""The results of attempts: what environments report, how it is checked, and the scores computed from it.
 
-These are mutable dataclasses with the published field names and dict forms, because environments written for the
-reference build, read and change them. Inside, training works on the frozen values of ``domain``. What they are given
-may come straight from a model, so texts and counts are read as such whatever they are; what is no edit stays in its
-patch as it is, for ``editing.patch_of`` to name.
+The dataclasses are mutable and keep the reference's field names and dict forms, because environments written for the
+reference build, read and change them. Their contents may come straight from a model, so texts and counts are coerced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from math import fsum
 from typing import Any, Literal, TypeAlias
 
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.errors import ConfigError, UsageError
+from skillopt_sleep.gate.rule import is_strictly_better
+from skillopt_sleep.model.rollout import GateMetric, Score, combine
+from skillopt_sleep.model.text import did_you_mean, excerpt
 
-EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
-SourceType: TypeAlias = Literal["failure", "success"]
 GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
-"""What the gate did with a candidate; ``greedy_applied`` with the gate off, the others that let nothing pass."""
+"""What the gate did with a candidate; ``greedy_applied``: taken without a comparison, because the gate is off."""
 
 TEXTS = (
     "fail_reason",
@@ -31,125 +32,109 @@ TEXTS = (
     "spreadsheet_preview",
     "call_error",
 )
-"""The fields of a rollout that are texts."""
+"""The text fields of a rollout result."""
+AS_HARD = float("-1")
+"""Default of ``RolloutResult.soft``; this very object stands for "the same as ``hard``"."""
 
 
 @dataclass
-class Edit:
-    """One change of a skill document. ``target`` names what stands there already; ``append`` has none.
+class RolloutResult:
+    """One attempt at one item.
 
-    ``support_count``: how many equal proposals it stands for. ``source_type``: what it was learnt from.
-    ``merge_level``: after how many rounds of merging. ``update_origin`` and ``update_target`` say which part of
-    training wrote it, and which part of the document it is for, where that is not the step itself.
+    ``call_error`` says which transport error lost the attempt; such a result is *unmeasured*, not a score of 0.
+    ``extras`` holds what only the environment knows. ``given`` is the row an adapter returned, which its own reflection
+    sees again; it is not part of the dict form.
     """
 
-    op: str
-    content: str = ""
-    target: str = ""
-    support_count: int | None = None
-    source_type: SourceType | None = None
-    merge_level: int | None = None
-    update_origin: str = ""
-    update_target: str = ""
+    id: str
+    hard: float
+    """0 or 1."""
+    soft: float = AS_HARD
+    """From 0 to 1; ``hard`` when it is not given."""
+    n_turns: int = 0
+    fail_reason: str = ""
+    task_type: str = ""
+    task_description: str = ""
+    predicted_answer: str = ""
+    question: str = ""
+    reference_text: str = ""
+    """What a right answer looks like; the optimizer sees it, the target does not."""
+    target_system_prompt: str = ""
+    target_user_prompt: str = ""
+    spreadsheet_preview: str = ""
+    conversation: list[dict[str, Any]] = field(default_factory=list)
+    """The messages, each ``{"role": …, "content": …}``."""
+    call_error: str = ""
+    extras: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Coerce texts, counts and lists, whatever an environment put there."""
+        if self.soft is AS_HARD:
+            self.soft = self.hard
+        for name in TEXTS:
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                setattr(self, name, "" if value is None else str(value))
+        self.n_turns = read_count(self.n_turns) or 0
+        self.conversation = [
+            dict(turn) if isinstance(turn, Mapping) else {"role": "assistant", "content": str(turn)}
+            for turn in read_list(self.conversation)
+        ]
+        extras: object = self.extras
+        if not isinstance(extras, Mapping):
+            self.extras = {} if extras is None else {"extras": extras}
+
+    @property
+    def response(self) -> str:
+        """The final answer: ``predicted_answer``, else the last message of the assistant."""
+        if self.predicted_answer:
+            return self.predicted_answer
+        answers = [str(turn.get("content") or "") for turn in self.conversation if turn.get("role") == "assistant"]
+        return answers[-1] if answers else ""
 
     @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> Edit:
-        """Read the dict form; unknown keys are left out, ``op`` is ``append`` where none is given."""
-        known = {each.name: d[each.name] for each in fields(cls) if d.get(each.name) is not None}
-        counts = ("support_count", "merge_level")
-        read: dict[str, Any] = {name: _count(value) if name in counts else value for name, value in known.items()}
-        read |= {name: str(value) for name, value in known.items() if name not in {*counts, "source_type"}}
-        return cls(**({"op": "append"} | read))
+    def from_dict(cls, d: Mapping[str, Any]) -> RolloutResult:
+        """Read the dict form; unknown keys are kept in ``extras``.
+
+        Raises ``ValueError`` for a dict without ``id`` or ``hard``, or with a misspelt ``soft``.
+        """
+        for needed in ("id", "hard"):
+            if d.get(needed) is None:
+                what = f"the {needed} None" if needed in d else f"no {needed!r}, only {sorted(map(str, d))}"
+                near = "" if needed in d else did_you_mean(needed, map(str, d))
+                raise ValueError(f"a rollout result has {what}{near}")
+        if d.get("soft") is None and (near := did_you_mean("soft", (str(key) for key in d if key != "soft"))):
+            raise ValueError(f"a rollout result has no 'soft', only {sorted(map(str, d))}{near}")
+        known = {item.name for item in fields(cls)} - {"extras", "given"}
+        own = {key: value for key, value in d.items() if key in known and value is not None}
+        extras = d.get("extras") or {}
+        extras = dict(extras) if isinstance(extras, Mapping) else {"extras": extras}
+        extras |= {str(key): d[key] for key in d if key not in known and key != "extras"}
+        return cls(**(own | {"id": str(d["id"]), "extras": extras}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form: ``op`` and ``content`` always, the others where they say something."""
-        rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
-        return {"op": self.op, "content": self.content} | rest
+        """The dict form: ``id``, ``hard`` and ``soft`` always, other fields unless empty, and the extras."""
+        own = {name: value for name, value in vars(self).items() if name not in {"extras", "given"}}
+        rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
+        return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
 
 
 @dataclass
-class Patch:
-    """Edits that belong together, with the reasons for them, and how they were ranked."""
+class GateResult:
+    """The current and the best skill after the gate decided."""
 
-    edits: list[Edit] = field(default_factory=list)
-    reasoning: str = ""
-    ranking_details: dict[str, Any] | None = None
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> Patch:
-        """Read the dict form; what is no edit is left in its place."""
-        edits = [Edit.from_dict(each) if isinstance(each, Mapping) else each for each in _listed(d.get("edits"))]
-        return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The dict form."""
-        edits = [edit.to_dict() if isinstance(edit, Edit) else edit for edit in self.edits]
-        form: dict[str, Any] = {"reasoning": self.reasoning, "edits": edits}
-        return form if self.ranking_details is None else form | {"ranking_details": self.ranking_details}
-
-
-@dataclass
-class FailureSummaryEntry:
-    """One kind of failure that an analyst saw, and how often."""
-
-    failure_type: str
-    count: int = 0
-    description: str = ""
-
-    @classmethod
-    def from_dict(cls, d: object) -> FailureSummaryEntry:
-        """Read the dict form, or a bare name."""
-        if not isinstance(d, Mapping):
-            return cls(str(d))
-        return cls(str(d.get("failure_type") or ""), _count(d.get("count")) or 0, str(d.get("description") or ""))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The dict form."""
-        return dict(vars(self))
-
-
-@dataclass
-class RawPatch:
-    """What one analyst proposed, from ``batch_size`` trajectories that all failed, or all succeeded."""
-
-    patch: Patch
-    source_type: SourceType = "failure"
-    batch_size: int = 0
-    failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
-        """Read the dict form: ``{"patch": {"edits": […]}, "source_type": …}``, or a bare patch; None stays None."""
-        if d is None:
-            return None
-        inner = d.get("patch", d)
-        if isinstance(inner, Patch):
-            patch = inner
-        elif isinstance(inner, Mapping):
-            patch = Patch.from_dict(inner)
-        else:
-            return None
-        return cls(
-            patch=patch,
-            source_type="success" if d.get("source_type") == "success" else "failure",
-            batch_size=_count(d.get("batch_size")) or 0,
-            failure_summary=[FailureSummaryEntry.from_dict(each) for each in _listed(d.get("failure_summary"))],
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The dict form."""
-        form: dict[str, Any] = {
-            "patch": self.patch.to_dict(),
-            "source_type": self.source_type,
-            "batch_size": self.batch_size,
-        }
-        seen = [each.to_dict() for each in self.failure_summary]
-        return form | {"failure_summary": seen} if seen else form
+    action: GateAction
+    current_skill: str
+    current_score: float
+    best_skill: str
+    best_score: float
+    best_step: int
 
 
 @dataclass
 class SlowUpdateResult:
-    """What the end of an epoch came to: the guidance that was written, and what became of it."""
+    """The guidance written at the end of an epoch, and whether it was accepted, as the reference reports it."""
 
     reasoning: str = ""
     slow_update_content: str = ""
@@ -166,119 +151,133 @@ class SlowUpdateResult:
     @classmethod
     def from_dict(cls, d: Mapping[str, Any] | None) -> SlowUpdateResult | None:
         """Read the dict form; None stays None."""
-        known = {each.name for each in fields(cls)}
+        known = {item.name for item in fields(cls)}
         return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form: the reasoning and the guidance always, the others where they say something."""
+        """The dict form: the reasoning and the guidance always, other fields unless empty."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
 
 
-AS_HARD = float("-1")
-"""This very object in place of a soft score: it is the hard one."""
+def check_result(result: object, item: Mapping[str, Any] | None = None) -> RolloutResult:
+    """Return what an environment reported as a result, if it has an id and two scores from 0 to 1.
 
-
-@dataclass
-class RolloutResult:
-    """One attempt at one item. ``hard`` is 0 or 1, ``soft`` lies in [0, 1] and is ``hard`` where it is not given.
-
-    ``call_error`` says how transport lost the attempt: such a result is *unmeasured*, and no score of 0.
-    ``conversation`` is what was said, as ``{"role": …, "content": …}``; ``extras`` what only the environment knows;
-    ``given`` is the row of an adapter as its own reflection is to see it, and no part of the dict form.
+    A dict is read by ``RolloutResult.from_dict``. Scores of an unmeasured result are not checked. Raises ``UsageError``
+    naming the item.
     """
-
-    id: str
-    hard: float
-    soft: float = AS_HARD
-    n_turns: int = 0
-    fail_reason: str = ""
-    task_type: str = ""
-    task_description: str = ""
-    predicted_answer: str = ""
-    question: str = ""
-    reference_text: str = ""
-    target_system_prompt: str = ""
-    target_user_prompt: str = ""
-    spreadsheet_preview: str = ""
-    conversation: list[dict[str, Any]] = field(default_factory=list)
-    call_error: str = ""
-    extras: dict[str, Any] = field(default_factory=dict)
-    given: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Read texts and counts as such, whatever an environment put there."""
-        if self.soft is AS_HARD:
-            self.soft = self.hard
-        for name in TEXTS:
-            value = getattr(self, name)
-            if not isinstance(value, str):
-                setattr(self, name, "" if value is None else str(value))
-        self.n_turns = _count(self.n_turns) or 0
-        self.conversation = [
-            dict(turn) if isinstance(turn, Mapping) else {"role": "assistant", "content": str(turn)}
-            for turn in _listed(self.conversation)
-        ]
-        extras: object = self.extras
-        if not isinstance(extras, Mapping):
-            self.extras = {} if extras is None else {"extras": extras}
-
-    @property
-    def response(self) -> str:
-        """What the agent answered in the end."""
-        if self.predicted_answer:
-            return self.predicted_answer
-        said = [str(turn.get("content") or "") for turn in self.conversation if turn.get("role") == "assistant"]
-        return said[-1] if said else ""
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> RolloutResult:
-        """Read the dict form; keys that no result has are kept in ``extras``.
-
-        Raises ``ValueError`` for a dict without ``id`` or ``hard``, or with what ``soft`` seems to be meant by.
-        """
-        for needed in ("id", "hard"):
-            if d.get(needed) is None:
-                what = f"the {needed} None" if needed in d else f"no {needed!r}, only {sorted(map(str, d))}"
-                near = "" if needed in d else did_you_mean(needed, map(str, d))
-                raise ValueError(f"a rollout result has {what}{near}")
-        if d.get("soft") is None and (near := did_you_mean("soft", (str(key) for key in d if key != "soft"))):
-            raise ValueError(f"a rollout result has no 'soft', only {sorted(map(str, d))}{near}")
-        known = {each.name for each in fields(cls)} - {"extras", "given"}
-        own = {key: value for key, value in d.items() if key in known and value is not None}
-        extras = d.get("extras") or {}
-        extras = dict(extras) if isinstance(extras, Mapping) else {"extras": extras}
-        extras |= {str(key): d[key] for key in d if key not in known and key != "extras"}
-        return cls(**(own | {"id": str(d["id"]), "extras": extras}))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The dict form: ``id``, ``hard`` and ``soft`` always, the others where they say something."""
-        own = {name: value for name, value in vars(self).items() if name not in {"extras", "given"}}
-        rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
-        return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
+    where = f"item {str(item.get('id'))!r}" if item else "a rollout"
+    if isinstance(result, Mapping):
+        try:
+            result = RolloutResult.from_dict(result)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+    if not isinstance(result, RolloutResult):
+        raise UsageError(f"{where}: a RolloutResult is wanted, the environment returned {excerpt(repr(result), 60)}")
+    where = where if item else f"the rollout {result.id!r}"
+    if not result.id.strip():
+        raise UsageError(f"{where}: its result has no id")
+    if not result.call_error:
+        result.hard, result.soft = read_score(result.hard, f"{where}: hard"), read_score(result.soft, f"{where}: soft")
+    return result
 
 
-@dataclass
-class GateResult:
-    """What stands after the gate: the skill that training goes on with, and the best one so far."""
+def compute_score(results: Iterable[RolloutResult | Mapping[str, Any]]) -> tuple[float, float]:
+    """Mean ``hard`` and ``soft`` over the measured attempts; (0.0, 0.0) if there are none."""
+    scores = [
+        (float(result["hard"]), float(result.get("soft", result["hard"])))
+        if isinstance(result, Mapping)
+        else (result.hard, result.soft)
+        for result in results
+        if not (result.get("call_error") if isinstance(result, Mapping) else result.call_error)
+    ]
+    if not scores:
+        return 0.0, 0.0
+    return fsum(hard for hard, _ in scores) / len(scores), fsum(soft for _, soft in scores) / len(scores)
 
-    action: GateAction
-    current_skill: str
-    current_score: float
-    best_skill: str
-    best_score: float
-    best_step: int
+
+def select_gate_score(hard: float, soft: float, metric: str = "hard", mixed_weight: float = 0.5) -> float:
+    """Combine both scores by a metric. Raises ``ConfigError`` for an unknown metric."""
+    if metric not in list(GateMetric):
+        raise ConfigError(f"gate_metric is {metric!r}, must be one of {', '.join(GateMetric)}")
+    return combine(Score(hard=hard, soft=soft), GateMetric(metric), mixed_weight)
 
 
-def _listed(value: object) -> list[Any]:
-    """A list as it is; what is none stands in one alone, and nothing in an empty one."""
+def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference call
+    candidate_skill: str,
+    cand_hard: float,
+    current_skill: str,
+    current_score: float,
+    best_skill: str,
+    best_score: float,
+    best_step: int,
+    global_step: int,
+    *,
+    cand_soft: float = 0.0,
+    metric: str = "hard",
+    mixed_weight: float = 0.5,
+) -> GateResult:
+    """Apply the rule of the paper: a candidate replaces the current skill if its score is strictly higher.
+
+    It also becomes the best skill if its score is strictly higher than the best one.
+    """
+    score = select_gate_score(cand_hard, cand_soft, metric, mixed_weight)
+    action: GateAction = "reject"
+    if is_strictly_better(score, current_score):
+        action, current_skill, current_score = "accept", candidate_skill, score
+        if is_strictly_better(score, best_score):
+            action, best_skill, best_score, best_step = "accept_new_best", candidate_skill, score, global_step
+    return GateResult(
+        action=action,
+        current_skill=current_skill,
+        current_score=current_score,
+        best_skill=best_skill,
+        best_score=best_score,
+        best_step=best_step,
+    )
+
+
+def unmeasured(item: Mapping[str, Any], error: Exception | str) -> RolloutResult:
+    """The result of an attempt at an item that a transport error lost."""
+    why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return RolloutResult(id=str(item["id"]), hard=0.0, task_type=str(item.get("task_type") or ""), call_error=why)
+
+
+def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[RolloutResult]]:
+    """The measured attempts by the id of their item, in the order in which the ids first occur."""
+    found: dict[str, list[RolloutResult]] = {}
+    for result in results:
+        if not result.call_error:
+            found.setdefault(result.id, []).append(result)
+    return found
+
+
+def read_score(value: object, what: str) -> float:
+    """A score as a number from 0 to 1. Raises ``UsageError`` naming ``what``."""
+    try:
+        number = float(value)  # type: ignore[arg-type]  # numpy numbers and booleans are numbers too
+    except (TypeError, ValueError):
+        raise UsageError(f"{what} is {excerpt(repr(value), 40)}, not a number; a score is between 0 and 1") from None
+    if not math.isfinite(number) or not 0 <= number <= 1:
+        raise UsageError(f"{what} is {number}; a score is between 0 and 1")
+    return number
+
+
+def environment_error(culprit: str, error: Exception, item: Mapping[str, Any] | None = None) -> UsageError:
+    """The one-line error for an exception raised by the user's own code, naming the item if it is known."""
+    message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
+    return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")
+
+
+def read_list(value: object) -> list[Any]:
+    """A list or tuple as a list, nothing as an empty one, any other value as a list of one."""
     if isinstance(value, list | tuple):
         return list(value)
     return [] if value is None or value == "" else [value]
 
 
-def _count(value: object) -> int | None:
-    """A whole number, however it is written; None for what is none."""
+def read_count(value: object) -> int | None:
+    """A whole number in whatever form it is written; None for anything else."""
     try:
         return int(float(value))  # type: ignore[arg-type]  # numbers of other libraries are numbers too
     except (TypeError, ValueError, OverflowError):

@@ -1,45 +1,202 @@
-"""A run at work: its environment, its way to both models, and rollouts that are made once."""
+"""A running training run: its state, its files, and the rollouts it makes.
+
+The state is one value, committed to the database after every step and epoch; a killed run resumes from it. The files in
+its folder are for people. A rollout that was finished before is read back, not paid again.
+"""
 
 from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
-from skillopt_sleep.errors import DiskError, SleepError, TransientBackend, UsageError
+from skillopt_sleep.errors import DiskError, TransientBackend, UsageError
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.ports import Parallel
 from skillopt_sleep.model.text import sha256
+from skillopt_sleep.optimizer.aggregate import EditPatch
 from skillopt_sleep.optimizer.client import Optimizer
+from skillopt_sleep.optimizer.step import StepProposal
 from skillopt_sleep.storage.ledger import TrainingFolder
-from skillopt_sleep.train.compat.rows import unmeasured
+from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.conversations import AskClient, TurnClient
-from skillopt_sleep.train.editing import compute_score, select_gate_score
-from skillopt_sleep.train.environments.loading import checked, roll_out
+from skillopt_sleep.train.environments import roll_out
+from skillopt_sleep.train.patches import Patch, to_patch, to_raw_patch
 from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
-from skillopt_sleep.train.pricing import steps_of
-from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.results import RolloutResult, check_result, compute_score, select_gate_score, unmeasured
 from skillopt_sleep.train.skill_text import skill_hash
-from skillopt_sleep.train.state import Artefacts, Scored
+
+SCHEMA_VERSION = 1
+
+
+class Scored(Struct, frozen=True, kw_only=True):
+    """Mean scores of a skill over the measured attempts."""
+
+    hard: float
+    soft: float
+    measured: int
+    items: int
+    """All attempts, lost ones included."""
+    lost: str = ""
+    """The error of the first lost attempt."""
+
+
+class StepNote(Struct, frozen=True, kw_only=True):
+    """What one step tried and its outcome, for the optimizer's notes."""
+
+    step: int
+    edits: tuple[str, ...]
+    outcome: str
+
+
+class RunState(Struct, frozen=True, kw_only=True):
+    """The state of a run between two pieces of its work."""
+
+    identity: dict[str, Any]
+    """What makes it this run; see ``identity.describe_run``."""
+    initial_skill: str
+    current_skill: str
+    best_skill: str
+    epoch_skill: str
+    """The skill at the end of the epoch before."""
+    schema_version: int = SCHEMA_VERSION
+    last_completed_step: int = 0
+    epochs_ended: int = 0
+    current_score: float | None = None
+    """Selection score under the gate metric, like ``best_score``."""
+    best_score: float | None = None
+    best_step: int = 0
+    scheduler_state: dict[str, Any] = {}
+    scored: dict[str, Scored] = {}
+    """Selection scores by ``skill_hash``."""
+    rejected: tuple[AppliedEdit, ...] = ()
+    refuted: tuple[str, ...] = ()
+    """Rules that were rejected when tried alone."""
+    notes: str = ""
+    """The optimizer's own notes."""
+    tried: tuple[StepNote, ...] = ()
+    """The steps of the current epoch."""
+    boundaries: tuple[dict[str, Any], ...] = ()
+    """What the ends of epochs did."""
+
+
+def decode_state(data: bytes, path: str) -> RunState:
+    """Decode a state. Raises ``DiskError`` naming the run's folder if it is damaged or has another version."""
+    try:
+        found = msgspec.json.decode(data)
+        version = found.get("schema_version") if isinstance(found, dict) else None
+        if version != SCHEMA_VERSION:
+            raise DiskError(f"{path}: the run has schema version {version}, this program knows {SCHEMA_VERSION}")
+        return msgspec.convert(found, RunState)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DiskError(f"{path}: the run cannot be read ({error}); remove the folder to start over") from error
+
+
+def step_folder(step: int) -> str:
+    """The folder of a step, counted from 1."""
+    return f"steps/step_{step:04d}"
+
+
+class Artefacts:
+    """The files of one run, under the names that users of the reference know."""
+
+    def __init__(self, store: TrainingFolder, config: SkillOptConfig) -> None:
+        self._store = store
+        self._config = config
+
+    def state(self) -> RunState | None:
+        """The state of the run in this folder; None if there is none."""
+        data = self._store.kept("state")
+        return None if data is None else decode_state(data, str(self._store.folder))
+
+    def history(self, steps: int) -> list[dict[str, Any]]:
+        """The records of the first so many steps."""
+        kept = [self._store.kept(f"record {step}") for step in range(1, steps + 1)]
+        return [msgspec.json.decode(record) for record in kept if record is not None]
+
+    def begin(self) -> None:
+        """Write the config."""
+        self.json("config.json", self._config.to_dict())
+
+    def json(self, name: str, value: object) -> None:
+        """Write a value as JSON."""
+        self._store.write(name, msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")
+
+    def text(self, name: str, text: str) -> None:
+        """Write a text."""
+        self._store.write(name, text.encode("utf-8", "surrogatepass"))
+
+    def results(self, folder: str, results: Sequence[RolloutResult], scores: Mapping[str, Json]) -> None:
+        """Write an evaluation: every result, and the means."""
+        self.json(f"{folder}/results.json", [result.to_dict() for result in results])
+        self.json(f"{folder}/summary.json", scores)
+
+    def proposal(self, step: int, made: StepProposal[str]) -> None:
+        """Write what each stage of a step produced."""
+        folder = step_folder(step)
+        raw = [
+            to_raw_patch(analysis.patch).to_dict() | {"replies": list(analysis.raw), "nothing": analysis.nothing}
+            for analysis in made.analyses
+        ]
+        ranked = Patch(
+            edits=to_patch(EditPatch(proposals=made.selected.chosen)).edits,
+            reasoning=made.merged.reasoning,
+            ranking_details={
+                "how": made.selected.how,
+                "asked": made.selected.asked,
+                "left_out": [proposal.edit.text or proposal.edit.anchor for proposal in made.selected.left_out],
+            },
+        )
+        edits = [
+            {
+                "op": str(applied.edit.op),
+                "target": applied.edit.anchor,
+                "content": applied.edit.text,
+                "support_count": applied.edit.support,
+                "status": str(applied.status),
+                "why": applied.why,
+            }
+            for applied in made.edits
+        ]
+        refused = [msgspec.to_builtins(refusal) for refusal in made.refused]
+        self.json(f"{folder}/raw_patches.json", raw)
+        self.json(f"{folder}/merged_patch.json", to_patch(made.merged).to_dict() | {"notes": list(made.notes)})
+        self.json(f"{folder}/ranked_patch.json", ranked.to_dict())
+        self.json(f"{folder}/edit_apply_report.json", {"edits": edits, "refused": refused})
+        self.text(f"{folder}/candidate_skill.md", made.document)
+
+    def commit(self, state: RunState, history: Sequence[Mapping[str, Any]], *, snapshot: bool) -> None:
+        """Commit a piece of work. It counts as done only when the state is kept, last of all."""
+        self.json("history.json", list(history))
+        if snapshot and self._config.save_every_step:
+            self.text(f"skills/skill_v{state.last_completed_step:04d}.md", state.current_skill)
+        self.text("current_skill.md", state.current_skill)
+        self.text("best_skill.md", state.best_skill)
+        encoded = msgspec.json.encode(state, enc_hook=str)
+        self._store.write("runtime_state.json", msgspec.json.format(encoded, indent=2) + b"\n")
+        if history:
+            self._store.keep(f"record {len(history)}", msgspec.json.encode(history[-1], enc_hook=str))
+        self._store.keep("state", encoded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Which attempt this is. ``phase`` is the stage its calls are booked under.
-
-    ``number`` tells attempts of the same items under the same skill apart; the same draw made again, after a kill or
-    for a skill that was seen before, is the same attempt and is not paid for again. ``folder`` is where it is written.
-    """
+    """Names one attempt at items under a skill; the same draw made again is the same attempt and is not paid twice."""
 
     phase: str
+    """The stage its calls are booked under."""
     split: str
     number: int
+    """Tells attempts at the same items under the same skill apart."""
     folder: str
+    """Where an environment may write, relative to the run's folder."""
     seed: int = 0
 
 
@@ -52,106 +209,121 @@ class Run:
     optimizer: Optimizer
     target: AskClient
     turn: TurnClient
+    """The target's client for an environment that rolls out batches."""
     parallel: Parallel
     store: TrainingFolder
     artefacts: Artefacts
     items: dict[str, list[Item]]
+    """The items by split."""
     progress: TrainProgress | None = None
     tell: Callable[[str], None] = lambda _line: None
+    """Prints a line for the user."""
 
     def batches_of(self, epoch: int) -> list[list[Item]]:
-        """The items of an epoch, in an order of its own, batch by batch; as the environment plans them, if it does."""
+        """The batches of an epoch, as the environment plans them, else in an order of the epoch's own."""
         config, train = self.config, self.items["train"]
-        steps = steps_of(config, len(train)) // config.num_epochs
-        plan = getattr(self.env, "plan_epoch", None)
-        planned = None
-        if callable(plan):
-            planned = plan(epoch=epoch, steps=steps, batch_size=min(config.batch_size, len(train)), seed=config.seed)
-        if planned and len(planned) == steps:
-            return [list(batch) for batch in planned]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
         shuffled = rng.sample(train, len(train))
-        return [shuffled[start : start + config.batch_size] for start in range(0, len(shuffled), config.batch_size)]
+        batches = [shuffled[start : start + config.batch_size] for start in range(0, len(shuffled), config.batch_size)]
+        plan = getattr(self.env, "plan_epoch", None)
+        if callable(plan):
+            size = min(config.batch_size, len(train))
+            planned = plan(epoch=epoch, steps=len(batches), batch_size=size, seed=config.seed)
+            if planned and len(planned) == len(batches):
+                return [list(batch) for batch in planned]
+        return batches
 
     def roll(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        """One attempt at each item under a skill; what transport lost comes back unmeasured.
+        """Attempt each item once under a skill; lost attempts come back unmeasured.
 
         Raises ``UsageError`` for a mistake of the environment, ``FatalBackend`` and ``BudgetSpent``.
         """
         return self.roll_all(items, [(skill, draw)])[0]
 
     def roll_all(self, items: Sequence[Item], arms: Sequence[tuple[str, Draw]]) -> list[list[RolloutResult]]:
-        """One attempt at each item under each of several skills, all at once; see ``roll``."""
-        what = sha256(msgspec.json.encode(items, enc_hook=str))[:16]
-        names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {what}" for skill, draw in arms]
+        """Attempt each item once under each of several skills, all in parallel; see ``roll``."""
+        digest = sha256(msgspec.json.encode(items, enc_hook=str))[:16]
+        names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {digest}" for skill, draw in arms]
         missing = {name: arm for name, arm in zip(names, arms, strict=True) if self.store.kept(name) is None}
-        if _rolls_batches(self.env):
-            made = [self._batch(items, skill, draw) for skill, draw in missing.values()]
+        if self.rolls_batches():
+            made = [self._roll_batch(items, skill, draw) for skill, draw in missing.values()]
         else:
             attempts = [(item, skill, draw) for skill, draw in missing.values() for item in items]
             flat = self.parallel(lambda attempt: self.roll_one(*attempt), attempts)
             made = [flat[start : start + len(items)] for start in range(0, len(flat), len(items))]
         found = dict(zip(missing, made, strict=True))
         for name, results in found.items():
-            if not any(each.call_error for each in results):  # what was lost is tried again when the run goes on
-                kept = {"results": [each.to_dict() for each in results], "given": [each.given for each in results]}
+            if not any(result.call_error for result in results):  # lost attempts are repeated when the run resumes
+                kept = {"results": [one.to_dict() for one in results], "given": [one.given for one in results]}
                 self.store.keep(name, msgspec.json.encode(kept, enc_hook=str))
-        return [found[name] if name in found else self._kept(name) for name in names]
+        return [found[name] if name in found else self._read_kept(name) for name in names]
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
-        """One attempt at one item; see ``roll``."""
+        """Attempt one item; see ``roll``."""
         client = self.target.for_rollout(phase=draw.phase, sample=draw.number)
         try:
             result = roll_out(self.env, item, skill, client)
         except TransientBackend as error:
-            return _lost(item, error)
+            return unmeasured(item, error)
         except UsageError:
-            if client.lost is None:  # else it may be what the environment made of the loss
+            if client.lost is None:  # otherwise it may be how the environment handled the loss
                 raise
         if client.lost is None:
             return result
         if not isinstance(client.lost, TransientBackend):
             raise client.lost
-        return _lost(item, client.lost)
+        return unmeasured(item, client.lost)
 
-    def _kept(self, name: str) -> list[RolloutResult]:
+    def rolls_batches(self) -> bool:
+        """Whether the environment rolls out whole batches."""
+        return callable(getattr(self.env, "rollout_batch", None))
+
+    def folder(self, *names: str) -> str:
+        """The path of a folder of the run, which is created; for code that is not ours."""
+        path = Path(self.store.folder, *names)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(path)
+
+    def value(self, score: Scored) -> float:
+        """A score as one number, by the gate metric."""
+        return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
+
+    def _read_kept(self, name: str) -> list[RolloutResult]:
         kept = msgspec.json.decode(self.store.kept(name) or b"{}")
-        results = [RolloutResult.from_dict(each) for each in kept["results"]]
+        results = [RolloutResult.from_dict(row) for row in kept["results"]]
         for result, given in zip(results, kept["given"], strict=True):
             result.given = given
         return results
 
-    def _batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        """One attempt at each item, all together; where a lost call ended that, the others are attempted without it.
+    def _roll_batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
+        """Attempt all items together; if a lost call cut that short, attempt the other items again.
 
-        What they were answered before is in the ledger, so nothing is paid again.
+        What they were answered before is in the ledger, so nothing is paid twice.
         """
-        results = self._together(items, skill, draw)
-        left = _left(items, results)
-        if not left:
-            return results
-        place = {str(item["id"]): number for number, item in enumerate(items)}
-        return sorted([*results, *self._batch(left, skill, draw)], key=lambda each: place.get(each.id, len(place)))
-
-    def _together(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
-        folder = self._emptied(draw.folder)
+        folder = self._empty_folder(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)
         try:
-            results = cast("BatchEnv", self.env).rollout_batch(
+            rows = cast("BatchEnv", self.env).rollout_batch(
                 items=list(items), skill=skill, split=draw.split, seed=draw.seed, out_dir=folder
             )
         except TransientBackend as error:
-            return [_lost(item, error) for item in items]
+            return [unmeasured(item, error) for item in items]
         types = {str(item["id"]): str(item.get("task_type") or "") for item in items}
-        rows = [checked(each) for each in results]
-        for row in rows:
-            row.task_type = row.task_type or types.get(row.id, "")
-        return rows
+        results = [check_result(row) for row in rows]
+        for result in results:
+            result.task_type = result.task_type or types.get(result.id, "")
+        lost = {result.id for result in results if result.call_error}
+        left = [item for item in items if str(item["id"]) not in lost]
+        if not left or len(lost) < len(results) or not lost <= types.keys():
+            return results
+        place = {name: number for number, name in enumerate(types)}
+        both = [*results, *self._roll_batch(left, skill, draw)]
+        return sorted(both, key=lambda result: place.get(result.id, len(place)))
 
-    def _emptied(self, name: str) -> str:
-        """The folder of a draw that is not finished, without what an end on the way left in it.
+    def _empty_folder(self, name: str) -> str:
+        """Create the folder of an unfinished draw, without what an interrupted process left in it.
 
-        Environments take up files of their own that they find there, and among them may be scores that are none.
+        Environments pick up files of their own that they find, and these might hold scores of lost calls.
         """
         path = self.store.folder / name
         try:
@@ -164,40 +336,10 @@ class Run:
             raise DiskError(f"cannot empty {path}: {error.strerror or error}") from error
         return str(path)
 
-    def rolls_batches(self) -> bool:
-        """Whether the environment rolls out whole batches."""
-        return _rolls_batches(self.env)
 
-    def folder(self, *names: str) -> str:
-        """A folder of the run, made, as a path for code that is not ours."""
-        path = Path(self.store.folder, *names)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return str(path)
-
-    def value(self, score: Scored) -> float:
-        """The number that the gate metric makes of a score."""
-        return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
-
-
-def scored(results: Sequence[RolloutResult]) -> Scored:
-    """The means over what was measured."""
+def score_results(results: Sequence[RolloutResult]) -> Scored:
+    """The mean scores of the measured results."""
     hard, soft = compute_score(results)
-    measured = sum(not each.call_error for each in results)
-    lost = next((each.call_error for each in results if each.call_error), "")
+    measured = sum(not result.call_error for result in results)
+    lost = next((result.call_error for result in results if result.call_error), "")
     return Scored(hard=hard, soft=soft, measured=measured, items=len(results), lost=lost)
-
-
-def _rolls_batches(env: object) -> bool:
-    return callable(getattr(env, "rollout_batch", None))
-
-
-def _left(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[Item]:
-    """The items of a batch that came to nothing but some lost ones: what of it may still be measured."""
-    lost = {each.id for each in results if each.call_error}
-    if len(lost) < len(results) or not lost <= {str(item["id"]) for item in items}:
-        return []
-    return [item for item in items if str(item["id"]) not in lost]
-
-
-def _lost(item: Item, error: SleepError) -> RolloutResult:
-    return unmeasured(item, f"{type(error).__name__}: {error}")

@@ -15,31 +15,31 @@ from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, analyse, describe_edit
 from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.train.editing import compute_score, patch_of
-from skillopt_sleep.train.gating import Judged, judged
+from skillopt_sleep.train.config import AutonomousScheduler, Scheduler
+from skillopt_sleep.train.gating import Judgement, judge_candidate
+from skillopt_sleep.train.patches import build_minibatches, read_patch
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.reflection import minibatches
-from skillopt_sleep.train.results import RolloutResult
-from skillopt_sleep.train.run import Draw, Run, scored
-from skillopt_sleep.train.schedules import AutonomousScheduler, Scheduler
+from skillopt_sleep.train.results import RolloutResult, compute_score
+from skillopt_sleep.train.run import Draw, Run, RunState, StepNote, score_results, step_folder
 from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
-from skillopt_sleep.train.slow_update import StepNote, rejected_rules, remember
-from skillopt_sleep.train.state import RunState, step_folder
 
 WITHOUT_BUDGET = 16
-"""Edits an analyst may propose where no budget holds."""
+"""Edits an analyst may propose when there is no edit budget."""
+REJECTED_KEPT = 30
+"""Rejected edits that later reflections are shown, the latest first."""
 
 
 def train_step(
     run: Run, state: RunState, scheduler: Scheduler, items: Sequence[Item], *, epoch: int, step_in_epoch: int
 ) -> tuple[RunState, dict[str, Any]]:
-    """The step after the last one that was completed. Raises ``FatalBackend`` and ``BudgetSpent``.
+    """Run the next step; return the new state and the record of the step.
 
-    Its record depends on what the models answered and on nothing else: no times, and nothing of what was paid when.
+    The record depends on the models' answers only: it has no times and no costs. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
     step = state.last_completed_step + 1
     folder = step_folder(step)
-    results = _rolled(run, state, items, step, folder)
+    results = _roll_out(run, state, items, step, folder)
     hard, soft = compute_score(results)
     record: dict[str, Any] = {
         "step": step,
@@ -47,22 +47,31 @@ def train_step(
         "step_in_epoch": step_in_epoch,
         "rollout_hard": hard,
         "rollout_soft": soft,
-        "rollout_n": sum(not each.call_error for each in results),
-        "rollout_lost": sum(bool(each.call_error) for each in results),
+        "rollout_n": sum(not result.call_error for result in results),
+        "rollout_lost": sum(bool(result.call_error) for result in results),
     }
-    run.artefacts.json(f"{folder}/rollout_results.json", [each.to_dict() for each in results])
-    budget = scheduler.step()
-    made = _proposed(run, state, scheduler, results, step=step, folder=folder, budget=budget)
+    run.artefacts.json(f"{folder}/rollout_results.json", [result.to_dict() for result in results])
+    made = _propose(run, state, scheduler, results, step=step, folder=folder)
     run.artefacts.proposal(step, made)
-    record |= _numbers(made, scheduler, run)
+    record |= _describe_proposal(made, scheduler.get_lr() if run.config.use_edit_budget else None)
     if made.document == state.current_skill:
         state = replace(state, tried=(*state.tried, _note(step, made.edits, f"no change: {made.nothing}")))
         record |= {"action": "skip_no_patches", "why": made.nothing}
         run.tell(f"  step {step}: no change, {made.nothing}")
     else:
-        verdict = judged(run, state, made.document, step=step, folder=f"{folder}/selection_eval")
-        state = _learnt(run, verdict, made, step)
-        record |= _verdict(verdict, made.document, run)
+        judgement = judge_candidate(run, state, made.document, step=step, folder=f"{folder}/selection_eval")
+        state = _remember(judgement, made, step)
+        run.tell(f"  step {step}: {judgement.action}, {judgement.why}")
+        record |= {
+            "action": judgement.action,
+            "why": judgement.why,
+            "gate": run.config.gate,
+            "gate_metric": run.config.gate_metric,
+            "selection_hard": judgement.score.hard if judgement.score else None,
+            "selection_soft": judgement.score.soft if judgement.score else None,
+            "candidate_gate_score": judgement.after,
+            "candidate_hash": skill_hash(made.document),
+        }
     record |= {
         "current_score": state.current_score,
         "best_score": state.best_score,
@@ -73,7 +82,22 @@ def train_step(
     return replace(state, last_completed_step=step, scheduler_state=scheduler.state_dict()), record
 
 
-def _rolled(run: Run, state: RunState, items: Sequence[Item], step: int, folder: str) -> list[RolloutResult]:
+def remember_rejected(
+    buffer: Sequence[AppliedEdit], edits: Sequence[AppliedEdit], *, before: float, after: float
+) -> tuple[AppliedEdit, ...]:
+    """Put rejected edits in front of the buffer, with the change of the selection score; every rule occurs once."""
+    why = f"rejected: the selection score went from {before:.3f} to {after:.3f} ({after - before:+.3f})"
+    new = [replace(edit, status=EditStatus.REJECTED, why=why) for edit in edits if edit.status is EditStatus.APPLIED]
+    unique = {(one.edit.op, one.edit.text, one.edit.anchor): one for one in reversed([*new, *buffer])}
+    return tuple(reversed(unique.values()))[:REJECTED_KEPT]
+
+
+def describe_rejected(buffer: Sequence[AppliedEdit]) -> str:
+    """The buffer of rejected edits as text, for an environment that reflects by itself."""
+    return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in buffer)
+
+
+def _roll_out(run: Run, state: RunState, items: Sequence[Item], step: int, folder: str) -> list[RolloutResult]:
     """``rollouts_k`` attempts at each item of the batch."""
     found: list[RolloutResult] = []
     for sample in range(run.config.rollouts_k):
@@ -85,7 +109,7 @@ def _rolled(run: Run, state: RunState, items: Sequence[Item], step: int, folder:
             seed=run.config.seed + step + 100_000 * sample,
         )
         found += run.roll(items, state.current_skill, draw)
-    if not (score := scored(found)).measured:
+    if not (score := score_results(found)).measured:
         raise BackendUnusable(
             f"step {step}: none of {score.items} attempts came back from the target ({score.lost}); nothing is scored:"
             " run again when it answers"
@@ -93,34 +117,28 @@ def _rolled(run: Run, state: RunState, items: Sequence[Item], step: int, folder:
     return found
 
 
-def _proposed(
-    run: Run,
-    state: RunState,
-    scheduler: Scheduler,
-    results: Sequence[RolloutResult],
-    *,
-    step: int,
-    folder: str,
-    budget: int,
+def _propose(
+    run: Run, state: RunState, scheduler: Scheduler, results: Sequence[RolloutResult], *, step: int, folder: str
 ) -> StepProposal[str]:
-    config = run.config
-    autonomous = isinstance(scheduler, AutonomousScheduler)
+    """Reflect on the results, and turn the analyses into one candidate within the edit budget."""
+    config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     lesson = Lesson(
         edit_budget=WITHOUT_BUDGET if bound is None else bound,
         rejected=state.rejected if config.use_rejected_buffer else (),
         notes=state.notes if config.use_meta_skill else "",
     )
+    autonomous = isinstance(scheduler, AutonomousScheduler)
     plan = StepPlan(
         edit_budget=bound,
         least=config.min_edit_budget if autonomous and bound is not None else None,
         merge_batch_size=config.merge_batch_size,
         merge_by_model=config.use_aggregate,
     )
-    analyses = _own_analyses(run, state, results, step=step, folder=folder, lesson=lesson)
+    analyses = _reflect_in_environment(run, state, results, step=step, folder=folder, lesson=lesson)
     if analyses is None:
         analyses = analyse(
-            minibatches(results, config, f"{config.seed}:{step}"),
+            build_minibatches(results, config, f"{config.seed}:{step}"),
             DocumentKind.SKILL,
             state.current_skill,
             frozenset(result.id for result in results),
@@ -136,7 +154,7 @@ def _proposed(
         apply=lambda edits: apply_to_skill(state.current_skill, edits, cap=config.max_skill_chars),
     )
     made = propose(target, analyses, run.optimizer, plan=plan)
-    if made.analyses and all(each.lost for each in made.analyses):
+    if made.analyses and all(analysis.lost for analysis in made.analyses):
         raise BackendUnusable(
             f"step {step}: no analyst's call came back from the optimizer ({made.analyses[0].nothing}); nothing is"
             " scored: run again when it answers"
@@ -146,10 +164,10 @@ def _proposed(
     return made
 
 
-def _own_analyses(
+def _reflect_in_environment(
     run: Run, state: RunState, results: Sequence[RolloutResult], *, step: int, folder: str, lesson: Lesson
 ) -> tuple[Analysis, ...] | None:
-    """What the environment's own analysts propose; None when it has none."""
+    """What the environment's own analysts propose; None if it has none."""
     reflect = getattr(run.env, "reflect_batch", None)
     if not callable(reflect):
         return None
@@ -161,7 +179,7 @@ def _own_analyses(
             prediction_dir=run.folder(folder, "rollout", "predictions"),
             patches_dir=run.folder(folder, "patches"),
             random_seed=run.config.seed + step,
-            step_buffer_context=rejected_rules(lesson.rejected),
+            step_buffer_context=describe_rejected(lesson.rejected),
             meta_skill_context=lesson.notes,
             edit_budget=lesson.edit_budget,
         )
@@ -172,70 +190,52 @@ def _own_analyses(
         return None
     analyses = []
     for raw in patches:
-        patch, flaws = patch_of(raw)
+        patch, flaws = read_patch(raw)
         for flaw in flaws:
-            run.tell(f"  step {step}: of what {run.env.name} proposed, one edit is left out: {flaw}")
-        said = msgspec.json.encode(raw.to_dict(), enc_hook=str).decode()
-        refused = tuple(Refusal(subject=run.env.name, words=said, why=flaw) for flaw in flaws)
-        analyses.append(Analysis(patch=patch, raw=(said,), refused=refused, nothing="; ".join(flaws)))
+            run.tell(f"  step {step}: an edit that {run.env.name} proposed is left out: {flaw}")
+        words = msgspec.json.encode(raw.to_dict(), enc_hook=str).decode()
+        refused = tuple(Refusal(subject=run.env.name, words=words, why=flaw) for flaw in flaws)
+        analyses.append(Analysis(patch=patch, raw=(words,), refused=refused, nothing="; ".join(flaws)))
     return tuple(analyses)
 
 
-def _learnt(run: Run, verdict: Judged, made: StepProposal[str], step: int) -> RunState:
-    """The state after the gate, with what it is to remember of the step."""
-    state = verdict.state
-    turned_down = verdict.action in {"reject", "undecided"}
-    if turned_down and verdict.before is not None and verdict.after is not None and verdict.after <= verdict.before:
-        tried = [each.edit.text or each.edit.id for each in made.edits if each.status is EditStatus.APPLIED]
+def _remember(judgement: Judgement, made: StepProposal[str], step: int) -> RunState:
+    """The state after the gate, with what later steps should know about this one."""
+    state, before, after = judgement.state, judgement.before, judgement.after
+    rejected = judgement.action in {"reject", "undecided"}
+    if rejected and before is not None and after is not None and after <= before:
+        tried = [one.edit.text or one.edit.id for one in made.edits if one.status is EditStatus.APPLIED]
         state = replace(
             state,
-            rejected=remember(state.rejected, made.edits, before=verdict.before, after=verdict.after),
+            rejected=remember_rejected(state.rejected, made.edits, before=before, after=after),
             refuted=(*state.refuted, *tried) if len(tried) == 1 else state.refuted,
         )
-    run.tell(f"  step {step}: {verdict.action}, {verdict.why}")
-    return replace(state, tried=(*state.tried, _note(step, made.edits, f"{verdict.action}: {verdict.why}")))
+    note = _note(step, made.edits, f"{judgement.action}: {judgement.why}")
+    return replace(state, tried=(*state.tried, note))
 
 
 def _note(step: int, edits: Sequence[AppliedEdit], outcome: str) -> StepNote:
-    return StepNote(
-        step=step,
-        edits=tuple(f"{describe_edit(each)} [{each.status}]" for each in edits),
-        outcome=outcome,
-    )
+    return StepNote(step=step, edits=tuple(f"{describe_edit(edit)} [{edit.status}]" for edit in edits), outcome=outcome)
 
 
-def _numbers(made: StepProposal[str], scheduler: Scheduler, run: Run) -> dict[str, Any]:
-    statuses = [each.status for each in made.edits]
-    counts = {status: statuses.count(status) for status in EditStatus}
+def _describe_proposal(made: StepProposal[str], edit_budget: int | None) -> dict[str, Any]:
+    statuses = [edit.status for edit in made.edits]
+    learnt = [analysis.patch.learnt for analysis in made.analyses if analysis.patch.proposals]
     return {
-        "n_failure_patches": sum(each.patch.learnt is Learnt.FAILURE for each in made.analyses if each.patch.proposals),
-        "n_success_patches": sum(each.patch.learnt is Learnt.SUCCESS for each in made.analyses if each.patch.proposals),
-        "n_analyses_lost": sum(each.lost for each in made.analyses),
+        "n_failure_patches": learnt.count(Learnt.FAILURE),
+        "n_success_patches": learnt.count(Learnt.SUCCESS),
+        "n_analyses_lost": sum(analysis.lost for analysis in made.analyses),
         "n_edits_dropped": len(made.refused),
         "n_edits_merged": len(made.merged.proposals),
-        "edit_budget": scheduler.get_lr() if run.config.use_edit_budget else None,
+        "edit_budget": edit_budget,
         "n_edits_ranked": len(made.selected.chosen),
         "candidate_skill_len": len(made.document),
         "candidate_hash": skill_hash(made.document),
         "apply_report": {
             "total": len(statuses),
-            "applied": counts[EditStatus.APPLIED],
-            "unmatched": counts[EditStatus.UNMATCHED],
-            "skipped": counts[EditStatus.SKIPPED],
-            "guarded": counts[EditStatus.GUARDED],
+            "applied": statuses.count(EditStatus.APPLIED),
+            "unmatched": statuses.count(EditStatus.UNMATCHED),
+            "skipped": statuses.count(EditStatus.SKIPPED),
+            "guarded": statuses.count(EditStatus.GUARDED),
         },
-    }
-
-
-def _verdict(verdict: Judged, candidate: str, run: Run) -> dict[str, Any]:
-    score = verdict.score
-    return {
-        "action": verdict.action,
-        "why": verdict.why,
-        "gate": run.config.gate,
-        "gate_metric": run.config.gate_metric,
-        "selection_hard": score.hard if score else None,
-        "selection_soft": score.soft if score else None,
-        "candidate_gate_score": verdict.after,
-        "candidate_hash": skill_hash(candidate),
     }

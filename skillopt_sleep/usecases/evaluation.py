@@ -15,7 +15,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.train.identity import client_traits, digest_of, env_traits
-from skillopt_sleep.train.recipe import role_table
+from skillopt_sleep.train.recipe import merge_role
 from skillopt_sleep.usecases.adapters import role_of
 from skillopt_sleep.usecases.training import backend_for, build_environment
 
@@ -111,7 +111,7 @@ def folder_for(workspace: Workspace, evaluation: Evaluation, items: Sequence[Ite
 
 def _on_recipe(workspace: Workspace, own: Mapping[str, Json], named: Mapping[str, Json]) -> Mapping[str, Json]:
     """What a flag names, with what the training file says of that backend: its endpoint, its world, …."""
-    return role_table({"backend": role_of(workspace, Role.TARGET)[0], **own}, named)
+    return merge_role({"backend": role_of(workspace, Role.TARGET)[0], **own}, named)
 
 
 def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:

@@ -34,7 +34,7 @@ def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> 
     An adapter of the reference takes fields of the training ``config`` as arguments too; its table comes first. Raises
     ``UsageError`` naming what is unknown.
     """
-    from skillopt_sleep.train.environments.loading import load_environment, make_environment
+    from skillopt_sleep.train.environments import load_environment, make_environment
 
     options = {key: value for key, value in table.items() if key not in {"name", "file"}}
     name, file = str(table.get("name") or ""), str(table.get("file") or "")

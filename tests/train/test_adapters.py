@@ -167,10 +167,10 @@ def test_what_an_own_reflection_says_is_kept_and_told(data, capsys):
     ]
     assert json.loads((folder / "ranked_patch.json").read_text())["edits"][0]["update_origin"] == "doors"
     told = capsys.readouterr().err
-    assert "of what Talkative proposed, one edit is left out: '- Knock.' is no edit" in told
+    assert "an edit that Talkative proposed is left out: '- Knock.' is not an edit" in told
     assert "could not be used and were left out" in told.splitlines()[-1]
     refused = json.loads((folder / "edit_apply_report.json").read_text())["refused"]
-    assert "'- Knock.' is no edit" in refused[0]["why"]
+    assert "'- Knock.' is not an edit" in refused[0]["why"]
     assert json.loads((folder / "step_record.json").read_text())["n_edits_dropped"] == len(refused)
 
 

@@ -13,7 +13,7 @@ from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.calls import clock
 from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
-from skillopt_sleep.train.pricing import price
+from skillopt_sleep.train.report import estimate_price
 from tests.benchmarks.worlds import make_world
 from tests.train.adapters.gamefiles import GameAdapter, RigidGameAdapter
 from tests.train.adapters.one_file import OneFileAdapter
@@ -247,6 +247,6 @@ def test_price_of_rounds_that_are_only_rolled_out_whole():
     """Of a paired gate: both arms of every round it may begin, and what confirms a loss, over the whole split."""
     config = SkillOptConfig(gate="paired", num_epochs=1, batch_size=4)
     calls = {"train": [1] * 4, "val": [1] * 10, "test": [1]}
-    parts = price(config, calls, chars_per_item=1, skill_chars=1)
-    whole = price(config, calls, chars_per_item=1, skill_chars=1, whole_rounds=True)
+    parts = estimate_price(config, calls, chars_per_item=1, skill_chars=1)
+    whole = estimate_price(config, calls, chars_per_item=1, skill_chars=1, whole_rounds=True)
     assert (parts.stages["selection"], whole.stages["selection"]) == (10 + 2 * 36 + 4 * 10, 10 + 2 * 4 * 10 + 4 * 10)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.train.environments.answers import Expected, Scoring, final_answer, flaw, score_answer, word_f1
+from skillopt_sleep.train.answers import Expected, Scoring, final_answer, find_flaw, score_answer, word_f1
 
 CHOICES = {"A": "Paris", "B": "Rome", "C": "A cat"}
 
@@ -97,17 +97,17 @@ def test_pattern_has_a_time_limit(monkeypatch):
     [
         (Scoring.EXACT, (), {}, "no answer"),
         (Scoring.EXACT, (" ",), {}, "no answer"),
-        (Scoring.REGEX, ("(",), {}, "no regular expression"),
+        (Scoring.REGEX, ("(",), {}, "not a regular expression"),
         (Scoring.CHOICE, ("A",), {}, "needs choices"),
         (Scoring.CHOICE, ("Oslo",), CHOICES, r"'Oslo' is none of its choices \(A: Paris"),
-        (Scoring.NUMERIC, ("many",), {}, "'many' is no number"),
+        (Scoring.NUMERIC, ("many",), {}, "'many' is not a number"),
     ],
 )
 def test_reference_nobody_could_meet_is_told(scoring, answers, choices, says):
     """Before anything is paid."""
     import re
 
-    assert re.search(says, flaw(Expected(answers=answers, scoring=scoring, choices=choices)))
+    assert re.search(says, find_flaw(Expected(answers=answers, scoring=scoring, choices=choices)))
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
@@ -121,7 +121,7 @@ def test_f1_is_a_share_and_symmetric(a, b):
 def test_any_answer_gets_a_score(scoring, answer, response):
     """Nothing raises, whatever a model says; scores are shares."""
     expected = Expected(answers=(answer,), scoring=scoring, choices=CHOICES)
-    if not flaw(expected):
+    if not find_flaw(expected):
         score = score_answer(response, expected)
         assert score.hard in {0.0, 1.0}
         assert 0 <= score.soft <= 1
@@ -137,14 +137,14 @@ def test_thoughts_are_no_part_of_an_answer(response):
 @pytest.mark.parametrize("gold", ["1,5", "May 5, 2024", "A0", "1 000", "12:30", "10/05/2024", "0,123", "5-7", "3/0"])
 def test_reference_that_is_not_one_number_is_told(gold):
     """Of several numbers, or one within a name, nobody knows which is meant."""
-    assert repr(gold) in flaw(Expected(answers=(gold,), scoring=Scoring.NUMERIC))
+    assert repr(gold) in find_flaw(Expected(answers=(gold,), scoring=Scoring.NUMERIC))
 
 
 @pytest.mark.parametrize("gold", ["3/4", "-7", "$1,234", "5 km", "12 %", ".5", "1e3"])
 def test_reference_that_is_a_number_stands(gold):
     """With a sign, a currency, a unit, as a fraction; it meets itself."""
     expected = Expected(answers=(gold,), scoring=Scoring.NUMERIC)
-    assert flaw(expected) == ""
+    assert find_flaw(expected) == ""
     assert score_answer(gold, expected).hard == 1
 
 
@@ -162,7 +162,7 @@ def test_fraction_is_its_value():
 def test_worked_sum_ends_with_its_number():
     """What data sets of sums have as a reference: the working, then the number after four hashes."""
     worked = Expected(answers=("48 / 2 = 24 clips in May.\nTogether 48 + 24 = 72.\n#### 72",), scoring=Scoring.NUMERIC)
-    assert flaw(worked) == ""
+    assert find_flaw(worked) == ""
     assert score_answer("She sold 72 clips.", worked).hard == 1
     assert score_answer("48 and 24\n#### 72", worked).hard == 1
     assert score_answer("#### Steps\nShe sold 24.", worked).hard == 0

@@ -40,7 +40,7 @@ def env(**splits):
         pytest.param(env(train=[{"topic": "alpha"}]), "has no id", id="missing-id"),
         pytest.param(env(train=[{"id": "a"}, {"id": "a"}]), "'a' occurs twice", id="duplicate"),
         pytest.param(env(train=[{"id": "v0"}]), "'v0' occurs twice", id="duplicate-across-splits"),
-        pytest.param(env(train=["a"]), "no object", id="no-item"),
+        pytest.param(env(train=["a"]), "not an object", id="no-item"),
     ],
 )
 def test_bad_data(tmp_path, bad, said):
@@ -246,7 +246,7 @@ def test_question_environment_refuses_what_it_cannot_use(given, says):
     [
         ({"config": {"num_epochs": 1}}, "config is .* must be a SkillOptConfig"),
         ({"config": None}, "config is None"),
-        ({"env": SchoolEnv}, r"the environment is the class SchoolEnv; make one of it"),
+        ({"env": SchoolEnv}, r"the environment is the class SchoolEnv; pass an instance"),
         ({"prompt_overrides": {"analyst_error": None}}, "the prompt analyst_error is None, must be a text"),
     ],
 )

@@ -9,8 +9,7 @@ from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, SettingsE
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.optimizer.client import object_schema
 from skillopt_sleep.train import OpenAIChatClient, SkillOptConfig, SkillOptTrainer, client
-from skillopt_sleep.train.clients import as_backend
-from skillopt_sleep.train.conversations import AskClient
+from skillopt_sleep.train.clients import AskClient, as_backend
 from tests.fakes.ask import ScriptedAsk
 from tests.fakes.school import School, SchoolEnv
 from tests.loopback import Loopback

@@ -33,10 +33,9 @@ from skillopt_sleep.train.compat import (
     run_success_analyst_minibatch,
 )
 from skillopt_sleep.train.compat.bridge import AdapterEnv
-from skillopt_sleep.train.compat.chats import Sitting, working
-from skillopt_sleep.train.editing import patch_of, to_patch
-from skillopt_sleep.train.environments.loading import as_env
-from skillopt_sleep.train.reflection import minibatches
+from skillopt_sleep.train.compat.chats import CallLog, current
+from skillopt_sleep.train.environments import as_env
+from skillopt_sleep.train.patches import build_minibatches, read_patch, to_patch
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter
 from tests.train.adapters.simulator import SimulatorAdapter
@@ -581,7 +580,7 @@ def test_adapter_that_needs_ray_says_so(tmp_path):
 def test_adapter_is_an_environment_by_its_methods():
     """``as_env`` knows it; a Client is none."""
     assert isinstance(as_env(SimulatorAdapter()), AdapterEnv)
-    with pytest.raises(UsageError, match="is no environment"):
+    with pytest.raises(UsageError, match="is not an environment"):
         as_env(Client())
 
 
@@ -606,18 +605,18 @@ def test_row_with_an_odd_value_is_read(tmp_path, field, value, read):
     (result,) = rolled(env, "train", tmp_path)
     assert getattr(result, field) == read
     for each in (result, RolloutResult(id="a", hard=0, soft=0, **{field: value})):
-        (batch,) = minibatches([each], SkillOptConfig(), "")
+        (batch,) = build_minibatches([each], SkillOptConfig(), "")
         assert '<request id="a">' in batch.cases[0]
 
 
 def proposed(tmp_path, said):
     env, _ = ready(Bad(said), tmp_path, extras={"train_size": 2})
-    return [patch_of(raw) for raw in env.reflect_batch(results=[], skill="", out_dir=str(tmp_path))]
+    return [read_patch(raw) for raw in env.reflect_batch(results=[], skill="", out_dir=str(tmp_path))]
 
 
 EDITS = {
-    "no list": ("oops", [], ["'oops' is no edit"]),
-    "a text among edits": (["- x", {"op": "append", "content": "y"}], ["y"], ["'- x' is no edit"]),
+    "no list": ("oops", [], ["'oops' is not an edit"]),
+    "a text among edits": (["- x", {"op": "append", "content": "y"}], ["y"], ["'- x' is not an edit"]),
     "a number as content": ([{"op": "append", "content": 5}], ["5"], []),
     "a count in words": ([{"op": "append", "content": "x", "support_count": "3"}], ["x"], []),
     "no content": ([{"op": "append", "content": None}], [], ["append needs a content"]),
@@ -719,7 +718,7 @@ def test_one_analyst_is_asked(tmp_path, kind):
     analyst = {"failure": run_error_analyst_minibatch, "success": run_success_analyst_minibatch}[kind]
     reply = {"reasoning": "r", "edits": [{"op": "append", "text": "Be brief.", "task_ids": ["1", "2"]}]}
     asked = Echo(lambda _: json.dumps(reply))
-    with working.on(Sitting({"optimizer": asked})):
+    with current.use(CallLog({"optimizer": asked})):
         row = analyst("# S", [{"id": "1", "hard": 1, "soft": 1}, {"id": "2", "hard": 0}], str(tmp_path))
     assert (row["source_type"], row["patch"]["edits"][0]["content"]) == (kind, "Be brief.")
     assert len(asked.calls) == 1

@@ -56,10 +56,10 @@ def test_csv_has_names_and_lists_in_cells(tmp_path, suffix, mark):
 
 
 BROKEN = {
-    "no JSON": ("x.json", "[{]", r"x\.json: no JSON.*line 1"),
-    "no JSON in a line": ("x.jsonl", '{"id": 1}\n{"id":', r"x\.jsonl:2: no JSON: Expecting value \(column 7\)"),
+    "no JSON": ("x.json", "[{]", r"x\.json: not JSON.*line 1"),
+    "no JSON in a line": ("x.jsonl", '{"id": 1}\n{"id":', r"x\.jsonl:2: not JSON: Expecting value \(column 7\)"),
     "no list": ("x.json", '{"rules": 3}', "a list of items is wanted"),
-    "no object": ("x.jsonl", "3", r"x\.jsonl:1: an item is an object"),
+    "not an object": ("x.jsonl", "3", r"x\.jsonl:1: an item is an object"),
     "no cell": ("x.csv", "id,question\n1", r"x\.csv:2: this row has not 2 cells"),
     "cell too many": ("x.csv", "id,question\n1,a,b", r"x\.csv:2: this row has not 2 cells"),
     "column twice": ("x.csv", "id,id\n1,2", "names the columns, each once"),
@@ -124,9 +124,9 @@ def test_split_that_is_absent_is_missed_where_it_is_needed(tmp_path, test, says)
     if test is not None:
         (tmp_path / "test.jsonl").write_text("") if test == "" else (tmp_path / "test").mkdir()
     splits = load_splits(tmp_path)
-    assert [len(splits.needed(split)) for split in ("train", "val")] == [2, 2]
+    assert [len(splits.require(split)) for split in ("train", "val")] == [2, 2]
     with pytest.raises(UsageError, match=says):
-        splits.needed("test")
+        splits.require("test")
 
 
 def test_folder_without_any_split_is_refused(tmp_path):
@@ -259,7 +259,7 @@ BAD = {
     "duplicate id": ({"train": [item("a"), item("a")]}, r"the id 'a' occurs twice: train\[0\] and train\[1\]"),
     "duplicate across": ({"train": [item("a")], "test": [item("a")]}, r"'a' occurs twice: train\[0\] and test\[0\]"),
     "same id, other type": ({"train": [{"id": 1}], "val": [{"id": "1"}]}, r"'1' occurs twice"),
-    "no object": ({"train": ["a"]}, r"train\[0\] is no object"),
+    "not an object": ({"train": ["a"]}, r"train\[0\] is not an object"),
 }
 
 

@@ -49,7 +49,7 @@ def test_worked_example_runs_as_told(example, capsys):
     commands = [line[2:] for block in blocks(TRAINING, "console") for line in block.splitlines()]
     price, trained, scored, matrix = [typed(command, capsys) for command in commands]
     page = TRAINING.read_text(encoding="utf-8")
-    assert "nothing was asked and nothing written" in price
+    assert "no model was called and nothing was written" in price
     summary = json.loads((example / "outputs" / "summary.json").read_text())
     told = [
         f"score {summary['baseline_selection_score']:.0f} to {summary['best_selection_score']:.3f}",
@@ -102,7 +102,7 @@ def test_code_on_environments_runs(tmp_path, monkeypatch):
 def test_tables_of_options_are_complete():
     """Every way of scoring is in the table, and every name the pages claim is there."""
     from skillopt_sleep.train import compat
-    from skillopt_sleep.train.environments.answers import Scoring
+    from skillopt_sleep.train.answers import Scoring
 
     page = ENVIRONMENTS.read_text(encoding="utf-8")
     assert all(f"| `{each}` |" in page for each in Scoring)

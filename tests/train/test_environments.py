@@ -19,12 +19,12 @@ from skillopt_sleep.model.task import (
     Split,
     TaskRecord,
 )
+from skillopt_sleep.train.environments import as_env, load_environment, roll_out
 from skillopt_sleep.train.environments.checks import ChecksEnv
-from skillopt_sleep.train.environments.loading import as_env, checked, load_environment, roll_out
 from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
 from skillopt_sleep.train.ports import SkillEnv
 from skillopt_sleep.train.recipe import read_recipe
-from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.results import RolloutResult, check_result
 from skillopt_sleep.usecases.training import build_environment
 from tests.fakes.package import install
 
@@ -107,9 +107,9 @@ def raising(_text, item):
 
 BAD_SCORERS = {
     "raises": (raising, "the scorer raised KeyError on item 'a': 'colour'"),
-    "NaN": (lambda *_: math.nan, "item 'a': the scorer's score is nan; a score lies between 0 and 1"),
+    "NaN": (lambda *_: math.nan, "item 'a': the scorer's score is nan; a score is between 0 and 1"),
     "too much": (lambda *_: 7, "item 'a': the scorer's score is 7.0"),
-    "no number": (lambda *_: "good", "item 'a': the scorer's score is 'good', no number"),
+    "no number": (lambda *_: "good", "item 'a': the scorer's score is 'good', not a number"),
     "three": (lambda *_: (1, 1, 1), "is neither a number nor (hard, soft)"),
     "NaN in soft": (lambda *_: (1, math.nan), "item 'a': the scorer's soft is nan"),
 }
@@ -130,7 +130,7 @@ BAD_ITEMS = {
     "nearly a question": ({"id": "a", "qestion": "?", "answers": ["x"]}, "asks nothing.*did you mean 'qestion'"),
     "no answers": ({"id": "a", "question": "?"}, "item 'a' has no answer to compare with: it needs 'answers'$"),
     "nearly answers": ({"id": "a", "question": "?", "awnsers": "x"}, "it needs 'answers'; did you mean 'awnsers'"),
-    "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*no regular expr"),
+    "bad pattern": ({"id": "a", "question": "?", "answers": "(", "scoring": "regex"}, "item 'a': .*not a regular expr"),
     "bad scoring": ({"id": "a", "question": "?", "answers": "x", "scoring": "exat"}, "item 'a': scoring 'exat'.*exact"),
     "too many choices": (
         {"id": "a", "question": "?", "answers": "1", "choices": [str(n) for n in range(27)]},
@@ -253,20 +253,20 @@ def test_task_file_keeps_pins_and_deals_the_rest(tmp_path):
         ({"id": "a", "soft": 1}, "no 'hard'"),
         ({"id": "a", "hard": math.nan, "soft": 1}, "item 'a': hard is nan"),
         ({"id": "a", "hard": 1, "soft": 1.01}, "item 'a': soft is 1.01"),
-        ({"id": "a", "hard": "yes", "soft": 1}, "item 'a': hard is 'yes', no number"),
+        ({"id": "a", "hard": "yes", "soft": 1}, "item 'a': hard is 'yes', not a number"),
         ({"id": " ", "hard": 1, "soft": 1}, "its result has no id"),
     ],
 )
 def test_result_of_an_environment_is_checked(result, says):
     """Whatever somebody's code returns, the item is named."""
     with pytest.raises(UsageError, match=says):
-        checked(result, ITEM)
+        check_result(result, ITEM)
 
 
 def test_lost_result_needs_no_score():
     """An unmeasured attempt is none of 0."""
     lost = RolloutResult(id="a", hard=math.nan, soft=math.nan, call_error="TimedOut: gone")
-    assert checked(lost, ITEM) is lost
+    assert check_result(lost, ITEM) is lost
 
 
 class Mine(SkillEnv):

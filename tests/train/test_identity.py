@@ -10,7 +10,7 @@ from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.backends.simulation.world import write_world
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
-from skillopt_sleep.train.environments.loading import make_environment
+from skillopt_sleep.train.environments import make_environment
 from skillopt_sleep.train.identity import client_traits, env_traits, function_digest
 from tests.benchmarks.worlds import make_world
 

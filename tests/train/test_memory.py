@@ -9,18 +9,17 @@ import pytest
 from skillopt_sleep.errors import TimedOut
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.optimizer.client import Optimizer
-from skillopt_sleep.train.skill_text import guidance_of, with_guidance
-from skillopt_sleep.train.slow_update import (
+from skillopt_sleep.train.epoch import (
     NOTES_CAP,
-    REJECTED_KEPT,
     Course,
     Revisit,
-    StepNote,
-    meta_skill,
-    remember,
-    slow_update,
-    sorted_out,
+    group_by_course,
+    write_guidance,
+    write_notes,
 )
+from skillopt_sleep.train.run import StepNote
+from skillopt_sleep.train.skill_text import guidance_of, with_guidance
+from skillopt_sleep.train.step import REJECTED_KEPT, remember_rejected
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
 
@@ -39,10 +38,10 @@ def revisit(before, now, name="t"):
 
 def test_rejected_edits_tell_the_score_drop():
     """Only what was applied is held against; the latest comes first, with what the score did."""
-    buffer = remember((), [applied("a"), applied("b", EditStatus.UNMATCHED)], before=0.75, after=0.5)
+    buffer = remember_rejected((), [applied("a"), applied("b", EditStatus.UNMATCHED)], before=0.75, after=0.5)
     assert [each.edit.text for each in buffer] == ["a"]
     assert "0.750 to 0.500 (-0.250)" in buffer[0].why
-    again = remember(buffer, [applied("c"), applied("a")], before=0.75, after=0.7)
+    again = remember_rejected(buffer, [applied("c"), applied("a")], before=0.75, after=0.7)
     assert [each.edit.text for each in again] == ["c", "a"]
     assert "(-0.050)" in again[1].why
 
@@ -51,21 +50,21 @@ def test_rejected_buffer_is_bounded():
     """The oldest ones are forgotten."""
     buffer = ()
     for number in range(REJECTED_KEPT + 5):
-        buffer = remember(buffer, [applied(f"rule {number}")], before=1, after=0)
+        buffer = remember_rejected(buffer, [applied(f"rule {number}")], before=1, after=0)
     assert len(buffer) == REJECTED_KEPT
     assert buffer[0].edit.text == f"rule {REJECTED_KEPT + 4}"
 
 
 def test_notes_are_bounded():
     """However much the optimizer writes, its notes fit in front of every analyst."""
-    notes, why = meta_skill("", [], "", asked(json.dumps({"notes": "n" * 9_999})))
+    notes, why = write_notes("", [], "", asked(json.dumps({"notes": "n" * 9_999})))
     assert (len(notes), why) == (NOTES_CAP, "")
 
 
 @pytest.mark.parametrize("reply", ['{"notes": "  "}', "?", TimedOut("late")], ids=["empty", "unreadable", "lost"])
 def test_notes_outlive_a_reply_that_is_none(reply):
     """Nothing new written: the notes stay, and it is said why."""
-    notes, why = meta_skill("before", [], "", asked(reply))
+    notes, why = write_notes("before", [], "", asked(reply))
     assert notes == "before"
     assert why
 
@@ -74,7 +73,7 @@ def test_notes_are_written_from_what_happened():
     """The optimizer sees its notes, every step with its edits and outcome, and the guidance."""
     ask = ScriptedAsk('{"notes": "x"}')
     history = [StepNote(step=3, edits=("Use feet. [applied]",), outcome="reject: 0.5 -> 0.2")]
-    meta_skill("old notes", history, "lasting", Optimizer(ask=ask, parallel=in_order))
+    write_notes("old notes", history, "lasting", Optimizer(ask=ask, parallel=in_order))
     for part in ("old notes", "Use feet.", "reject: 0.5 -> 0.2", "lasting"):
         assert part in ask.prompts[0].user
 
@@ -82,14 +81,14 @@ def test_notes_are_written_from_what_happened():
 def test_tasks_are_sorted_by_their_course():
     """Every course is named, also one that no task took."""
     rows = [revisit(False, True), revisit(True, False), revisit(False, False), revisit(True, True)]
-    assert {course: len(each) for course, each in sorted_out(rows).items()} == dict.fromkeys(Course, 1)
-    assert {course: len(each) for course, each in sorted_out([]).items()} == dict.fromkeys(Course, 0)
+    assert {course: len(each) for course, each in group_by_course(rows).items()} == dict.fromkeys(Course, 1)
+    assert {course: len(each) for course, each in group_by_course([]).items()} == dict.fromkeys(Course, 0)
 
 
 def test_slow_update_writes_the_protected_region():
     """New guidance takes the place of the old, and the body stays."""
     skill = with_guidance("# Units\n- a\n", "old")
-    made = slow_update(skill, [revisit(True, False)], asked('{"guidance": "- Keep units."}'))
+    made = write_guidance(skill, [revisit(True, False)], asked('{"guidance": "- Keep units."}'))
     assert made.skill == with_guidance("# Units\n- a\n", "- Keep units.")
     assert not made.nothing
 
@@ -107,7 +106,7 @@ def test_slow_update_writes_the_protected_region():
 def test_slow_update_that_changes_nothing(reply):
     """The skill stays, and it is said why."""
     skill = with_guidance("- a\n", "old")
-    made = slow_update(skill, [revisit(True, False)], asked(reply))
+    made = write_guidance(skill, [revisit(True, False)], asked(reply))
     assert made.skill == skill
     assert guidance_of(made.skill) == "old"
     assert made.nothing
@@ -115,4 +114,4 @@ def test_slow_update_that_changes_nothing(reply):
 
 def test_slow_update_without_a_sample_asks_nobody():
     """Nothing measured under both skills: nothing to learn, and no call."""
-    assert slow_update("- a\n", [], Optimizer(ask=nobody, parallel=in_order)).nothing
+    assert write_guidance("- a\n", [], Optimizer(ask=nobody, parallel=in_order)).nothing

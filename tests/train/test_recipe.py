@@ -68,7 +68,7 @@ def test_flags_go_over_the_file(folder):
         ("_base_ = 'bad.toml'", "inherits from itself"),
         ("_base_ = 3", "must be the name of a file"),
         ("skill = 'nope.md'", "cannot read"),
-        ("batch_size = ", "is no TOML"),
+        ("batch_size = ", "is not TOML"),
         ("[prompts]\nrankin = 'nope.md'", "no prompt 'rankin' to override.*mean 'ranking'"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.train.state import Artefacts
+from skillopt_sleep.train.run import Artefacts
 from tests.fakes.school import Killed, School, SchoolEnv
 from tests.train.test_trainer import trainer
 

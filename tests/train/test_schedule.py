@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.train.schedules import (
+from skillopt_sleep.train.config import (
     AutonomousScheduler,
     ConstantScheduler,
     CosineScheduler,

@@ -17,7 +17,7 @@ from skillopt_sleep.settings import secrets
 from skillopt_sleep.storage.ledger import open_training_folder
 from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOptTrainer
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
-from skillopt_sleep.train.recipe import recipe_of
+from skillopt_sleep.train.recipe import build_recipe
 from skillopt_sleep.usecases import training
 from skillopt_sleep.usecases.evaluation import Part, evaluation_for
 from skillopt_sleep.usecases.training import night_material
@@ -123,7 +123,7 @@ def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name)
     (tmp_path / "data.json").write_bytes(data[name])
     table = {"env": {"name": name, "data": str(tmp_path / "data.json"), "ratio": "1:1:1"}}
     workspace = open_workspace({})
-    evaluation = evaluation_for(workspace, recipe_of(table), Part(skills=[], targets=["simulated"], bare=True))
+    evaluation = evaluation_for(workspace, build_recipe(table), Part(skills=[], targets=["simulated"], bare=True))
     assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
 
 

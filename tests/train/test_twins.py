@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.train.datasets import SPLITS, split_items
-from skillopt_sleep.train.twins import group_numbers
+from skillopt_sleep.train.splits import group_numbers
 
 
 def item(question, answer, **more):

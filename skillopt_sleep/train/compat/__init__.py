@@ -1,43 +1,34 @@
-"""The adapter layer of the reference implementation, by its published signatures, so that its environments train here.
+"""The reference implementation's adapter API, so that environments written for it train here.
 
-An environment written to that documentation needs another import and nothing else: the base classes, the loaders, the
-chat functions and the minibatch reflection are here under the names it knows. ``AdapterEnv`` is the way from such an
-adapter to the trainer of this program (``adapted.py``). What differs is told in docs/environments.md.
+Such an environment needs different imports and nothing else: the base classes, the loaders, the chat functions and the
+minibatch reflection have the names and signatures it knows. ``AdapterEnv`` runs its adapter under this program's
+trainer. The differences are listed in docs/environments.md.
 """
 
 from __future__ import annotations
 
-from skillopt_sleep.train.compat.adapter import EnvAdapter
-from skillopt_sleep.train.compat.analysts import (
-    fmt_minibatch_trajectories,
-    fmt_trajectory,
-    run_error_analyst_minibatch,
-    run_minibatch_reflect,
-    run_success_analyst_minibatch,
-)
+from skillopt_sleep.train.compat.adapter import BaseDataLoader, BatchSpec, EnvAdapter, SplitDataLoader
 from skillopt_sleep.train.compat.bridge import AdapterEnv
 from skillopt_sleep.train.compat.chats import (
     chat_optimizer,
     chat_optimizer_messages,
     chat_target,
     chat_target_messages,
+    extract_json,
     is_optimizer_chat_backend,
     is_target_chat_backend,
     is_target_exec_backend,
     load_prompt,
 )
-from skillopt_sleep.train.compat.loaders import BaseDataLoader, BatchSpec, SplitDataLoader
-from skillopt_sleep.train.editing import compute_score, extract_json
-from skillopt_sleep.train.results import (
-    Edit,
-    FailureSummaryEntry,
-    GateAction,
-    GateResult,
-    Patch,
-    RawPatch,
-    RolloutResult,
-    SlowUpdateResult,
+from skillopt_sleep.train.compat.reflection import (
+    fmt_minibatch_trajectories,
+    fmt_trajectory,
+    run_error_analyst_minibatch,
+    run_minibatch_reflect,
+    run_success_analyst_minibatch,
 )
+from skillopt_sleep.train.patches import Edit, FailureSummaryEntry, Patch, RawPatch
+from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult, SlowUpdateResult, compute_score
 from skillopt_sleep.train.skill_text import skill_hash
 
 __all__ = [

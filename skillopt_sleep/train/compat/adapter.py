@@ -1,52 +1,233 @@
-"""An environment by the published signatures of the reference: what it must write, and what it need not.
+"""The base classes of an environment written for the reference: batches, loaders and the adapter itself.
 
-A few items that stand for a batch: some that failed, some that passed, of as many kinds as there are.
-
-Which batch an adapter of the reference is handed for given items: its loader's own, whole or cut to them.
+Names, signatures and defaults are the published ones, so that such an environment trains here unchanged but for its
+imports. What differs is listed in docs/environments.md.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
+import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skillopt_sleep.train.compat.analysts import run_minibatch_reflect
-from skillopt_sleep.train.compat.loaders import BaseDataLoader, BatchSpec
-from skillopt_sleep.train.compat.rows import Row
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.train.compat.chats import Row
+from skillopt_sleep.train.compat.reflection import run_minibatch_reflect
+from skillopt_sleep.train.datasets import read_items
 from skillopt_sleep.train.ports import Item
+from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
+
+ALIASES = {"valid_seen": "val", "selection": "val", "valid": "val", "valid_unseen": "test", "holdout": "test"}
+"""Other names of the splits."""
 
 
-def representative(
-    results: Sequence[Row], items: Mapping[str, Item], *, failures: int, successes: int, seed: int | None
-) -> list[Item]:
-    """So many items that failed and so many that passed, one of each kind before a second of any."""
-    rng, chosen = random.Random(seed), dict[str, Item]()  # noqa: S311  a seeded draw
-    for passed, most in ((False, failures), (True, successes)):
-        pool = [row for row in results if bool(row.get("hard")) is passed and str(row.get("id")) in items]
-        rng.shuffle(pool)
-        kinds: dict[str, int] = {}
-        order = []
-        for row in pool:
-            item = items[str(row["id"])]
-            kind = str(row.get("task_type") or item.get("task_type") or item.get("subtype") or "")
-            kinds[kind] = kinds.get(kind, 0) + 1
-            order.append((kinds[kind] > 1, item))
-        chosen |= {str(item["id"]): item for _, item in sorted(order, key=lambda each: each[0])[: max(0, most)]}
-    return list(chosen.values())
+@dataclass(slots=True)
+class BatchSpec:
+    """One batch to be rolled out."""
+
+    phase: str
+    """train or eval."""
+    split: str
+    seed: int
+    batch_size: int
+    payload: object | None = None
+    """The items; None if the seed is all a simulator needs."""
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
-def by_id(items: Sequence[Item] | None) -> dict[str, Item]:
-    """Items by their ids, without what has none."""
-    return {str(item["id"]): item for item in items or () if isinstance(item, dict) and item.get("id") is not None}
+class BaseDataLoader(ABC):
+    """Plans batches. Subclass it if they come from a simulator; ``SplitDataLoader`` reads them from files."""
+
+    def setup(self, cfg: dict[str, Any]) -> None:
+        """Called once with the whole config."""
+
+    def set_out_root(self, out_root: str) -> None:
+        """Called once with the folder of the run."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state that a resumed run needs; none by default."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore that state."""
+
+    def get_train_size(self) -> int | None:
+        """The number of training items, None if unknown."""
+        return None
+
+    @staticmethod
+    def make_base_seeds(steps_per_epoch: int, accumulation: int, seed: int) -> list[int]:
+        """One seed for each batch of an epoch."""
+        return [seed + 1 + number for number in range(steps_per_epoch * accumulation)]
+
+    @staticmethod
+    def shuffle_epoch_seeds(base_seeds: list[int], epoch: int, seed: int) -> list[int]:
+        """The seeds in the order of an epoch."""
+        return _shuffle(base_seeds, seed + 1000 * epoch)
+
+    def plan_train_epoch(
+        self, *, epoch: int, steps_per_epoch: int, accumulation: int, batch_size: int, seed: int, **kwargs: Any
+    ) -> list[BatchSpec]:
+        """The batches of one epoch, one for each seed."""
+        seeds = self.shuffle_epoch_seeds(self.make_base_seeds(steps_per_epoch, accumulation, seed), epoch, seed)
+        return [self.build_train_batch(batch_size=batch_size, seed=one, **kwargs) for one in seeds]
+
+    @abstractmethod
+    def build_train_batch(self, batch_size: int, seed: int, **kwargs: Any) -> BatchSpec:
+        """Build one batch to train on."""
+
+    @abstractmethod
+    def build_eval_batch(self, env_num: int, split: str, seed: int, **kwargs: Any) -> BatchSpec:
+        """Build the batch that scores a split; ``env_num`` 0 means all of it."""
+
+
+class SplitDataLoader(BaseDataLoader):
+    """Items from ``split_dir`` (train/, val/, test/), or from ``data_path`` dealt by ``split_ratio``.
+
+    Arguments override the config. Near-duplicates are dealt to the same split. Raises ``UsageError``.
+    """
+
+    def __init__(
+        self,
+        split_dir: str = "",
+        data_path: str = "",
+        split_mode: str = "ratio",
+        split_ratio: str = "2:1:7",
+        split_seed: int = 42,
+        split_output_dir: str = "",
+        seed: int = 42,
+        limit: int = 0,
+        **kwargs: Any,  # noqa: ARG002  adapters pass on arguments of their own
+    ) -> None:
+        self.split_dir, self.data_path, self.split_output_dir = split_dir, data_path, split_output_dir
+        self.split_mode, self.split_ratio, self.split_seed = split_mode, split_ratio, int(split_seed)
+        self.seed, self.limit = seed, limit
+        self._splits: dict[str, list[Item]] = {}
+
+    def setup(self, cfg: dict[str, Any]) -> None:
+        """Take what was not given from the config, deal if need be, and load every split."""
+        for name in ("split_dir", "data_path", "split_output_dir", "split_ratio", "split_mode"):
+            setattr(self, name, str(getattr(self, name) or cfg.get(name) or ""))
+        mode = self.split_mode.strip().lower() or "ratio"
+        if mode not in {"ratio", "split_dir"}:
+            raise UsageError(f"split_mode {self.split_mode!r} is neither ratio nor split_dir")
+        self.split_mode = "split_dir" if mode == "ratio" and self.split_dir and not self.data_path else mode
+        if self.split_mode == "ratio":
+            self.split_dir = str(self._deal(cfg))
+        if not self.split_dir:
+            raise UsageError("the dataloader needs a split_dir with train/, val/ and test/, or a data_path to deal")
+        for split in SPLITS:
+            folder = Path(self.split_dir) / split
+            if not folder.is_dir():
+                raise UsageError(f"split_dir {self.split_dir} has no folder {split}/")
+            items = self.load_split_items(str(folder))
+            self._splits[split] = items[: self.limit] if self.limit else items
+
+    def load_raw_items(self, data_path: str) -> list[Item]:
+        """Read all items before they are dealt: one JSON, JSONL or CSV file, or a folder with exactly one file."""
+        path = Path(data_path)
+        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        if len(files) != 1:
+            raise UsageError(f"data_path {data_path} holds {len(files)} files; exactly one can be dealt")
+        return read_items(files[0])
+
+    def load_split_items(self, split_path: str) -> list[Item]:
+        """Read the items in one split's folder; override it for a format of your own."""
+        files = sorted(file for file in Path(split_path).iterdir() if file.suffix in {".json", ".jsonl", ".csv"})
+        if not files:
+            raise UsageError(f"the split folder {split_path} holds no .json, .jsonl or .csv file")
+        return read_items(files[0])
+
+    def write_split_items(self, split_path: str, items: list[Item]) -> None:
+        """Write the dealt items where ``load_split_items`` reads them."""
+        Path(split_path).mkdir(parents=True, exist_ok=True)
+        Path(split_path, "items.json").write_text(json.dumps(items, ensure_ascii=False, indent=2), encoding="utf-8")
+
+    @property
+    def train_items(self) -> list[Item]:
+        """Items to train on."""
+        return self._splits.get("train", [])
+
+    @property
+    def val_items(self) -> list[Item]:
+        """Items for the gate."""
+        return self._splits.get("val", [])
+
+    @property
+    def test_items(self) -> list[Item]:
+        """Items held out to the end."""
+        return self._splits.get("test", [])
+
+    def get_split_items(self, split: str) -> list[Item]:
+        """The items of a split under any of its names; those of val for an unknown name, as published."""
+        return list(self._splits.get(ALIASES.get(split, split), self.val_items))
+
+    def get_train_size(self) -> int:
+        """The number of training items."""
+        return len(self.train_items)
+
+    def plan_train_epoch(
+        self,
+        *,
+        epoch: int,
+        steps_per_epoch: int,
+        accumulation: int,
+        batch_size: int,
+        seed: int,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> list[BatchSpec]:
+        """One pass over the shuffled items; batches past the end start another pass."""
+        first = seed + 1000 * epoch
+        items, wanted = _shuffle(self.train_items, first), steps_per_epoch * accumulation
+        cuts = [items[start : start + batch_size] for start in range(0, len(items), max(1, batch_size))][:wanted]
+        cuts += [_shuffle(items, first + number + 1)[:batch_size] for number in range(len(cuts), wanted) if items]
+        return [
+            BatchSpec("train", "train", first + number + 1, len(cut), payload=cut) for number, cut in enumerate(cuts)
+        ]
+
+    def build_train_batch(self, batch_size: int, seed: int, **kwargs: Any) -> BatchSpec:  # noqa: ARG002  published
+        """Draw items without replacement."""
+        items = _shuffle(self.train_items, seed)[:batch_size]
+        return BatchSpec("train", "train", seed, len(items), payload=items)
+
+    def build_eval_batch(self, env_num: int, split: str, seed: int, **kwargs: Any) -> BatchSpec:
+        """All items of a split, or the first ``env_num``; with ``random_sample`` a random sample of that size."""
+        items, sampling = self.get_split_items(split), "full"
+        if 0 < env_num < len(items):
+            drawn = bool(kwargs.get("random_sample"))
+            items = (_shuffle(items, seed) if drawn else items)[:env_num]
+            sampling = "random_without_replacement" if drawn else "prefix"
+        return BatchSpec("eval", split, seed, len(items), payload=items, metadata={"sampling": sampling})
+
+    def _deal(self, cfg: Mapping[str, Any]) -> Path:
+        """Deal the data to a folder for each split, and return the folder above them."""
+        if not self.data_path:
+            raise UsageError("split_mode ratio needs a data_path: one JSON, JSONL or CSV file")
+        self.split_ratio = self.split_ratio or "2:1:7"
+        parse_ratio(self.split_ratio)
+        dealt = split_items(self.load_raw_items(self.data_path), self.split_ratio, seed=self.split_seed)
+        name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
+        kept = "" if cfg.get("dry_run") else self.split_output_dir  # a run that is only priced leaves nothing behind
+        folder = Path(kept or Path(str(cfg.get("out_root") or ".")) / "_generated_splits" / name)
+        for split in SPLITS:
+            self.write_split_items(str(folder / split), list(dealt[split]))
+        manifest = {
+            "source_data_path": self.data_path,
+            "split_ratio": self.split_ratio,
+            "split_seed": self.split_seed,
+            "counts": {split: len(dealt[split]) for split in SPLITS},
+        }
+        (folder / "split_manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        return folder
 
 
 class EnvAdapter(ABC):
-    """An environment as the reference has it: it builds batches, rolls them out, and may reflect on them."""
+    """An environment as the reference defines it: it builds batches, rolls them out, and may reflect on them."""
 
     def __init__(self, cfg: dict[str, Any] | None = None, **kwargs: Any) -> None:
         self._cfg: dict[str, Any] = dict(cfg or {}) | kwargs
@@ -64,17 +245,17 @@ class EnvAdapter(ABC):
         return False
 
     def build_reference_text(self, item: Item) -> str:
-        """What the optimizer may know of an item that the target must not."""
+        """What the optimizer may know about an item that the target must not."""
         return str(item.get("reference_text") or "").strip()
 
     def get_reference_metadata(self, item: Item) -> dict[str, Any]:
-        """Which fields that text came from, and how it begins."""
+        """The fields that text comes from, and its beginning."""
         text = self.build_reference_text(item)
         return {"fields": ["reference_text"] if text else [], "preview": text[:400]}
 
     def attach_reference_context(self, results: list[Row], items: list[Item] | None) -> list[Row]:
-        """The results, each with the reference text of its item."""
-        texts = {name: self.build_reference_text(item) for name, item in by_id(items).items()}
+        """The results with the reference texts of their items."""
+        texts = {name: self.build_reference_text(item) for name, item in _by_id(items).items()}
         found = [(row, texts.get(str(row.get("id")))) for row in results]
         return [dict(row) | ({"reference_text": text} if text else {}) for row, text in found]
 
@@ -87,34 +268,44 @@ class EnvAdapter(ABC):
         n_successes: int,
         seed: int | None = None,
     ) -> list[Item]:
-        """So many items that failed and so many that passed, of as many task types as there are."""
-        return representative(results, by_id(items), failures=n_failures, successes=n_successes, seed=seed)
+        """Up to so many failed and so many passed items; every task type comes once before any comes twice."""
+        known, chosen = _by_id(items), dict[str, Item]()
+        rng = random.Random(seed)  # noqa: S311  a seeded draw
+        for passed, most in ((False, n_failures), (True, n_successes)):
+            pool = [row for row in results if bool(row.get("hard")) is passed and str(row.get("id")) in known]
+            rng.shuffle(pool)
+            seen: set[str] = set()
+            order = []
+            for row in pool:
+                item = known[str(row["id"])]
+                kind = str(row.get("task_type") or item.get("task_type") or item.get("subtype") or "")
+                order.append((kind in seen, item))
+                seen.add(kind)
+            chosen |= {str(item["id"]): item for _, item in sorted(order, key=lambda pair: pair[0])[: max(0, most)]}
+        return list(chosen.values())
 
     def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
-        """What ``rollout`` is given for a batch: by default as the two methods below build it."""
+        """What ``rollout`` gets for a batch: by default what the two methods below build."""
         if batch.phase == "train":
             return self.build_train_env(batch_size=batch.batch_size, seed=batch.seed, **kwargs)
         return self.build_eval_env(env_num=batch.batch_size, split=batch.split, seed=batch.seed, **kwargs)
 
     @abstractmethod
     def build_train_env(self, batch_size: int, seed: int, **kwargs: Any) -> Any:
-        """What ``rollout`` is given for a batch to train on."""
+        """Build what ``rollout`` gets for a training batch."""
 
     @abstractmethod
     def build_eval_env(self, env_num: int, split: str, seed: int, **kwargs: Any) -> Any:
-        """What ``rollout`` is given for a split; it is called ``valid_seen`` or ``valid_unseen``."""
+        """Build what ``rollout`` gets for a split, which is called ``valid_seen`` or ``valid_unseen``."""
 
     @abstractmethod
     def rollout(self, env_manager: Any, skill_content: str, out_dir: str, **kwargs: Any) -> list[Row]:
-        """One attempt at each; a dict with ``id``, ``hard``, ``soft`` and whatever else is worth keeping."""
+        """Attempt every item once; return a dict for each with ``id``, ``hard``, ``soft`` and what is worth keeping."""
 
     def reflect(self, results: list[Row], skill_content: str, out_dir: str, **kwargs: Any) -> list[Row | None]:
-        """Propose patches: by default with the analysts of this program, and this adapter's prompts."""
-        own = {
-            name: getattr(self, name)
-            for name in ("failure_only", "minibatch_size", "edit_budget")
-            if hasattr(self, name)
-        }
+        """Propose patches: by default with this program's analysts and this adapter's prompts."""
+        names = ("failure_only", "minibatch_size", "edit_budget")
+        own = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return run_minibatch_reflect(
             results,
             skill_content,
@@ -134,109 +325,26 @@ class EnvAdapter(ABC):
         """The kinds of items there are."""
 
     def get_error_minibatch_prompt(self) -> str | None:
-        """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, else None: the usual."""
+        """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, None for the default."""
         return self._own_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
-        """The same for successes: ``prompts/analyst_success.md``."""
+        """The analysts' prompt for successes: ``prompts/analyst_success.md``."""
         return self._own_prompt("analyst_success")
 
     def _own_prompt(self, name: str) -> str | None:
         try:
             path = Path(inspect.getfile(type(self))).parent / "prompts" / f"{name}.md"
-        except (TypeError, OSError):  # a class typed into a session lies in no file
+        except (TypeError, OSError):  # a class typed into a session has no file
             return None
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
-CALLED = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
-"""What adapters hear the splits called."""
+def _by_id(items: Sequence[Item] | None) -> dict[str, Item]:
+    return {str(item["id"]): item for item in items or () if isinstance(item, dict) and item.get("id") is not None}
 
 
-class Batches:
-    """The batches of one adapter.
-
-    A loader may put into a batch's metadata what its adapter plays from, so batches come from the loader wherever it
-    has one for the items asked for: as it planned the epoch, or as it builds the split. A part of such a batch keeps
-    its metadata; lists in there that are as long as the batch go with its items.
-    """
-
-    def __init__(self, adapter: EnvAdapter, out_root: str) -> None:
-        self._adapter = adapter
-        self._root = {"out_root": out_root}
-        self._planned: dict[tuple[str, ...], BatchSpec] = {}
-
-    def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """The items of each batch of an epoch, as the loader plans it; None without a loader, or for an empty batch."""
-        loader = self._adapter.get_dataloader()
-        if loader is None:
-            return None
-        batches = loader.plan_train_epoch(
-            epoch=epoch, steps_per_epoch=steps, accumulation=1, batch_size=batch_size, seed=seed, **self._root
-        )
-        planned = [
-            named(batch.payload) or nameless(f"train-{epoch:02d}-{number:03d}", batch.batch_size)
-            for number, batch in enumerate(batches, start=1)
-        ]
-        self._planned = {_names(items): batch for items, batch in zip(planned, batches, strict=True)}
-        return planned if all(planned) else None
-
-    def built(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
-        """What the adapter's rollout takes for these items; ``whole`` is how many the split has."""
-        adapter, called = self._adapter, CALLED.get(split, split)
-        loader = adapter.get_dataloader()
-        if loader is None and split == "train":
-            return adapter.build_train_env(batch_size=len(items), seed=seed, **self._root)
-        if loader is None:
-            return adapter.build_eval_env(env_num=len(items), split=called, seed=seed, **self._root)
-        batch = self._planned.get(_names(items)) if split == "train" else None
-        if batch is None:
-            size = len(items) if any(item.get("nameless") for item in items) else max(whole, len(items))
-            if split == "train":
-                batch = loader.build_train_batch(batch_size=size, seed=seed, **self._root)
-            else:
-                batch = loader.build_eval_batch(env_num=size, split=called, seed=seed, **self._root)
-            batch = _cut(batch, items)
-        return adapter.build_env_from_batch(batch, **self._root)
-
-
-def named(payload: object) -> list[Item] | None:
-    """The items of a batch, None when it holds none that have an id."""
-    if not isinstance(payload, list | tuple):
-        return None
-    items = [each for each in payload if isinstance(each, dict) and each.get("id") is not None]
-    return items if items and len(items) == len(payload) else None
-
-
-def nameless(prefix: str, size: int) -> list[Item]:
-    """Items of a simulator, which has none until it is asked."""
-    return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
-
-
-def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
-    """The part of a batch that holds these items; of one that does not know them, only what they are."""
-    if any(item.get("nameless") for item in items):
-        return batch
-    held, wanted = named(batch.payload) or [], _names(items)
-    place = {str(item["id"]): number for number, item in enumerate(held)}
-    if tuple(place) == wanted:
-        return batch
-    if not set(wanted) <= set(place):
-        return dataclasses.replace(batch, batch_size=len(items), payload=list(items), metadata={})
-    places = [place[name] for name in wanted]
-
-    def part(value: Any) -> Any:
-        matching = isinstance(value, list | tuple) and len(value) == len(held)
-        return [value[number] for number in places] if matching else value
-
-    metadata: Mapping[str, Any] = batch.metadata or {}
-    return dataclasses.replace(
-        batch,
-        batch_size=len(items),
-        payload=[held[number] for number in places],
-        metadata={key: part(value) for key, value in metadata.items()},
-    )
-
-
-def _names(items: Sequence[Item]) -> tuple[str, ...]:
-    return tuple(str(item["id"]) for item in items)
+def _shuffle(items: Sequence[Any], seed: int) -> list[Any]:
+    mixed = list(items)
+    random.Random(seed).shuffle(mixed)  # noqa: S311  a seeded order, not a secret
+    return mixed

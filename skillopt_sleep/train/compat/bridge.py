@@ -1,7 +1,12 @@
-"""Drive an adapter of the reference as an environment of this program."""
+"""Runs an adapter written for the reference as an environment of this program.
+
+An adapter gets its batches from a loader, catches errors as it likes and returns plain dicts. The bridge hands it the
+batches its loader would have planned, and turns rows, lost calls and mistakes into checked results.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,36 +16,43 @@ from typing import Any
 
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.model.text import did_you_mean, excerpt
-from skillopt_sleep.train.compat.adapter import CALLED, Batches, EnvAdapter, named, nameless
-from skillopt_sleep.train.compat.chats import Sitting, lost_items, put_losses, working
-from skillopt_sleep.train.compat.rows import Row, as_result, plain, unmeasured
-from skillopt_sleep.train.datasets import SPLITS
-from skillopt_sleep.train.environments.loading import blamed
+from skillopt_sleep.train.compat.adapter import BatchSpec, EnvAdapter
+from skillopt_sleep.train.compat.chats import CallLog, Row, current, find_lost_items, mark_losses
+from skillopt_sleep.train.compat.reflection import read_row, to_plain_row
+from skillopt_sleep.train.patches import RawPatch
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
-from skillopt_sleep.train.results import RawPatch, RolloutResult
+from skillopt_sleep.train.results import RolloutResult, environment_error, unmeasured
+from skillopt_sleep.train.splits import SPLITS
 
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
 """Fields of a training config that adapters take as arguments."""
-SCORES = ("hard", "soft")
-"""What of a row is a number when an adapter sees it again, whatever it was."""
-TURNS = ("max_turns", "max_steps")
+MAX_TURNS = ("max_turns", "max_steps")
 """Attributes by which adapters bound the calls of one attempt."""
+SPLIT_NAMES = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}
+"""What adapters call the splits."""
+SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
+"""The config fields with the number of attempts of a split, for simulators."""
 
 
-def taken_from_config(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an adapter class that a training config has values for; {} for what is no adapter class."""
-    if not (inspect.isclass(maker) and hasattr(maker, "rollout") and hasattr(maker, "build_train_env")):
+def is_adapter(value: object) -> bool:
+    """Whether a class or an object has the methods of an adapter."""
+    return hasattr(value, "rollout") and hasattr(value, "build_train_env")
+
+
+def arguments_from_config(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an adapter class that a training config has values for; {} for anything else."""
+    if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
     values = {name: config[name] for name in FROM_CONFIG if name in config}
     values |= {"analyst_workers": config["workers"]} if "workers" in config else {}
     values |= dict(config.get("extras") or {})
     takes = inspect.signature(maker).parameters.values()
-    known = {each.name for each in takes if each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}}
+    known = {item.name for item in takes if item.kind in {item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY}}
     return {name: value for name, value in values.items() if name in known}
 
 
 class _Config(dict[str, Any]):
-    """A config as adapters read it: by key, and by attribute."""
+    """A config that adapters read by key or by attribute."""
 
     def __getattr__(self, name: str) -> object:
         """The value of that key."""
@@ -50,10 +62,10 @@ class _Config(dict[str, Any]):
 
 
 class AdapterEnv(SkillEnv):
-    """An ``EnvAdapter`` as an environment of this program: the trainer's ``BatchEnv``.
+    """An ``EnvAdapter`` as an environment of this program, which rolls out batches.
 
-    Where the adapter has no items of its own (a simulator), ``train_size`` and ``sel_env_num`` / ``test_env_num`` of
-    the config say how many attempts a split has. Raises ``UsageError`` for what the adapter does wrong.
+    If the adapter has no items of its own (a simulator), ``train_size``, ``sel_env_num`` and ``test_env_num`` of the
+    config give the number of attempts of a split. Raises ``UsageError`` for mistakes of the adapter.
     """
 
     def __init__(self, adapter: EnvAdapter) -> None:
@@ -66,7 +78,7 @@ class AdapterEnv(SkillEnv):
         self._items: dict[str, list[Item]] = {}
 
     def setup(self, config: Row, *, optimizer_client: ChatClient, target_client: ChatClient) -> None:
-        """Hand the adapter its config under the names it knows, and load its items."""
+        """Hand the adapter its config under the names it knows, and start what it needs."""
         self._clients = {"optimizer": optimizer_client, "target": target_client}
         defaults = {
             "env": self.name,
@@ -80,132 +92,136 @@ class AdapterEnv(SkillEnv):
             "skill_update_mode": "patch",
         }
         self._cfg = _Config(defaults | config | dict(config.get("extras") or {}))
-        self._batches = Batches(self.adapter, str(self._cfg.get("out_root") or ""))
-        with self._at_work("setup"):
+        out_root = str(self._cfg.get("out_root") or "")
+        self._batches = Batches(self.adapter, out_root)
+        with self._run_adapter("setup"):
             if self.adapter.requires_ray():
                 _start_ray()
             self.adapter.setup(self._cfg)
             loader = self.adapter.get_dataloader()
-            if loader is not None and self._cfg.get("out_root"):
-                loader.set_out_root(str(self._cfg["out_root"]))
+            if loader is not None and out_root:
+                loader.set_out_root(out_root)
         self._items = {}
 
     def get_items(self, split: str) -> list[Item]:
-        """The items of the adapter's loader, or as many nameless ones as a simulator is to be asked for.
+        """The items of the adapter's loader, or placeholders for the attempts of a simulator.
 
-        A split is looked at when it is asked for: an adapter may refuse to serve one that a run does not need.
+        A split is loaded when it is asked for: an adapter may refuse one that a run does not need.
         """
         if not self._clients:
             raise UsageError(f"the environment {self.name} has no items before setup(), which train() calls first")
         if split not in SPLITS:
             raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
         if split not in self._items:
-            with self._at_work("build_eval_env"):
+            with self._run_adapter("build_eval_env"):
                 self._items[split] = self._load(split)
         return self._items[split]
 
     def get_task_types(self) -> list[str]:
-        """What the adapter says."""
-        return [str(each) for each in self.adapter.get_task_types()]
+        """The kinds of items the adapter names."""
+        return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
-        """What the adapter says by a method of that name, else the most turns it allows itself, else 1."""
+        """What the adapter's own ``calls_of`` returns, else the most turns it allows itself, else 1."""
         own = getattr(self.adapter, "calls_of", None)
-        bounds = (getattr(self.adapter, name, None) for name in TURNS)
-        with self._at_work("calls_of"):
-            found = own(item) if callable(own) else next((each for each in bounds if isinstance(each, int)), 1)
+        bounds = (getattr(self.adapter, name, None) for name in MAX_TURNS)
+        with self._run_adapter("calls_of"):
+            found = own(item) if callable(own) else next((bound for bound in bounds if isinstance(bound, int)), 1)
             return max(1, int(found))
 
     def plan_epoch(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
         """The batches the adapter's loader plans for an epoch."""
-        with self._at_work("plan_train_epoch"):
+        with self._run_adapter("plan_train_epoch"):
             return self._batches.plan(epoch=epoch, steps=steps, batch_size=batch_size, seed=seed)
 
     def takes_parts(self, split: str) -> bool:
-        """Whether any part of a split can be rolled out by itself: the adapter builds from a batch's own items."""
+        """Whether a part of a split can be rolled out alone, because the adapter builds from a batch's own items."""
         own = type(self.adapter).build_env_from_batch is not EnvAdapter.build_env_from_batch
         items = self._items.get(split, [])
         return own and not self._only_whole and not any(item.get("nameless") for item in items)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:  # noqa: ARG002
-        """Refused: an adapter rolls out batches."""
+        """Raise ``UsageError``: an adapter rolls out batches."""
         raise UsageError(f"{self.name} rolls out batches; the trainer and eval call rollout_batch")
 
     def rollout_batch(
         self, *, items: list[Item], skill: str, split: str, seed: int, out_dir: str
     ) -> list[RolloutResult]:
-        """Build the adapter's batch and roll it out, in the order of the items where results are theirs.
+        """Build the adapter's batch and roll it out; the results are in the order of the items.
 
-        Calls that it lost and hid come back unmeasured. When it broke off at one, those items alone come back whose
-        calls were lost; where they cannot be told, or nothing can be rolled out without them, its error is raised.
+        Results of lost calls that the adapter hid are marked unmeasured. If it broke off at a lost call, only the items
+        concerned are returned, unmeasured; if they cannot be told, or no part can be rolled out alone, its error is
+        raised.
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
-        sitting = Sitting(self._clients)
+        log = CallLog(self._clients)
         try:
-            with self._at_work("rollout", sitting):
-                manager = self._batches.built(items, split, seed, whole=whole)
+            with self._run_adapter("rollout", log):
+                manager = self._batches.build(items, split, seed, whole=whole)
                 rows = self.adapter.rollout(manager, skill, out_dir)
         except TransientBackend:
-            gone = lost_items(sitting.lost(), items) if self.takes_parts(split) else []
-            if not gone:
+            lost = find_lost_items(log.lost(), items) if self.takes_parts(split) else []
+            if not lost:
                 raise
-            return gone
+            return lost
         if not isinstance(rows, list | tuple) or not rows:
             raise UsageError(
                 f"{self.name}.rollout returned {excerpt(repr(rows), 40)} for {len(items)} items; a list is wanted, with"
                 " a dict of id, hard and soft for each"
             )
         results = self._read(rows, items, Path(out_dir))
-        put_losses(sitting.lost(), results, items)
-        results = _in_order(results + _missing(items, results), items)
-        if len(items) < whole and split != "train" and {each.id for each in results} != {str(i["id"]) for i in items}:
+        mark_losses(log.lost(), results, items)
+        wanted, found = {str(item["id"]) for item in items}, {result.id for result in results}
+        if found < wanted:
+            why = "the adapter returned no result for it"
+            results += [unmeasured(item, why) for item in items if str(item["id"]) not in found]
+            found = wanted
+        if len(items) < whole and split != "train" and found != wanted:
             self._only_whole = True
-        return results
+        place = {str(item["id"]): number for number, item in enumerate(items)}
+        return sorted(results, key=lambda result: (place.get(result.id, len(place)), result.id))
 
     def reflect_batch(
         self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: object
     ) -> list[RawPatch] | None:
-        """The adapter's own reflection, None when it has none: then the trainer's analysts do it.
-
-        Where it is one patch and no list, it is that patch; where it is None, nothing is proposed.
-        """
+        """The patches of the adapter's own reflection; None if it has none, so that the trainer's analysts reflect."""
         adapter = self.adapter
         inherited = type(adapter).reflect is EnvAdapter.reflect
         if inherited and not (adapter.get_error_minibatch_prompt() or adapter.get_success_minibatch_prompt()):
             return None
-        rows, sitting = _rows(results), Sitting(self._clients)
-        with self._at_work("reflect", sitting):
-            said = adapter.reflect(
-                rows, skill, out_dir, **{key: value for key, value in given.items() if key != "edit_budget"}
-            )
-        for loss in sitting.lost():
+        options = {key: value for key, value in given.items() if key != "edit_budget"}
+        log = CallLog(self._clients)
+        with self._run_adapter("reflect", log):
+            reply = adapter.reflect(_rows_for_reflection(results), skill, out_dir, **options)
+        for loss in log.lost():
             if not isinstance(loss.error, TransientBackend):
                 raise loss.error
-        patches: Any = [said] if said is None or isinstance(said, Mapping | RawPatch) else said
+        patches: Any = [reply] if reply is None or isinstance(reply, Mapping | RawPatch) else reply
         if not isinstance(patches, list | tuple):
-            raise UsageError(f"{self.name}.reflect returned {type(said).__name__}, a list of patches is wanted")
-        return [patch for each in patches for patch in [_as_patch(each, self.name)] if patch is not None]
+            raise UsageError(f"{self.name}.reflect returned {type(reply).__name__}, a list of patches is wanted")
+        return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
-        """The adapter's rows as results; of items that were not asked for, none where all that were are there."""
+        """The adapter's rows as results; if all items have one, those of other items are dropped."""
         known = {str(item["id"]): item for item in items}
         results = []
         for row in rows:
-            result = as_result(row, known, out_dir / "predictions")
+            result = read_row(row, known, out_dir / "predictions")
             if isinstance(row, Mapping):
-                scores = {key: getattr(result, key) for key in SCORES if not isinstance(row.get(key), int | float)}
-                result.given = plain({**row, **scores}, f"{self.name}.rollout, {result.id!r}")
+                odd = [name for name in ("hard", "soft") if not isinstance(row.get(name), int | float)]
+                scores = {name: getattr(result, name) for name in odd}
+                result.given = to_plain_row({**row, **scores}, f"{self.name}.rollout, {result.id!r}")
             results.append(result)
-        names = [each.id for each in results]
+        names = [result.id for result in results]
         doubles = sorted({name for name in names if names.count(name) > 1})
         if doubles:
             raise UsageError(f"{self.name}.rollout returned the id {doubles[0]!r} twice; ids of results must be unique")
-        return [each for each in results if each.id in known] if known.keys() <= set(names) else results
+        return [result for result in results if result.id in known] if known.keys() <= set(names) else results
 
     def _load(self, split: str) -> list[Item]:
         loader, seed = self.adapter.get_dataloader(), int(self._cfg.get("seed") or 0)
-        wanted = int(self._cfg.get({"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}[split]) or 0)
+        wanted = int(self._cfg.get(SIZES[split]) or 0)
         if loader is not None and hasattr(loader, "get_split_items"):
             items: list[Item] = loader.get_split_items(split)
             return items[:wanted] if wanted and split != "train" else items
@@ -213,85 +229,146 @@ class AdapterEnv(SkillEnv):
             size = wanted or (loader.get_train_size() if loader is not None else 0) or 0
             if not size:
                 raise UsageError(f"{self.name} has no items to count: give extras = {{'train_size': N}} in the config")
-            return nameless(split, size)
+            return _make_placeholders(split, size)
         if loader is None:
-            manager = self.adapter.build_eval_env(env_num=wanted, split=CALLED[split], seed=seed)
-            size = wanted or (len(manager) if hasattr(manager, "__len__") else 0)
-        else:
-            batch = loader.build_eval_batch(env_num=wanted, split=CALLED[split], seed=seed)
-            if held := named(batch.payload):
-                return held
-            size = batch.batch_size
-        return nameless(split, size)
+            manager = self.adapter.build_eval_env(env_num=wanted, split=SPLIT_NAMES[split], seed=seed)
+            return _make_placeholders(split, wanted or (len(manager) if hasattr(manager, "__len__") else 0))
+        batch = loader.build_eval_batch(env_num=wanted, split=SPLIT_NAMES[split], seed=seed)
+        return _get_items(batch.payload) or _make_placeholders(split, batch.batch_size)
 
     @contextmanager
-    def _at_work(self, what: str, sitting: Sitting | None = None) -> Iterator[None]:
-        """The adapter's code at work, under this run's clients; its mistakes become one line.
+    def _run_adapter(self, what: str, log: CallLog | None = None) -> Iterator[None]:
+        """Run the adapter's code with this run's clients; its mistakes become one line.
 
-        What it raises after it lost a call is taken for the loss, in the adapter's own words.
+        An exception raised after a call was lost is taken for the loss.
         """
-        sitting = sitting or Sitting(self._clients)
-        with working.on(sitting):
+        log = log or CallLog(self._clients)
+        with current.use(log):
             try:
                 yield
             except SleepError as error:
-                raise _gravest(sitting, error) from None
+                raise log.gravest_error(error) from None
             except Exception as error:
-                blame = blamed(f"{self.name}.{what}", error)
-                raise _gravest(sitting, blame) from error
+                raise log.gravest_error(environment_error(f"{self.name}.{what}", error)) from error
 
 
-def _gravest(sitting: Sitting, error: SleepError) -> SleepError:
-    """What ended a piece of work: a lost call that ends the run, else any lost call, else the error that was raised."""
-    losses = [loss.error for loss in sitting.lost()]
-    return next((each for each in losses if not isinstance(each, TransientBackend)), next(iter(losses), error))
+class Batches:
+    """The batches of one adapter.
 
+    A loader may put into a batch's metadata what its adapter needs, so batches come from the loader whenever it has one
+    with the items asked for: as it planned the epoch, or as it builds the split. A part of such a batch keeps the
+    metadata; lists in it that are as long as the batch are cut in the same way as its items.
+    """
 
-def _as_patch(said: object, name: str) -> RawPatch | None:
-    """What a reflection proposed; None for nothing, also in the form of a patch that is None."""
-    if said is None or isinstance(said, RawPatch):
-        return said
-    if not isinstance(said, Mapping):
-        raise UsageError(
-            f"{name}.reflect returned {excerpt(repr(said), 60)}, wanted {{'patch': {{'edits': [...]}}}} or None"
+    def __init__(self, adapter: EnvAdapter, out_root: str) -> None:
+        self._adapter = adapter
+        self._root = {"out_root": out_root}
+        self._planned: dict[tuple[str, ...], BatchSpec] = {}
+
+    def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
+        """The items of each batch of an epoch as the loader plans it; None without a loader, or for an empty batch."""
+        loader = self._adapter.get_dataloader()
+        if loader is None:
+            return None
+        batches = loader.plan_train_epoch(
+            epoch=epoch, steps_per_epoch=steps, accumulation=1, batch_size=batch_size, seed=seed, **self._root
         )
-    patch = RawPatch.from_dict(said)
-    if patch is None and said.get("patch") is not None:
+        planned = [
+            _get_items(batch.payload) or _make_placeholders(f"train-{epoch:02d}-{number:03d}", batch.batch_size)
+            for number, batch in enumerate(batches, start=1)
+        ]
+        self._planned = {_ids(items): batch for items, batch in zip(planned, batches, strict=True)}
+        return planned if all(planned) else None
+
+    def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
+        """Build what the adapter's rollout gets for these items; ``whole`` is the number of items of the split."""
+        adapter, called = self._adapter, SPLIT_NAMES.get(split, split)
+        loader = adapter.get_dataloader()
+        if loader is None and split == "train":
+            return adapter.build_train_env(batch_size=len(items), seed=seed, **self._root)
+        if loader is None:
+            return adapter.build_eval_env(env_num=len(items), split=called, seed=seed, **self._root)
+        batch = self._planned.get(_ids(items)) if split == "train" else None
+        if batch is None:
+            size = len(items) if any(item.get("nameless") for item in items) else max(whole, len(items))
+            if split == "train":
+                batch = loader.build_train_batch(batch_size=size, seed=seed, **self._root)
+            else:
+                batch = loader.build_eval_batch(env_num=size, split=called, seed=seed, **self._root)
+            batch = _cut(batch, items)
+        return adapter.build_env_from_batch(batch, **self._root)
+
+
+def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
+    """The part of a batch with these items; a batch that does not have them all is replaced by the items alone."""
+    if any(item.get("nameless") for item in items):
+        return batch
+    held, wanted = _get_items(batch.payload) or [], _ids(items)
+    place = {str(item["id"]): number for number, item in enumerate(held)}
+    if tuple(place) == wanted:
+        return batch
+    if not set(wanted) <= set(place):
+        return dataclasses.replace(batch, batch_size=len(items), payload=list(items), metadata={})
+    places = [place[name] for name in wanted]
+    metadata = {
+        key: [value[number] for number in places]
+        if isinstance(value, list | tuple) and len(value) == len(held)
+        else value
+        for key, value in (batch.metadata or {}).items()
+    }
+    return dataclasses.replace(
+        batch, batch_size=len(items), payload=[held[number] for number in places], metadata=metadata
+    )
+
+
+def _get_items(payload: object) -> list[Item] | None:
+    """The items of a batch; None unless all of it are dicts with an id."""
+    if not isinstance(payload, list | tuple):
+        return None
+    items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
+    return items if items and len(items) == len(payload) else None
+
+
+def _make_placeholders(prefix: str, size: int) -> list[Item]:
+    """Items that stand for the attempts of a simulator, which has no items of its own."""
+    return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
+
+
+def _ids(items: Sequence[Item]) -> tuple[str, ...]:
+    return tuple(str(item["id"]) for item in items)
+
+
+def _read_patch(reply: object, name: str) -> RawPatch | None:
+    """One patch of a reflection; None for nothing, also for a dict whose patch is None."""
+    if reply is None or isinstance(reply, RawPatch):
+        return reply
+    if not isinstance(reply, Mapping):
         raise UsageError(
-            f"{name}.reflect returned the patch {excerpt(repr(said['patch']), 60)}, wanted {{'edits': [...]}} or None"
+            f"{name}.reflect returned {excerpt(repr(reply), 60)}, wanted {{'patch': {{'edits': [...]}}}} or None"
+        )
+    patch = RawPatch.from_dict(reply)
+    if patch is None and reply.get("patch") is not None:
+        raise UsageError(
+            f"{name}.reflect returned the patch {excerpt(repr(reply['patch']), 60)}, wanted {{'edits': [...]}} or None"
         )
     return patch
 
 
-def _rows(results: Sequence[RolloutResult]) -> list[Row]:
-    """What a reflection is shown: the adapter's own rows.
+def _rows_for_reflection(results: Sequence[RolloutResult]) -> list[Row]:
+    """The adapter's own rows, of measured attempts.
 
-    Where an item has several attempts, each brings its conversation: files in a folder are those of one attempt.
+    If an item has several attempts, each row gets its conversation: the files in a folder are those of one attempt.
     """
-    measured = [each for each in results if not each.call_error]
-    several = len({each.id for each in measured}) < len(measured)
+    measured = [result for result in results if not result.call_error]
+    several = len({result.id for result in measured}) < len(measured)
     rows = []
-    for each in measured:
-        row = dict(each.given) or each.to_dict()
+    for result in measured:
+        row = dict(result.given) or result.to_dict()
         if several:
             own = ("conversation", "target_system_prompt", "target_user_prompt")
-            row |= {name: getattr(each, name) for name in own if getattr(each, name) and not row.get(name)}
+            row |= {name: getattr(result, name) for name in own if getattr(result, name) and not row.get(name)}
         rows.append(row)
     return rows
-
-
-def _in_order(results: Sequence[RolloutResult], items: Sequence[Item]) -> list[RolloutResult]:
-    """In the order of the items, and of the ids where results are nobody's: threads end in any order."""
-    place = {str(item["id"]): number for number, item in enumerate(items)}
-    return sorted(results, key=lambda each: (place.get(each.id, len(place)), each.id))
-
-
-def _missing(items: Sequence[Item], results: Sequence[RolloutResult]) -> list[RolloutResult]:
-    """An unmeasured result for each of the items that an adapter passed over, where it rolled these items out."""
-    found = {each.id for each in results}
-    if not found < {str(item["id"]) for item in items}:
-        return []
-    return [unmeasured(item, "the adapter returned no result for it") for item in items if str(item["id"]) not in found]
 
 
 def _start_ray() -> None:

@@ -1,9 +1,8 @@
-"""The chat functions of a run, for adapters of the reference: they call them through plain functions.
+"""The reference's chat functions, which lead to the clients of the run an adapter works for.
 
-While an adapter works, these functions lead to the clients of the run it belongs to, so that every call passes its
-ledger, caps and limits. One adapter works at a time.
-
-Whose attempt a lost call was part of: a score that an adapter made of one is no score.
+Adapters call plain functions such as ``chat_target``. While one works, ``current`` sends these to its run's clients, so
+that every call passes the run's ledger, caps and limits. It also records the calls that were lost: adapters tend to
+catch every exception, and a score made from a lost call must not count.
 """
 
 from __future__ import annotations
@@ -14,132 +13,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from skillopt_sleep.errors import SleepError, TimedOut, TransientBackend, UsageError
+from skillopt_sleep.model.replies import extract_json as read_json
 from skillopt_sleep.prompts import template
-from skillopt_sleep.train.compat.rows import Row, said, unmeasured
 from skillopt_sleep.train.ports import ChatClient, Item
-from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.results import RolloutResult, unmeasured
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """What was asked of whom."""
-
-    role: str
-    system: str
-    user: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A call that got no answer, and was not asked again with better luck."""
-
-    error: SleepError
-    call: _Call
-    at: float
-
-
-@dataclass(slots=True)
-class Sitting:
-    """One piece of an adapter's work: whose clients it has, what is under way, and what it lost."""
-
-    clients: dict[str, ChatClient]
-    under_way: list[_Call] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def asking(self, call: _Call) -> Iterator[None]:
-        """Keep account of one call: adapters like to catch everything, and some ask again by themselves."""
-        began = time.monotonic()
-        with self.lock:
-            self.under_way.append(call)
-        try:
-            yield
-        except SleepError as error:
-            with self.lock:
-                self.losses.append(Loss(error=error, call=call, at=time.monotonic()))
-            raise
-        else:
-            with self.lock:
-                self.losses = [each for each in self.losses if not _made_good(each, call, began)]
-        finally:
-            with self.lock:
-                self.under_way.remove(call)
-
-    def lost(self) -> list[Loss]:
-        """What has no answer: lost for good, or still under way, which an adapter did not wait for."""
-        late = TimedOut("the adapter did not wait for the answer")
-        with self.lock:
-            waited_for = [Loss(error=late, call=call, at=time.monotonic()) for call in self.under_way]
-            return [*self.losses, *waited_for]
-
-
-def _made_good(loss: Loss, call: _Call, began: float) -> bool:
-    """Whether a call that was begun then, and was answered, is the lost one asked again."""
-    return loss.call == call and loss.at <= began and isinstance(loss.error, TransientBackend)
-
-
-class _Working:
-    """The run an adapter works for at the moment."""
-
-    def __init__(self) -> None:
-        self._turn = threading.RLock()
-        self._sitting = Sitting({})
-
-    @contextmanager
-    def on(self, sitting: Sitting) -> Iterator[None]:
-        """Work on this until the context is left."""
-        with self._turn:
-            before, self._sitting = self._sitting, sitting
-            try:
-                yield
-            finally:
-                self._sitting = before
-
-    def client(self, role: str) -> ChatClient:
-        """The client of a role. Raises ``UsageError`` outside of a run."""
-        return _client(self._sitting, role)
-
-    def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
-        """One call of the piece of work under way."""
-        sitting = self._sitting
-        client = _client(sitting, role)
-        system = "\n\n".join(said(each) for each in messages if each.get("role") == "system")
-        turns = [each for each in messages if each.get("role") != "system"]
-        user = (
-            said(turns[0]) if len(turns) == 1 else "\n\n".join(f"[{each.get('role')}]\n{said(each)}" for each in turns)
-        )
-        given = {name: value for name, value in options.items() if value is not None}
-        with sitting.asking(_Call(role=role, system=system, user=user)):
-            text, usage = client.chat(system=system, user=user, max_completion_tokens=limit, stage=stage, **given)
-        return text, dict(usage)
-
-
-def _client(sitting: Sitting, role: str) -> ChatClient:
-    if role not in sitting.clients:
-        raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
-    return sitting.clients[role]
-
-
-working = _Working()
-
-
-def is_target_exec_backend() -> bool:
-    """No: also an agent's command line is asked through ``chat_target`` here, and nothing is laid out for it."""
-    return False
-
-
-def is_target_chat_backend() -> bool:
-    """Yes: the target is asked through ``chat_target``, whoever answers."""
-    return True
-
-
-def is_optimizer_chat_backend() -> bool:
-    """Yes: the optimizer is asked through ``chat_optimizer``, whoever answers."""
-    return True
+Row: TypeAlias = dict[str, Any]
+TELLING = 12
+"""A text of an item with so many characters, found in a prompt, shows that the prompt is about that item."""
+SHORTEST = 3
+"""A text with so many characters shows it if it is a whole line of the prompt."""
 
 
 def chat_target(
@@ -151,9 +37,9 @@ def chat_target(
     reasoning_effort: str | None = None,
     timeout: int | None = None,
 ) -> tuple[str, Row]:
-    """Ask the target: its answer and the usage of the call. The run's own retries and limits count, not these."""
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    return working.chat("target", messages, stage, max_completion_tokens, _options(retries, reasoning_effort, timeout))
+    """Ask the target; return its answer and the usage. The run's own retries and limits apply, not these."""
+    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+    return current.chat("target", _as_messages(system, user), stage, max_completion_tokens, options)
 
 
 def chat_optimizer(
@@ -166,9 +52,8 @@ def chat_optimizer(
     timeout: int | None = None,
 ) -> tuple[str, Row]:
     """Ask the optimizer, in the same way."""
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-    options = _options(retries, reasoning_effort, timeout)
-    return working.chat("optimizer", messages, stage, max_completion_tokens, options)
+    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+    return current.chat("optimizer", _as_messages(system, user), stage, max_completion_tokens, options)
 
 
 def chat_target_messages(
@@ -184,9 +69,9 @@ def chat_target_messages(
     timeout: int | None = None,
 ) -> tuple[Any, Row]:
     """Ask the target with a whole conversation. Raises ``UsageError`` for tools, which no backend here takes."""
-    _no_tools(tools, tool_choice)
-    options = _options(retries, reasoning_effort, timeout)
-    text, usage = working.chat("target", messages, stage, max_completion_tokens, options)
+    _refuse_tools(tools, tool_choice)
+    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+    text, usage = current.chat("target", messages, stage, max_completion_tokens, options)
     return ({"role": "assistant", "content": text} if return_message else text), usage
 
 
@@ -203,73 +88,192 @@ def chat_optimizer_messages(
     timeout: int | None = None,
 ) -> tuple[Any, Row]:
     """Ask the optimizer with a whole conversation, in the same way."""
-    _no_tools(tools, tool_choice)
-    options = _options(retries, reasoning_effort, timeout)
-    text, usage = working.chat("optimizer", messages, stage, max_completion_tokens, options)
+    _refuse_tools(tools, tool_choice)
+    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+    text, usage = current.chat("optimizer", messages, stage, max_completion_tokens, options)
     return ({"role": "assistant", "content": text} if return_message else text), usage
 
 
+def is_target_exec_backend() -> bool:
+    """False: even an agent's command line is asked through ``chat_target`` here, without a workspace."""
+    return False
+
+
+def is_target_chat_backend() -> bool:
+    """True: the target is asked through ``chat_target``, whatever backend answers."""
+    return True
+
+
+def is_optimizer_chat_backend() -> bool:
+    """True: the optimizer is asked through ``chat_optimizer``, whatever backend answers."""
+    return True
+
+
 def load_prompt(name: str, env: str | None = None) -> str:  # noqa: ARG001  an adapter reads its own beside itself
-    """The instructions of this program's prompt of that name, to be added to. Raises ``FileNotFoundError``."""
+    """The system part of this program's prompt of that name, to be extended. Raises ``FileNotFoundError``."""
     try:
         return template(name)[0]
     except OSError:
         raise FileNotFoundError(f"there is no prompt {name!r}") from None
 
 
-def _options(retries: int, reasoning_effort: str | None, timeout: int | None) -> Row:
-    return {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+def extract_json(text: object) -> Any:
+    """The JSON in a model's reply: all of it, the content of a code fence, or the largest object; None without any."""
+    try:
+        return read_json(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
-def _no_tools(tools: object, tool_choice: object) -> None:
-    if tools or tool_choice:
-        raise UsageError("chat with tools is not offered here: roll out an agent CLI of your own, or ask in text")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a role was asked."""
+
+    role: str
+    system: str
+    user: str
 
 
-TELLING = 12
-"""Characters from which on a text of an item, found in a prompt, says that the prompt is about that item."""
-SHORTEST = 3
-"""Characters from which on a text does so that is a whole line of the prompt."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A call that got no answer, and that was not repeated successfully."""
+
+    error: SleepError
+    call: Call
+    at: float
+    """When it was lost, by ``time.monotonic``."""
 
 
-def put_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Sequence[Item]) -> None:
+@dataclass(slots=True)
+class CallLog:
+    """The calls of one piece of an adapter's work: its clients, the calls that are running, and those it lost."""
+
+    clients: dict[str, ChatClient]
+    running: list[Call] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def client(self, role: str) -> ChatClient:
+        """The client of a role. Raises ``UsageError`` outside of a run."""
+        if role not in self.clients:
+            raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
+        return self.clients[role]
+
+    @contextmanager
+    def record(self, call: Call) -> Iterator[None]:
+        """Record the outcome of a call; a successful repetition clears the losses before it."""
+        began = time.monotonic()
+        with self.lock:
+            self.running.append(call)
+        try:
+            yield
+        except SleepError as error:
+            with self.lock:
+                self.losses.append(Loss(error=error, call=call, at=time.monotonic()))
+            raise
+        else:
+            with self.lock:
+                self.losses = [
+                    loss
+                    for loss in self.losses
+                    if loss.call != call or loss.at > began or not isinstance(loss.error, TransientBackend)
+                ]
+        finally:
+            with self.lock:
+                self.running.remove(call)
+
+    def lost(self) -> list[Loss]:
+        """The calls without an answer: lost for good, or still running because the adapter did not wait."""
+        late = TimedOut("the adapter did not wait for the answer")
+        with self.lock:
+            return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
+
+    def gravest_error(self, error: SleepError) -> SleepError:
+        """The error that ended the work: a lost call that ends the run, else any lost call, else the given error."""
+        errors = [loss.error for loss in self.lost()]
+        return next((one for one in errors if not isinstance(one, TransientBackend)), next(iter(errors), error))
+
+
+class _Current:
+    """The run the chat functions lead to; one adapter works at a time."""
+
+    def __init__(self) -> None:
+        self._turn = threading.RLock()
+        self._log = CallLog({})
+
+    @contextmanager
+    def use(self, log: CallLog) -> Iterator[None]:
+        """Lead the chat functions to these clients until the context ends."""
+        with self._turn:
+            before, self._log = self._log, log
+            try:
+                yield
+            finally:
+                self._log = before
+
+    def client(self, role: str) -> ChatClient:
+        """The client of a role. Raises ``UsageError`` outside of a run."""
+        return self._log.client(role)
+
+    def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
+        """Make one call; several turns become one text with the roles as headings."""
+        log = self._log
+        client = log.client(role)
+        system = "\n\n".join(message_text(turn) for turn in messages if turn.get("role") == "system")
+        turns = [turn for turn in messages if turn.get("role") != "system"]
+        headed = "\n\n".join(f"[{turn.get('role')}]\n{message_text(turn)}" for turn in turns)
+        user = message_text(turns[0]) if len(turns) == 1 else headed
+        given = {name: value for name, value in options.items() if value is not None}
+        with log.record(Call(role=role, system=system, user=user)):
+            text, usage = client.chat(system=system, user=user, max_completion_tokens=limit, stage=stage, **given)
+        return text, dict(usage)
+
+
+current = _Current()
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """The text of a message, whose content may be a list of parts."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in content)
+    return "" if content is None else str(content)
+
+
+def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: Sequence[Item]) -> None:
     """Mark the results that a lost call belongs to as unmeasured.
 
-    They are those whose row tells of the error, else those whose item the prompt was about. What ends a run is raised,
-    and so is a loss that can be nobody's in particular: then the batch as a whole is unmeasured.
+    These are the results that quote the error, else those whose item the prompt was about. Raises the error of a loss
+    that ends the run, or that cannot be attributed: then the whole batch is unmeasured.
     """
-    about = _texts(results, items)
+    texts = _distinctive_texts(results, items)
     for loss in lost:
-        said = str(loss.error)
-        names = {each.id for each in results if said and said in f"{each.fail_reason} {each.extras}"}
-        names = names or _asked_about(loss, about)
+        message = str(loss.error)
+        names = {result.id for result in results if message and message in f"{result.fail_reason} {result.extras}"}
+        names = names or _find_subject(loss, texts)
         if not isinstance(loss.error, TransientBackend) or not names:
             raise loss.error
-        for each in results:
-            if each.id in names:
-                each.call_error = _told(loss)
+        for result in results:
+            if result.id in names:
+                result.call_error = f"{type(loss.error).__name__}: {loss.error}"
 
 
-def lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[RolloutResult]:
-    """An unmeasured result for each item that a lost call was about; none when one of them cannot be told."""
-    about, why = _texts((), items), dict[str, str]()
+def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[RolloutResult]:
+    """An unmeasured result for each item that a lost call was about; none if one call cannot be attributed."""
+    texts, errors = _distinctive_texts((), items), dict[str, SleepError]()
     for loss in lost:
-        names = _asked_about(loss, about)
+        names = _find_subject(loss, texts)
         if not names:
             return []
-        why |= dict.fromkeys(names, _told(loss))
-    return [unmeasured(item, why[str(item["id"])]) for item in items if str(item["id"]) in why]
+        errors |= dict.fromkeys(names, loss.error)
+    return [unmeasured(item, errors[str(item["id"])]) for item in items if str(item["id"]) in errors]
 
 
-def _told(loss: Loss) -> str:
-    return f"{type(loss.error).__name__}: {loss.error}"
-
-
-def _texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
-    """What is known of each item, and of its result, and of no other, that may stand in a prompt."""
+def _distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
+    """By item, the texts of its fields and its result that no other item has and that may occur in a prompt."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]
-    rows += [(each.id, {"asked": each.question, "task": each.task_description}) for each in results]
+    rows += [(result.id, {"asked": result.question, "task": result.task_description}) for result in results]
     for name, row in rows:
         texts = {value.strip() for key, value in row.items() if key != "id" and isinstance(value, str)}
         known.setdefault(name, set()).update(text for text in texts if len(text) >= SHORTEST)
@@ -277,17 +281,23 @@ def _texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str,
     return {name: {text for text in texts if held[text] == 1} for name, texts in known.items()}
 
 
-def _asked_about(loss: Loss, about: Mapping[str, set[str]]) -> set[str]:
-    """The item of which most stands in what was asked, else in the system prompt; none where nothing does."""
-    return _most(loss.call.user, about) or _most(loss.call.system, about)
+def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
+    """The item with the most characters in the user prompt, else in the system prompt; empty if none occurs."""
+    for prompt in (loss.call.user, loss.call.system):
+        lines = {line.strip() for line in prompt.splitlines()}
+        shares = {
+            name: sum(len(text) for text in texts if text in lines or (len(text) >= TELLING and text in prompt))
+            for name, texts in known.items()
+        }
+        if most := max(shares.values(), default=0):
+            return {name for name, share in shares.items() if share == most}
+    return set()
 
 
-def _most(prompt: str, about: Mapping[str, set[str]]) -> set[str]:
-    lines = {line.strip() for line in prompt.splitlines()}
+def _as_messages(system: str, user: str) -> list[Row]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
-    def stands(text: str) -> bool:
-        return text in lines or (len(text) >= TELLING and text in prompt)
 
-    found = {name: sum(len(text) for text in texts if stands(text)) for name, texts in about.items()}
-    most = max(found.values(), default=0)
-    return {name for name, share in found.items() if share == most} if most else set()
+def _refuse_tools(tools: object, tool_choice: object) -> None:
+    if tools or tool_choice:
+        raise UsageError("chat with tools is not available here: roll out an agent CLI of your own, or ask in text")

@@ -1,4 +1,4 @@
-"""This program's own tasks as an environment: requests with checks, an exact answer or a rubric."""
+"""An environment over this program's own tasks: requests scored by checks, an exact answer or a rubric."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import ExactReference, Split, TaskRecord, group_of, may_ask_model, reference_kind
 from skillopt_sleep.optimizer.replay import judge_of, replay_prompt
 from skillopt_sleep.registry import Kind, build, names
-from skillopt_sleep.train.conversations import ask_of
-from skillopt_sleep.train.datasets import SPLITS, parse_ratio, split_items
+from skillopt_sleep.train.clients import as_ask
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
 
 
 class ChecksEnv(SkillEnv):
-    """Tasks as `skillopt-sleep harvest --tasks-out` writes them, or made by hand, replayed in text.
+    """Tasks from a task file (`skillopt-sleep harvest --tasks-out` writes one), replayed in text.
 
-    Take them from three lists, or from ``data``, a task file: tasks pinned to a split stay there with all that asks the
-    same, the others are dealt by ``ratio``. The optimizer is told the person's own words about a wrong answer and the
-    accepted answer; checks, rubrics and verdicts only with ``show_checks``, since an edit that quotes the examiner
-    proves nothing. Raises ``UsageError`` for a file or reference that cannot be used.
+    Pass three lists, or a task file as ``data``: tasks pinned to a split stay there with their near-duplicates, the
+    others are dealt by ``ratio``. The optimizer sees the person's own words about a wrong answer and the accepted
+    answer, but checks, rubrics and verdicts only with ``show_checks``: an edit that quotes the examiner proves nothing.
+    Raises ``UsageError`` for a file or reference that cannot be used.
     """
 
     name = "checks"
@@ -52,25 +52,26 @@ class ChecksEnv(SkillEnv):
             raise UsageError("give tasks, or data to read them from, not both")
         if not data and not any(given.values()):
             raise UsageError("checks has no data: name a task file, as `skillopt-sleep harvest --tasks-out` writes it")
-        self._splits = _dealt(_read(Path(data)), ratio, split_seed) if data else given
+        self._splits = _deal(_read_tasks(Path(data)), ratio, split_seed) if data else given
         self._tasks = {task.id: task for tasks in self._splits.values() for task in tasks}
         self._show_checks = show_checks
-        self._judges = judges if judges is not None else _judges()
+        default = {name: cast("Judge", build(Kind.JUDGE, name, {})) for name in names(Kind.JUDGE)}
+        self._judges = default if judges is None else judges
         self._initial_skill = initial_skill
         self._optimizer: ChatClient | None = None
         for task in self._tasks.values():
             judge_of(task, self._judges)
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:  # noqa: ARG002
-        """Take the optimizer as the judge of rubrics."""
+        """Let the optimizer judge rubrics."""
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
-        """What of it changes a run, besides the tasks."""
+        """The option that changes a run; the items have a digest of their own."""
         return {"show_checks": self._show_checks}
 
     def get_initial_skill(self) -> str:
-        """The skill given, "" by default."""
+        """The ``initial_skill`` given, "" by default."""
         return self._initial_skill
 
     def get_items(self, split: str) -> list[Item]:
@@ -81,10 +82,10 @@ class ChecksEnv(SkillEnv):
 
     def get_task_types(self) -> list[str]:
         """The kinds of references that occur."""
-        return list(dict.fromkeys(_type(task) for task in self._tasks.values()))
+        return list(dict.fromkeys(_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
-        """One, and one of a judge for a rubric."""
+        """One call, and one more if the judge may ask a model."""
         return 1 + may_ask_model(self._tasks[str(item["id"])].reference)
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
@@ -96,18 +97,18 @@ class ChecksEnv(SkillEnv):
         text, _ = target_client.chat(system=prompt.system, user=prompt.user, stage="rollout")
         rollout = ReplayResult(task_id=task.id, candidate=candidate.digest, response=text)
         score = judge_of(task, self._judges).score(task, rollout, self._ask(task, target_client))
-        said = [*task.feedback, *([score.rationale] if self._show_checks else [])]
+        reasons = [*task.feedback, *([score.rationale] if self._show_checks else [])]
+        answer = task.reference.answer if isinstance(task.reference, ExactReference) else ""
         return RolloutResult(
             id=task.id,
             hard=score.hard,
             soft=score.soft,
             n_turns=1,
-            fail_reason="" if score.hard >= 1 else " ".join(said),
-            task_type=_type(task),
+            fail_reason="" if score.hard >= 1 else " ".join(reasons),
+            task_type=_task_type(task),
             predicted_answer=text,
             question=task.intent,
-            reference_text=task.accepted
-            or (task.reference.answer if isinstance(task.reference, ExactReference) else ""),
+            reference_text=task.accepted or answer,
             target_system_prompt=prompt.system,
             target_user_prompt=prompt.user,
             conversation=[{"role": "user", "content": prompt.user}, {"role": "assistant", "content": text}],
@@ -118,19 +119,14 @@ class ChecksEnv(SkillEnv):
             raise UsageError(
                 f"task {task.id}: a rubric needs the optimizer to judge; call setup() first, as train() does"
             )
-        return ask_of(self._optimizer or target_client)
+        return as_ask(self._optimizer or target_client)
 
 
-def _judges() -> Mapping[str, Judge]:
-    """Every judge by its name, with its default options."""
-    return {name: cast("Judge", build(Kind.JUDGE, name, {})) for name in names(Kind.JUDGE)}
-
-
-def _type(task: TaskRecord) -> str:
+def _task_type(task: TaskRecord) -> str:
     return reference_kind(task.reference)
 
 
-def _read(path: Path) -> tuple[TaskRecord, ...]:
+def _read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -141,8 +137,8 @@ def _read(path: Path) -> tuple[TaskRecord, ...]:
     return tasks
 
 
-def _dealt(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
-    """Pinned tasks where they are pinned, with their whole group; the most sealed pin of a group wins."""
+def _deal(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tuple[TaskRecord, ...]]:
+    """Deal tasks by ratio, whole groups together; a pinned group goes to the most sealed split it is pinned to."""
     parse_ratio(ratio)
     pins: dict[str, Split] = {}
     sealed = list(Split)
@@ -155,7 +151,7 @@ def _dealt(tasks: Sequence[TaskRecord], ratio: str, seed: int) -> dict[str, tupl
         items = [{"id": task.id, "question": task.intent, "group": task.group} for task in free.values()]
         for split in SPLITS:
             dealt[split] += [free[item["id"]] for item in split_items(items, ratio, seed=seed)[split]]
-    return {split: tuple(each) for split, each in dealt.items()}
+    return {split: tuple(members) for split, members in dealt.items()}
 
 
 PLUGIN = ChecksEnv

@@ -16,8 +16,7 @@ from skillopt_sleep.optimizer import reflect as analyse
 from skillopt_sleep.optimizer import step as select
 from skillopt_sleep.optimizer.client import numbered, quote
 from skillopt_sleep.prompts import render
-from skillopt_sleep.train import slow_update
-from skillopt_sleep.train import slow_update as memory
+from skillopt_sleep.train import epoch
 from tests.benchmarks.worlds import make_world
 
 WORLD = make_world(1, rules=4, tasks_per_rule=3)
@@ -104,7 +103,7 @@ def test_guidance_holds_what_cases_tell_and_the_document_does_not():
         "guidance": quote("guidance", f"- {RULES[3]}"),
         "cases": "\n".join(case(WORLD.tasks[number]) for number in (0, 3)),
     }
-    guidance = said(slow_update.SCHEMA, "slow_update", **fields)["guidance"]
+    guidance = said(epoch.GUIDANCE_SCHEMA, "slow_update", **fields)["guidance"]
     assert guidance.splitlines() == [f"- {RULES[3]}", f"- {RULES[0]}"]
 
 
@@ -120,7 +119,7 @@ def test_notes_name_what_was_rejected_and_not_what_was_taken():
         "history": quote("history", history, 9_000),
         "guidance": quote("guidance", "(none)"),
     }
-    notes = said(memory.NOTES_SCHEMA, "meta_skill", **fields)["notes"]
+    notes = said(epoch.NOTES_SCHEMA, "meta_skill", **fields)["notes"]
     assert notes.splitlines() == [f"- Rejected before: {each}" for each in (WORLD.useless[0], WORLD.harmful[0].text)]
 
 

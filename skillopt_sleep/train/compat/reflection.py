@@ -1,0 +1,299 @@
+"""The reference's reflection functions, for adapters that reflect by themselves; this program's analysts do the work.
+
+They read what an adapter returns and writes: rows with scores, and ``predictions/ID/conversation.json`` beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from skillopt_sleep.calls.parallel import Pool
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.optimizer.client import Optimizer
+from skillopt_sleep.optimizer.reflect import Lesson, analyse
+from skillopt_sleep.train.clients import as_ask
+from skillopt_sleep.train.compat.chats import Row, current, message_text
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.patches import build_minibatches, to_raw_patch
+from skillopt_sleep.train.ports import Item
+from skillopt_sleep.train.results import RolloutResult, check_result
+
+PART_CHARS = {
+    "cmd": 500,
+    "obs": 800,
+    "reasoning": 300,
+    "action": 200,
+    "env_feedback": 500,
+    "system": 2_000,
+    "said": 500,
+}
+"""Characters shown of the parts of a turn."""
+REFERENCE_CHARS, PROMPT_CHARS = 4_000, 3_000
+PROMPT_FILES = {"target_system_prompt": "target_system_prompt.txt", "target_user_prompt": "target_user_prompt.txt"}
+"""Files that adapters write beside a conversation, by the field of the result they belong to."""
+
+
+def run_minibatch_reflect(
+    results: list[Row],
+    skill_content: str,
+    prediction_dir: str,
+    patches_dir: str,
+    workers: int,
+    failure_only: bool,  # noqa: FBT001  published so
+    minibatch_size: int = 8,
+    edit_budget: int = 4,
+    random_seed: int | None = None,
+    *,
+    error_system: str | None = None,
+    success_system: str | None = None,
+    rejection_context: str = "",
+    trajectory_memory_context: str = "",
+    step_buffer_context: str = "",
+    meta_skill_context: str = "",
+    update_mode: str = "patch",
+) -> list[Row | None]:
+    """Let the analysts look at the results; return their patches, which are also written to ``patches_dir``.
+
+    Conversations are read from ``prediction_dir`` if a result has none. Raises ``UsageError`` for an ``update_mode``
+    other than patch: this program does not train whole rewrites.
+    """
+    _check_mode(update_mode)
+    rows = _reflect(
+        [read_row(row, None, Path(prediction_dir)) for row in results],
+        skill_content,
+        config=SkillOptConfig(
+            minibatch_size=minibatch_size, failure_only=failure_only, edit_budget=edit_budget, min_edit_budget=1
+        ),
+        workers=workers,
+        seed=random_seed or 0,
+        systems=(error_system, success_system),
+        tried=step_buffer_context or rejection_context or trajectory_memory_context,
+        notes=meta_skill_context,
+    )
+    Path(patches_dir).mkdir(parents=True, exist_ok=True)
+    for number, row in enumerate(rows):
+        name = f"minibatch_{'succ' if row['source_type'] == 'success' else 'fail'}_{number:03d}.json"
+        Path(patches_dir, name).write_text(json.dumps(row, ensure_ascii=False, indent=2), encoding="utf-8")
+    return [*rows]
+
+
+def run_error_analyst_minibatch(
+    skill_content: str,
+    items: list[Row],
+    prediction_dir: str,
+    edit_budget: int = 4,
+    *,
+    system_prompt: str | None = None,
+    rejection_context: str = "",
+    trajectory_memory_context: str = "",
+    step_buffer_context: str = "",
+    meta_skill_context: str = "",
+    update_mode: str = "patch",
+) -> Row | None:
+    """Show one analyst these results as failures, whatever their scores; return its patch, None if it has none."""
+    _check_mode(update_mode)
+    tried = step_buffer_context or rejection_context or trajectory_memory_context
+    return _reflect_once(
+        items, skill_content, prediction_dir, edit_budget, 0.0, system_prompt, tried, meta_skill_context
+    )
+
+
+def run_success_analyst_minibatch(
+    skill_content: str,
+    items: list[Row],
+    prediction_dir: str,
+    edit_budget: int = 4,
+    *,
+    system_prompt: str | None = None,
+    trajectory_memory_context: str = "",
+    step_buffer_context: str = "",
+    meta_skill_context: str = "",
+    update_mode: str = "patch",
+) -> Row | None:
+    """Show one analyst these results as successes, in the same way."""
+    _check_mode(update_mode)
+    tried = step_buffer_context or trajectory_memory_context
+    return _reflect_once(
+        items, skill_content, prediction_dir, edit_budget, 1.0, system_prompt, tried, meta_skill_context
+    )
+
+
+def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
+    """A conversation as text, one line for each message or action; the middle of a long one is left out."""
+    text = "\n".join(line for turn in conversation for line in _format_turn(turn))
+    half = max_chars // 2
+    return text if len(text) <= max_chars else f"{text[:half]}\n...[middle left out]...\n{text[-half:]}"
+
+
+def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
+    """The conversations in ``prediction_dir``, each under a heading with what is known about it."""
+    shown = []
+    for number, row in enumerate(items, start=1):
+        result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
+        turns = _read_conversation(Path(prediction_dir), result.id)
+        if turns:
+            shown.append(f"{_heading(number, row, result)}\n\n{fmt_trajectory(turns)}")
+    return "\n\n---\n\n".join(shown)
+
+
+def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path) -> RolloutResult:
+    """Read a row of an adapter as a result, completed from its item and from the files it wrote."""
+    item = (known or {}).get(str(row.get("id")) if isinstance(row, Mapping) else "")
+    result = check_result(dict(row) if isinstance(row, Mapping) else row, item)
+    folder = prediction_dir / result.id
+    if folder.resolve().parent == prediction_dir.resolve() and folder.is_dir():
+        for field, file in PROMPT_FILES.items():
+            if not getattr(result, field) and (folder / file).is_file():
+                setattr(result, field, (folder / file).read_text(encoding="utf-8"))
+        result.conversation = result.conversation or _read_conversation(prediction_dir, result.id)
+    result.conversation = [_read_turn(turn) for turn in result.conversation]
+    if item:
+        result.question = result.question or str(item.get("question") or "")
+        result.task_type = result.task_type or str(item.get("task_type") or "")
+    return result
+
+
+def to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
+    """A row as it is after a restart: plain JSON, with numbers of other libraries as numbers and other objects as text.
+
+    Raises ``UsageError`` for a row that JSON cannot hold.
+    """
+
+    def simplify(value: object) -> object:
+        to_list = getattr(value, "tolist", None)
+        return to_list() if callable(to_list) else str(value)
+
+    try:
+        return msgspec.json.decode(msgspec.json.encode(dict(row), enc_hook=simplify), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: its row cannot be kept as JSON: {error}") from None
+
+
+def _reflect(
+    results: Sequence[RolloutResult],
+    skill: str,
+    *,
+    config: SkillOptConfig,
+    workers: int,
+    seed: int,
+    systems: tuple[str | None, str | None],
+    tried: str,
+    notes: str,
+) -> list[Row]:
+    """The patches of the analysts that proposed something, as dicts.
+
+    ``systems`` replace the instructions for failures and successes; the form of the reply stays. ``tried`` lists
+    rejected edits, ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
+    """
+    wording = {
+        name: text.replace("{{edit_budget}}", str(config.edit_budget)).replace("{{kind}}", "skill")
+        for name, text in zip(("analyst_error", "analyst_success"), systems, strict=True)
+        if text is not None
+    }
+    context = [notes.strip(), f"Tried before:\n{tried}" if tried.strip() else ""]
+    analyses = analyse(
+        build_minibatches(results, config, str(seed)),
+        DocumentKind.SKILL,
+        skill,
+        frozenset(result.id for result in results),
+        Optimizer(ask=as_ask(current.client("optimizer")), parallel=Pool(workers), wording=wording),
+        lesson=Lesson(edit_budget=config.edit_budget, notes="\n\n".join(filter(None, context))),
+        phase="reflect",
+    )
+    return [to_raw_patch(analysis.patch).to_dict() for analysis in analyses if analysis.patch.proposals]
+
+
+def _reflect_once(
+    items: list[Row],
+    skill: str,
+    prediction_dir: str,
+    edit_budget: int,
+    score: float,
+    system: str | None,
+    tried: str,
+    notes: str,
+) -> Row | None:
+    """The patch of one analyst that sees all items with this score."""
+    read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
+    rows = _reflect(
+        [replace(result, hard=score, soft=score) for result in read],
+        skill,
+        config=SkillOptConfig(
+            minibatch_size=max(1, len(items)), failure_only=not score, edit_budget=edit_budget, min_edit_budget=1
+        ),
+        workers=1,
+        seed=0,
+        systems=(system, system),
+        tried=tried,
+        notes=notes,
+    )
+    return rows[0] if rows else None
+
+
+def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
+    """The turns an adapter wrote for a result, in any of the published forms; [] if it wrote none."""
+    path = prediction_dir / name / "conversation.json"
+    if path.parent.resolve().parent != prediction_dir.resolve() or not path.is_file():
+        return []
+    try:
+        turns = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    return [turn for turn in turns if turn] if isinstance(turns, list) else []
+
+
+def _read_turn(turn: object) -> Row:
+    if not isinstance(turn, Mapping):
+        return {"role": "assistant", "content": str(turn)}
+    if turn.get("type") == "tool_call":
+        return {"role": "tool", "content": f"{turn.get('cmd') or ''}\n{turn.get('obs') or ''}".strip()}
+    if "action" in turn:
+        parts = (turn.get("reasoning"), turn.get("action"), turn.get("env_feedback"))
+        return {"role": "assistant", "content": "\n".join(str(part) for part in parts if part)}
+    return {"role": str(turn.get("role") or "assistant"), "content": message_text(turn)}
+
+
+def _heading(number: int, row: Row, result: RolloutResult) -> str:
+    facts = {
+        "Task": result.task_description or str(row.get("instruction") or ""),
+        "Task type": result.task_type or str(row.get("instruction_type") or ""),
+        "Why it failed": result.fail_reason,
+        "Steps": str(row.get("n_turns", "?")),
+    }
+    longer = {
+        "Reference": result.reference_text.strip()[:REFERENCE_CHARS],
+        "System prompt of the target": result.target_system_prompt[:PROMPT_CHARS],
+        "User prompt of the target": result.target_user_prompt[:PROMPT_CHARS],
+        "Preview of the spreadsheet": result.spreadsheet_preview[:PROMPT_CHARS],
+    }
+    lines = [f"### Trajectory {number} (id={result.id})", *(f"{name}: {text}" for name, text in facts.items() if text)]
+    lines += [f"\n#### {name}\n{text}" for name, text in longer.items() if text]
+    return "\n".join(lines)
+
+
+def _format_turn(turn: object) -> list[str]:
+    """The lines of a turn in any of the published forms."""
+    if not isinstance(turn, Mapping):
+        return [f"[agent] {str(turn)[: PART_CHARS['said']]}"]
+    parts = {name: "" if turn.get(name) is None else str(turn.get(name))[:most] for name, most in PART_CHARS.items()}
+    if turn.get("type") == "tool_call":
+        return [f"[action] {parts['cmd']}", f"[obs]    {parts['obs']}"]
+    if "action" in turn and "env_feedback" in turn:
+        step = turn.get("step", "?")
+        thought = [f"[step {step} think] {parts['reasoning']}"] if parts["reasoning"] else []
+        return [*thought, f"[step {step} action] {parts['action']}", f"[step {step} obs]    {parts['env_feedback']}"]
+    if turn.get("role") == "system":
+        return [f"[verification] {message_text(turn)[: PART_CHARS['system']]}"]
+    return [f"[{turn.get('role', 'agent')}] {message_text(turn)[: PART_CHARS['said']]}"]
+
+
+def _check_mode(update_mode: str) -> None:
+    if update_mode != "patch":
+        raise UsageError(f"update_mode {update_mode!r} is not available here, only 'patch'")

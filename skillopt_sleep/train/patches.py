@@ -1,0 +1,324 @@
+"""What analysts are shown of attempts, and the patches they propose, in the form users of the reference know.
+
+``Edit``, ``Patch`` and ``RawPatch`` are mutable and coerce their contents, because environments and models fill them.
+Inside, training uses the frozen values of ``optimizer``; this module converts between the two. Unlike the reference it
+never guesses: a target that does not occur exactly once leaves the skill unchanged.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import EditOp as Op
+from skillopt_sleep.model.edit import EditRecord, EditStatus, edit_id
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
+from skillopt_sleep.optimizer.client import quote
+from skillopt_sleep.optimizer.reflect import Minibatch
+from skillopt_sleep.optimizer.step import hold_back
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.results import RolloutResult, group_by_item, read_count, read_list, select_gate_score
+from skillopt_sleep.train.skill_text import apply_to_skill
+
+TRAJECTORY_CHARS = 3_000
+"""Characters shown of a conversation; its beginning and its end say most."""
+REFERENCE_CHARS = 600
+PREVIEW_CHARS = 200
+EditOp: TypeAlias = Literal["append", "insert_after", "replace", "delete"]
+SourceType: TypeAlias = Literal["failure", "success"]
+
+
+@dataclass
+class Edit:
+    """One change of a skill document."""
+
+    op: str
+    content: str = ""
+    target: str = ""
+    """The text the edit refers to, which must occur exactly once; ``append`` has none."""
+    support_count: int | None = None
+    """How many equal proposals this edit stands for."""
+    source_type: SourceType | None = None
+    """Whether it was learnt from failures or successes."""
+    merge_level: int | None = None
+    """How many rounds of merging it went through."""
+    update_origin: str = ""
+    """The part of training that wrote it, unless it was a step."""
+    update_target: str = ""
+    """The part of the document it is for, unless it is the part that steps edit."""
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Edit:
+        """Read the dict form; unknown keys are ignored, and a missing ``op`` is ``append``."""
+        known = {item.name: d[item.name] for item in fields(cls) if d.get(item.name) is not None}
+        counts = ("support_count", "merge_level")
+        read: dict[str, Any] = {name: read_count(value) if name in counts else value for name, value in known.items()}
+        read |= {name: str(value) for name, value in known.items() if name not in {*counts, "source_type"}}
+        return cls(**({"op": "append"} | read))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form: ``op`` and ``content`` always, other fields unless empty."""
+        rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
+        return {"op": self.op, "content": self.content} | rest
+
+
+@dataclass
+class Patch:
+    """Edits that belong together, the reasons for them, and how they were ranked."""
+
+    edits: list[Edit] = field(default_factory=list)
+    reasoning: str = ""
+    ranking_details: dict[str, Any] | None = None
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Patch:
+        """Read the dict form; an entry that is not an edit is kept as it is."""
+        edits = [Edit.from_dict(edit) if isinstance(edit, Mapping) else edit for edit in read_list(d.get("edits"))]
+        return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form."""
+        edits = [edit.to_dict() if isinstance(edit, Edit) else edit for edit in self.edits]
+        form: dict[str, Any] = {"reasoning": self.reasoning, "edits": edits}
+        return form if self.ranking_details is None else form | {"ranking_details": self.ranking_details}
+
+
+@dataclass
+class FailureSummaryEntry:
+    """One kind of failure an analyst saw, and how often."""
+
+    failure_type: str
+    count: int = 0
+    description: str = ""
+
+    @classmethod
+    def from_dict(cls, d: object) -> FailureSummaryEntry:
+        """Read the dict form, or a bare name."""
+        if not isinstance(d, Mapping):
+            return cls(str(d))
+        return cls(str(d.get("failure_type") or ""), read_count(d.get("count")) or 0, str(d.get("description") or ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form."""
+        return dict(vars(self))
+
+
+@dataclass
+class RawPatch:
+    """What one analyst proposed."""
+
+    patch: Patch
+    source_type: SourceType = "failure"
+    """Whether the trajectories it saw had all failed or all succeeded."""
+    batch_size: int = 0
+    """How many trajectories it saw."""
+    failure_summary: list[FailureSummaryEntry] = field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any] | None) -> RawPatch | None:
+        """Read the dict form: ``{"patch": {"edits": […]}, "source_type": …}``, or a bare patch; None stays None."""
+        if d is None:
+            return None
+        inner = d.get("patch", d)
+        if isinstance(inner, Mapping):
+            inner = Patch.from_dict(inner)
+        if not isinstance(inner, Patch):
+            return None
+        return cls(
+            patch=inner,
+            source_type="success" if d.get("source_type") == "success" else "failure",
+            batch_size=read_count(d.get("batch_size")) or 0,
+            failure_summary=[FailureSummaryEntry.from_dict(entry) for entry in read_list(d.get("failure_summary"))],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict form."""
+        form: dict[str, Any] = {
+            "patch": self.patch.to_dict(),
+            "source_type": self.source_type,
+            "batch_size": self.batch_size,
+        }
+        summary = [entry.to_dict() for entry in self.failure_summary]
+        return form | {"failure_summary": summary} if summary else form
+
+
+def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, seed: str) -> tuple[Minibatch, ...]:
+    """Deal measured attempts to analysts: failures, successes, and items whose attempts differ, as contrasts.
+
+    Each kind is shuffled by ``seed``. A deep reflection shows an analyst up to ``minibatch_size`` cases, a shallow one
+    a single case.
+    """
+    cases: dict[str, list[str]] = {"analyst_contrast": [], "analyst_error": [], "analyst_success": []}
+    for attempts in group_by_item(results).values():
+        values = [
+            select_gate_score(one.hard, one.soft, config.gate_metric, config.gate_mixed_weight) for one in attempts
+        ]
+        best, worst = attempts[values.index(max(values))], attempts[values.index(min(values))]
+        if max(values) > min(values):
+            answers = {"better-answer": best, "worse-answer": worst}
+            cases["analyst_contrast"].append(_describe_case(answers, failed=worst))
+        elif attempts[0].hard < 1:
+            cases["analyst_error"].append(_describe_case({"answer": attempts[0]}, failed=attempts[0]))
+        elif not config.failure_only:
+            cases["analyst_success"].append(_describe_case({"answer": attempts[0]}, failed=attempts[0]))
+    size = config.minibatch_size if config.reflection == "deep" else 1
+    made = []
+    for template, texts in cases.items():
+        learnt = Learnt.SUCCESS if template == "analyst_success" else Learnt.FAILURE
+        shuffled = random.Random(f"{seed}:{template}").sample(texts, len(texts))  # noqa: S311  an order, not a secret
+        made += [
+            Minibatch(template=template, cases=tuple(shuffled[start : start + size]), learnt=learnt)
+            for start in range(0, len(shuffled), size)
+        ]
+    return tuple(made)
+
+
+def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
+    """An item as an analyst sees it; ``failed`` is the attempt whose reference and failure are shown.
+
+    A training item has no secrets from the optimizer.
+    """
+    first = next(iter(answers.values()))
+    facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}
+    return "\n".join(
+        [
+            f'<request id="{tag_id(first)}">',
+            quote("asked", describe_request(first)),
+            *(quote(tag, _trajectory(result), TRAJECTORY_CHARS) for tag, result in answers.items()),
+            *(quote(tag, text, REFERENCE_CHARS) for tag, text in facts.items() if text.strip()),
+            "</request>",
+        ]
+    )
+
+
+def _trajectory(result: RolloutResult) -> str:
+    """The turns of a conversation if there are several, else the answer."""
+    turns = [turn for turn in result.conversation if turn.get("role") != "system"]
+    if len(turns) <= 2:  # noqa: PLR2004  a question and an answer
+        return result.response
+    return "\n".join(f"[{turn.get('role', '?')}] {turn.get('content', '')}" for turn in turns)
+
+
+def describe_request(result: RolloutResult) -> str:
+    """What was asked in an attempt, as far as its result says."""
+    return result.question or result.task_description or result.target_user_prompt or result.id
+
+
+def tag_id(result: RolloutResult) -> str:
+    """The id of a result, without characters that break a tag."""
+    return re.sub(r"[<>\"\s]+", "_", result.id)
+
+
+def apply_edit(skill: str, edit: Edit | Mapping[str, Any]) -> str:
+    """Apply one edit to a skill; return it unchanged if the edit cannot be applied."""
+    return apply_patch(skill, {"edits": [edit]})
+
+
+def apply_patch(skill: str, patch: Patch | Mapping[str, Any]) -> str:
+    """Apply every edit of a patch in order, each to the result of those before it."""
+    return apply_patch_with_report(skill, patch)[0]
+
+
+def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """Apply a patch, and report the outcome of each edit.
+
+    A row has ``index`` (from 1), ``op``, ``target``, ``content_preview``, ``status`` (applied, unmatched, skipped, or
+    guarded for a text that must not enter a document) and ``why`` ("" when applied).
+    """
+    rows = []
+    for index, given in enumerate(patch.edits if isinstance(patch, Patch) else patch.get("edits") or (), start=1):
+        edit = given if isinstance(given, Edit) else Edit.from_dict(given)
+        row = {
+            "index": index,
+            "op": edit.op,
+            "target": edit.target[:PREVIEW_CHARS],
+            "content_preview": edit.content[:PREVIEW_CHARS],
+        }
+        try:
+            record = to_record(edit)
+        except ValueError as error:
+            rows.append(row | {"status": str(EditStatus.SKIPPED), "why": str(error)})
+            continue
+        held = hold_back(record, ())
+        skill, (applied,) = (skill, (held,)) if held else apply_to_skill(skill, [record])
+        rows.append(row | {"status": str(applied.status), "why": applied.why})
+    return skill, rows
+
+
+def to_record(edit: Edit) -> EditRecord:
+    """Convert an edit to the optimizer's form. Raises ``ValueError`` for an unknown op, or a missing target or text."""
+    op = "append" if edit.op == "add" else edit.op
+    if op not in list(Op):
+        raise ValueError(f"there is no edit {edit.op!r}, only {', '.join(Op)}")
+    if op != Op.APPEND and not (edit.target or "").strip():
+        raise ValueError(f"{op} needs a target")
+    if op != Op.DELETE and not (edit.content or "").strip():
+        raise ValueError(f"{op} needs a content")
+    text = "" if op == Op.DELETE else (edit.content or "").strip()
+    anchor = "" if op == Op.APPEND else edit.target or ""
+    return EditRecord(
+        id=edit_id(Op(op), DocumentKind.SKILL, text, anchor),
+        op=Op(op),
+        document=DocumentKind.SKILL,
+        text=text,
+        anchor=anchor,
+        support=max(edit.support_count or 1, 1),
+    )
+
+
+def to_patch(patch: EditPatch) -> Patch:
+    """Convert a patch of the optimizer to the reference's form."""
+    edits = [
+        Edit(
+            op=str(proposal.edit.op),
+            content=proposal.edit.text,
+            target=proposal.edit.anchor,
+            support_count=proposal.edit.support,
+            source_type="success" if proposal.learnt is Learnt.SUCCESS else "failure",
+            merge_level=proposal.level or None,
+            update_origin=proposal.origin,
+            update_target=proposal.part,
+        )
+        for proposal in patch.proposals
+    ]
+    return Patch(edits=edits, reasoning=patch.reasoning)
+
+
+def to_raw_patch(patch: EditPatch) -> RawPatch:
+    """Convert the patch of one analyst to the reference's form."""
+    source: SourceType = "success" if patch.learnt is Learnt.SUCCESS else "failure"
+    return RawPatch(patch=to_patch(patch), source_type=source, batch_size=patch.cases)
+
+
+def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
+    """Convert what an environment's own analyst proposed; also return what is wrong with edits that are left out."""
+    proposals, flaws = [], []
+    learnt = Learnt.SUCCESS if raw.source_type == "success" else Learnt.FAILURE
+    given: list[Any] = list(raw.patch.edits)
+    for edit in given:
+        if not isinstance(edit, Edit):
+            flaws.append(f"{excerpt(repr(edit), 60)} is not an edit: a dict with op, target and content is wanted")
+            continue
+        try:
+            record = to_record(edit)
+        except ValueError as error:
+            flaws.append(str(error))
+            continue
+        proposals.append(
+            Proposal(
+                edit=record,
+                learnt=learnt,
+                level=edit.merge_level or 0,
+                origin=edit.update_origin,
+                part=edit.update_target,
+            )
+        )
+    patch = EditPatch(
+        proposals=tuple(proposals), reasoning=raw.patch.reasoning, learnt=learnt, cases=max(raw.batch_size, 1)
+    )
+    return patch, flaws

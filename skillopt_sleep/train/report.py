@@ -1,0 +1,309 @@
+"""The figures of a run: the calls it would make at most, and when it has ended, its summary and its training curve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep import __version__
+from skillopt_sleep.errors import BackendUnusable
+from skillopt_sleep.gate.rule import PAIRS_A_NIGHT
+from skillopt_sleep.model.call import PhaseTally, Spend
+from skillopt_sleep.train.config import SkillOptConfig
+from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.run import Draw, Run, RunState, Scored, score_results
+from skillopt_sleep.train.skill_text import skill_hash
+from skillopt_sleep.train.splits import get_notes
+
+OUTPUT_TOKENS = 600
+"""Tokens a reply is expected to have."""
+CHARS_PER_TOKEN = 4
+CONFIRMING_ATTEMPTS = 4
+"""Attempts that confirm one lost pair of a candidate that was accepted."""
+BARS = "▁▂▃▄▅▆▇█"
+TEST_FOLDERS = {"initial": "test_eval_baseline", "best": "test_eval_best", "current": "test_eval_current"}
+
+Tested = dict[str, tuple[Scored, dict[str, dict[str, float]]]]
+"""By skill: its score on the test split, and the same by task type."""
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """The most calls of a run, without retries."""
+
+    steps: int
+    stages: dict[str, int]
+    """Calls by stage; those of a judge count in the stage it judges."""
+    tokens: int
+    """A rough estimate: a quarter of the characters sent, and ``OUTPUT_TOKENS`` for each reply."""
+
+    @property
+    def calls(self) -> int:
+        """The calls of all stages."""
+        return sum(self.stages.values())
+
+
+def estimate_price(
+    config: SkillOptConfig,
+    calls: Mapping[str, Sequence[int]],
+    *,
+    chars_per_item: float,
+    skill_chars: int,
+    whole_rounds: bool = False,
+) -> Price:
+    """Estimate the price of a run; ``calls`` has the calls of one attempt at each item of each split.
+
+    ``whole_rounds``: the environment cannot roll out a part of the selection split, so a paired gate takes all of it in
+    every round.
+    """
+    train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
+    full, rest = divmod(len(train), config.batch_size)
+    batches = [config.batch_size] * full + [rest] * bool(rest)
+    gate = _count_gate_calls(config, val, whole_rounds=whole_rounds)
+    epoch = {
+        "rollout": sum(train) * config.rollouts_k,
+        "reflect": sum(_count_analysts(config, batch) for batch in batches),
+        "aggregate": sum(_count_merges(_count_analysts(config, batch), config) for batch in batches),
+        "select": len(batches) * config.use_edit_budget,
+        "selection": len(batches) * gate,
+    }
+    stages = {stage: calls * config.num_epochs for stage, calls in epoch.items()}
+    stages["selection"] += sum(val)
+    later = config.num_epochs - 1
+    if config.use_slow_update:
+        dearest = sorted(train, reverse=True)[: config.slow_update_samples]
+        stages["slow update"] = later * (2 * sum(dearest) + 1)
+        stages["selection"] += later * gate
+    if config.use_meta_skill:
+        stages["meta skill"] = max(later - 1, 0)
+    if config.eval_test:
+        stages["test"] = sum(test) * (3 if config.eval_current_on_test else 2)
+    attempts = sum(stages.get(stage, 0) for stage in ("rollout", "selection", "slow update", "test"))
+    sent = attempts * (chars_per_item + skill_chars) / CHARS_PER_TOKEN
+    sent += stages["reflect"] * (config.minibatch_size * 3 * chars_per_item + skill_chars) / CHARS_PER_TOKEN
+    return Price(
+        steps=config.num_epochs * len(batches),
+        stages={stage: calls for stage, calls in stages.items() if calls},
+        tokens=round(sent + sum(stages.values()) * OUTPUT_TOKENS),
+    )
+
+
+def finish(run: Run, state: RunState, history: Sequence[Mapping[str, Any]], *, started: float) -> dict[str, Any]:
+    """Score the test split if the config asks for it, write the summary, and return it.
+
+    ``started`` is when this process began with the run, by ``time.monotonic``. Raises ``BackendUnusable`` if no attempt
+    at the test split came back, ``FatalBackend`` and ``BudgetSpent``.
+    """
+    tested = _score_test_split(run, state) if run.config.eval_test else {}
+    summary = _describe_training(run, state, history) | _describe_test(tested) | _describe_spend(run)
+    summary |= {
+        "best_skill_path": str(run.store.folder / "best_skill.md"),
+        "wall_time_s": round(time.monotonic() - started, 2),
+    }
+    if dropped := sum(record.get("n_edits_dropped", 0) for record in history):
+        run.tell(
+            f"{dropped} proposed {'edit' if dropped == 1 else 'edits'} could not be used and were left out;"
+            " edit_apply_report.json of each step says why"
+        )
+    run.artefacts.json("summary.json", summary)
+    run.artefacts.text("summary.md", render_page(summary, history))
+    run.store.write("best_skill.md", state.best_skill.encode("utf-8", "surrogatepass"), durable=True)
+    return summary
+
+
+def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
+    """Render ``summary.md``."""
+    lines = [f"# Training of {summary['env']}", ""]
+    lines += [f"Of the data: {note}." for note in summary["data_notes"]] + [""] * bool(summary["data_notes"])
+    if summary["test_hard"] is not None:
+        lines += ["| test | initial | best |", "|---|---|---|"]
+        lines += [
+            f"| {name} ({int(best['total'])}) | {summary['test_by_type']['initial'][name]['hard']:.3f}"
+            f" | {best['hard']:.3f} |"
+            for name, best in summary["test_by_type"]["best"].items()
+        ]
+        lines.append("")
+    accepted, rejected, skipped = (summary[f"total_{what}"] for what in ("accepts", "rejects", "skips"))
+    best, initial = (_number(summary[f"{which}_selection_score"]) for which in ("best", "baseline"))
+    spend = summary["spend"]
+    lines += [
+        f"{summary['total_steps']} steps: {accepted} accepted, {rejected} not, {skipped} without a change.",
+        f"The best skill is of step {summary['best_step']}: selection {best}, initial {initial}.",
+        "",
+        "```",
+        render_curve(history, summary["baseline_selection_score"]),
+        "```",
+        "",
+        "| stage | calls |",
+        "|---|---|",
+        *(f"| {stage} | {calls} |" for stage, calls in summary["calls"].items()),
+        "",
+        f"{spend['calls']} calls, {spend['tokens']:,} tokens, {spend['usd']:.2f} USD where a price is known.",
+        "",
+    ]
+    for update in summary["slow_updates"]:
+        counts = ", ".join(f"{len(ids)} {course}" for course, ids in update["courses"].items())
+        lines.append(f"- slow update after epoch {update['epoch']}: {update['action']} ({update['why']}); {counts}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_terminal(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> str:
+    """Render what the command line prints at the end of a run."""
+    lines = [render_curve(history, summary["baseline_selection_score"]), ""]
+    if summary["test_hard"] is not None:
+        before, after = summary["baseline_test_hard"], summary["test_hard"]
+        lines.append(f"test    initial {_number(before)}  best {_number(after)}")
+        table = summary["test_by_type"]
+        lines += [
+            f"  {name:<20} {table['initial'][name]['hard']:.3f} -> {best['hard']:.3f} of {int(best['total'])}"
+            for name, best in table["best"].items()
+            if name != "overall"
+        ]
+    stages = ", ".join(f"{stage} {calls}" for stage, calls in summary["calls"].items())
+    spend = summary["spend"]
+    price = f", {spend['usd']:.2f} USD" if spend["usd"] else ""
+    lines += [
+        f"calls   {spend['calls']}{price}: {stages}",
+        f"skill   {summary['best_skill_path']} (step {summary['best_step']})",
+    ]
+    return "\n".join(lines)
+
+
+def render_curve(history: Sequence[Mapping[str, Any]], start: float | None) -> str:
+    """Render the training curve: bars for the current selection score, then one line for each step."""
+    scores = [start, *(record["current_score"] for record in history)]
+    bars = ("?" if score is None else BARS[round(max(0.0, min(1.0, score)) * (len(BARS) - 1))] for score in scores)
+    lines = ["selection score  " + "".join(bars)]
+    lines += [
+        f"  step {record['step']:>3}  epoch {record['epoch']}  train {record['rollout_hard']:.3f}"
+        f"  candidate {_number(record.get('candidate_gate_score'))}  current {_number(record['current_score'])}"
+        f"  best {_number(record['best_score'])}  {record['action']}"
+        for record in history
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "  -  " if value is None else f"{value:.3f}"
+
+
+def _score_test_split(run: Run, state: RunState) -> Tested:
+    """Score the initial skill, the best one and, if the config asks for it, the current one."""
+    skills = {"initial": state.initial_skill, "best": state.best_skill}
+    if run.config.eval_current_on_test:
+        skills["current"] = state.current_skill
+    types = list(run.env.get_task_types())
+    split, seed = run.config.test_split, run.config.seed
+    arms = [
+        (skill, Draw(phase="test", split=split, number=0, folder=TEST_FOLDERS[name], seed=seed))
+        for name, skill in skills.items()
+    ]
+    found: Tested = {}
+    for name, results in zip(skills, run.roll_all(run.items[split], arms), strict=True):
+        score = score_results(results)
+        if not score.measured:
+            raise BackendUnusable(
+                f"none of {score.items} test items came back under the {name} skill ({score.lost}); the training is"
+                " kept: run again when the target answers"
+            )
+        folder, table = TEST_FOLDERS[name], _score_by_type(results, types)
+        run.artefacts.results(folder, results, {"hard": score.hard, "soft": score.soft, "n": score.measured})
+        run.artefacts.json(f"{folder}/buckets.json", table)
+        found[name] = (score, table)
+    return found
+
+
+def _score_by_type(results: Sequence[RolloutResult], task_types: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The number of measured attempts and their mean scores, by task type and ``overall``."""
+    groups: dict[str, list[RolloutResult]] = {name: [] for name in task_types}
+    for result in results:
+        if result.task_type or task_types:
+            groups.setdefault(result.task_type or "other", []).append(result)
+    groups["overall"] = list(results)
+    scores = {name: score_results(group) for name, group in groups.items()}
+    return {name: {"total": score.measured, "hard": score.hard, "soft": score.soft} for name, score in scores.items()}
+
+
+def _describe_training(run: Run, state: RunState, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    actions = [str(record["action"]) for record in history]
+    accepted = sum(action.startswith("accept") or action == "greedy_applied" for action in actions)
+    skipped = sum(action.startswith("skip") for action in actions)
+    first = state.scored.get(skill_hash(state.initial_skill))
+    return {
+        "version": f"skillopt-sleep {__version__}",
+        "config": run.config.to_dict(),
+        "env": run.env.name,
+        "data_notes": list(get_notes(run.env)),
+        "total_steps": len(history),
+        "total_accepts": accepted,
+        "total_rejects": len(actions) - accepted - skipped,
+        "total_skips": skipped,
+        "best_step": state.best_step,
+        "baseline_selection_score": run.value(first) if first else None,
+        "best_selection_score": state.best_score,
+        "current_selection_score": state.current_score,
+        "slow_updates": [
+            {"epoch": end["epoch"], **end["slow_update"]} for end in state.boundaries if "slow_update" in end
+        ],
+    }
+
+
+def _describe_test(tested: Tested) -> dict[str, Any]:
+    base, best, current = (tested[name][0] if name in tested else None for name in TEST_FOLDERS)
+    return {
+        "baseline_test_hard": base.hard if base else None,
+        "baseline_test_soft": base.soft if base else None,
+        "test_hard": best.hard if best else None,
+        "test_soft": best.soft if best else None,
+        "test_delta_hard": best.hard - base.hard if base and best else None,
+        "current_test_hard": current.hard if current else None,
+        "test_by_type": {name: table for name, (_, table) in tested.items()},
+    }
+
+
+def _describe_spend(run: Run) -> dict[str, Any]:
+    """The cost of the whole run, over all its processes; calls include retries."""
+    tallies: Sequence[PhaseTally] = run.store.tallies()
+    spend = Spend(
+        calls=sum(tally.calls for tally in tallies),
+        tokens=sum(tally.input_tokens + tally.output_tokens for tally in tallies),
+        usd=sum(tally.cost_usd or 0.0 for tally in tallies),
+    )
+    described = msgspec.to_builtins(spend)
+    del described["seconds"]  # calls overlap, so the time of the run is ``wall_time_s``
+    return {"calls": {tally.phase: tally.calls for tally in tallies}, "spend": described}
+
+
+def _count_analysts(config: SkillOptConfig, batch: int) -> int:
+    """The most analysts of a batch; failures, successes and contrasts have minibatches of their own."""
+    if config.reflection == "shallow":
+        return batch
+    kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)
+    return min(batch, ceil(batch / config.minibatch_size) + kinds - 1)
+
+
+def _count_merges(patches: int, config: SkillOptConfig) -> int:
+    """The most calls to merge patches: failures and successes level by level, in the worst proportion, then both."""
+    if not config.use_aggregate:
+        return 0
+
+    def count_levels(patches: int) -> int:
+        merges = 0
+        while patches > 1:
+            patches = ceil(patches / config.merge_batch_size)
+            merges += patches
+        return merges
+
+    return max(count_levels(left) + count_levels(patches - left) for left in range(patches + 1)) + (patches > 1)
+
+
+def _count_gate_calls(config: SkillOptConfig, val: Sequence[int], *, whole_rounds: bool) -> int:
+    if config.gate != "paired":
+        return sum(val)
+    if whole_rounds:
+        return (2 * ceil(PAIRS_A_NIGHT / len(val)) + CONFIRMING_ATTEMPTS) * sum(val)
+    return (2 * PAIRS_A_NIGHT + CONFIRMING_ATTEMPTS * len(val)) * max(val)

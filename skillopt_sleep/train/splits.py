@@ -1,0 +1,317 @@
+"""Deals items to train, val and test so that no two items that ask the same are in different splits.
+
+An item that repeats one of the test split would teach what the test is to measure, so whole groups of near-duplicates
+are dealt together, and where splits are given, the repeats are left out of the less sealed split.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences
+from skillopt_sleep.model.text import did_you_mean, excerpt, fold
+from skillopt_sleep.train.answers import normal_form
+from skillopt_sleep.train.ports import Item
+
+SPLITS = ("train", "val", "test")
+"""From the one that teaches to the most sealed."""
+QUESTION = ("question", "input", "prompt", "intent", "instruction", "task", "query")
+ANSWERS = ("answers", "answer", "ground_truth", "expected", "target", "output")
+MATERIAL = ("choices", "options", "passage", "document", "table", "code", "image", "images", "file", "files", "path")
+"""Fields with what a question is about, besides ``context``."""
+BOILERPLATE = 0.5
+"""A word that more than this share of the items contain says nothing about any of them."""
+MIN_FOR_BOILERPLATE = 8
+"""Fewer items than this have no boilerplate."""
+RARE = 4
+"""An answer that at most so many items share is evidence of a repeat; yes and no are not."""
+CONTAINED = 5
+"""Words a text needs before it is looked for inside other texts."""
+MOST_OF = 0.6
+"""Share of the longer text that the contained one must be."""
+
+_FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/=<>%^]")
+_IZE = re.compile(r"(?<=..)is(e|ed|es|ing|ation|ations)$")
+_FILLERS = frozenset({"a", "an", "the", "please", "s"})
+_COUNTED = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen twenty"
+)
+_NUMBERS = {word: str(number) for number, word in enumerate(_COUNTED.split())}
+
+
+class Splits(Struct, frozen=True, kw_only=True):
+    """The items of each split."""
+
+    train: tuple[Item, ...] = ()
+    val: tuple[Item, ...] = ()
+    test: tuple[Item, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was left out of the data, and why."""
+    absent: dict[str, str] = {}
+    """By split, why the data have none of it; no mistake until the split is needed."""
+
+    def require(self, split: str) -> tuple[Item, ...]:
+        """The items of a split. Raises ``UsageError`` for an unknown split, or one the data have none of."""
+        items = self[split]
+        if split in self.absent:
+            raise UsageError(self.absent[split])
+        return items
+
+    def __getitem__(self, split: str) -> tuple[Item, ...]:
+        """The items of a split by name. Raises ``UsageError`` for an unknown split."""
+        if split not in SPLITS:
+            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+        items: tuple[Item, ...] = getattr(self, split)
+        return items
+
+
+def make_splits(items: Mapping[str, Sequence[Item]]) -> Splits:
+    """The splits from their items by name; a missing split is empty."""
+    train, val, test = (tuple(items.get(split, ())) for split in SPLITS)
+    return Splits(train=train, val=val, test=test)
+
+
+def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
+    """Deal items to the splits by ratio and seed, whole groups of near-duplicates together.
+
+    Raises ``UsageError`` if a split would stay empty.
+    """
+    parts = parse_ratio(ratio)
+    groups: dict[int, list[Item]] = defaultdict(list)
+    for number, item in zip(group_numbers(items), items, strict=True):
+        groups[number].append(item)
+    order = list(groups.values())
+    random.Random(seed).shuffle(order)  # noqa: S311  a seeded deal, not a secret
+    wanted = _quotas(len(items), parts)
+    dealt: dict[str, list[Item]] = {split: [] for split in SPLITS}
+    for place, group in enumerate(sorted(order, key=len, reverse=True)):
+        empty = [split for split in SPLITS if not dealt[split]]
+        open_ = empty if len(order) - place <= len(empty) else SPLITS
+        dealt[max(open_, key=lambda split: wanted[split] - len(dealt[split]))] += group
+    for split in SPLITS:
+        if not dealt[split]:
+            raise UsageError(_why_empty(split, len(items), ratio, max(map(len, order), default=0)))
+    for members in dealt.values():
+        random.Random(seed).shuffle(members)  # noqa: S311  as above
+    return make_splits(dealt)
+
+
+def without_straddlers(splits: Splits) -> Splits:
+    """The splits without the items that ask the same as an item of a more sealed split; ``notes`` count them.
+
+    Raises ``UsageError`` if that leaves a split empty.
+    """
+    placed = [(split, item) for split in SPLITS for item in splits[split]]
+    numbers = group_numbers([item for _, item in placed])
+    sealed: dict[int, int] = {}
+    for number, (split, _) in zip(numbers, placed, strict=True):
+        sealed[number] = max(sealed.get(number, 0), SPLITS.index(split))
+    kept: dict[str, list[Item]] = {split: [] for split in SPLITS}
+    left: Counter[tuple[str, str]] = Counter()
+    for number, (split, item) in zip(numbers, placed, strict=True):
+        home = SPLITS[sealed[number]]
+        if home == split:
+            kept[split].append(item)
+        else:
+            left[split, home] += 1
+    notes = tuple(
+        f"{count} {'item' if count == 1 else 'items'} of {split} left out: {home} asks the same"
+        for (split, home), count in left.items()
+    )
+    for split in SPLITS:
+        if splits[split] and not kept[split]:
+            raise UsageError(f"every item of {split} asks the same as one of a more sealed split; {split} needs others")
+    return replace(splits, **{split: tuple(kept[split]) for split in SPLITS}, notes=(*splits.notes, *notes))
+
+
+def check_splits(splits: Mapping[str, Sequence[Item]]) -> None:
+    """Raise ``UsageError`` for an empty split, an item without an id, or an id that occurs twice in any split."""
+    for split, items in splits.items():
+        if not items:
+            raise UsageError(f"the split {split!r} is empty: it needs at least one item")
+    places = [f"{split}[{index}]" for split, items in splits.items() for index in range(len(items))]
+    check_ids([item for items in splits.values() for item in items], places)
+
+
+def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
+    """Raise ``UsageError`` for an item that is not a dict or has no usable id, or an id that occurs twice.
+
+    ``where`` names the data, or the place of each item.
+    """
+    seen: dict[str, str] = {}
+    for index, item in enumerate(items):
+        place = f"{where}: item {index + 1}" if isinstance(where, str) else where[index]
+        if not isinstance(item, dict):
+            raise UsageError(f"{place} is not an object with fields, but {excerpt(repr(item), 60)}")
+        name = item.get("id")
+        if str(name) != str(name).strip() and str(name).strip():
+            raise UsageError(f"{place} has the id {excerpt(repr(name), 40)}, with blanks around it; remove them")
+        if name is None or isinstance(name, bool | float | dict | list) or not str(name).strip():
+            what = "has no id" if name in (None, "") else f"has the id {excerpt(repr(name), 40)}"
+            raise UsageError(f"{place} {what}; every item needs an 'id' of its own, a text or a whole number")
+        if str(name) in seen:
+            raise UsageError(f"the id {str(name)!r} occurs twice: {seen[str(name)]} and {place}; ids must be unique")
+        seen[str(name)] = place
+
+
+def get_notes(env: object) -> tuple[str, ...]:
+    """The notes of an environment about its data: what was left out, or is in two splits."""
+    return tuple(map(str, getattr(env, "notes", ()) or ()))
+
+
+def parse_ratio(ratio: str) -> tuple[int, int, int]:
+    """Read ``train:val:test`` as three whole numbers of at least 1. Raises ``UsageError``."""
+    parts = [part.strip() for part in str(ratio).split(":")]
+    if len(parts) != len(SPLITS) or not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
+        raise UsageError(f"ratio {ratio!r} is not train:val:test in whole numbers above 0, such as '2:1:7'")
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def get_question(item: Item) -> str:
+    """The question of an item, under any of the usual field names; "" if it has none."""
+    return next((str(item[name]) for name in QUESTION if item.get(name)), "")
+
+
+def get_answers(item: Item) -> tuple[str, ...]:
+    """The answers of an item as texts; other values are written as JSON."""
+    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in raw_answers(item))
+
+
+def raw_answers(item: Item) -> Sequence[object]:
+    """The answers of an item as they are, under any of the usual field names."""
+    found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
+    return found if isinstance(found, list | tuple) else [found]
+
+
+def group_numbers(items: Sequence[Item]) -> list[int]:
+    """A number for each item; items with the same number ask the same, as far as we can tell.
+
+    Items belong together if they name the same ``group``; if they ask the same word for word, whatever their answers;
+    or if they share all figures and an answer (or have none) and one is a repetition of the other
+    (``group_recurrences``, for rare answers near-duplicates too). Questions of one form ("capital of …", "invoice 12")
+    are not repeats: their words or figures differ.
+    """
+    texts = _drop_boilerplate([_wording(item) for item in items])
+    material = [_material(item) for item in items]
+    parents = list(range(len(items)))
+    """A disjoint-set forest: the item that each item is joined to, itself at first."""
+    for index, other in (*_find_repeats(items, texts, material), *_find_paraphrases(items, texts, material)):
+        parents[_root(parents, index)] = _root(parents, other)
+    return [_root(parents, index) for index in range(len(parents))]
+
+
+def _root(parents: Sequence[int], index: int) -> int:
+    while parents[index] != index:
+        index = parents[index]
+    return index
+
+
+def _find_repeats(
+    items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of items with the same material that ask the same word for word, or one of which mostly contains the other.
+
+    ``texts`` are the wordings without boilerplate: an instruction that every item begins with is no repetition.
+    """
+    first: dict[tuple[object, ...], int] = {}
+    starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    words = [_words(text) for text in texts]
+    for index, item in enumerate(items):
+        yield index, first.setdefault((*_words(_wording(item)), "|", *material[index]), index)
+        if len(words[index]) >= CONTAINED:
+            starts[words[index][:CONTAINED]].append(index)
+    for index, longer in enumerate(words):
+        for start in range(len(longer) - CONTAINED + 1):
+            for other in starts.get(longer[start : start + CONTAINED], ()):
+                shorter = words[other]
+                whole = len(longer) * MOST_OF <= len(shorter) and longer[start : start + len(shorter)] == shorter
+                if whole and other != index and material[other] == material[index]:
+                    yield index, other
+
+
+def _find_paraphrases(
+    items: Sequence[Item], texts: Sequence[str], material: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of items of one named group, or with the same answer, figures and material and almost the same wording."""
+    figures = [frozenset(_FIGURE.findall(text)) for text in texts]
+    sharing: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, item in enumerate(items):
+        if item.get("group"):
+            sharing["group", str(item["group"])].append(index)
+        for answer in {normal_form(text) or fold(text) for text in get_answers(item)} or {""}:
+            sharing["answer", answer].append(index)
+    for (what, shared), members in sharing.items():
+        if what == "group":
+            yield from ((index, members[0]) for index in members)
+        elif len(members) > 1:
+            wordings = [texts[index] for index in members]
+            ways = [group_recurrences(wordings)]
+            ways += [group_near_duplicates(wordings)] if shared and len(members) <= RARE else []
+            for groups in ways:
+                first: dict[tuple[object, ...], int] = {}
+                for index, group in zip(members, groups, strict=True):
+                    yield index, first.setdefault((group, figures[index], material[index]), index)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words and signs in order, without articles; numbers in figures, -ise spelt as -ize."""
+    found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return tuple(_NUMBERS.get(word, _IZE.sub(r"iz\1", word)) for word in found if word not in _FILLERS)
+
+
+def _material(item: Item) -> tuple[str, ...]:
+    """What an item asks about besides its words; parts are sorted, so that shuffled choices make no difference."""
+    found = []
+    for name in MATERIAL:
+        value = item.get(name)
+        if value not in (None, "", [], {}):
+            parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else [value]
+            found.append(name + "|".join(sorted(fold(str(part)) for part in parts)))
+    return tuple(found)
+
+
+def _wording(item: Item) -> str:
+    question = get_question(item)
+    if not question:
+        return json.dumps({key: value for key, value in item.items() if key != "id"}, default=str, ensure_ascii=False)
+    return f"{question}\n{item.get('context') or ''}".strip()
+
+
+def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
+    """The texts without the words that most of them share; a text of nothing else stays as it is."""
+    if len(texts) < MIN_FOR_BOILERPLATE:
+        return list(texts)
+    counts = Counter(word for text in texts for word in set(fold(text).split()))
+    common = {word for word, count in counts.items() if count > BOILERPLATE * len(texts)}
+    return [" ".join(word for word in text.split() if fold(word) not in common) or text for text in texts]
+
+
+def _quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
+    """How many items each split is due, by the largest-remainder method."""
+    exact = {split: total * part / sum(parts) for split, part in zip(SPLITS, parts, strict=True)}
+    due = {split: math.floor(share) for split, share in exact.items()}
+    rest = sorted(SPLITS, key=lambda split: due[split] - exact[split])
+    for split in rest[: total - sum(due.values())]:
+        due[split] += 1
+    return due
+
+
+def _why_empty(split: str, total: int, ratio: str, largest: int) -> str:
+    if largest > 1:
+        return (
+            f"{total} items at {ratio} leave the split {split!r} empty: near-duplicates stay together, and {largest}"
+            " of them are one group; name a folder with train/, val/ and test/ instead, or add items"
+        )
+    return f"{total} items at {ratio} leave the split {split!r} empty; add items"
