@@ -1,4 +1,4 @@
-"""``bash scripts/bench NAME``: find a benchmark by its module's name and run it."""
+"""``bash scripts/bench NAME``: runs one benchmark; without a name it lists them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ import importlib
 import sys
 
 BENCHMARKS = {
-    "ablations": "what each mechanism of training is worth in a simulated world, over seeds",
-    "gate": "how often the gate accepts what does not help, and how soon what does, beside rules on means",
-    "harvest": "reading session files, beside plain JSON decoding and plain reading of the same bytes",
-    "guard": "which hostile edits are held back, and which ordinary house rules are not",
-    "mutants": "small faults put into the gate, adoption, staging, retries, budget and ledger: which ones tests notice",
-    "night": "calls by phase, and wall time beside the ideal for N workers and a given latency",
-    "train": "training: calls by stage, and wall time beside the ideal for N workers and a given latency",
-    "secrets": "what redaction finds of made-up secrets, and how long it takes",
-    "startup": "how long the commands take to start, beside a bare interpreter",
+    "ablations": "what each mechanism of training is worth in a simulated world, over many seeds",
+    "gate": "how often the gate accepts a useless edit, and how soon a useful one, compared with rules on means",
+    "guard": "which hostile edits the guard holds back, and which ordinary house rules it lets pass",
+    "harvest": "reading session files, compared with plain JSON decoding and plain reading of the same bytes",
+    "mutants": "which small faults in the gate, adoption, staging, retries, budget and ledger the tests notice",
+    "night": "calls of a night by phase, and its time compared with the ideal for N workers and a given latency",
+    "secrets": "which made-up secrets redaction finds, and how long it takes",
+    "startup": "how long the commands take to start, compared with a bare interpreter",
+    "train": "calls of a training run by stage, and its time compared with the ideal for N workers and a latency",
 }
 
 
 def main() -> int:
-    """Run the benchmark named by the first argument; the rest are its own."""
-    if len(sys.argv) < 2 or sys.argv[1] not in BENCHMARKS:
+    """Run the benchmark named by the first argument, which gets the other arguments; list all without one."""
+    name, *options = sys.argv[1:] or [""]
+    if name in BENCHMARKS:
+        code: int = importlib.import_module(f"tests.benchmarks.{name}").main(options)
+        return code
+    if name:
+        print(f"there is no benchmark {name!r}; these are:\n", file=sys.stderr)
+    else:
         print("usage: bash scripts/bench NAME [options]\n")
-        print("\n".join(f"  {name:<10} {what}" for name, what in BENCHMARKS.items()))
-        return 2
-    code: int = importlib.import_module(f"tests.benchmarks.{sys.argv[1]}").main(sys.argv[2:])
-    return code
+    print("\n".join(f"  {name:<10} {what}" for name, what in BENCHMARKS.items()))
+    return 2 if name else 0
 
 
 if __name__ == "__main__":

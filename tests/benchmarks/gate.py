@@ -20,8 +20,15 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.gate.rule import threshold
-from tests.benchmarks.gate_agreement import Agreement, compare
-from tests.benchmarks.gate_bounds import Bound, CellResult, agreement_bounds, cell_bounds, nights_bounds
+from tests.benchmarks.gate_bounds import (
+    Agreement,
+    Bound,
+    CellResult,
+    agreement_bounds,
+    cell_bounds,
+    compare,
+    nights_bounds,
+)
 from tests.benchmarks.gate_cells import Cell, describe, grid
 from tests.benchmarks.gate_driven import STRICT, driven_cells
 from tests.benchmarks.gate_exact import exact_paired

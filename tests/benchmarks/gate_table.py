@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from skillopt_sleep.gate.rule import exact_error
-from tests.benchmarks.gate_agreement import Agreement, Compared
-from tests.benchmarks.gate_bounds import Bound, CellResult
+from tests.benchmarks.gate_bounds import Agreement, Bound, CellResult, Compared
 from tests.benchmarks.gate_cells import Cell, describe, edit_of
 from tests.benchmarks.gate_figures import Estimate, Figures
 from tests.benchmarks.gate_nights import NightsFigures

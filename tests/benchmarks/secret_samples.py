@@ -1,6 +1,7 @@
-"""Made-up secrets of every kind, in the settings people paste them in; another set for every seed.
+"""Made-up secrets of every kind in the settings people paste them in, and texts that only look like secrets.
 
-The forms are those that providers document. A secret is given as the pieces of it that must not be left in a text.
+The forms are those that providers document; every seed gives another set. A secret is given as the pieces of it that
+must not remain in a text.
 """
 
 from __future__ import annotations
@@ -8,12 +9,55 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
 from tests.benchmarks.secret_contexts import ANYWHERE, CONTEXTUAL, PASSWORD_LINES, Wrap
-from tests.benchmarks.secret_shapes import HEX, SHAPED, WORDS, drawn, key_lines, pem_block, pgp_block
+from tests.benchmarks.secret_shapes import (
+    ALNUM,
+    HEX,
+    SHAPED,
+    URLSAFE,
+    WORDS,
+    Make,
+    base64_of,
+    drawn,
+    key_lines,
+    pem_block,
+    pgp_block,
+    uuid_of,
+)
+
+_NIX = "0123456789abcdfghijklmnpqrsvwxyz"
+_MADE: dict[str, Make] = {
+    "short": lambda rng: drawn(HEX, 9, rng),
+    "md5": lambda rng: drawn(HEX, 32, rng),
+    "sha1": lambda rng: drawn(HEX, 40, rng),
+    "sha256": lambda rng: drawn(HEX, 64, rng),
+    "uuid": uuid_of,
+    "base64": lambda rng: base64_of(32, rng),
+    "sha512": lambda rng: base64_of(64, rng),
+    "long": lambda rng: base64_of(300, rng),
+    "nix": lambda rng: drawn(_NIX, 52, rng),
+    "id": lambda rng: drawn(ALNUM, 22, rng),
+    "urlsafe": lambda rng: drawn(URLSAFE, 43, rng),
+}
+
+CORPUS = Path(__file__).parent / "corpora" / "secret_innocent.json"
+
+
+def innocents(seed: int) -> Iterator[str]:
+    """Yield every text of the corpus; the random parts, marked like §sha1§, are drawn anew for every seed."""
+    rng = random.Random(seed)
+    corpus = json.loads(CORPUS.read_text(encoding="utf-8"))
+    names, values = corpus["placeholder_names"], corpus["placeholder_values"]
+    placeholders = [f"{name}={value}" for name in names for value in values]
+    groups = (corpus["hashes"], corpus["public"], placeholders, corpus["code"], corpus["commands"], corpus["prose"])
+    for text in (text for group in groups for text in group):
+        yield re.sub("§([a-z0-9]+)§", lambda match: _MADE[match[1]](rng), text)
 
 
 class Sample(Struct, frozen=True, kw_only=True):

@@ -17,9 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.safety.redaction.redactor import Redactor
-from tests.benchmarks.material import Material
-from tests.benchmarks.secret_innocent import innocents
-from tests.benchmarks.secret_samples import KINDS, samples
+from tests.benchmarks.corpus import Material
+from tests.benchmarks.secret_samples import KINDS, innocents, samples
 
 SETTINGS = ("prose", "code", "json", "split")
 MEGABYTES = 10
@@ -126,16 +125,16 @@ def _speed(name: str, seed: int) -> Speed:
 
 
 def _text(name: str, seed: int) -> str:
-    material = Material(seed)
+    corpus = Material(seed)
     size = int(MEGABYTES * 1_000_000)
     if name != "with secrets":
-        make = {"prose": material.prose, "code": material.code, "log": material.log}[name]
+        make = {"prose": corpus.prose, "code": corpus.code, "log": corpus.log}[name]
         return make(size)
     pieces: list[str] = []  # a secret every few kilobytes
     length = 0
     while length < size:
         for sample in samples(seed + len(pieces)):
-            pieces += (material.prose(4_000), material.code(4_000), sample.text)
+            pieces += (corpus.prose(4_000), corpus.code(4_000), sample.text)
             length += len(pieces[-3]) + len(pieces[-2]) + len(pieces[-1])
     return "\n".join(pieces)[:size]
 

@@ -12,17 +12,14 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.plan import ConsolidatePlan
-from tests.benchmarks import gate_agreement
+from tests.benchmarks import gate_bounds
 from tests.benchmarks.gate import measure
-from tests.benchmarks.gate_agent import RULE, MemoryLedger, connect, pools
-from tests.benchmarks.gate_agreement import DEVIATIONS, compare
-from tests.benchmarks.gate_bounds import agreement_bounds, nights_bounds
+from tests.benchmarks.gate_bounds import DEVIATIONS, agreement_bounds, compare, nights_bounds
 from tests.benchmarks.gate_cells import Cell, Judge, grid, tasks_of
-from tests.benchmarks.gate_driven import BASELINE, STRICT, drive, driven_cells
+from tests.benchmarks.gate_driven import BASELINE, RULE, STRICT, MemoryLedger, connect, drive, driven_cells, pools
 from tests.benchmarks.gate_exact import exact_paired
 from tests.benchmarks.gate_figures import Estimate, apart
-from tests.benchmarks.gate_month import CALLS_A_NIGHT, Month
-from tests.benchmarks.gate_nights import AS_RUN, GATES, NOISY, NightsFigures, nights
+from tests.benchmarks.gate_nights import AS_RUN, CALLS_A_NIGHT, GATES, NOISY, Month, NightsFigures, nights
 from tests.benchmarks.gate_plot import drawing
 from tests.benchmarks.gate_trial import simulate_mean_rules, simulate_paired
 
@@ -91,7 +88,7 @@ def test_comparison_agrees_where_nothing_is_wrong():
 def test_comparison_finds_a_night_that_is_not_the_rule(monkeypatch):
     """Nights of another edit than the simulated one are looked at twice and stay apart: the bound is broken."""
     useless = drive(USUAL, 6, 60, "1")
-    monkeypatch.setattr(gate_agreement, "drive", lambda *_: useless)
+    monkeypatch.setattr(gate_bounds, "drive", lambda *_: useless)
     agreement = compare(replace(USUAL, effect=0.4), 6, 60, "1")
     assert {each.what for each in agreement.first} >= {"ever", "tonight"}
     assert agreement.worst.apart > DEVIATIONS

@@ -9,9 +9,8 @@ from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.plan import ConsolidatePlan
-from tests.benchmarks.gate_agent import MemoryLedger, connect, pools
 from tests.benchmarks.gate_cells import Cell, Judge, tasks_of
-from tests.benchmarks.gate_driven import BASELINE
+from tests.benchmarks.gate_driven import BASELINE, MemoryLedger, connect, pools
 
 HARM = Cell(tasks=2, judge=Judge.BINARY, base=1.0, effect=-1.0)
 """Two val tasks, broken by the rule that every reflection proposes."""

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.safety.redaction.escapes import unescape
 from skillopt_sleep.safety.redaction.redactor import Redactor
-from tests.benchmarks.secret_innocent import innocents
-from tests.benchmarks.secret_samples import samples
+from tests.benchmarks.secret_samples import innocents, samples
 from tests.benchmarks.secret_shapes import SHAPED
 
 READS = {
