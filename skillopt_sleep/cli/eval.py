@@ -16,7 +16,10 @@ from skillopt_sleep.cli.options import (
     default_call_cap,
     describe_caps,
     open_workspace,
+    parse_value,
     place_options,
+    print_json,
+    run_options,
 )
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
@@ -51,12 +54,7 @@ UNMEASURED = 5
 )
 @click.option("--optimizer", metavar="BACKEND[:MODEL]", help="Model that judges rubrics.")
 @click.option("--rollouts-k", type=int, help="Attempts at each item.  [default: 1]")
-@click.option("--workers", type=int, help="Most calls at the same time.  [default: 8]")
-@click.option("--seed", type=int, help="Random seed.  [default: 42]")
-@click.option("--max-calls", type=int, help="Cap on model calls.")
-@click.option("--max-tokens", type=int, help="Cap on tokens.")
-@click.option("--max-usd", type=float, help="Cap on dollars.")
-@click.option("--max-minutes", type=float, help="Cap on minutes.")
+@run_options
 @click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
 @place_options
 @as_json
@@ -122,17 +120,12 @@ def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recip
 
 def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
     """The ``KEY=VALUE`` options as a table; a value that is not TOML is plain text."""
-    import msgspec
-
     table: dict[str, Json] = {}
     for option in options:
         key, equals, text = option.partition("=")
         if not equals or not key:
             raise UsageError(f"--option {option}: expected KEY=VALUE, as in --option scoring=numeric")
-        try:
-            table[key] = msgspec.toml.decode(f"v = {text}", type=dict[str, Json])["v"]
-        except msgspec.DecodeError:
-            table[key] = text
+        table[key] = parse_value(text)
     return table
 
 
@@ -154,12 +147,10 @@ def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
 
 
 def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: bool) -> None:
-    import msgspec
-
     from skillopt_sleep.reports.formatting import number
 
     if as_json:
-        click.echo(msgspec.json.encode(sizes).decode())
+        print_json(sizes)
         return
     click.echo(
         f"{number(sizes['items'], 'item')} of {split} x {number(sizes['skills'], 'skill')} x"
@@ -172,25 +163,22 @@ def _print_price(sizes: dict[str, int], split: str, recipe: Recipe, *, as_json: 
 def _print_matrix(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     import msgspec
 
-    from skillopt_sleep.reports.formatting import number
+    from skillopt_sleep.reports.formatting import align_columns, number
 
     if as_json:
-        table = msgspec.to_builtins(matrix) | {"folder": str(folder)}
-        click.echo(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
+        print_json(msgspec.to_builtins(matrix) | {"folder": str(folder)}, indent=2)
         return
     attempts = f", {matrix.rollouts_k} attempts each" if matrix.rollouts_k > 1 else ""
     click.echo(f"{matrix.env}, {matrix.split}: {number(matrix.items, 'item')}{attempts}\n")
-    width = max(len(name) for name in (*matrix.skills, "skill"))
-    columns = [max(len(target), 30) for target in matrix.targets]
-    heads = [f"{target:<{wide}}" for target, wide in zip(matrix.targets, columns, strict=True)]
-    click.echo("  ".join([f"{'skill':<{width}}", *heads]).rstrip())
-    for skill in matrix.skills:
-        cells = [_cell(matrix.cell(skill, target), first=skill == matrix.skills[0]) for target in matrix.targets]
-        padded = [f"{cell:<{wide}}" for cell, wide in zip(cells, columns, strict=True)]
-        click.echo("  ".join([f"{skill:<{width}}", *padded]).rstrip())
+    first = matrix.skills[0]
+    rows = [
+        (skill, *(_cell(matrix.cell(skill, target), first=skill == first) for target in matrix.targets))
+        for skill in matrix.skills
+    ]
+    click.echo("\n".join(align_columns([("skill", *matrix.targets), *rows])))
     spend = matrix.spend
     price = f", {spend.usd:.2f} USD" if spend.usd else ""
-    click.echo(f"\nshare passed +- standard error, (soft score), items won - lost against {matrix.skills[0]}")
+    click.echo(f"\nshare passed +- standard error, (soft score), items won - lost against {first}")
     click.echo(f"{number(spend.calls, 'call')}{price}; the replies are in {folder}")
 
 

@@ -105,11 +105,35 @@ night_options = _combine(
 )
 
 
-def print_json(value: object) -> None:
-    """Print a value as one line of JSON."""
+run_options = _combine(
+    click.option("--workers", type=int, help="Most calls at the same time.  [default: 8]"),
+    click.option("--seed", type=int, help="Random seed.  [default: 42]"),
+    click.option("--max-calls", type=int, help="Cap on model calls."),
+    click.option("--max-tokens", type=int, help="Cap on tokens."),
+    click.option("--max-usd", type=float, help="Cap on dollars."),
+    click.option("--max-minutes", type=float, help="Cap on minutes."),
+)
+"""Options of ``train`` and ``eval``."""
+
+
+def print_json(value: object, *, indent: int = -1) -> None:
+    """Print a value as JSON, on one line unless ``indent`` is given."""
     import msgspec
 
-    click.echo(msgspec.json.encode(value).decode())
+    data = msgspec.json.encode(value)
+    click.echo((data if indent < 0 else msgspec.json.format(data, indent=indent)).decode())
+
+
+def parse_value(text: str) -> Json:
+    """A value as TOML reads it; text that is not TOML is a plain string."""
+    import msgspec
+
+    number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # TOML does not allow .01
+    try:
+        value: Json = msgspec.toml.decode(f"v = {number}", type=dict[str, Json])["v"]
+    except msgspec.DecodeError:
+        return text
+    return value
 
 
 def program_name() -> str:
@@ -197,17 +221,10 @@ def _print_notices(notices: Iterable[str]) -> None:
 
 
 def _assign(given: dict[str, Json], assignment: str) -> None:
-    """Put one ``a.b.c=value`` into the tree; a value that is not TOML is a plain string."""
-    import msgspec
-
+    """Put one ``a.b.c=value`` into the tree."""
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         raise UsageError(f"--set {assignment}: expected KEY=VALUE, as in --set backends.claude.timeout=60")
-    try:
-        number = re.sub(r"^([+-]?)\.(?=\d)", r"\g<1>0.", text)  # TOML does not allow .01
-        value: Json = msgspec.toml.decode(f"v = {number}", type=dict[str, Json])["v"]
-    except msgspec.DecodeError:
-        value = text
     *tables, key = path.split(".")
     node = given
     for table in tables:
@@ -215,7 +232,7 @@ def _assign(given: dict[str, Json], assignment: str) -> None:
         if not isinstance(below, dict):
             raise UsageError(f"--set {assignment}: {table} has a value already, so it cannot be a table too")
         node = below
-    node[key] = value
+    node[key] = parse_value(text)
 
 
 def _find_project(folder: Path) -> Path:

@@ -19,6 +19,8 @@ from skillopt_sleep.cli.options import (
     describe_caps,
     open_workspace,
     place_options,
+    print_json,
+    run_options,
 )
 from skillopt_sleep.model import Json
 
@@ -44,12 +46,7 @@ FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
 @click.option("--optimizer-backend", help="Backend of the model that reflects and edits.")
 @click.option("--optimizer-model", help="Model that reflects and edits.")
 @click.option("--num-epochs", type=int, help="Epochs.  [default: 4]")
-@click.option("--seed", type=int, help="Order of the items.  [default: 42]")
-@click.option("--workers", type=int, help="Most calls at the same time.  [default: 8]")
-@click.option("--max-calls", type=int, help="Cap on model calls.")
-@click.option("--max-tokens", type=int, help="Cap on tokens.")
-@click.option("--max-usd", type=float, help="Cap on dollars.")
-@click.option("--max-minutes", type=float, help="Cap on minutes.")
+@run_options
 @place_options
 @as_json
 def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
@@ -193,7 +190,7 @@ def _print_price(
             "asked": dict(asked),
             "data_notes": list(notes),
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
+        print_json(table, indent=2)
         return
     config = recipe.config
     size = f"{number(config.num_epochs, 'epoch')}, {number(price.steps, 'step')}"
@@ -216,15 +213,9 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     import msgspec
 
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+        print_json(summary, indent=2)
         return
     from skillopt_sleep.train.report import render_terminal
 
-    click.echo(render_terminal(summary, _history(summary)))
-
-
-def _history(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    import msgspec
-
-    data = (Path(summary["best_skill_path"]).parent / "history.json").read_bytes()
-    return msgspec.json.decode(data, type=list[dict[str, Any]])
+    history = (Path(summary["best_skill_path"]).parent / "history.json").read_bytes()
+    click.echo(render_terminal(summary, msgspec.json.decode(history, type=list[dict[str, Any]])))

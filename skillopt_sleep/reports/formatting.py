@@ -161,6 +161,12 @@ def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
     )
 
 
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a plain text table, columns two blanks apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def describe_errors(report: NightReport) -> str:
     """The errors of all calls, the most frequent first; "" when there were none."""
     total: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from msgspec import Struct
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
-from skillopt_sleep.reports.formatting import DOCUMENTS, money, number, plain, total_spend
+from skillopt_sleep.reports.formatting import DOCUMENTS, align_columns, money, number, plain, total_spend
 from skillopt_sleep.reports.headline import Ending, summarize_night
 from skillopt_sleep.reports.measurements import (
     describe_account,
@@ -104,9 +104,7 @@ def render_status(status: Status, *, most: int) -> str:
 
 
 def _table(status: Status, most: int) -> str:
-    rows = [HEAD, *(_row(night, status) for night in status.nights[:most])]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = align_columns([HEAD, *(_row(night, status) for night in status.nights[:most])])
     if len(status.nights) > most:
         lines.append(f"and {number(len(status.nights) - most, 'earlier night')}")
     return "\n".join(lines)

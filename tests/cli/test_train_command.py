@@ -75,7 +75,7 @@ def test_dry_run_prices_and_writes_nothing(cli, folder):
     for words in ("optimizer ", "target ", "rollout", "aggregate", "slow update", "in total", "Cap: 3 USD"):
         assert words in done.out
     assert not (folder / "out").exists()
-    assert re.search(r"^1 epoch, 3 steps into .*out; nothing was asked", cli(*dry(folder), "--num-epochs", "1").out)
+    assert re.search(r"^1 epoch, 3 steps into .*out; no model was called", cli(*dry(folder), "--num-epochs", "1").out)
     told = json.loads(cli(*dry(folder), "--json").out)
     assert told["calls"] == sum(told["stages"].values())
     assert told["asked"] == {"optimizer": "simulated:simulated", "target": "simulated:simulated"}
