@@ -1,4 +1,4 @@
-"""What a process that was killed has left running is found by identity, ended, and nothing else is."""
+"""Children of a killed process are recognised and ended, and no other process is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ time.sleep(60)
 
 
 def until(true, seconds=10.0):
-    """Wait for it."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -58,7 +58,7 @@ def until(true, seconds=10.0):
 
 
 def alive(pids) -> list[int]:
-    """Those that run."""
+    """Return the processes that are alive."""
     return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
 
 
@@ -88,7 +88,7 @@ def killed(tmp_path):
 
 
 def test_night_that_was_killed(killed, tmp_path):
-    """All it started is ended, deaf, detached or orphaned; its folder and its file go; a living night keeps its own."""
+    """All children of a killed night are ended, however detached, and its folder and file are removed."""
     pids, folder = killed
     assert len(pids) == 4
     assert alive(pids) == pids
@@ -102,7 +102,7 @@ def test_night_that_was_killed(killed, tmp_path):
 
 
 def test_process_that_has_taken_the_number_of_a_child(tmp_path):
-    """It began at another time and carries no mark of ours: it is left alone, and so is a folder of another mark."""
+    """A process with a reused number and without our mark is left alone, and so is a folder of another mark."""
     stranger = subprocess.Popen(SLEEPER)
     folder = tmp_path / f"{OWN_RUN_MARKER}-other-x"
     folder.mkdir()
@@ -122,7 +122,7 @@ def test_process_that_has_taken_the_number_of_a_child(tmp_path):
 
 
 def test_login_renewed_in_the_home_of_a_killed_night(tmp_path):
-    """The only valid one is given back before the home goes."""
+    """A renewed login is restored before the home is removed."""
     login = tmp_path / "auth.json"
     login.write_text("old")
     home = tmp_path / f"{OWN_RUN_MARKER}-abc-x"
@@ -139,7 +139,7 @@ def test_login_renewed_in_the_home_of_a_killed_night(tmp_path):
 
 
 def test_file_is_there_while_something_runs(tmp_path):
-    """Nobody else may read it, it names no command, and it is gone when all has ended."""
+    """The file is private, names no command, and is removed with the last child."""
     children = Children(str(tmp_path / "children"))
     with children.open_folder() as folder:
         (file,) = (tmp_path / "children").iterdir()
@@ -175,7 +175,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_file_that_is_damaged(tmp_path, content):
-    """It is set aside under a name that is told, once; the next command finds nothing to tell."""
+    """A damaged file is renamed and reported once."""
     strangers = tmp_path / f"{OWN_RUN_MARKER}-other-x"
     strangers.mkdir()
     (tmp_path / "abc.jsonl").write_bytes(content)
@@ -208,7 +208,7 @@ def test_login_that_cannot_be_given_back(tmp_path):
 
 
 def test_command_says_what_is_damaged(tmp_path):
-    """By its path, in one line; it goes on with what it was asked."""
+    """A command reports a damaged file in one line and does its work."""
     notices = []
     person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2)
     workspace = dataclasses.replace(person.workspace(), notify=notices.append)
@@ -222,7 +222,7 @@ def test_command_says_what_is_damaged(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system keeps when a process began")
 def test_clock_that_is_set_while_a_night_lives(tmp_path):
-    """Its processes are recognised by what no clock moves, so they live on; a number taken by another is not."""
+    """A change of the system clock ends no living process; a reused number is still recognised."""
     mine = psutil.Process()
     kid = subprocess.Popen(SLEEPER, env={MARK: "abc.1"})
     known = child_registry.read_identity(mine.pid)
@@ -242,7 +242,7 @@ def test_clock_that_is_set_while_a_night_lives(tmp_path):
 
 
 def test_file_is_never_there_without_its_first_line(tmp_path, monkeypatch):
-    """A command that looks in between finds no file that it could take away."""
+    """A file appears with its first line already in it."""
     looked = []
     write = Path.write_bytes
 
@@ -258,7 +258,7 @@ def test_file_is_never_there_without_its_first_line(tmp_path, monkeypatch):
 
 
 def test_no_file_where_none_is_wanted(tmp_path):
-    """A backend built without the app keeps none, and works."""
+    """A backend without a folder keeps no file, and works."""
     with ChildRegistry().open():
         ChildRegistry().note_child(os.getpid())
     assert list(tmp_path.iterdir()) == []
@@ -266,7 +266,7 @@ def test_no_file_where_none_is_wanted(tmp_path):
 
 
 def test_folder_that_cannot_be_written(tmp_path):
-    """The disk is named, and nothing has been started."""
+    """A folder that cannot be written raises DiskError before anything is started."""
     (tmp_path / "file").touch()
     with (
         pytest.raises(DiskError, match="running children cannot be recorded"),
@@ -276,7 +276,7 @@ def test_folder_that_cannot_be_written(tmp_path):
 
 
 def test_folder_that_was_made_elsewhere_is_removed_too(tmp_path):
-    """Where the usual place had too long a name; only those of the dead one's mark."""
+    """Folders in another temporary place are removed too, if they have the mark."""
     short, folder = tmp_path / "short", tmp_path / "children"
     ours, other = short / f"{OWN_RUN_MARKER}-abc-1", short / f"{OWN_RUN_MARKER}-xyz-1"
     for each in (ours, other, folder):

@@ -1,4 +1,4 @@
-"""Claude Code is called as a bare model, and every way it can fail has its own error."""
+"""Claude Code answers as a bare model, and every failure has an error of its own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def result(text: str | None = "hi there", **changes: object) -> str:
 
 
 def failure(text: str | None, status: int | None = None, **changes: object) -> Ended:
-    """How the CLI ends when the API refused."""
+    """Return how the CLI ends when the API refused."""
     line = result(text, is_error=True, api_error_status=status, stop_reason="stop_sequence", **changes)
     return Ended(status=1, stdout=line)
 
@@ -116,7 +116,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("ended", "error"), FAILURES.values(), ids=FAILURES.keys())
 def test_failure_has_its_error(ended, error):
-    """What the CLI printed and how it ended decide; never an error text as an answer."""
+    """Output and exit status decide; an error text is never a reply."""
     with pytest.raises(error) as caught:
         read_reply(ended, PROMPT, model="m", deadline=5.0)
     assert type(caught.value) is error
@@ -138,7 +138,7 @@ def test_answer_among_other_lines():
 
 
 def test_answer_with_a_line_separator_of_unicode():
-    """Such a character stands in the middle of a line of JSON, and ends none."""
+    """A Unicode line separator inside a JSON line does not end it."""
     line = result("one two three").replace("one two", "one\u2028two\u0085")
     assert read_reply(Ended(stdout=line), PROMPT, model="m", deadline=5.0).text == "one\u2028two\u0085 three"
 
@@ -158,7 +158,7 @@ def retry(status, seconds) -> str:
 
 
 def test_wait_that_the_service_asked_for():
-    """It is handed on, when the CLI has waited for it in vain and when it was not let to wait."""
+    """The service's wait is passed on, whether the CLI waited itself or was ended before."""
     ended = failure("API Error: Request rejected (429) · slow down", 429)
     ended = Ended(status=1, stdout=retry(429, 7) + ended.stdout)
     with pytest.raises(RateLimited) as caught:
@@ -173,7 +173,7 @@ def test_wait_that_the_service_asked_for():
 
 
 def test_wait_of_hours_is_a_spent_quota():
-    """Nobody waits half the night; the message says when to go on."""
+    """A wait of hours is a spent quota; the message says when to run again."""
     with pytest.raises(QuotaExhausted, match="run again in 120 minutes"):
         read_reply(Ended(status=-15, stdout=retry(429, 7200), waiting=7200), PROMPT, model="m", deadline=5.0)
     with pytest.raises(QuotaExhausted, match="run again after 3pm"):
@@ -181,7 +181,7 @@ def test_wait_of_hours_is_a_spent_quota():
 
 
 def test_cli_that_is_told_to_wait_is_not_kept(claude, fake_cli):
-    """It is ended at once, and the error says how long to wait; a moment's wait is left to it."""
+    """A CLI that announces a long wait is ended, and the error carries the wait; a short one is left to it."""
     fake_cli.behave(stdout=retry(429, 60), hang=True)
     started = time.monotonic()
     with pytest.raises(RateLimited) as caught:
@@ -203,7 +203,7 @@ def test_what_a_failure_cost():
 
 
 def test_cap_on_money_that_the_cli_keeps(fake_cli):
-    """It is told the cap, and its stopping there is ours."""
+    """The CLI gets the cap as an option, and stopping there raises BudgetSpent."""
     over = result(None, subtype="error_max_budget_usd", is_error=True, errors=["Reached maximum budget ($2)"])
     fake_cli.behave(stdout=over, status=1)
     with pytest.raises(BudgetSpent, match="raise --max-usd") as caught:
@@ -237,7 +237,7 @@ def over(*lines, **changes):
 
 
 def test_answer_that_took_the_call_over_the_cap_on_money():
-    """It was complete before the CLI looked, and is paid for: words, or the shape that was asked for."""
+    """An answer complete before the cap was checked is returned: text, or the requested JSON."""
     words = ({"type": "text", "text": "hi"}, {"type": "text", "text": "there"})
     ended = over(said(words[0], name="m0"), said({"type": "thinking"}), *map(said, words))
     reply = read_reply(ended, PROMPT, model="m", deadline=5.0)
@@ -250,7 +250,7 @@ def test_answer_that_took_the_call_over_the_cap_on_money():
 
 @pytest.mark.parametrize("stop", ["tool_use", "max_tokens", None])
 def test_work_cut_short_at_the_cap_on_money_is_no_answer(stop):
-    """The model was to go on; what it read and wrote is on the account."""
+    """An incomplete answer at the cap is lost, and its cost is recorded."""
     with pytest.raises(BudgetSpent) as caught:
         read_reply(over(said({"type": "text", "text": "I begin"}), stop_reason=stop), PROMPT, model="m", deadline=5.0)
     assert (caught.value.input_tokens, caught.value.output_tokens, caught.value.cost_usd) == (107, 21, 0.25)
@@ -289,14 +289,14 @@ def test_call(claude, fake_cli):
 
 
 def test_call_without_a_model(fake_cli):
-    """The CLI's own default is used."""
+    """Without a model the CLI's own default is used."""
     fake_cli.behave(stdout=result())
     ClaudeBackend(env=fake_cli.env).complete(PROMPT)
     assert "--model" not in fake_cli.calls[0]["argv"]
 
 
 def test_call_with_a_schema(claude, fake_cli):
-    """It is handed to the CLI as JSON."""
+    """A schema is passed to the CLI as JSON."""
     fake_cli.behave(stdout=result(structured_output={"score": 1}))
     claude.complete(Prompt(system="", user="judge", schema=SCHEMA))
     argv = fake_cli.calls[0]["argv"]
@@ -305,7 +305,7 @@ def test_call_with_a_schema(claude, fake_cli):
 
 @pytest.mark.parametrize("user", ["/help", "/clear all of it", "/"])
 def test_prompt_that_looks_like_a_command(claude, fake_cli, user):
-    """It does not begin with the slash that would make the CLI run it."""
+    """A prompt that begins with a slash is not run as a command."""
     fake_cli.behave(stdout=result())
     claude.complete(Prompt(system="", user=user))
     assert fake_cli.calls[0]["stdin"] == f"\n{user}"
@@ -355,7 +355,7 @@ def test_close(claude, fake_cli):
 
 
 def test_call_of_what_is_not_installed():
-    """It says how to get it."""
+    """A missing CLI raises an error that says how to install it."""
     with pytest.raises(NotInstalled, match="npm install -g @anthropic-ai/claude-code"):
         ClaudeBackend(env={"PATH": "/nowhere"}).complete(PROMPT)
 
@@ -382,7 +382,7 @@ def test_probe(claude, fake_cli, version, status, expected):
 
 
 def test_probe_of_what_is_not_installed():
-    """It is not ready, and nothing is raised."""
+    """A CLI that cannot be probed is not ready, and nothing is raised."""
     health = ClaudeBackend(env={}).probe()
     assert (health.ready, health.version) == (False, "")
     assert "npm install" in health.detail

@@ -1,4 +1,4 @@
-"""To whom Claude Code sends is its address, and every call is bounded by what is left."""
+"""The address decides who receives the prompts, and every call is bounded by what is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROMPT = Prompt(system="be brief", user="say hello")
     ],
 )
 def test_receiver_is_the_address_not_the_label(tmp_path, env, settings, expected):
-    """Of the environment, or of the user's own settings; a cloud has its own name; it is told to the user."""
+    """The environment or the user's settings name the provider; a cloud has its own name."""
     if settings is not None:
         (tmp_path / ".claude").mkdir()
         (tmp_path / ".claude/settings.json").write_text(json.dumps(settings))
@@ -42,7 +42,7 @@ def test_receiver_is_the_address_not_the_label(tmp_path, env, settings, expected
 
 
 def test_settings_that_are_no_text(tmp_path):
-    """No traceback."""
+    """Unreadable settings are ignored, as the CLI does."""
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_bytes(b'{"env": {"A": "\xff"}}')
     assert ClaudeBackend(env={"HOME": str(tmp_path)}).provider == "anthropic"
@@ -53,7 +53,7 @@ def test_settings_that_are_no_text(tmp_path):
     [(2.0, 0.25, "0.2500"), (0.1, 0.25, "0.1000"), (0.0, 0.25, "0.2500"), (2.0, 0.0, "0.0001")],
 )
 def test_cap_that_the_cli_is_told_is_what_is_left_for_this_call(tmp_path, most, left, told):
-    """And never more than the setting."""
+    """A call may spend what is left, and never more than the setting."""
     cli = make_cli(tmp_path, "claude")
     cli.behave(stdout="")
     backend = ClaudeBackend(env=cli.env, max_usd=most)

@@ -1,4 +1,4 @@
-"""What Claude Code prints of its work, read: how it ended, and what of the candidate was in front of it."""
+"""The output of a native run shows how it ended, and what of the candidate the model was given."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ OURS = ROOT / ".claude" / "skills" / "house"
 
 
 def test_skill_is_read_when_its_text_was_handed_to_the_model():
-    """From our folder, all of it; a call alone is no proof."""
+    """A skill counts as read if its whole text, from our folder, was sent; a call alone is no proof."""
     called = says(call("Skill", skill="house"))
     assert skill_of(called, handed(OURS)) == (True, True)
     assert skill_of(called) == (True, False)
@@ -90,23 +90,23 @@ def test_skill_is_read_when_its_text_was_handed_to_the_model():
 
 @pytest.mark.parametrize("path", [".claude/skills/house/SKILL.md", str(OURS / "SKILL.md")])
 def test_skill_that_was_opened_as_a_file_is_read(path):
-    """Some agents do."""
+    """A skill that the agent opened as a file counts as read."""
     assert skill_of(says(call("Read", file_path=path))) == (True, True)
 
 
 def test_skill_of_the_user_in_the_place_of_the_candidate_is_found_out():
-    """By the folder it was read from: what was tried is not the candidate."""
+    """A skill of the same name from another folder is not the candidate."""
     assert skill_of(says(call("Skill", skill="house")), handed("/home/me/.claude/skills/house")) == (False, False)
 
 
 def test_skill_that_is_not_listed_was_not_offered():
-    """And a CLI that lists none does not tell."""
+    """A CLI without a list does not report which skills were offered."""
     assert read(INIT | {"skills": ["other"]}, says(text("x")), RESULT).shown[0].offered is False
     assert read({**INIT, "skills": None}, says(text("x")), RESULT).shown[0].offered is None
 
 
 def test_skill_that_is_kept_from_the_model_was_not_offered():
-    """The CLI lists it, for people."""
+    """A skill hidden from the model counts as not offered, although the CLI lists it."""
     kept = replace(SKILL, content=b"---\nname: house\ndisable-model-invocation: true\n---\n\n- one\n")
     stdout = "".join(json.dumps(each) + "\n" for each in (INIT, says(text("x")), RESULT))
     done = read_trajectory(Ended(stdout=stdout), replace(WORK, documents=(kept,)), ROOT, model="m", deadline=9)
@@ -124,7 +124,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("result", "ended", "ending"), ENDINGS.values(), ids=ENDINGS)
 def test_ending_that_was_the_agents_own_doing(result, ended, ending):
-    """It had been at work; its last words and what it took are kept."""
+    """A run that was cut short keeps its last words and its usage."""
     events = [INIT, says(text("I begin"), call("Bash", command="x")), says(call("Bash", command="y"), name="m2")]
     done = read(*events, *([result] if result else []), **ended)
     assert done.ending is ending
@@ -158,13 +158,13 @@ LOST = {
 
 @pytest.mark.parametrize(("events", "ended", "error"), LOST.values(), ids=LOST)
 def test_what_transport_lost_is_an_error(events, ended, error):
-    """Never an ending."""
+    """Lost transport raises an error and is never an ending."""
     with pytest.raises(error):
         read(*events, **ended)
 
 
 def test_work_without_last_words_is_work():
-    """It acted, and that can be judged."""
+    """A run that only called tools is no empty reply."""
     assert read(INIT, says(call("Write", file_path="x")), RESULT | {"result": ""}).ending is Ending.DONE
 
 
@@ -177,7 +177,7 @@ def test_work_without_last_words_is_work():
     ],
 )
 def test_command_that_had_no_sandbox_is_told_from_one_that_says_so(given, refused):
-    """Only the CLI itself answers in these words from the start, as an error."""
+    """Only an error result that begins with these words means that the sandbox failed."""
     event = {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", **given}]}}
     assert has_sandbox_failed(json.dumps(event)) is refused
 
@@ -200,7 +200,7 @@ def loaded(path):
 
 
 def test_memory_is_proven_by_the_hook_that_names_the_file():
-    """Ours, and no other; a CLI whose hooks run and that names none has loaded none; without hooks it does not tell."""
+    """Memory counts as loaded if our hook was called with our file; without hooks nothing is known."""
     assert memory_of(STARTED, loaded(ROOT / LAYOUT.memory)) is True
     assert memory_of(STARTED, loaded("/home/me/.claude/CLAUDE.md")) is False
     assert memory_of(STARTED) is False

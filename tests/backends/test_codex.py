@@ -1,4 +1,4 @@
-"""Codex is called as a bare model, and every way it can fail has its own error."""
+"""Codex answers as a bare model, and every failure has an error of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COMPLETED = {"type": "turn.completed", "usage": TOKENS}
 
 
 def events(*of_the_turn: dict[str, object]) -> str:
-    """What ``--json`` prints for a turn."""
+    """Return what ``--json`` prints for a turn."""
     return "".join(json.dumps(event) + "\n" for event in (*STARTED, *of_the_turn))
 
 
@@ -51,13 +51,13 @@ def said(text: str) -> dict[str, object]:
 
 
 def failure(message: str) -> Ended:
-    """How the CLI ends when a turn failed."""
+    """Return how the CLI ends when a turn failed."""
     stdout = events({"type": "error", "message": message}, {"type": "turn.failed", "error": {"message": message}})
     return Ended(status=1, stdout=stdout, stderr="WARNING: no aliases\n")
 
 
 def reconnecting(cause: str) -> Ended:
-    """How the CLI looks when the deadline comes while it tries again."""
+    """Return how the CLI ends when its deadline comes during a retry."""
     return Ended(
         timed_out=True, status=-15, stdout=events({"type": "error", "message": f"Reconnecting... 3/5 ({cause})"})
     )
@@ -126,7 +126,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("ended", "error"), FAILURES.values(), ids=FAILURES.keys())
 def test_failure_has_its_error(ended, error):
-    """What the CLI printed and how it ended decide; never an error text as an answer."""
+    """Output and exit status decide; an error text is never a reply."""
     with pytest.raises(error) as caught:
         read_reply(ended, PROMPT, model="m", deadline=5.0)
     assert type(caught.value) is error
@@ -135,7 +135,7 @@ def test_failure_has_its_error(ended, error):
 
 
 def test_deadline_tells_the_last_trouble():
-    """What it was retrying stands in the message."""
+    """The message quotes what the CLI was retrying."""
     with pytest.raises(TimedOut, match="network is down"):
         read_reply(reconnecting("network is down"), PROMPT, model="m", deadline=5.0)
 
@@ -162,7 +162,7 @@ def test_answer_after_errors():
 
 
 def test_answer_that_should_be_json():
-    """It must hold some."""
+    """An answer without the requested JSON is bad."""
     asked = Prompt(system="", user="judge", schema=SCHEMA)
     with pytest.raises(BadReply):
         read_reply(Ended(stdout=events(said("half"), COMPLETED)), asked, model="m", deadline=5.0)
@@ -184,7 +184,7 @@ def test_call(codex, fake_cli):
 
 
 def test_settings_of_a_call(codex, fake_cli):
-    """Each is TOML; tools, hooks, plugins and telemetry are off."""
+    """Every setting is TOML; tools, hooks, plugins and telemetry are off."""
     fake_cli.behave(stdout=events(said("hi"), COMPLETED))
     codex.complete(PROMPT)
     settings = {}
@@ -198,7 +198,7 @@ def test_settings_of_a_call(codex, fake_cli):
 
 
 def test_settings_of_the_user_cannot_undo_ours(fake_cli):
-    """They come first, and the last one holds."""
+    """The user's settings come first, so that ours win."""
     fake_cli.behave(stdout=events(said("hi"), COMPLETED))
     backend = CodexBackend(env=fake_cli.env, config=("model_reasoning_effort=low", "features.shell_tool=true"))
     backend.complete(PROMPT)
@@ -209,14 +209,14 @@ def test_settings_of_the_user_cannot_undo_ours(fake_cli):
 
 
 def test_call_with_a_schema(codex, fake_cli):
-    """It is handed over in a file."""
+    """A schema is passed in a file."""
     fake_cli.behave(stdout=events(said('{"score": 1}'), COMPLETED))
     codex.complete(Prompt(system="", user="judge", schema=SCHEMA))
     assert json.loads(fake_cli.calls[0]["schema"]) == SCHEMA
 
 
 def test_home_of_a_call(codex, fake_cli):
-    """It is none of the user's, and is gone when the backend is closed."""
+    """The home is not the user's, and is removed when the backend is closed."""
     fake_cli.behave(stdout=events(said("hi"), COMPLETED))
     codex.complete(PROMPT)
     env = fake_cli.calls[0]["env"]
@@ -256,7 +256,7 @@ def test_call_with_the_users_config(fake_cli):
 
 
 def test_answer_with_a_line_separator_of_unicode():
-    """Such a character stands in the middle of a line of JSON, and ends none."""
+    """A Unicode line separator inside a JSON line does not end it."""
     stdout = events(said("one two three"), COMPLETED).replace("one two", "one\u2028two\u0085")
     assert read_reply(Ended(stdout=stdout), PROMPT, model="m", deadline=5.0).text == "one\u2028two\u0085 three"
 
@@ -278,7 +278,7 @@ def test_prompt_without_instructions(codex, fake_cli):
     ids=["nothing", "another address", "named"],
 )
 def test_built_in_provider_is_asked_under_our_name(fake_cli, config, base_url):
-    """Only so it tries again once and not thirty times; the login it needs and its address stay what they were."""
+    """The built-in provider retries once and not thirty times; its login and address stay."""
     home = Path(fake_cli.env["HOME"]) / ".codex"
     home.mkdir()
     (home / "config.toml").write_text(config)
@@ -305,7 +305,7 @@ def test_built_in_provider_is_asked_under_our_name(fake_cli, config, base_url):
 
 
 def test_wait_that_the_service_asked_for(codex, fake_cli):
-    """It stands on stderr alone; a long one is ours, a short one the CLI's own."""
+    """A wait is read from stderr; a long one is ours, a short one the CLI's own."""
     line = "WARN codex_core::responses_retry: retrying sampling request (1/1 in {})... turn_id=x\n"
     words = "exceeded retry limit, last status: 429 Too Many Requests"
     ended = Ended(status=1, stdout=failure(words).stdout, stderr=line.format("998.9ms"))
@@ -323,7 +323,7 @@ def test_wait_that_the_service_asked_for(codex, fake_cli):
 
 
 def test_wait_that_stands_in_a_file_of_the_project(codex, fake_cli):
-    """The agent read it aloud: it is the words of an event, and the answer is waited for."""
+    """A forged log line inside an event is not taken for a wait."""
     forged = "WARN codex_core::responses_retry: retrying sampling request (1/1 in 9999s)"
     item = {"type": "command_execution", "command": "cat f", "aggregated_output": f"{forged}\n{forged}"}
     told = json.dumps({"type": "item.completed", "item": item})
@@ -355,12 +355,12 @@ def test_wait_that_stands_in_a_file_of_the_project(codex, fake_cli):
     ],
 )
 def test_receiver_is_the_address_not_the_label(config, env, expected):
-    """Consent is for whoever answers there."""
+    """The provider is whoever answers at the configured address."""
     assert CodexBackend(config=config, env=env).provider == expected
 
 
 def test_receiver_in_the_users_own_settings(fake_cli):
-    """Where these are used, they count; where not, they do not; they are told to the user."""
+    """The user's settings decide the provider only if they are used."""
     home = Path(fake_cli.env["HOME"]) / ".codex"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text('model_provider = "a"\n[model_providers.a]\nbase_url = "https://a.example/v1"\n')
@@ -379,7 +379,7 @@ def test_deadline_is_what_is_left_of_the_minutes(codex, fake_cli):
 
 
 def test_config_of_the_user_that_cannot_be_read(fake_cli):
-    """It is named; the probe says it too."""
+    """A bad config.toml is named, by the probe too."""
     home = Path(fake_cli.env["HOME"]) / "elsewhere"
     home.mkdir()
     (home / "config.toml").write_text("not = [toml")
@@ -389,7 +389,7 @@ def test_config_of_the_user_that_cannot_be_read(fake_cli):
 
 
 def test_first_call_runs_alone(codex, fake_cli, monkeypatch):
-    """So it alone renews an expired login; the others follow together."""
+    """The first call runs alone, so that only it renews an expired login."""
     fake_cli.behave(stdout=events(said("hi"), COMPLETED))
     at_once, most = [], []
     run = CodexBackend._run
@@ -411,7 +411,7 @@ def test_first_call_runs_alone(codex, fake_cli, monkeypatch):
 
 
 def test_wait_for_the_first_call_is_part_of_what_a_call_may_take(fake_cli):
-    """Else a night in which the first one hangs would end a deadline later than its cap on minutes allows."""
+    """The wait for the first call counts against the deadline of the others."""
     fake_cli.behave(hang=True)
     backend = CodexBackend(env=fake_cli.env, timeout=30.0)
     both = [PROMPT, msgspec.structs.replace(PROMPT, user="second")]
@@ -461,7 +461,7 @@ def test_close(codex, fake_cli):
 
 
 def test_call_of_what_is_not_installed():
-    """It says how to get it."""
+    """A missing CLI raises an error that says how to install it."""
     with pytest.raises(NotInstalled, match="npm install -g @openai/codex"):
         CodexBackend(env={"PATH": "/nowhere"}).complete(PROMPT)
 
@@ -488,7 +488,7 @@ def test_probe(fake_cli, status, env, expected):
 
 
 def test_probe_with_a_provider_of_the_users_own(fake_cli):
-    """Whether its key is good shows at the first call: ready, login unknown."""
+    """A provider with a key of its own is ready, and its login unknown."""
     fake_cli.behave(on="login status", status=1)
     health = CodexBackend(env=fake_cli.env, use_user_config=True).probe()
     assert (health.ready, health.logged_in) == (True, None)

@@ -1,4 +1,4 @@
-"""The home that Codex is given holds the user's login, by link, and nothing else of the user's."""
+"""Codex gets a home that contains a link to the user's login, and nothing else of the user's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_home_of_the_user():
 
 
 def test_login_is_linked_and_nothing_else(users, own, tmp_path):
-    """What Codex writes to its login goes to the user's file."""
+    """A login that Codex renews is written to the user's file."""
     env = own.build_environment({"HOME": str(tmp_path), "A": "1"})
     home = Path(env["CODEX_HOME"])
     assert [path.name for path in home.iterdir()] == ["auth.json"]
@@ -46,7 +46,7 @@ def test_login_is_linked_and_nothing_else(users, own, tmp_path):
 
 
 def test_home_is_shared_and_removed(users, own, tmp_path):
-    """All calls have one home; the user's login outlives it."""
+    """All calls share one home; removing it keeps the user's login."""
     env = {"HOME": str(tmp_path)}
     first = own.build_environment(env)
     assert own.build_environment(env) == first
@@ -59,7 +59,7 @@ def test_home_is_shared_and_removed(users, own, tmp_path):
 
 
 def test_user_who_is_logged_out(own, tmp_path):
-    """There is nothing to link, until they log in."""
+    """Without a login there is no link until the user logs in."""
     env = {"HOME": str(tmp_path)}
     home = Path(own.build_environment(env)["CODEX_HOME"])
     assert not list(home.iterdir())
@@ -71,7 +71,7 @@ def test_user_who_is_logged_out(own, tmp_path):
 
 @pytest.mark.parametrize("then", ["next call", "close"])
 def test_login_that_replaces_the_link(users, own, tmp_path, then):
-    """A renewed login is never lost: written beside the link, it goes back to the user, private as it was."""
+    """A login written in place of the link is moved back to the user, as private as before."""
     env = {"HOME": str(tmp_path)}
     link = Path(own.build_environment(env)["CODEX_HOME"]) / "auth.json"
     renewed = link.with_name("new")

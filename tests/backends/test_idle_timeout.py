@@ -1,4 +1,4 @@
-"""How long a CLI at work may be quiet: a call's deadline, without end while its own tool runs, once and not twice."""
+"""A CLI at work may be silent for one deadline of a call, and without limit while one of its tools runs."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CODEX = {
 
 
 class Watched:
-    """A run, told second by second."""
+    """A run with a clock of its own."""
 
     def __init__(self, said, at_work, tries_again):
         self.now, self.printed, self.said = 0.0, "", said
         self.timeout = IdleTimeout(CALL, is_running_tool=at_work, is_retrying=tries_again, now=lambda: self.now)
 
     def __call__(self, word="", *, after=0.0):
-        """What it may be quiet for, once it has printed this so many seconds later."""
+        """Print a word after so many seconds, and return how long the CLI may then be silent."""
         self.now += after
         self.printed += self.said.get(word, "")
         return self.timeout(self.printed)
@@ -57,7 +57,7 @@ def run(request):
 
 
 def test_call_has_its_deadline_and_a_tool_as_long_as_it_likes(run):
-    """Until the first word there is time to start besides."""
+    """Before the first output there is time to start."""
     assert run() == CALL + STARTING
     assert run("begun", after=3) == CALL + SLACK
     assert run("running", after=50) == math.inf
@@ -65,7 +65,7 @@ def test_call_has_its_deadline_and_a_tool_as_long_as_it_likes(run):
 
 
 def test_second_try_after_a_whole_deadline_is_none(run):
-    """The call had all of its time: it is lost, and the run with it; one that failed at once is tried again."""
+    """A retry after a whole deadline ends the run; a retry after a quick failure is allowed."""
     run()
     run("begun", after=3)
     assert run("again", after=1) == CALL + SLACK
@@ -73,6 +73,6 @@ def test_second_try_after_a_whole_deadline_is_none(run):
 
 
 def test_slow_start_is_no_call(run):
-    """What is heard first was not waited for: neither the CLI nor the service has been silent."""
+    """The time before the first output counts as no call."""
     run()
     assert run("again", after=2 * CALL) == CALL + SLACK

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint is asked for one chat completion, and every way it can fail has its own error."""
+"""Any OpenAI-compatible endpoint answers a prompt, and every failure has an error of its own."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("answer", "error"), FAILURES.values(), ids=FAILURES.keys())
 def test_failure_has_its_error(answer, error):
-    """Status, code and words decide; never an error text as an answer."""
+    """Status, code and words decide; an error text is never a reply."""
     with pytest.raises(error) as caught:
         read_reply(answer, PROMPT, model="m", latency=1.0)
     assert type(caught.value) is error
@@ -175,7 +175,7 @@ def test_failure_has_its_error(answer, error):
     ids=["seconds", "fraction", "none", "date"],
 )
 def test_rate_limit_that_says_when_to_try_again(header, seconds):
-    """The header is handed on in seconds."""
+    """A retry-after header is passed on in seconds."""
     with pytest.raises(RateLimited) as caught:
         read_reply(refused(429, "slow down", retry_after=header), PROMPT, model="m", latency=1.0)
     assert caught.value.retry_after == seconds
@@ -208,13 +208,13 @@ def test_call(openai, api):
 
 
 def test_prompt_without_a_system_text(openai, api):
-    """Nothing stands in its place; and a character that nothing can encode is no failure."""
+    """An empty system prompt is left out, and a lone surrogate is no failure."""
     openai.complete(Prompt(system="", user="hi \ud800"))
     assert api.seen[0][2]["messages"] == [{"role": "user", "content": "hi \ufffd"}]
 
 
 def test_call_with_a_schema(openai, api):
-    """It is asked for as structured output."""
+    """A schema is requested as structured output."""
     api.answers = [answered(completion('{"score": 1}'))]
     assert openai.complete(ASKED_FOR_JSON).text == '{"score": 1}'
     asked = api.seen[0][2]["response_format"]
@@ -222,7 +222,7 @@ def test_call_with_a_schema(openai, api):
 
 
 def test_endpoint_that_refuses_schemas(openai, api):
-    """It is asked in words, at once and from then on; a sentence around the JSON is no failure."""
+    """An endpoint that refuses schemas gets them in words from then on; text around the JSON is fine."""
     api.answers = [
         refused(400, "response_format type json_schema is not supported"),
         answered(completion('Here: {"score": 1}')),
@@ -244,7 +244,7 @@ def test_endpoint_that_ignores_schemas(openai, api):
 
 
 def test_other_refusals_are_not_about_schemas():
-    """Only a refusal that speaks of them is."""
+    """Only an error about schemas means that schemas are refused."""
     assert is_schema_refused(refused(422, "Unknown field: response_format"))
     assert not is_schema_refused(refused(400, "bad request"))
     assert not is_schema_refused(answered(completion("the json_schema is fine")))
@@ -252,7 +252,7 @@ def test_other_refusals_are_not_about_schemas():
 
 @pytest.mark.parametrize("status", [401, 429, 503])
 def test_failure_is_tried_once(openai, api, status):
-    """Trying again is not the transport's business."""
+    """The transport does not retry."""
     api.answers = [refused(status, retry_after="1" if status == 429 else "")]
     with pytest.raises((NotLoggedIn, RateLimited, Overloaded)) as caught:
         openai.complete(PROMPT)
@@ -261,7 +261,7 @@ def test_failure_is_tried_once(openai, api, status):
 
 
 def test_connection_that_is_dropped_or_refused(openai, api):
-    """It is worth another try, and names the address."""
+    """A lost connection may be tried again, and the error names the address."""
     api.drop = True
     with pytest.raises(Overloaded, match=api.url):
         openai.complete(PROMPT)
@@ -310,7 +310,7 @@ def test_calls_of_several_threads(openai, api):
 
 
 def test_key(api):
-    """It is the value of the variable that is named, out of the environment that was given."""
+    """The key is read from the named variable of the given environment."""
     env = {"OPENAI_API_KEY": "wrong", "MY_KEY": " right \n"}
     backend = OpenAIBackend(model="m", base_url=api.url, api_key_env="MY_KEY", env=env)
     backend.complete(PROMPT)
@@ -330,7 +330,7 @@ def test_key_that_is_missing():
 
 
 def test_model_that_is_missing(api):
-    """There is no default to fall back on."""
+    """A model is required."""
     backend = OpenAIBackend(base_url=api.url)
     assert "no model to ask" in backend.probe().detail
     with pytest.raises(ModelRefused, match="no model to ask"):
@@ -381,7 +381,7 @@ def test_probe_of_an_endpoint_where_nobody_is():
 
 
 def test_endpoint_of_azure(api):
-    """It is told its version, and has the key where it looks for it."""
+    """Azure gets its version, and the key in its own header."""
     backend = OpenAIBackend(base_url=api.url, model="m", api_version="2026-01-01", env={"OPENAI_API_KEY": "k"})
     assert backend.probe().ready
     assert backend.complete(PROMPT).text == "hi there"
@@ -391,13 +391,13 @@ def test_endpoint_of_azure(api):
 
 
 def test_key_in_the_settings_is_refused(api):
-    """A key has no place in a file."""
+    """A key in a settings file is refused."""
     with pytest.raises(SettingsError, match=r"no option 'api_key'.*api_key_env"):
         build(Kind.BACKEND, "openai", {"api_key": "sk-1"}, env={}, model="m")
 
 
 def test_api_that_does_not_exist():
-    """The known ones are named."""
+    """An unknown API is refused, and the message names the known ones."""
     with pytest.raises(SettingsError, match="api"):
         build(Kind.BACKEND, "openai", {"api": "completions"}, env={}, model="m")
 
@@ -429,7 +429,7 @@ def test_endpoint_of_the_environment(api):
 
 
 def test_endpoint_that_is_no_address():
-    """It is refused when the backend is built."""
+    """A bad address is refused when the backend is built."""
     with pytest.raises(SettingsError, match=r"base_url is 'api\.example\.com'"):
         build(Kind.BACKEND, "openai", {"base_url": "api.example.com"}, env={}, model="m")
 
@@ -442,7 +442,7 @@ def test_options_of_the_settings_file(api):
 
 
 def test_limit_and_temperature_are_sent(api, openai):
-    """Where a prompt has them, under the names of both APIs; where it has none, the model's own hold."""
+    """The limits of a prompt are sent under the names of both APIs; without limits nothing is sent."""
     openai.complete(Prompt(system="s", user="u", max_output_tokens=33, temperature=0.0))
     openai.complete(PROMPT)
     responses = OpenAIBackend(model="m", base_url=api.url, api="responses")
@@ -455,7 +455,7 @@ def test_limit_and_temperature_are_sent(api, openai):
 
 
 def test_older_endpoint_is_asked_by_the_older_name(api, openai):
-    """One that does not know the present name of the limit says so once."""
+    """An endpoint that does not know the limit's present name gets the older one from then on."""
     api.answers = [refused(400, "Unrecognized request argument: max_completion_tokens"), answered(completion())]
     for _ in range(2):
         assert openai.complete(Prompt(system="s", user="u", max_output_tokens=33)).text == "hi there"

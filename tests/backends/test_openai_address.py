@@ -1,4 +1,4 @@
-"""What an endpoint's address and key may hold: a bad one is named, a secret in one is shown to nobody."""
+"""A bad address or key is named in an error, and no secret in it is ever shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROMPT = Prompt(system="s", user="u")
     ["http://localhost:99999/v1", "http://localhost:x/v1", "http://[::1/v1", "https://", "  ", "ftp://me:secret@x/v1"],
 )
 def test_address_that_is_none(url):
-    """It is named in one line when the backend is built, without the password in it."""
+    """A bad address is refused in one line when the backend is built, without its password."""
     with pytest.raises(SettingsError, match=r"\[backends.openai\] base_url is") as caught:
         OpenAIBackend(model="m", base_url=url)
     assert "secret" not in str(caught.value)
@@ -27,7 +27,7 @@ def test_address_that_is_none(url):
 
 @pytest.mark.parametrize("key", ["schlüssel-geheim", "geheim\nzwei", "geheim zwei", "geheim\x00"])
 def test_key_that_none_can_be(api: FakeApi, key):
-    """The variable is named and the key is not; the probe says so too, and nothing is sent."""
+    """A bad key is refused by the name of its variable, and nothing is sent."""
     backend = OpenAIBackend(model="m", base_url=api.url, env={"OPENAI_API_KEY": key})
     with pytest.raises(NotLoggedIn, match="the key in OPENAI_API_KEY holds") as caught:
         backend.complete(PROMPT)
@@ -39,7 +39,7 @@ def test_key_that_none_can_be(api: FakeApi, key):
 
 
 def test_secrets_in_an_address_are_shown_to_nobody(api: FakeApi):
-    """Not in what is seen by whom, nor in its health, nor in a failure."""
+    """No message contains a secret of the address."""
     assert hide_secrets("https://me:hunter2@host:1/v1?sig=abc#x") == "https://host:1/v1"
     assert hide_secrets("https://host/a@b?c") == "https://host/a@b"
     url = api.url.replace("http://", "http://me:hunter2@")
@@ -52,7 +52,7 @@ def test_secrets_in_an_address_are_shown_to_nobody(api: FakeApi):
 
 
 def test_version_behind_the_question_mark(api: FakeApi):
-    """It goes behind that of every request, and the key where Azure reads it."""
+    """The query of the address goes with every request, and the key where Azure reads it."""
     url = api.url.replace("/v1", "/openai/deployments/d?api-version=2024-06-01")
     backend = OpenAIBackend(model="m", base_url=url, env={"OPENAI_API_KEY": "k"})
     backend.complete(PROMPT)
@@ -63,7 +63,7 @@ def test_version_behind_the_question_mark(api: FakeApi):
 
 
 def test_organization_of_this_programs_own_environment(api: FakeApi, monkeypatch):
-    """It is not the one the backend was given: nothing of it is sent."""
+    """The environment of this program is not read: nothing of it is sent."""
     monkeypatch.setenv("OPENAI_ORG_ID", "org-x")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-x")
     backend = OpenAIBackend(model="m", base_url=api.url, env={"OPENAI_API_KEY": "k"})
@@ -83,7 +83,7 @@ def test_organization_of_this_programs_own_environment(api: FakeApi, monkeypatch
     ],
 )
 def test_retry_after_that_is_a_date(again, date, seconds):
-    """It is as far away as from the answer's own date, whatever our clock says."""
+    """A date in retry-after is relative to the answer's own date, whatever our clock says."""
     answer = refused(429, "slow down", retry_after=again)
     answer = type(answer)(status=429, content=answer.content, retry_after=again, date=date)
     with pytest.raises(RateLimited) as caught:

@@ -1,4 +1,4 @@
-"""What became of a call is named the same way whoever tells it."""
+"""Failures are classified the same way for every provider."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_message_is_one_line_that_says_what_to_do():
 
 
 def test_words_nobody_knows():
-    """They are quoted as they are, and the call may be tried again."""
+    """Unknown words are quoted, and the call may be tried again."""
     error = classify_failure(AGENT, "the cat sat on the server")
     assert (type(error), str(error)) == (BadReply, "agent failed (it said: the cat sat on the server)")
 
@@ -63,7 +63,7 @@ def test_prompt_beyond_what_the_service_takes(words):
     ids=["silent", "header", "words", "milliseconds", "minutes", "header first"],
 )
 def test_when_to_try_again(words, header, seconds):
-    """The header says it, else the words, else nobody."""
+    """The wait is read from the header, else from the words."""
     error = classify_failure(AGENT, words, status=429, retry_after=header)
     assert isinstance(error, RateLimited)
     assert error.retry_after == (pytest.approx(seconds) if seconds else None)
@@ -88,19 +88,19 @@ def test_child_that_was_ended(ended, error, says):
 
 @pytest.mark.parametrize("status", [0, 1, 2, 127, 128, 255])
 def test_child_that_ended_by_itself(status):
-    """It is not taken for killed."""
+    """A large exit status is no signal."""
     raise_if_ended_early(AGENT, Ended(status=status), deadline=5.0)
 
 
 @pytest.mark.parametrize("text", ["", " \n "], ids=["empty", "blank"])
 def test_reply_without_text(text):
-    """It is never handed on as an answer."""
+    """An empty text is never a reply."""
     with pytest.raises(EmptyReply):
         build_reply(AGENT, PROMPT, text, model="m", latency=1.0)
 
 
 def test_reply_without_the_json_it_was_asked_for():
-    """It is bad, and the message shows how it begins."""
+    """An answer without the requested JSON is bad, and the message quotes its beginning."""
     asked = Prompt(system="", user="", schema=SCHEMA)
     with pytest.raises(BadReply, match="it said: I would rather not"):
         build_reply(AGENT, asked, "I would rather not", model="m", latency=1.0)
@@ -109,7 +109,7 @@ def test_reply_without_the_json_it_was_asked_for():
 
 @pytest.mark.parametrize("usage", [None, Usage()], ids=["none", "zeroes"])
 def test_usage_that_is_not_reported(usage):
-    """It is estimated from the lengths, and says so."""
+    """Missing usage is estimated from the lengths, and marked so."""
     reply = build_reply(AGENT, PROMPT, "a" * 9, model="m", latency=1.0, usage=usage)
     assert reply.usage == Usage(input_tokens=4, output_tokens=3, estimated=True)
 

@@ -1,4 +1,4 @@
-"""Commands of the user's run confined: in the workspace alone, without network, within their time."""
+"""The user's commands run confined to the workspace, without network, within their time."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CONFINED = pytest.mark.skipif(
 
 
 def naked(argv, *_):
-    """No sandbox at all."""
+    """Return the command without any sandbox."""
     return argv
 
 
 def ran(confine, *commands, files=()):
-    """Run commands in an empty workspace; how each ended."""
+    """Run commands in an empty workspace and return how each ended."""
     children = Children()
     work = Assignment(system="", user="", mode=ReplayMode.NATIVE)
     with open_workspace(children, work, Layout(skills="s", memory="m"), ENV) as place:
@@ -45,7 +45,7 @@ def ran(confine, *commands, files=()):
 
 
 def test_each_command_is_told_by_its_exit_status():
-    """With the end of what it printed; one that runs out of time has no status."""
+    """A run keeps the end of its output; one that ran out of time has no status."""
     right, wrong, slow = ran(
         naked,
         CheckCommand(line="ls && echo said >&2"),
@@ -60,19 +60,19 @@ def test_each_command_is_told_by_its_exit_status():
 
 
 def test_command_that_prints_without_end_is_ended():
-    """It has no status of its own then."""
+    """A command ended for its output has no status."""
     (run,) = ran(naked, CheckCommand(line="yes"))
     assert (run.status, run.flooded, run.passed) == (None, True, False)
 
 
 def test_command_whose_folder_is_gone_is_not_run():
-    """An agent can take away where it stood; that ends no night."""
+    """Commands are skipped when the agent removed the folder to run them in."""
     runs = ran(naked, CheckCommand(line='rm -r "$PWD"'), CheckCommand(line="true"))
     assert [run.line for run in runs] == ['rm -r "$PWD"']
 
 
 def test_commands_see_no_secret():
-    """Only what says where tools are."""
+    """Commands get only variables that say where tools are."""
     seen = build_command_environment(
         {"PATH": "/bin", "LC_ALL": "C", "API_KEY": "x", "AWS_SECRET": "x", "FOO": "x"}, Path("/t")
     )
@@ -80,7 +80,7 @@ def test_commands_see_no_secret():
 
 
 def test_sandbox_that_confines_nothing_is_found_out():
-    """It is tried, not believed; so is one that cannot be started."""
+    """A sandbox is tried out, not trusted."""
     assert find_flaw(Children(), naked, ENV) == "it lets a command write outside its folder"
     assert "status" in find_flaw(Children(), lambda *_: ["false"], ENV)
     assert find_flaw(Children(), lambda *_: ["sh", "-c", "echo it is broken >&2; exit 1"], ENV) == "it is broken"

@@ -6,6 +6,7 @@ import pytest
 
 from skillopt_sleep.calls.budget import (
     EXPECTED_OUTPUT_TOKENS,
+    EXPECTED_WORK_TOKENS,
     FIRST_OUTPUT_TOKENS,
     FIRST_WORK_TOKENS,
     MINUTES_GRACE,
@@ -52,6 +53,14 @@ def test_first_call_of_a_kind_reserves_all_the_money():
 def test_tokens_of_a_first_call(prompt, tokens):
     """The prompt's own limit counts, but never for less than is expected of any answer."""
     assert budget().reserve(prompt).tokens == tokens
+
+
+def test_work_is_not_begun_with_too_few_tokens():
+    """The first requests of an agent need thousands of tokens, a question only hundreds."""
+    few = Caps(tokens=EXPECTED_WORK_TOKENS - 1)
+    assert budget(few).reserve(PROMPT)
+    with pytest.raises(BudgetSpent, match="--max-tokens"):
+        budget(few).reserve(Assignment(system="", user="x", mode=ReplayMode.NATIVE))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_equal_prompts_at_once_share_one_call(tmp_path):
 
 
 def test_transient_empty_reply_is_retried(tmp_path):
-    """An empty reply is no answer: the next try is, and the account shows both."""
+    """An empty reply is tried again, and the account shows both attempts."""
     line = Line(ScriptedBackend(EmptyReply("nothing"), "hello"), tmp_path)
     assert line.ask(PROMPT, phase="train").text == "hello"
     tally = line.ledger.tallies()[0]
@@ -106,7 +106,7 @@ def test_retry_after_is_honoured(tmp_path):
 
 
 def test_wait_that_would_outlast_the_minutes_is_not_begun(tmp_path):
-    """The night ends now, and not when the provider would have been ready; what was sent counts."""
+    """A wait beyond the minutes ends the night at once; the call that was sent counts."""
     line = Line(ScriptedBackend(Overloaded("later", retry_after=50.0)), tmp_path, caps=Caps(minutes=0.5))
     with pytest.raises(BudgetSpent, match="asks for a wait of 50 s, and the cap of") as caught:
         line.ask(PROMPT, phase="train")
@@ -117,7 +117,7 @@ def test_wait_that_would_outlast_the_minutes_is_not_begun(tmp_path):
 
 
 def test_prompt_that_is_too_long_is_not_sent_again(tmp_path):
-    """It would be too long again; and however many there are, the service is not down."""
+    """A prompt that is too long is sent once, and many of them do not mean that the service is down."""
     line = Line(ScriptedBackend(TooLong("250000 tokens")), tmp_path)
     for number in range(6):
         with pytest.raises(TooLong):
@@ -137,7 +137,7 @@ def test_what_a_lost_call_cost_is_on_the_account(tmp_path):
 
 
 def test_cap_that_the_cli_itself_kept_is_on_the_account(tmp_path):
-    """It had been sent, so it counts as a call and with its price."""
+    """A call that the CLI stopped at its cap counts as a call, with its price."""
     stopped = BudgetSpent("claude stopped at the cap", cap="usd")
     stopped.cost_usd = 0.7
     line = Line(ScriptedBackend(stopped), tmp_path)
@@ -156,7 +156,7 @@ def test_hung_call_gets_one_more_deadline(tmp_path):
 
 
 def test_fatal_error_is_not_retried(tmp_path):
-    """Logged out is logged out: one attempt, at once."""
+    """A fatal error is raised after one attempt, without a wait."""
     line = Line(ScriptedBackend(NotLoggedIn("run claude /login")), tmp_path)
     with pytest.raises(NotLoggedIn):
         line.ask(PROMPT, phase="train")
@@ -165,7 +165,7 @@ def test_fatal_error_is_not_retried(tmp_path):
 
 
 def test_backend_that_stays_down_ends_the_night(tmp_path):
-    """Call after call lost without an answer in between is the service, not the tasks."""
+    """Several lost calls in a row end the night: the service is down."""
     line = Line(ScriptedBackend(Overloaded("529")), tmp_path)
     for number in range(3):
         with pytest.raises(Overloaded):
@@ -258,7 +258,7 @@ def test_limiter_halves_on_overload_and_recovers():
     [(0, 1), (RESERVE + 299, 1), (RESERVE + 300, 1), (RESERVE + 600, 2), (RESERVE + 900, 3), (RESERVE + 9000, 4)],
 )
 def test_no_more_children_than_memory_has_room_for(free, most):
-    """Those that were just started have not taken theirs yet; one may always run."""
+    """New processes count with the memory they will need; one may always run."""
     limiter = Limiter(4, FakeClock(), footprint=300, free=lambda: free)
     running, high, lock = 0, 0, threading.Lock()
 
@@ -278,7 +278,7 @@ def test_no_more_children_than_memory_has_room_for(free, most):
 
 
 def test_child_that_has_grown_counts_no_more():
-    """What it takes is gone from what is free."""
+    """A process that has taken its memory no longer counts beside the free memory."""
     clock = FakeClock()
     limiter = Limiter(4, clock, footprint=300, free=lambda: RESERVE + 600)
     limiter.enter()
@@ -300,7 +300,7 @@ def test_pool_keeps_order_and_raises_the_fatal_error():
 
 
 def test_pool_starts_nothing_after_a_failure():
-    """What has not begun when an item fails is never begun."""
+    """After a failure no further item is started."""
     begun = []
 
     def work(number):
@@ -315,7 +315,7 @@ def test_pool_starts_nothing_after_a_failure():
 
 
 def test_free_memory_of_this_machine(tmp_path, monkeypatch):
-    """It is what new processes could take; a container's limit holds, and one that says none does not."""
+    """Free memory respects the limit of a container, if it has one."""
     free = read_free_memory()
     assert 0 < free < 2**50
     for name, text in (("LIMIT", str(2**30)), ("USED", str(2**30 - 1000))):

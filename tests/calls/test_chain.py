@@ -1,4 +1,4 @@
-"""The wrappers together: what the roles of a night share, and what each has alone."""
+"""The whole chain: what the roles of a night share, and what each has to itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.clock import FakeClock
 
 
 class Model:
-    """Answers, or is always overloaded."""
+    """A backend that answers, or is always overloaded."""
 
     sees = "nobody"
 
@@ -35,7 +35,7 @@ class Model:
 
 
 def test_model_that_answers_does_not_bring_another_one_back(tmp_path):
-    """The dead one is given up after four lost calls in a row of its own, whatever the other says in between."""
+    """Four calls in a row lost by one model end the night, even if another model answers in between."""
     ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
     backends = {Role.TARGET: Model("small"), Role.OPTIMIZER: Model("large", dead=True)}
     asks = chain(backends, ledger, FakeClock(), caps=Caps(), workers=2)

@@ -1,4 +1,4 @@
-"""What all projects together may spend from noon to noon: exact, over nights, projects and processes."""
+"""The caps of a day, from noon to noon, hold over nights, projects and processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def settle(budget, *, usd=0.01):
 
 
 def test_call_that_would_overspend_the_day_is_refused():
-    """Though the night's own caps are far; what others spent before counts, what this night spent before them not."""
+    """The cap of the day refuses a call that the night's own caps allow; what was spent before does not count."""
     before = Spend(calls=5, tokens=500, usd=0.05)  # of this sitting, yesterday
     day = Allowance(caps=Caps(calls=10, tokens=10**9, usd=100.0, minutes=1e9), spent=Spend(calls=7, tokens=700))
     budget = Budget(WIDE, before, FakeClock(), day)
@@ -38,7 +38,7 @@ def test_call_that_would_overspend_the_day_is_refused():
 
 
 def test_calls_in_flight_count_for_the_day():
-    """Parallel calls cannot run over it together."""
+    """Parallel calls cannot exceed the day's cap together."""
     day = Allowance(caps=Caps(calls=2, tokens=10**9, usd=100.0, minutes=1e9))
     budget = Budget(WIDE, Spend(), FakeClock(), day)
     budget.reserve(PROMPT, priced=False)
@@ -48,7 +48,7 @@ def test_calls_in_flight_count_for_the_day():
 
 
 def test_dollars_and_tokens_of_the_day():
-    """Each its own cap; what a call costs is expected from those before it."""
+    """Dollars and tokens have caps of their own; a call is expected to cost what earlier calls cost."""
     day = Allowance(caps=Caps(calls=99, tokens=10**9, usd=1.0, minutes=1e9), spent=Spend(calls=1, usd=0.55))
     budget = Budget(WIDE, Spend(), FakeClock(), day)
     settle(budget, usd=0.2)
@@ -65,7 +65,7 @@ def record(ledger, *, usd=0.5, tokens=10):
 
 
 def test_day_is_shared_by_nights_and_outlives_compaction(tmp_path):
-    """Every night that asks counts from when it first asked on that day; another day begins at nothing."""
+    """A night counts for a day from its first question on that day; another day begins at zero."""
     database = Database(tmp_path / "sleep.db")
     first, second = (NightLedger(database, night=night, sitting=1) for night in ("first", "second"))
     record(first)
@@ -88,7 +88,7 @@ def test_day_is_shared_by_nights_and_outlives_compaction(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_two_projects_do_not_overspend_one_budget(tmp_path, workers):
-    """One after the other: to the call; what the first leaves the second may spend, and then nobody anything."""
+    """The second project may spend exactly what the first has left of the day, and then nobody may spend anything."""
     anna = make_person(tmp_path / "anna", rules=1, tasks_per_rule=6)
     ben = make_person(tmp_path / "ben", seed=3, rules=1, tasks_per_rule=6)
     whole = anna.workspace(workers=workers)

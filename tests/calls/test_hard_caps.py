@@ -1,4 +1,4 @@
-"""Caps hold with any number of workers: money, tokens and minutes of what is in flight are reserved."""
+"""Caps hold with any number of workers, because calls in flight reserve money, tokens and minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDE = {"calls": 1000, "tokens": 10**8, "usd": 1000.0, "minutes": 60.0}
 
 
 class Night:
-    """Many calls at once over one budget; ``price`` and ``tokens`` of each are those of its place in the order."""
+    """Many calls at once over one budget; ``price`` and ``tokens`` depend on a call's place in the order."""
 
     def __init__(self, *, workers=8, priced=True, seconds=0.005, price=lambda _: None, tokens=lambda _: 200, **caps):
         self.budget = Budget(Caps(**WIDE | caps), Spend(), FakeClock(), workers=workers)
@@ -49,7 +49,7 @@ class Night:
         return Reply(text="y", model="m", usage=usage, cost_usd=self.price(place))
 
     def run(self, calls=20, prompt=PROMPT):
-        """The errors of those that were refused."""
+        """Make the calls and return the errors of those that were refused."""
 
         def one(_):
             try:
@@ -63,14 +63,14 @@ class Night:
 
 
 def test_dollars_with_eight_workers():
-    """Before a price is known one call goes alone; then nothing is sent that would not fit."""
+    """The first call runs alone until its price is known; then nothing is sent that would not fit."""
     night = Night(usd=0.5, price=lambda _: 0.30)
     assert {error.cap for error in night.run()} == {"usd"}
     assert (night.budget.spent.calls, night.budget.spent.usd, night.most) == (1, 0.30, 1)
 
 
 def test_tokens_with_eight_workers():
-    """One reply may be larger than the whole cap, and no second one comes after it."""
+    """One reply may exceed the whole cap, but no second call follows."""
     night = Night(tokens=lambda _: 23_000, priced=False)
     night.budget.caps = Caps(**WIDE | {"tokens": 10_000})
     assert {error.cap for error in night.run()} == {"tokens"}
@@ -80,7 +80,7 @@ def test_tokens_with_eight_workers():
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=12, max_size=12), st.integers(20, 200), st.sampled_from([1, 3, 8]))
 def test_overspend_is_what_a_reply_takes_beyond_its_reservation(cents, cap, workers):
-    """Whatever the prices and their order: without what replies took beyond their own, the cap holds."""
+    """Whatever the prices: apart from what replies took beyond their own reservation, the cap holds."""
     night = Night(usd=cap / 100, price=lambda place: cents[place] / 100, workers=workers, seconds=0.0)
     night.run(calls=12)
     beyond = sum(max(0.0, cent / 100 - bound) for cent, bound in zip(cents, night.bounds, strict=False))
@@ -90,7 +90,7 @@ def test_overspend_is_what_a_reply_takes_beyond_its_reservation(cents, cap, work
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 60), st.integers(20, 300), st.sampled_from([1, 3, 8]))
 def test_calls_of_one_price_never_overspend(cents, cap, workers):
-    """Not by a cent, once the first has shown the price; and no money that would pay for one more is left."""
+    """Once a price is known the cap is not exceeded, and no money is left that would pay for one more call."""
     night = Night(usd=cap / 100, price=lambda _: cents / 100, workers=workers, seconds=0.0)
     night.run(calls=30)
     spent = night.budget.spent
@@ -99,7 +99,7 @@ def test_calls_of_one_price_never_overspend(cents, cap, workers):
 
 
 def test_workers_are_busy_once_a_price_is_known():
-    """The first goes alone, all others together."""
+    """The first call runs alone, all others together."""
     night = Night(price=lambda _: 0.01, usd=10.0, seconds=0.03)
     assert night.run(calls=25) == []
     assert night.most == 8
@@ -107,14 +107,14 @@ def test_workers_are_busy_once_a_price_is_known():
 
 @pytest.mark.parametrize("calls", [8])
 def test_backend_without_prices_is_never_held_back(calls):
-    """All its first calls go at once."""
+    """Calls without a price all run at once."""
     night = Night(priced=False, seconds=0.05)
     assert night.run(calls=calls) == []
     assert night.most == 8
 
 
 def test_each_child_is_told_its_share():
-    """The shares of all in flight are never more than what is left."""
+    """The shares of all calls in flight never exceed what is left."""
     night = Night(price=lambda _: 0.05, usd=2.0, seconds=0.03)
     night.run(calls=9)
     first, *others = night.bounds
@@ -124,7 +124,7 @@ def test_each_child_is_told_its_share():
 
 
 def test_call_stopped_at_its_share_is_sent_again_with_more():
-    """While there is more; with all that is left it is the night's own cap."""
+    """A call stopped at its share is sent again with more money, until its share was all there is."""
     budget = Budget(Caps(**WIDE | {"usd": 1.0}), Spend(), FakeClock(), workers=8)
     given = []
 
@@ -146,7 +146,7 @@ def test_call_stopped_at_its_share_is_sent_again_with_more():
 
 
 def test_lost_first_call_leaves_the_price_unknown():
-    """The next of its kind goes alone again; another kind does not wait for it."""
+    """The next call of the kind runs alone again; another kind does not wait for it."""
     budget = Budget(Caps(**WIDE), Spend(), FakeClock(), workers=8)
     reserved = budget.reserve(PROMPT, line="a")
     budget.settle(reserved, PROMPT, None, Overloaded("529"))
@@ -155,7 +155,7 @@ def test_lost_first_call_leaves_the_price_unknown():
 
 
 def test_message_counts_what_is_under_way():
-    """Nobody reads that a cap of three calls is reached by none."""
+    """The message counts the calls in flight too."""
     budget = Budget(Caps(**WIDE | {"calls": 3}), Spend(), FakeClock())
     for _ in range(3):
         budget.reserve(PROMPT, priced=False)
@@ -164,7 +164,7 @@ def test_message_counts_what_is_under_way():
 
 
 def test_minutes_are_looked_at_again_after_the_wait_for_a_slot():
-    """Who got its slot too late sends nothing, counts for nothing, and frees the slot."""
+    """A call that gets its slot after the last minute sends nothing, counts for nothing and frees the slot."""
     clock = FakeClock()
     budget = Budget(Caps(**WIDE | {"minutes": 1.0}), Spend(), clock)
     limiter, sent = Limiter(1, clock), []
@@ -183,7 +183,7 @@ def test_minutes_are_looked_at_again_after_the_wait_for_a_slot():
 
 
 def test_deadline_of_a_call_is_what_is_left_and_the_grace(tmp_path):
-    """Every backend is told, through the whole chain; a deadline of its own that is shorter stands."""
+    """The cap on minutes reaches every backend through the chain; a shorter deadline of its own holds."""
     clock, backend = FakeClock(), ScriptedBackend("hello", cost_usd=None)
     ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
     asks = chain({Role.TARGET: backend}, ledger, clock, caps=Caps(minutes=2.0, usd=3.0), workers=1)
@@ -196,7 +196,7 @@ def test_deadline_of_a_call_is_what_is_left_and_the_grace(tmp_path):
 
 @pytest.mark.parametrize(("latency", "cut"), [(59.9, True), (40.0, False)])
 def test_work_that_the_cap_cut_short_is_not_the_agents_failure(tmp_path, latency, cut):
-    """It ends the night and is not kept; work that ran out of its own time is kept, and scores."""
+    """Work cut by the cap on minutes ends the night and is not stored; work out of its own time scores."""
     work = Assignment(system="", user="do it", mode=ReplayMode.NATIVE, within=Bounds(seconds=60.0))
     done = Trajectory(text="", ending=Ending.OUT_OF_TIME, latency=latency, usage=Usage(input_tokens=7), cost_usd=0.1)
 
@@ -219,6 +219,6 @@ def test_work_that_the_cap_cut_short_is_not_the_agents_failure(tmp_path, latency
 
 
 def test_bounds_are_no_part_of_what_an_assignment_is():
-    """A reply paid for in one sitting is found in the next, which has less left."""
+    """A resumed sitting reuses paid replies, and has less left to spend."""
     work = Assignment(system="", user="do it", mode=ReplayMode.NATIVE)
     assert work.digest == Assignment(system="", user="do it", mode=ReplayMode.NATIVE, within=Bounds(usd=1.0)).digest

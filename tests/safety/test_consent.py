@@ -1,4 +1,4 @@
-"""The provider at an address."""
+"""Which provider answers at an address."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ from skillopt_sleep.safety.receivers import identify_provider
     ],
 )
 def test_provider_at_an_address(url, expected):
-    """A provider is itself at its own host only; an address nobody can read is a stranger."""
+    """A provider is recognised only by its own host; an unreadable address is a stranger."""
     expected = "api.openai.com.evil.example" if expected == "evil-is-no-prefix" else expected
     assert identify_provider(url) == expected

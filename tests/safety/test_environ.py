@@ -1,4 +1,4 @@
-"""Which variables hold secrets."""
+"""Which environment variables hold secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
     ],
 )
 def test_names_that_say_secret(name):
-    """In any case, and wherever in the name."""
+    """Words for secrets are recognised in any case and anywhere in the name."""
     assert is_secret_name(name)
 
 
@@ -47,13 +47,13 @@ def test_names_that_say_secret(name):
     ],
 )
 def test_names_that_say_nothing(name):
-    """Neither does what merely sounds like it."""
+    """A variable about a key, such as its path, holds no secret."""
     assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize("value", ["kite-42-blue", "aGVsbG8gd29ybGQ=", "correct horse 9", "postgres://u:p@h/db"])
 def test_values_worth_hiding(value):
-    """They are looked for."""
+    """Such values are searched for in texts."""
     assert is_worth_hiding(value)
 
 
@@ -61,5 +61,5 @@ def test_values_worth_hiding(value):
     "value", ["", "short1", "swordfish", "20240101", "1.25e", "/run/secrets/x1", "~/key.pem", "C:\\keys\\a1"]
 )
 def test_values_found_everywhere(value):
-    """Short ones, words, numbers and paths are left alone."""
+    """Short values, words, numbers and paths are ignored."""
     assert not is_worth_hiding(value)

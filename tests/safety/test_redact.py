@@ -128,7 +128,7 @@ INNOCENT = (
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
 def test_a_secret_with_a_known_form(secret: str, setting: str) -> None:
-    """It is replaced wherever it stands, and what stands around it is not."""
+    """A secret is replaced anywhere, and the text around it stays."""
     text = setting.format(secret)
     redacted = Redactor().redact(text)
     assert re.fullmatch(re.escape(setting).replace(r"\{\}", r"\[redacted:[a-z-]+:[0-9a-f]{6}\]"), redacted)
@@ -144,7 +144,7 @@ def test_a_secret_that_only_its_surroundings_give_away(context: str, secret: str
 
 @pytest.mark.parametrize("text", APART)
 def test_a_secret_apart_from_its_name(text: str) -> None:
-    """It goes in every notation: arguments, pairs, attributes, commands and pipes, URLs with escaped signs."""
+    """A password is replaced in every notation: arguments, pairs, attributes, commands, pipes, escaped URLs."""
     assert RANDOM not in Redactor().redact(text.replace("@", RANDOM, 1) if "@@" in text else text.replace("@", RANDOM))
 
 
@@ -159,7 +159,7 @@ DECORATIONS = {
 @pytest.mark.parametrize("decorate", DECORATIONS.values(), ids=DECORATIONS)
 @pytest.mark.parametrize("cut", [slice(None), slice(0, -2), slice(2, None)], ids=["whole", "no end", "no beginning"])
 def test_a_private_key_with_decorated_lines(decorate, cut) -> None:
-    """None of its lines stays, whole or cut off at either end."""
+    """No line of a private key stays, whole or cut off at either end."""
     lines = [decorate(n, line) for n, line in enumerate(WHOLE_KEY.split("\n"))][cut]
     assert "IBADANBgkqhkiG9w0B" not in Redactor().redact("\n".join(lines))
 
@@ -167,7 +167,7 @@ def test_a_private_key_with_decorated_lines(decorate, cut) -> None:
 @pytest.mark.parametrize("parted", ["\n", "\\\n", "\n    ", '" +\n  "', '"\n    "'])
 @pytest.mark.parametrize("key", ["ghp_" + MADE[:36], "AKIA" + "Q3EGUYZ5X2PLMN4W", "sk-ant-api03-" + MADE])
 def test_a_key_in_two_lines(key: str, parted: str) -> None:
-    """Its second half goes with the first."""
+    """The second half of a broken key is replaced with the first."""
     half = len(key) // 2
     redacted = Redactor().redact(f'key = "{key[:half]}{parted}{key[half:]}"\nnext_line = 1')
     assert key[half:] not in redacted
@@ -176,19 +176,19 @@ def test_a_key_in_two_lines(key: str, parted: str) -> None:
 
 @pytest.mark.parametrize("text", INNOCENT, ids=[text[:20] for text in INNOCENT])
 def test_hashes_references_and_prose(text: str) -> None:
-    """They are left exactly as they are."""
+    """Innocent texts stay exactly as they are."""
     assert Redactor().redact(text) == text
 
 
 def test_one_secret_in_two_places() -> None:
-    """It gets one placeholder, another secret of the kind another one."""
+    """The same secret gets the same placeholder, another secret another one."""
     one, other = "ghp_" + MADE[:36], "ghp_" + MADE[1:37]
     first, second, third = Redactor().redact(f"{one} {other} {one}").split()
     assert first == third != second
 
 
 def test_literal_values_of_the_environment() -> None:
-    """They go wherever they stand; short values, plain words, numbers and paths would be found everywhere and stay."""
+    """Literal values are replaced anywhere; short ones, plain words, numbers and paths are ignored."""
     redactor = Redactor(values=("kite-42-blue", "kite-42-blue-long", "short1", "swordfish", "20240101", "/home/ada/x1"))
     text = "xkite-42-bluex kite-42-blue-long short1 swordfish 20240101 /home/ada/x1"
     redacted = redactor.redact(text)
@@ -209,7 +209,7 @@ secretive = st.lists(
 
 @given(secretive)
 def test_redacting_twice(text: str) -> None:
-    """It changes nothing more."""
+    """Redacting twice changes nothing more."""
     redactor = Redactor(values=("redacted:github", "a-redacted-1"))
     once = redactor.redact(text)
     assert redactor.redact(once) == once
@@ -217,12 +217,12 @@ def test_redacting_twice(text: str) -> None:
 
 @given(st.text())
 def test_any_text_at_all(text: str) -> None:
-    """Nothing raises, lone surrogates included."""
+    """No text raises an error, lone surrogates included."""
     Redactor().redact(text + "\ud800 token='\ud800aaaa1111'")
 
 
 def test_a_session_with_a_secret_in_every_field() -> None:
-    """None of them is left; what it is found by again stays."""
+    """No text of a session keeps a secret; what the session is found by stays."""
     key = "ghp_" + MADE[:36]
     turn = Turn(
         id="t1",
@@ -241,21 +241,21 @@ def test_a_session_with_a_secret_in_every_field() -> None:
 
 
 def test_a_session_without_secrets() -> None:
-    """It comes back as the very same value."""
+    """A session without secrets is returned as the same object."""
     session = Session(source="codex", path="/p", session_id="s", turns=(Turn(id="1", prompt="hello there"),))
     assert redact_session(session, Redactor()) is session
 
 
 @given(secretive)
 def test_a_text_that_holds_a_secret(text: str) -> None:
-    """It is suspected: the quick look never passes over what the thorough one finds."""
+    """The quick check never misses what the full search finds."""
     redactor = Redactor()
     assert redactor.has_secret(text) == (redactor.redact(text) != text)
 
 
 @pytest.mark.parametrize("seed", [11, 12])
 def test_made_up_secrets_of_every_kind(seed):
-    """None is left of them, in prose, code, JSON and split over lines, and nothing more is found afterwards."""
+    """No made-up secret is left in prose, code, JSON or split lines, and nothing more is found afterwards."""
     redactor = Redactor()
     for sample in samples(seed):
         redacted = redactor.redact(sample.text)
@@ -282,7 +282,7 @@ def test_json_stays_json():
 
 
 def test_one_password_in_many_notations():
-    """It gets one placeholder wherever it is given away."""
+    """A secret gets the same placeholder wherever it is recognised."""
     password = "gravel-9x-Orchid"
     notations = (
         f"DB_PASSWORD={password}",
@@ -298,20 +298,20 @@ def test_one_password_in_many_notations():
 
 
 def test_a_key_by_its_own_kind_in_any_notation():
-    """What gives a key away does not change what it is called."""
+    """A key has the same placeholder, whatever gives it away."""
     key = "ghp_" + MADE[:36]
     texts = (key, f"Authorization: Bearer {key}", f"TOKEN={key}", f"curl -u ada:{key} https://x.example")
     assert len({re.search(r"\[redacted:[^\]]+\]", Redactor().redact(text))[0] for text in texts}) == 1
 
 
 def test_one_private_key_however_its_lines_are_parted():
-    """It gets one placeholder, whole in a file and escaped in JSON."""
+    """A key has the same placeholder in a file and escaped in JSON."""
     one, other = Redactor().redact(WHOLE_KEY), Redactor().redact(json.dumps(WHOLE_KEY))
     assert re.findall(r"\[redacted:pem:\w+\]", one) == re.findall(r"\[redacted:pem:\w+\]", other) != []
 
 
 def test_a_secret_that_one_text_gives_away():
-    """It is hidden in the other texts of its session too, where nothing gives it away."""
+    """A secret that one text gives away is hidden in the other texts of its session too."""
     password = "gravel-9x-Orchid"
     changes = Redactor().redact_all((f"PGPASSWORD={password}", f"it said {password} was wrong", "nothing here"))
     assert password not in "".join(changes.values())
@@ -319,7 +319,7 @@ def test_a_secret_that_one_text_gives_away():
 
 
 def test_values_of_the_environment_as_they_are_escaped():
-    """They are found as JSON and URLs have them, under one placeholder."""
+    """Literal values are found in their JSON and URL spellings, with the same placeholder."""
     value = 'a"b/c d+9x7'
     texts = (value, json.dumps(value), quote(value, safe=""))
     redacted = [Redactor(values=(value,)).redact(text).strip('"') for text in texts]
@@ -345,6 +345,6 @@ def test_a_task_with_secrets():
     )
 )
 def test_many_texts_at_once(texts):
-    """What is looked for in many texts as one is what is found in each by itself."""
+    """Redacting many texts at once finds the same as redacting each alone."""
     redactor = Redactor()
     assert redactor.redact_all(texts) == {t: redactor.redact(t) for t in texts if redactor.redact(t) != t}

@@ -1,4 +1,4 @@
-"""Notations in which a secret stands apart from its name, or has none; and their innocent likenesses."""
+"""Notations in which a secret is apart from its name, or has none; and similar innocent texts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ INNOCENT = {
 
 @pytest.mark.parametrize(("text", "secret"), GIVEN_AWAY.values(), ids=GIVEN_AWAY)
 def test_a_secret_in_such_a_notation(text, secret):
-    """It goes as a whole, and only it: what gives it away stays."""
+    """Exactly the secret is replaced; what gives it away stays."""
     redacted = Redactor().redact(text.replace("@@", "@§").replace("@", secret).replace("§", "@"))
     assert secret not in redacted
     assert not any(line in redacted for line in secret.split("\n"))
@@ -80,12 +80,12 @@ def test_a_secret_in_such_a_notation(text, secret):
 
 @pytest.mark.parametrize("text", INNOCENT.values(), ids=INNOCENT)
 def test_what_looks_alike(text):
-    """It stays as it is."""
+    """An innocent text stays as it is."""
     assert Redactor().redact(text) == text
 
 
 def test_a_password_before_a_command():
-    """It is the first word; the command stays."""
+    """Before a command only the first word is the secret."""
     redacted = Redactor().redact("DB_PASSWORD=hunter22 npm run dev")
     assert "hunter22" not in redacted
     assert redacted.endswith(" npm run dev")

@@ -1,4 +1,4 @@
-"""What is escaped is read as it is meant, wherever a secret stands: in JSON, in HTML, on a terminal, in a listing."""
+"""Secrets are found behind the escapes of JSON, HTML, terminals and listings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AROUND = {
 
 @pytest.mark.parametrize(("text", "reads"), READS.items(), ids=READS)
 def test_an_escape(text, reads):
-    """It reads as what it stands for; an escaped quote keeps one backslash; what is no escape stays as it is."""
+    """An escape reads as its character; an escaped quote keeps one backslash; other text stays as it is."""
     assert unescape(text).text == reads
 
 
@@ -73,7 +73,7 @@ def test_an_escape(text, reads):
     st.lists(st.sampled_from(["\\", "n", "\\n", '"', "\\u0022", "&amp;", "&", "<br>", "\x1b[0m", "x1", "u000a", "ab"]))
 )
 def test_the_way_back(pieces):
-    """Each character read leads to the piece that was written for it; together they are the whole text."""
+    """Each character leads back to its piece of the original; together the pieces are the whole text."""
     text = "".join(pieces)
     reading = unescape(text)
     places = [reading.locate(at, at + 1) for at in range(len(reading.text))]
@@ -83,7 +83,7 @@ def test_the_way_back(pieces):
 
 @pytest.mark.parametrize("before", BEFORE, ids=[repr(each) for each in BEFORE])
 def test_a_key_right_behind_an_escape(before):
-    """The letter in which an escape ends is none of the key: every kind is found behind it."""
+    """Every kind of key is found after an escape that ends in a letter."""
     rng = random.Random(5)
     for makers in SHAPED.values():
         for make in makers:
@@ -95,7 +95,7 @@ def test_a_key_right_behind_an_escape(before):
 
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 def test_every_kind_inside_something_else(around):
-    """What is found in a text is found in it as a string in a string, as HTML, in colours, in a diff or a listing."""
+    """A secret is also found in a nested string, in HTML, in colours, in a diff or a listing."""
     redactor = Redactor()
     for sample in samples(41):
         redacted = redactor.redact(around(sample.text))
@@ -105,13 +105,13 @@ def test_every_kind_inside_something_else(around):
 
 @pytest.mark.parametrize("around", [str, *AROUND.values()], ids=["itself", *AROUND])
 def test_innocent_texts_inside_something_else(around):
-    """They stay as they are."""
+    """Escapes without secrets stay as they are."""
     for text in innocents(43):
         assert Redactor().redact(around(text)) == around(text)
 
 
 def test_one_secret_as_it_stands_and_escaped():
-    """It gets one placeholder, whatever it is inside of."""
+    """A secret has the same placeholder, whatever it is nested in."""
     secret = "gravel-9x-Orchid"
     texts = (f'{{"password": "{secret}"}}', json.dumps(f'"password": "{secret}"'), f"password=&quot;{secret}&quot;")
     found = {Redactor().redact(text).partition("[redacted:")[2].partition("]")[0] for text in texts}

@@ -1,4 +1,4 @@
-"""Texts that are made to be slow are redacted in a time that grows with their length, not faster."""
+"""The time to redact a text grows no faster than its length, even for hostile texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIGNS = (
 )
 """What the patterns of the kinds begin with, and what stands between their parts."""
 FEW = (" -p", "curl ", "=", ": ", '"', "token", "://a:", "-----END PRIVATE KEY-----", "aB3")
-"""Of these, three are put together in every way."""
+"""Pieces of which every combination of three is tried."""
 SHORT, LONG = 2_000, 32_000
 SLOWEST = 8
 FACTOR = 4
@@ -39,7 +39,7 @@ FACTOR = 4
 
 
 def seconds(piece: str, length: int, tries: int = 1) -> float:
-    """Of work for a text of so many characters that is nothing but this piece; the least of some tries."""
+    """Return the least of several measurements for a text of this length made of one piece."""
     text = piece * (length // len(piece) + 1)
     redactor = Redactor()
 
