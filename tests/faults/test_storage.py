@@ -203,7 +203,7 @@ def test_database_that_is_gone(tmp_path):
             path.unlink()
     done = run("status", *person.places)
     assert done.returncode == 7
-    assert "is gone, and a copy of it is there" in done.stderr
+    assert "is missing, but a copy of it exists" in done.stderr
     assert run("doctor", "--repair", *person.places).returncode == 0
     assert run("show", *person.places).returncode == 0
 
@@ -239,7 +239,7 @@ def test_repair_as_a_user(tmp_path):
         assert done.stderr.rstrip().endswith("skillopt-sleep doctor --repair")
     done = run("doctor", "--repair", *person.places)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "more from the copy that the last night made" in done.stdout
+    assert "came from the copy that the last night made" in done.stdout
     assert "nothing to repair" in run("doctor", "--repair", *person.places).stdout
     assert run("status", *person.places).returncode == 0
     assert run(*person.arguments("run")).returncode == 0
