@@ -18,7 +18,7 @@ from skillopt_sleep.model.document import BEGIN, END, bullets
 from skillopt_sleep.model.edit import EditOp
 from skillopt_sleep.storage import adoption
 from skillopt_sleep.storage import atomic_replace as swaps
-from skillopt_sleep.storage.adoption import adopt, revert
+from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, revert
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
@@ -352,6 +352,74 @@ def test_edit_that_is_live_in_two_projects(tmp_path):
         revert(project.staging, edit=made.id)
     revert(project.staging, night="n2", edit=made.id)
     assert (project.memory.exists(), other.memory.exists()) == (True, False)
+
+
+@pytest.mark.parametrize("column", ["before", "after"])
+def test_damaged_record_is_not_reverted(project, column):
+    """Revert refuses, naming night and file, when the recorded bytes do not follow from the recorded edits."""
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    with project.database.transaction() as connection:
+        connection.execute(f"UPDATE adoptions SET {column} = ?", (b"# Not mine\n",))
+    before = project.files()
+    with pytest.raises(Refused, match=r"the record of night n1 on .*CLAUDE.md is damaged;.* doctor --repair"):
+        revert(project.staging, night="n1")
+    assert project.files() == before
+
+
+def test_adopted_by_hand_is_not_accepted(project):
+    """Edits adopted on the user's word leave the status of the proposal alone, when they go live and when they go."""
+    a, b = project.stage("n1", edit("append", "a"), edit("append", "b"))
+    (document,) = project.staging.proposals()[0].manifest.documents
+    (change,) = adopt_by_hand(project.staging, "n1", [replace(document, edits=(b,))], how=f"{BY_HAND}: why not")
+    assert [adopted.id for adopted in change.edits] == [b.id]
+    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
+    (live,) = read_adoptions(project.database)
+    assert (live.how, live.night, live.adopted_at) == (f"{BY_HAND}: why not", "n1", "2026-03-02T03:00:00+00:00")
+    assert status(project, "n1") is ProposalStatus.STAGED
+    with pytest.raises(Refused, match=f"edit {b.id} of night n1 is adopted already"):
+        adopt(project.staging, "n1", only={b.id})
+    adopt(project.staging, "n1", only={a.id})
+    assert status(project, "n1") is ProposalStatus.ADOPTED
+    revert(project.staging, night="n1")
+    assert project.memory.read_bytes() == MINE
+
+
+def test_adopted_by_hand_and_reverted(project):
+    """A proposal that was never adopted does not become a reverted one."""
+    (made,) = project.stage("n1", edit("append", "a"))
+    (document,) = project.staging.proposals()[0].manifest.documents
+    adopt_by_hand(project.staging, "n1", [document], how=BY_HAND)
+    revert(project.staging, edit=made.id)
+    assert status(project, "n1") is ProposalStatus.STAGED
+
+
+def test_status_of_a_night_that_is_reverted_in_part(project):
+    """A night is adopted until its last edit is reverted; other nights keep their status."""
+    a, b = project.stage("n1", edit("append", "a"), edit("append", "b"))
+    adopt(project.staging, "n1")
+    project.stage("n2", edit("append", "c"))
+    adopt(project.staging, "n2")
+    revert(project.staging, edit=a.id)
+    assert status(project, "n1") is ProposalStatus.ADOPTED
+    revert(project.staging, edit=b.id)
+    assert (status(project, "n1"), status(project, "n2")) == (ProposalStatus.REVERTED, ProposalStatus.ADOPTED)
+
+
+def test_permissions_of_a_file_made_anew(project):
+    """A file that was removed and comes back by revert has the permissions it was first adopted with."""
+    project.memory.unlink()
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    project.memory.chmod(0o600)
+    project.stage("n2", edit("append", "b"))
+    adopt(project.staging, "n2")
+    assert [adoption.mode for adoption in read_adoptions(project.database)] == [None, 0o600]
+    project.stage("n3", edit("delete", anchor="a"), edit("delete", anchor="b"))
+    adopt(project.staging, "n3")
+    assert not project.memory.exists()
+    revert(project.staging, night="n3")
+    assert stat.S_IMODE(project.memory.stat().st_mode) == 0o600
 
 
 WORDS = st.sampled_from(["a", "b", "c", "d e", "f\n  g"])
