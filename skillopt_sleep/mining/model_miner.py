@@ -66,53 +66,26 @@ TAGS = ("session", "person", "answer")
 QUOTED_CHECKS = frozenset({CheckKind.CONTAINS, CheckKind.NOT_CONTAINS, CheckKind.SECTION_CONTAINS})
 """Checks for a literal text, which must come from the session."""
 
-REFERENCE_SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["kind", "rubric", "checks", "answer", "evidence"],
-    "properties": {
-        "kind": {"type": "string", "enum": ["rubric", "checks", "exact"]},
-        "rubric": {"type": "string"},
-        "checks": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["kind", "value", "section"],
-                "properties": {
-                    "kind": {"type": "string", "enum": [str(kind) for kind in CheckKind]},
-                    "value": {"type": "string"},
-                    "section": {"type": "string"},
-                },
-            },
-        },
-        "answer": {"type": "string"},
-        "evidence": {"type": "string"},
-    },
-}
-SCHEMA: dict[str, Json] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["tasks"],
-    "properties": {
-        "tasks": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["session", "words", "intent", "system", "feedback", "reference"],
-                "properties": {
-                    "session": {"type": "string"},
-                    "words": {"type": "string"},
-                    "intent": {"type": "string"},
-                    "system": {"type": "string"},
-                    "feedback": {"type": "array", "items": {"type": "string"}},
-                    "reference": REFERENCE_SCHEMA,
-                },
-            },
-        }
-    },
-}
+
+def _object(**properties: Json) -> dict[str, Json]:
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
+def _list(items: Json) -> dict[str, Json]:
+    return {"type": "array", "items": items}
+
+
+_TEXT: Json = {"type": "string"}
+_CHECK = _object(kind={"type": "string", "enum": [str(kind) for kind in CheckKind]}, value=_TEXT, section=_TEXT)
+_REFERENCE = _object(
+    kind={"type": "string", "enum": ["rubric", "checks", "exact"]},
+    rubric=_TEXT,
+    checks=_list(_CHECK),
+    answer=_TEXT,
+    evidence=_TEXT,
+)
+_TASK = _object(session=_TEXT, words=_TEXT, intent=_TEXT, system=_TEXT, feedback=_list(_TEXT), reference=_REFERENCE)
+SCHEMA = _object(tasks=_list(_TASK))
 
 
 class Batch(Struct, frozen=True, kw_only=True):

@@ -14,23 +14,7 @@ from dataclasses import dataclass
 
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.sources.claude_records import (
-    Attachment,
-    Block,
-    InputQueue,
-    Message,
-    Record,
-    TypedText,
-    decode_record,
-    decode_tool_input,
-    find_typed_text,
-    is_interruption,
-    read_answers,
-    read_blocks,
-    read_rejection,
-    read_shell_result,
-    read_text,
-)
+from skillopt_sleep.sources import claude_records as records
 from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
@@ -89,7 +73,7 @@ class _SessionReader:
         self._path = path
         self._headless = headless
         self._log = TurnLog()
-        self._queue = InputQueue()
+        self._queue = records.InputQueue()
         self._from_queue: dict[str, Draft] = {}
         self._seen: set[str] = set()
         self._used_ids: set[str] = set()
@@ -106,10 +90,10 @@ class _SessionReader:
 
     def take(self, line: bytes) -> None:
         """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
-        record = decode_record(line)
+        record = records.decode_record(line)
         match record.type:
             case "assistant" | "user":
-                if isinstance(record.message, Message) and self._is_new(record):
+                if isinstance(record.message, records.Message) and self._is_new(record):
                     self._note_place_and_time(record)
                     read = self._read_assistant if record.type == "assistant" else self._read_user
                     read(record, record.message)
@@ -139,7 +123,7 @@ class _SessionReader:
             turns=turns,
         )
 
-    def _is_new(self, record: Record) -> bool:
+    def _is_new(self, record: records.Record) -> bool:
         """Whether a record is part of the main conversation and not a copy: resume and fork repeat records."""
         if record.is_sidechain or record.uuid in self._seen:
             return False
@@ -147,7 +131,7 @@ class _SessionReader:
             self._seen.add(record.uuid)
         return True
 
-    def _note_place_and_time(self, record: Record) -> None:
+    def _note_place_and_time(self, record: records.Record) -> None:
         if record.cwd and record.cwd not in self._cwds:
             self._cwd = self._cwd or record.cwd
             self._cwds.add(record.cwd)
@@ -159,25 +143,25 @@ class _SessionReader:
         self._branch = record.git_branch or self._branch
         self._session_id = self._session_id or record.session_id or ""
 
-    def _read_assistant(self, record: Record, message: Message) -> None:
+    def _read_assistant(self, record: records.Record, message: records.Message) -> None:
         is_synthetic = record.is_api_error_message or message.model == SYNTHETIC_MODEL
         if message.model and not is_synthetic:
             self._model = message.model
-        for block in read_blocks(message.content):
+        for block in records.read_blocks(message.content):
             if block.type == "text":
                 if not is_synthetic and block.text and block.text.strip():
                     self._log.current.final = block.text
             elif block.type == "tool_use" and block.name:
                 self._read_tool_call(block, block.name)
 
-    def _read_tool_call(self, block: Block, name: str) -> None:
+    def _read_tool_call(self, block: records.Block, name: str) -> None:
         turn = self._log.current
         turn.tools[name] = None
         if name == QUESTION:
             self._questions.add(block.id or "")
         if name not in TOOLS_WITH_READ_INPUT:
             return
-        given = decode_tool_input(block.input)
+        given = records.decode_tool_input(block.input)
         if name in SHELLS and given.command:
             self._log.start_command(block.id or "", given.command)
         elif name in EDITORS and (path := given.file_path or given.notebook_path):
@@ -185,10 +169,10 @@ class _SessionReader:
         elif name == SKILL and (skill := given.skill or given.command):
             turn.skills[skill.removeprefix("/")] = None
 
-    def _read_user(self, record: Record, message: Message) -> None:
+    def _read_user(self, record: records.Record, message: records.Message) -> None:
         texts: list[str] = []
         beside_result = False
-        for block in read_blocks(message.content):
+        for block in records.read_blocks(message.content):
             if block.type == "tool_result":
                 beside_result = True
                 self._read_tool_result(record, block)
@@ -198,13 +182,13 @@ class _SessionReader:
             return
         if self._first_words is None:
             self._first_words = "\n".join(texts)
-        if any(map(is_interruption, texts)):
+        if any(map(records.is_interruption, texts)):
             self._log.interrupt()
         if _is_from_person(record):
-            typed = TypedText(starts_work=True) if record.plan_content else find_typed_text(texts)
+            typed = records.TypedText(starts_work=True) if record.plan_content else records.find_typed_text(texts)
             self._add_typed(record, typed, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
 
-    def _add_typed(self, record: Record, typed: TypedText, kind: PromptKind) -> None:
+    def _add_typed(self, record: records.Record, typed: records.TypedText, kind: PromptKind) -> None:
         """Begin a turn for what a person typed; work that starts without a person's words ends the turn instead."""
         if not typed.starts_work:
             return
@@ -219,47 +203,47 @@ class _SessionReader:
         if typed.command:
             self._log.current.skills[typed.command] = None
 
-    def _read_tool_result(self, record: Record, block: Block) -> None:
+    def _read_tool_result(self, record: records.Record, block: records.Block) -> None:
         call = block.tool_use_id or ""
         if block.is_error:
             self._read_failed_call(record, block, call)
         elif call in self._questions:
-            if answer := "\n".join(read_answers(record.tool_use_result)):
+            if answer := "\n".join(records.read_answers(record.tool_use_result)):
                 at = record.timestamp or ""
                 self._log.add_aside(answer, id=self._turn_id(record, answer), kind=PromptKind.ANSWER, at=at)
         elif self._log.is_running(call):
-            result = read_shell_result(record.tool_use_result)
+            result = records.read_shell_result(record.tool_use_result)
             is_unknown = result.interrupted or result.background_task_id or result.return_code_interpretation
             self._log.finish_command(call, None if is_unknown else 0)
 
-    def _read_failed_call(self, record: Record, block: Block, call: str) -> None:
-        content = read_text(block.content)
+    def _read_failed_call(self, record: records.Record, block: records.Block, call: str) -> None:
+        content = records.read_text(block.content)
         if content.startswith(_NEVER_RAN):
             self._log.drop_command(call)
         elif match := _EXIT_CODE.match(content):
             self._log.finish_command(call, int(match[1]))
-        if record.tool_denial_kind not in AUTOMATIC_DENIALS and (words := read_rejection(content)):
+        if record.tool_denial_kind not in AUTOMATIC_DENIALS and (words := records.read_rejection(content)):
             self._begin_turn(record, words, PromptKind.REJECTION)
 
-    def _read_attachment(self, record: Record, attachment: Attachment) -> None:
+    def _read_attachment(self, record: records.Record, attachment: records.Attachment) -> None:
         if attachment.type != "queued_command":
             return
-        text = read_text(attachment.prompt)
+        text = records.read_text(attachment.prompt)
         self._queue.note_attached(text)
         is_human = attachment.origin is None or attachment.origin.kind in {None, "human"}
         if attachment.command_mode == "prompt" and is_human and not attachment.is_meta:
-            self._add_typed(record, find_typed_text([text]), PromptKind.QUEUED)
+            self._add_typed(record, records.find_typed_text([text]), PromptKind.QUEUED)
 
-    def _read_queue_operation(self, record: Record) -> None:
-        text = self._queue.apply(record.operation or "", read_text(record.content), record.reason or "")
-        words = find_typed_text([text]).text
+    def _read_queue_operation(self, record: records.Record) -> None:
+        text = self._queue.apply(record.operation or "", records.read_text(record.content), record.reason or "")
+        words = records.find_typed_text([text]).text
         if words and self._entrypoint not in self._headless:
             self._from_queue[words] = self._begin_turn(record, words, PromptKind.QUEUED)
 
-    def _begin_turn(self, record: Record, text: str, kind: PromptKind) -> Draft:
+    def _begin_turn(self, record: records.Record, text: str, kind: PromptKind) -> Draft:
         return self._log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
-    def _turn_id(self, record: Record, text: str) -> str:
+    def _turn_id(self, record: records.Record, text: str) -> str:
         """The record's own id; a digest of its place and text when it has none or its id is already taken."""
         if record.uuid and record.uuid not in self._used_ids:
             self._used_ids.add(record.uuid)
@@ -267,7 +251,7 @@ class _SessionReader:
         return sha256(f"{record.uuid or record.session_id}\0{record.timestamp}\0{text}".encode())[:32]
 
 
-def _is_from_person(record: Record) -> bool:
+def _is_from_person(record: records.Record) -> bool:
     """Whether the text of a user record may be a person's: expansions, summaries and notices are marked as such."""
     if record.is_meta or record.is_compact_summary or record.turn_companion or record.source_tool_use_id:
         return False

@@ -17,24 +17,7 @@ from msgspec import Raw
 
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.sources.codex_records import (
-    SHELL_TOOLS,
-    Payload,
-    SessionMeta,
-    decode_bare_payload,
-    decode_item,
-    decode_record,
-    decode_session_meta,
-    find_commands_in_script,
-    find_patched_files,
-    join_pieces,
-    read_command_line,
-    read_command_result,
-    read_pieces,
-    read_shell_call,
-    read_stdin_process,
-    read_text,
-)
+from skillopt_sleep.sources import codex_records as records
 from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import TurnLog
 
@@ -142,7 +125,7 @@ class _RolloutReader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._log = TurnLog()
-        self._meta: SessionMeta | None = None
+        self._meta: records.SessionMeta | None = None
         self._has_events = False
         self._prompts: dict[str, Counter[str]] = {"user_message": Counter(), "UserMessage": Counter()}
         self._repeats: Counter[str] = Counter()
@@ -158,13 +141,13 @@ class _RolloutReader:
         """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
         if self._is_internal:
             return
-        record = decode_record(line)
+        record = records.decode_record(line)
         payload = record.payload
         self._at = record.timestamp or self._at
         self._started_at = self._started_at or self._at
         match record.type:
             case "session_meta":
-                self._read_meta(decode_session_meta(line).payload)
+                self._read_meta(records.decode_session_meta(line).payload)
             case "response_item" if payload is not None:
                 self._read_response(payload)
             case "event_msg" if payload is not None:
@@ -172,11 +155,11 @@ class _RolloutReader:
             case "turn_context" if payload is not None:
                 self._model = payload.model or self._model
             case "function_call" | "function_call_output" | "message" | "local_shell_call":
-                self._read_response(decode_bare_payload(line))
+                self._read_response(records.decode_bare_payload(line))
 
     def session(self) -> Session | None:
         """The session read so far; None for a sub-agent's, for one of our own replays, and when no person typed."""
-        meta = self._meta or SessionMeta()
+        meta = self._meta or records.SessionMeta()
         turns = self._log.turns()
         if self._is_internal or not turns or is_own_run(meta.cwd or "", self._first_words):
             return None
@@ -198,7 +181,7 @@ class _RolloutReader:
         in_name = _ID_IN_FILE_NAME.search(name)
         return (self._meta and self._meta.id) or (in_name[0] if in_name else name.removesuffix(".jsonl"))
 
-    def _read_meta(self, meta: SessionMeta) -> None:
+    def _read_meta(self, meta: records.SessionMeta) -> None:
         """Keep the first ``session_meta``: resuming repeats it, and a fork adds the one of its parent."""
         if self._meta is not None:
             return
@@ -207,10 +190,10 @@ class _RolloutReader:
         if isinstance(meta.source, str) and meta.source in UNATTENDED_SOURCES:
             self._kind = PromptKind.HEADLESS
 
-    def _read_event(self, event: Payload) -> None:
+    def _read_event(self, event: records.Payload) -> None:
         match event.type:
             case "user_message" if event.kind in {None, "plain"}:
-                self._add_event_prompt(event.type, read_text(event.message))
+                self._add_event_prompt(event.type, records.read_text(event.message))
             case "item_completed":
                 self._read_item(event.item)
             case "turn_aborted" if event.reason in {None, "interrupted"}:
@@ -221,12 +204,12 @@ class _RolloutReader:
                 self._log.current.final = event.last_agent_message
 
     def _read_item(self, raw: Raw) -> None:
-        item = decode_item(raw)
+        item = records.decode_item(raw)
         match item.type:
             case "UserMessage":
-                self._add_event_prompt(item.type, read_text(item.content))
+                self._add_event_prompt(item.type, records.read_text(item.content))
             case "CommandExecution":
-                self._log.finish_command_by_line(read_command_line(item.command), item.exit_code)
+                self._log.finish_command_by_line(records.read_command_line(item.command), item.exit_code)
             case "FileChange":
                 self._log.current.files.update(dict.fromkeys(item.changes or ()))
 
@@ -240,21 +223,21 @@ class _RolloutReader:
                 self._log.forget_prompts()
             self._add_prompt(text)
 
-    def _read_response(self, item: Payload) -> None:
+    def _read_response(self, item: records.Payload) -> None:
         match item.type:
             case "message" if item.role == "user":
                 self._read_user_message(item)
             case "message" if item.role == "assistant":
-                if (text := read_text(item.content)).strip():
+                if (text := records.read_text(item.content)).strip():
                     self._log.current.final = text
             case "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call" | "tool_search_call":
                 self._read_tool_call(item, item.name or item.type)
             case "function_call_output" | "custom_tool_call_output":
                 self._read_tool_output(item)
 
-    def _read_user_message(self, item: Payload) -> None:
+    def _read_user_message(self, item: records.Payload) -> None:
         """Note the skills of a user message; its text is a prompt only in rollouts without prompt events."""
-        pieces = read_pieces(item.content)
+        pieces = records.read_pieces(item.content)
         for name in filter(None, map(_find_skill_name, pieces)):
             self._log.current.skills[name] = None
         if self._has_events:
@@ -262,7 +245,7 @@ class _RolloutReader:
         kinds = item.kinds.content_item_kinds if item.kinds else None
         if kinds and len(kinds) == len(pieces):
             pieces = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == PERSONS_TEXT]
-        self._add_prompt(join_pieces(list(map(find_typed_text, pieces))))
+        self._add_prompt(records.join_pieces(list(map(find_typed_text, pieces))))
 
     def _add_prompt(self, text: str) -> None:
         self._first_words = self._first_words or text
@@ -274,32 +257,32 @@ class _RolloutReader:
         digest = sha256(f"{place}\0{self._repeats[place]}".encode())[:32]
         self._log.begin_turn(words, id=digest, kind=self._kind, at=self._at)
 
-    def _read_tool_call(self, item: Payload, name: str) -> None:
+    def _read_tool_call(self, item: records.Payload, name: str) -> None:
         turn = self._log.current
         turn.tools[name] = None
         call = item.call_id or ""
-        text = read_text(item.input) if item.type == "custom_tool_call" else ""
-        if name in SHELL_TOOLS or item.type == "local_shell_call":
+        text = records.read_text(item.input) if item.type == "custom_tool_call" else ""
+        if name in records.SHELL_TOOLS or item.type == "local_shell_call":
             given = {"local_shell_call": item.action, "custom_tool_call": item.input}.get(item.type, item.arguments)
-            shell = read_shell_call(given)
-            text = read_command_line(shell.cmd, shell.command)
+            shell = records.read_shell_call(given)
+            text = records.read_command_line(shell.cmd, shell.command)
             if text:
                 self._log.start_command(call, text)
-        elif name == "write_stdin" and (process := read_stdin_process(item.arguments)) in self._processes:
+        elif name == "write_stdin" and (process := records.read_stdin_process(item.arguments)) in self._processes:
             self._processes[call] = self._processes[process]
         elif name == "exec":
-            for number, line in enumerate(find_commands_in_script(text)):
+            for number, line in enumerate(records.find_commands_in_script(text)):
                 self._log.start_command(f"{call}#{number}", line)
         elif name == "apply_patch" and not text:
-            text = read_text(item.arguments)
-        turn.files.update(dict.fromkeys(find_patched_files(text)))
+            text = records.read_text(item.arguments)
+        turn.files.update(dict.fromkeys(records.find_patched_files(text)))
 
-    def _read_tool_output(self, item: Payload) -> None:
+    def _read_tool_output(self, item: records.Payload) -> None:
         call = item.call_id or ""
         call = self._processes.get(call, call)
         if not self._log.is_running(call):
             return
-        result = read_command_result(item.output)
+        result = records.read_command_result(item.output)
         if result.process:
             self._processes[result.process] = call
         elif result.status is not None:
