@@ -1,1 +1,1 @@
-"""The stages of a night; `night.py` names them in order."""
+"""The stages of a night; ``night.py`` lists them in order."""

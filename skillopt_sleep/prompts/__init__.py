@@ -1,8 +1,7 @@
-"""Every text a model is sent lies beside this file, one ``*.md`` a call; this renders them, strictly.
+"""Renders the prompts: every text that a model is sent is a ``*.md`` file beside this one, one for each call.
 
-A template is prose with ``{{name}}`` fields. Its first part, up to a line of ``---``, is the system prompt; the rest
-is the user's turn. Values are put in literally and only once, so text that comes from a session can never become a
-field itself.
+A template is prose with ``{{name}}`` fields. The part before a line of ``---`` is the system prompt, the rest the
+user's message. Values are inserted literally and only once, so that text from a session can never become a field.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ FIELD = re.compile(r"\{\{(\w+)\}\}")
 def render(name: str, **fields: str) -> tuple[str, str]:
     """Render template ``name`` to (system, user).
 
-    Raises LookupError when a field of the template is not given, or one is given that it does not have: both are
-    mistakes in the calling code.
+    Raises LookupError when a field of the template is missing in ``fields``, or the template lacks one of ``fields``:
+    both are mistakes in the calling code.
     """
-    system, user = template(name)
+    system, user = load_template(name)
     wanted = set(FIELD.findall(system)) | set(FIELD.findall(user))
     if wanted != fields.keys():
         raise LookupError(f"prompt {name!r} has the fields {sorted(wanted)}, was given {sorted(fields)}")
@@ -29,8 +28,8 @@ def render(name: str, **fields: str) -> tuple[str, str]:
 
 
 @functools.cache
-def template(name: str) -> tuple[str, str]:
-    """A template as it stands, its fields open: (system, user). Raises OSError when there is none of that name."""
+def load_template(name: str) -> tuple[str, str]:
+    """A template with its fields unfilled: (system, user). Raises OSError when there is none of that name."""
     text = resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     system, separator, user = text.partition("\n---\n")
     if not separator:

@@ -108,7 +108,7 @@ REFUSED = {
     "evidence of the agent": (proposal(reference={**RUBRIC, "evidence": "long story"}), "evidence of its rubric"),
     "no checks": (_checks(), "it has no checks"),
     "unknown check": (_checks({"kind": "contain", "value": "RK-12"}), "unknown check 'contain'"),
-    "malformed check": (_checks({"kind": "regex", "value": "("}), "no regular expression"),
+    "malformed check": (_checks({"kind": "regex", "value": "("}), "not a regular expression"),
     "invented literal": (_checks({"kind": "contains", "value": "RK-13"}), "the text of its check contains does not"),
     "invented section": (_checks({"kind": "section_present", "section": "Ends"}), "the section of its check"),
     "invented answer": (

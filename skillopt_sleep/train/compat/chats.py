@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from skillopt_sleep.errors import SleepError, TimedOut, TransientBackend, UsageError
 from skillopt_sleep.model.replies import extract_json as read_json
-from skillopt_sleep.prompts import template
+from skillopt_sleep.prompts import load_template
 from skillopt_sleep.train.ports import ChatClient, Item
 from skillopt_sleep.train.results import RolloutResult, unmeasured
 
@@ -112,7 +112,7 @@ def is_optimizer_chat_backend() -> bool:
 def load_prompt(name: str, env: str | None = None) -> str:  # noqa: ARG001  an adapter reads its own beside itself
     """The system part of this program's prompt of that name, to be extended. Raises ``FileNotFoundError``."""
     try:
-        return template(name)[0]
+        return load_template(name)[0]
     except OSError:
         raise FileNotFoundError(f"there is no prompt {name!r}") from None
 
