@@ -82,12 +82,12 @@ def eval_command(
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.train.splits import get_notes
-    from skillopt_sleep.usecases.evaluation import Part, folder_for, open_evaluation, run_evaluation
+    from skillopt_sleep.usecases.training import EvaluationRequest, evaluation_folder, open_evaluation, run_evaluation
 
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
     recipe = _recipe(env, options, given)
     workspace = open_workspace(flags)
-    part = Part(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
+    part = EvaluationRequest(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
     with show_progress(RESUME_HINT) as progress, open_evaluation(workspace, recipe, part, progress) as evaluation:
         sizes, items = _count_calls(evaluation)
         for note in get_notes(evaluation.env):
@@ -95,7 +95,7 @@ def eval_command(
         if dry_run:
             _print_price(sizes, part.split, recipe, as_json=as_json)
             return
-        folder = folder_for(workspace, evaluation, items)
+        folder = evaluation_folder(workspace, evaluation, items)
         matrix = run_evaluation(evaluation, folder, default_call_cap(recipe.config, sizes["calls"]))
     _print_matrix(matrix, folder, as_json=as_json)
     if not matrix.enough:
@@ -106,12 +106,12 @@ def eval_command(
 def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
     """A training file overridden by the flags, or the flags alone."""
     from skillopt_sleep.train.recipe import build_recipe, read_recipe
-    from skillopt_sleep.usecases.evaluation import target_table
+    from skillopt_sleep.usecases.training import parse_target
 
     over: dict[str, Json] = {name: given[name] for name in FIELDS if given[name] is not None}
     own = {name: given[name] for name in ("data", "ratio") if given[name] is not None} | _parse_options(options)
     if given["optimizer"]:
-        over["optimizer"] = target_table("--optimizer", str(given["optimizer"]))
+        over["optimizer"] = parse_target("--optimizer", str(given["optimizer"]))
     if env.endswith(".toml"):
         return read_recipe(Path(env), over | ({"env": own} if own else {}))
     which = "file" if env.partition(":")[0].endswith(".py") else "name"

@@ -62,7 +62,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.reports.formatting import number
     from skillopt_sleep.train.splits import get_notes
-    from skillopt_sleep.usecases.training import trainer_for
+    from skillopt_sleep.usecases.training import build_trainer
 
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
@@ -71,11 +71,11 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe
-            trainer = trainer_for(workspace, recipe, progress=None)
+            trainer = build_trainer(workspace, recipe, progress=None)
             _print_price(trainer.price(), recipe, _name_models(trainer), get_notes(trainer.env), as_json=as_json)
         return
     recipe = _use_own_tasks(workspace, recipe, Path(recipe.config.out_root)) if from_nights else recipe
-    trainer = trainer_for(workspace, recipe, progress=None)
+    trainer = build_trainer(workspace, recipe, progress=None)
     if from_nights:
         from skillopt_sleep.usecases.permissions import require_agreement
 
@@ -91,7 +91,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     from skillopt_sleep.cli.progress import show_progress
 
     with show_progress(RESUME_HINT) as progress:
-        trainer = trainer_for(workspace, recipe, progress=_TrainingBar(progress))
+        trainer = build_trainer(workspace, recipe, progress=_TrainingBar(progress))
         try:
             summary = trainer.train()
         finally:
@@ -115,9 +115,9 @@ def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe
     """The recipe with the user's own tasks, written into ``folder``, and their live skill as the initial one."""
     from msgspec.structs import replace
 
-    from skillopt_sleep.usecases.training import NIGHT_TASKS, night_material
+    from skillopt_sleep.usecases.training import NIGHT_TASKS, export_night_tasks
 
-    live = night_material(workspace, Path(recipe.config.out_root), folder)
+    live = export_night_tasks(workspace, Path(recipe.config.out_root), folder)
     env = {key: value for key, value in recipe.env.items() if key not in {"name", "file", "data"}}
     env |= {"name": "checks", "data": str(folder / NIGHT_TASKS)}
     return replace(recipe, env=env, skill=live if recipe.skill is None else recipe.skill)

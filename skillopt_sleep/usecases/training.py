@@ -1,10 +1,18 @@
-"""Builds what a training run is made of: the environment and the backends of its file, and the trainer."""
+"""Training runs and evaluations, built from a training file, flags and the settings.
+
+`train` and `eval` share how an environment, the backends of both roles and a folder for paid replies are made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Struct
 
 from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.model import Json
@@ -15,8 +23,9 @@ from skillopt_sleep.usecases.adapters import role_of
 from skillopt_sleep.usecases.documents import read_live_documents
 
 if TYPE_CHECKING:
-    from skillopt_sleep.model.ports import Backend
-    from skillopt_sleep.train.ports import SkillEnv, TrainProgress
+    from skillopt_sleep.model.ports import Backend, Progress
+    from skillopt_sleep.train.evaluate import Evaluation, Matrix
+    from skillopt_sleep.train.ports import Item, SkillEnv, TrainProgress
     from skillopt_sleep.train.recipe import Recipe
     from skillopt_sleep.train.trainer import SkillOptTrainer
     from skillopt_sleep.usecases.workspace import Workspace
@@ -24,8 +33,23 @@ if TYPE_CHECKING:
 Table = Mapping[str, Json]
 
 NIGHT_TASKS = "tasks.json"
+"""The user's own tasks in the folder of a training run on them, as they were when it began."""
 NIGHT_SKILL = "initial_skill.md"
-"""The tasks of a run on one's own nights, and the live skill, as they were when it began."""
+"""The live skill beside them."""
+
+
+class EvaluationRequest(Struct, frozen=True, kw_only=True):
+    """What is scored, as the command line names it."""
+
+    skills: Sequence[Path]
+    """Skill files, or folders with a ``SKILL.md``."""
+    targets: Sequence[str]
+    """``backend`` or ``backend:model`` each; none means the training file's own."""
+    bare: bool = False
+    """Score the agent without a skill as well, first."""
+    split: str = "test"
+    limit: int = 0
+    """Most items; 0 means every item of the split."""
 
 
 def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> SkillEnv:
@@ -48,11 +72,11 @@ def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> 
     return make_environment(find(Kind.ENVIRONMENT, name), options, f"[env] {name}", config=config)
 
 
-def backend_for(workspace: Workspace, role: Role, table: Table) -> Backend:
-    """The backend of a ``[target]`` or ``[optimizer]`` table; what it leaves open is as the settings have it."""
+def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
+    """The backend of a ``[target]`` or ``[optimizer]`` table; the settings decide what the table leaves open."""
     name, model = role_of(workspace, role)
     chosen = str(table.get("backend") or name)
-    own = {key: each for key, each in table.items() if key != "backend"}
+    own = {key: value for key, value in table.items() if key != "backend"}
     known = option_names(Kind.BACKEND, chosen)
     for key in own:
         if key not in known:
@@ -64,15 +88,15 @@ def backend_for(workspace: Workspace, role: Role, table: Table) -> Backend:
     return cast("Backend", build(Kind.BACKEND, chosen, options, env=workspace.env))
 
 
-def trainer_for(workspace: Workspace, recipe: Recipe, *, progress: TrainProgress | None) -> SkillOptTrainer:
-    """The trainer of a recipe. Raises ``UsageError``."""
+def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgress | None) -> SkillOptTrainer:
+    """The trainer of a training file. Raises ``UsageError``."""
     from skillopt_sleep.train.trainer import SkillOptTrainer
 
     return SkillOptTrainer(
         config=recipe.config,
         env=build_environment(recipe.env, recipe.config.to_dict()),
-        optimizer_client=backend_for(workspace, Role.OPTIMIZER, recipe.optimizer),
-        target_client=backend_for(workspace, Role.TARGET, recipe.target),
+        optimizer_client=build_role(workspace, Role.OPTIMIZER, recipe.optimizer),
+        target_client=build_role(workspace, Role.TARGET, recipe.target),
         initial_skill=recipe.skill,
         prompt_overrides=recipe.prompts,
         progress=progress,
@@ -80,11 +104,11 @@ def trainer_for(workspace: Workspace, recipe: Recipe, *, progress: TrainProgress
     )
 
 
-def night_material(workspace: Workspace, out_root: Path, folder: Path) -> str:
-    """Put the user's own tasks and their live skill into a folder, as files; the text of the skill.
+def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
+    """Write the user's own tasks and their live skill into ``folder``; the text of the skill.
 
-    They are those that the run in ``out_root`` began with, else all tasks and what is live now: nights go on meanwhile.
-    Raises ``UsageError`` when there are no tasks.
+    A run that began in ``out_root`` keeps the files it began with, since nights go on meanwhile. Raises ``UsageError``
+    when there are no tasks.
     """
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.model.document import DocumentKind, region
@@ -98,25 +122,129 @@ def night_material(workspace: Workspace, out_root: Path, folder: Path) -> str:
                 f"no night has mined tasks of {workspace.scope or 'your work'} yet; `skillopt-sleep run` does, and"
                 " --scope all takes those of all projects"
             )
-        data = encode_tasks(workspace.redactor.clean(tasks))  # a secret may have become one since the tasks were mined
+        data = encode_tasks(
+            workspace.redactor.clean(tasks)
+        )  # the environment may hold a new secret since they were mined
     if skill is None:
         live = read_live_documents(workspace)[0][DocumentKind.SKILL]
         skill = region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
-    _own_folder(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (folder / NIGHT_TASKS).exists() or not any(folder.iterdir()):  # a folder with other files keeps its mode
+        folder.chmod(0o700)
+        if not (folder / ".gitignore").exists():
+            write_atomic(folder / ".gitignore", b"*\n")  # the user's sessions are in it
     write_atomic(folder / NIGHT_TASKS, data)
     write_atomic(folder / NIGHT_SKILL, skill)
     return skill.decode("utf-8", "surrogatepass")
 
 
-def _own_folder(folder: Path) -> None:
-    """Make the folder of such a run, for its user alone and out of git: the user's sessions are in it.
+@contextmanager
+def open_evaluation(
+    workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
+) -> Iterator[Evaluation]:
+    """The evaluation of a request; its backends are closed when the context is left. Raises ``UsageError``."""
+    evaluation = build_evaluation(workspace, recipe, request, progress)
+    try:
+        yield evaluation
+    finally:
+        backends = [evaluation.optimizer, *evaluation.targets.values()]
+        for backend in {id(backend): backend for backend in backends}.values():
+            backend.close()
 
-    One that holds something else already keeps its mode, and is not put out of git.
+
+def build_evaluation(
+    workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
+) -> Evaluation:
+    """The evaluation of a request, with backends that the caller closes. Raises ``UsageError``."""
+    from skillopt_sleep.train.evaluate import Evaluation
+    from skillopt_sleep.train.recipe import merge_role
+
+    config = recipe.config
+    own = {"backend": role_of(workspace, Role.TARGET)[0], **recipe.target}  # endpoint, world, ... of the training file
+    tables = {spec: merge_role(own, parse_target("--target", spec)) for spec in request.targets}
+    if len(tables) != len(request.targets):
+        raise UsageError("a --target is named twice; each is scored once")
+    targets = {spec: build_role(workspace, Role.TARGET, table) for spec, table in tables.items()}
+    if not targets:
+        backend = build_role(workspace, Role.TARGET, recipe.target)
+        targets = {f"{backend.name}:{backend.model}" if backend.model else backend.name: backend}
+    skills = _read_skills(request.skills, bare=request.bare)
+    env = build_environment(recipe.env, config.to_dict())
+    return Evaluation(
+        env=env,
+        skills=skills,
+        targets=targets,
+        optimizer=build_role(workspace, Role.OPTIMIZER, recipe.optimizer),
+        split=request.split,
+        limit=request.limit,
+        rollouts_k=config.rollouts_k,
+        workers=config.workers,
+        seed=config.seed,
+        caps=config.caps,
+        extras=config.extras,
+        progress=progress,
+        redactor=workspace.redactor if env.from_sessions else None,
+    )
+
+
+def evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
+    """The folder of paid replies: one for everything that changes a score, so that no reply is paid for twice.
+
+    That is the items, how the environment asks and scores, the skills, and each backend with its options.
     """
-    from skillopt_sleep.storage.files import write_atomic
+    from skillopt_sleep.train.identity import client_traits, digest_of, env_traits
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if (folder / NIGHT_TASKS).exists() or not any(folder.iterdir()):
-        folder.chmod(0o700)
-        if not (folder / ".gitignore").exists():
-            write_atomic(folder / ".gitignore", b"*\n")
+    clients = {"(optimizer)": evaluation.optimizer, **evaluation.targets}
+    asked = [
+        evaluation.env.name,
+        env_traits(evaluation.env),
+        digest_of(items),
+        evaluation.split,
+        evaluation.skills,
+        {name: [backend.name, backend.model, client_traits(backend)] for name, backend in clients.items()},
+        evaluation.seed,
+        evaluation.extras,
+    ]
+    return workspace.data_dir / "evals" / digest_of(asked)
+
+
+def run_evaluation(evaluation: Evaluation, folder: Path, max_calls: int | None = None) -> Matrix:
+    """Score it, keeping replies in ``folder``; ``max_calls`` replaces the cap on calls. Raises as ``evaluate`` does."""
+    from skillopt_sleep.storage.ledger import open_training_folder
+    from skillopt_sleep.train.evaluate import evaluate
+
+    if max_calls is not None:
+        evaluation = replace(evaluation, caps=msgspec.structs.replace(evaluation.caps, calls=max_calls))
+    with open_training_folder(folder) as store:
+        return evaluate(evaluation, store)
+
+
+def parse_target(flag: str, spec: str) -> dict[str, Json]:
+    """``backend`` or ``backend:model`` as the table of a role. Raises ``UsageError``."""
+    backend, _, model = spec.partition(":")
+    if not backend:
+        raise UsageError(f"{flag} {spec!r}: expected a backend, or backend:model, such as openai:the-small-one")
+    table: dict[str, Json] = {"backend": backend}
+    return table | {"model": model} if model else table
+
+
+def _read_skills(paths: Sequence[Path], *, bare: bool) -> dict[str, str]:
+    """The skills by the shortest names that tell them apart."""
+    found: dict[str, str] = {"(no skill)": ""} if bare else {}
+    texts = {}
+    for path in paths:
+        file = path / "SKILL.md" if path.is_dir() else path
+        try:
+            texts[file] = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot read the skill {file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"the skill {file} is not UTF-8, at byte {error.start}") from None
+    if len(texts) != len(paths):
+        raise UsageError("a skill is named twice; each is scored once")
+    for file, text in texts.items():
+        name = file.name if file.name != "SKILL.md" else f"{file.absolute().parent.name}/SKILL.md"
+        found[name if name not in found else str(file)] = text
+    if not found:
+        raise UsageError("name a SKILL file, or --no-skill")
+    return found

@@ -19,8 +19,8 @@ from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOp
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import build_recipe
 from skillopt_sleep.usecases import training
-from skillopt_sleep.usecases.evaluation import Part, evaluation_for
-from skillopt_sleep.usecases.training import night_material
+from skillopt_sleep.usecases.training import EvaluationRequest, build_evaluation
+from skillopt_sleep.usecases.training import export_night_tasks
 
 OWN = "violet-harbour-4417-lantern"
 """The value of a variable of this environment that says it is a secret; no pattern would know it."""
@@ -123,7 +123,7 @@ def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name)
     (tmp_path / "data.json").write_bytes(data[name])
     table = {"env": {"name": name, "data": str(tmp_path / "data.json"), "ratio": "1:1:1"}}
     workspace = open_workspace({})
-    evaluation = evaluation_for(workspace, build_recipe(table), Part(skills=[], targets=["simulated"], bare=True))
+    evaluation = build_evaluation(workspace, build_recipe(table), EvaluationRequest(skills=[], targets=["simulated"], bare=True))
     assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
 
 
@@ -132,7 +132,7 @@ def test_tasks_of_ones_nights_are_written_without_what_is_a_secret_by_now(tmp_pa
     archive = SimpleNamespace(tasks=lambda _scope: tuple(tasks("train")))
     workspace = SimpleNamespace(scope="", redactor=REDACTOR, archive=archive)
     monkeypatch.setattr(training, "read_live_documents", lambda _: ({DocumentKind.SKILL: None}, ()))
-    night_material(workspace, tmp_path / "out", tmp_path / "out")
+    export_night_tasks(workspace, tmp_path / "out", tmp_path / "out")
     written = (tmp_path / "out" / "tasks.json").read_text()
     assert "cobalt" in written
     assert OWN not in written
