@@ -101,6 +101,12 @@ def agent_of_backend(backend: str) -> CodingAgent | None:
     return next((agent for agent in all_agents() if agent.backend == backend), None)
 
 
+def source_of_backend(backend: str) -> str:
+    """The source with the sessions of a backend's agent; the backend's own name when no agent is known."""
+    agent = agent_of_backend(backend)
+    return agent.source if agent else backend
+
+
 def label_of_source(source: str) -> str:
     """What people call the agent behind a source; the source's own name when no agent is known."""
     agent = agent_of_source(source)

@@ -141,12 +141,12 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
     is proposed, staged or counted as tried; it costs as much as testing one rule.
     """
     from skillopt_sleep.cli.progress import show_progress
-    from skillopt_sleep.usecases.aa_test import null_trial
+    from skillopt_sleep.usecases.aa_test import run_aa_test
 
     workspace = open_workspace(flags)
     tasks = read_tasks(task_file) if task_file is not None else None
     with show_progress() as progress:
-        found = null_trial(workspace, tasks, progress)
+        found = run_aa_test(workspace, tasks, progress)
     if as_json:
         print_json(found)
         return

@@ -1,4 +1,4 @@
-"""A trial of a change that changes nothing, on request: the one verdict whose right answer is known."""
+"""The A/A test: the live files are tried against themselves, so the right verdict is known."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from skillopt_sleep.agents import source_of_backend
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate import audit as rule
 from skillopt_sleep.gate.rule import Tally
@@ -31,26 +32,26 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.plan import NightPlan
     from skillopt_sleep.usecases.workspace import Workspace
 
-APART = 250
-"""Added to the numbers of the second arm's replays: they are calls of their own, far from those of the first."""
+SAMPLE_OFFSET = 250
+"""Added to the sample numbers of the second arm, so that its replays are calls of their own."""
 
 
-def null_trial(
+def run_aa_test(
     workspace: Workspace, given: tuple[TaskRecord, ...] | None = None, progress: Progress | None = None
 ) -> NullTrial:
-    """Replay val tasks under the live files twice, as baseline and as candidate, through the trial of a night.
+    """Replay validation tasks under the live files twice, as baseline and as candidate, as a night would.
 
-    Nothing is proposed, staged or counted as tried; the replays are kept for the audit. Raises ``UsageError`` when
+    Nothing is proposed, staged or counted as tried; the replays are stored for the audit. Raises ``UsageError`` when
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
     with lock_night(workspace.data_dir):
         check_disk(workspace.database, workspace.project)
         plan = plan_night(workspace, given)
-        tasks = _tasks(workspace, plan)
+        tasks = _select_tasks(workspace, plan)
         name = f"{rule.ON_REQUEST}{workspace.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
         ledger = NightLedger(workspace.database, night=name, sitting=1)
-        with closing(open_kit(workspace, plan, progress).connect(ledger, _usual(workspace))) as connection:
+        with closing(open_kit(workspace, plan, progress).connect(ledger, _recall_models(workspace))) as connection:
             probe(connection).require_ready()
             models = connection.models
             step = plan.step
@@ -65,7 +66,7 @@ def null_trial(
                     mixed_weight=step.gate_mixed_weight,
                     seed=seed,
                     first_sample=0,
-                    apart=APART,
+                    apart=SAMPLE_OFFSET,
                 ),
             )
     project = str(workspace.project)
@@ -90,8 +91,8 @@ def null_trial(
     )
 
 
-def _tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
-    """As many as a night tests on, val first; none that is sealed."""
+def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
+    """As many tasks as a night tests on, validation tasks first; none that is sealed."""
     if plan.mining.given is not None:
         pools = split_tasks(group_tasks(plan.mining.given), plan.split)
     else:
@@ -104,13 +105,13 @@ def _tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
     return tasks
 
 
-def _usual(workspace: Workspace) -> Harvested:
-    """The models of the last night, where none was asked for: what is audited is what nights do."""
+def _recall_models(workspace: Workspace) -> Harvested:
+    """The models of the last night, as if sessions named them: the test is to do what nights do."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
-            SessionKey(source=each.backend, path="", first_turn="", last_turn="", model=each.model)
-            for each in night.backends
-            if each.model and each.ready
+            SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)
+            for used in night.backends
+            if used.model and used.ready
         ]
         if keys:
             return replace(Harvested(), sessions=tuple(keys))

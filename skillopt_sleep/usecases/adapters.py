@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from skillopt_sleep.agents import agent_of_backend, find_session_homes, label_of_source
+from skillopt_sleep.agents import find_session_homes, label_of_source, source_of_backend
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Allowance, Caps, Role
 from skillopt_sleep.night.harvest import Harvested
@@ -54,8 +54,8 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
     name, model = role_of(workspace, role)
     options = dict(settings.backends.get(name, {}))
     model = model or str(options.pop("model", ""))
-    if not model and sessions and (agent := agent_of_backend(name)):
-        model = sessions.usual_model(agent.source)
+    if not model and sessions:
+        model = sessions.usual_model(source_of_backend(name))
     backend = build(
         Kind.BACKEND,
         name,

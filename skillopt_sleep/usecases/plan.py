@@ -1,19 +1,14 @@
-"""Everything decided before a night begins.
-
-How tasks are replayed: what the settings ask for, and whether this machine can do it.
-
-Which adopted change waits for its sealed test.
-"""
+"""The plan of a night: everything that is decided before it begins, from the settings and what earlier nights left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from skillopt_sleep.agents import all_agents
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate.account import Account, score_needed
 from skillopt_sleep.gate.audit import Audit
@@ -40,26 +35,98 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 
-def manner_of(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
-    """How this night replays its tasks; ``tasks`` are those of a task file.
+SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
+NOT_ISOLATED_NOTE = "not isolated: the agent that answered knows more than the prompt, so the verdict proves less"
+NO_CHECKS_NOTE = (
+    "no command is approved for this project, so work in its copies is scored by rubrics alone:"
+    " `skillopt-sleep checks` lists what your sessions ran"
+)
 
-    Raises ``UsageError`` where that cannot be done here, in one line that says what would help.
+
+def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
+    """Decide everything about a night that can be decided beforehand; ``tasks`` are those of a task file.
+
+    Writes nothing. Raises ``UsageError`` for tasks nobody has reviewed, unless the models are simulated, for adapters
+    that cannot be built from the settings, and for a way of replaying that this machine cannot do.
     """
+    settings, project = workspace.settings, str(workspace.project)
+    tasks = workspace.redactor.clean(tasks)  # a task file written by hand may hold secrets
+    roles = {role: role_of(workspace, role) for role in Role}
+    backends = {name for name, _ in roles.values()}
+    if backends != {SIMULATED}:
+        _require_reviewed(tasks or ())
+    for role in Role:
+        build_backend(workspace, role)
+    build_judges(workspace)
+    baseline, notes = read_live_documents(workspace, tasks)
+    manner = _choose_manner(workspace, tasks or ())
+    account = workspace.trials.account(project)
+    since = ""
+    if settings.lookback_days:
+        since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
+    return NightPlan(
+        project=project,
+        baseline=baseline,
+        notes=(*notes, *_find_notes(backends, manner), *list_unhelpful_rules(watch_rules(workspace))),
+        roles=tuple(BackendHealth(role=role, backend=name, model=model) for role, (name, model) in roles.items()),
+        sources=(settings.source,),
+        window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),
+        mining=MiningPlan(
+            by_model=settings.miner == "model" or (settings.miner == "auto" and roles[Role.OPTIMIZER][0] != SIMULATED),
+            target_skill=target_skill_name(workspace),
+            target_about=_read_description(workspace, baseline),
+            given=tasks,
+        ),
+        split=msgspec.convert(settings, SplitPlan, from_attributes=True),
+        step=msgspec.structs.replace(
+            msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
+            k=score_needed(account, settings.alpha, by_itself=settings.auto_adopt),
+            answered_by=(roles[Role.TARGET][0], roles[Role.OPTIMIZER][0]),
+        ),
+        asked=score_needed(Account(), settings.alpha, by_itself=settings.auto_adopt),
+        manner=manner,
+        caps=night_caps(workspace),
+        rejected=workspace.rejected.recall(workspace.scope),
+        closed=workspace.rejected.closed(workspace.scope),
+        pending=workspace.trials.pending(project),
+        account=account,
+        adopted=_find_unscored_change(workspace, baseline),
+        audit=next((night.audit for night in workspace.journal.reports(project)), Audit()),
+    )
+
+
+def commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
+    """The commit a task is replayed at: its session's, else the last one before the session, else the present one."""
+    origin = task.origins[0] if task.origins else None
+    return find_commit(workspace.project, workspace.env, commit=task.commit, at=origin.at if origin else "")
+
+
+def _require_reviewed(tasks: Sequence[TaskRecord]) -> None:
+    unreviewed = sum(not task.reviewed for task in tasks)
+    if unreviewed:
+        raise UsageError(
+            f'{unreviewed} of {len(tasks)} tasks are not reviewed: read the file, set "reviewed": true, or'
+            " try it with --backend simulated"
+        )
+
+
+def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
+    """How this night replays its tasks. Raises ``UsageError`` where this machine cannot, with what would help."""
     mode = workspace.settings.replay
     approved = workspace.approvals.of(str(workspace.project)) if mode is ReplayMode.WORKTREE else ()
-    _require_approved(tasks, mode, {each.line for each in approved})
-    name, _ = role_of(workspace, Role.TARGET)
+    _require_approved(tasks, mode, {command.line for command in approved})
     backend = build_backend(workspace, Role.TARGET)
     try:
         if mode is ReplayMode.TEXT:
             return Manner(probes=isinstance(backend, Agent))
         if not isinstance(backend, Agent):
+            agents = " or ".join(agent.backend for agent in all_agents())
             raise UsageError(
-                f"--replay {mode}: the backend {name} has no agent that could be let to work; use claude or codex, or"
+                f"--replay {mode}: the backend {backend.name} has no agent that could work; use {agents}, or"
                 " --replay text"
             )
         if mode is ReplayMode.WORKTREE:
-            _require_project(workspace)
+            _require_git_project(workspace)
         if why := backend.refuses(mode):
             raise UsageError(f"--replay {mode}: {why}")
     finally:
@@ -67,24 +134,8 @@ def manner_of(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
     return Manner(mode=mode, project=str(workspace.project) if mode is ReplayMode.WORKTREE else "", approved=approved)
 
 
-def commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
-    """The commit that a task is replayed at: its session's, else the last one before the session, else the present."""
-    origin = task.origins[0] if task.origins else None
-    return find_commit(workspace.project, workspace.env, commit=task.commit, at=origin.at if origin else "")
-
-
-def _require_project(workspace: Workspace) -> None:
-    if workspace.settings.scope == "all":
-        raise UsageError("--replay worktree works in copies of one project: leave out --scope all")
-    if not is_git_project(Path(workspace.project), workspace.env):
-        raise UsageError(
-            f"--replay worktree: {workspace.project} is not the top of a git project with a commit; name one with"
-            " --project, or use --replay native"
-        )
-
-
 def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: set[str]) -> None:
-    """A task file grants nothing: what it would have run must have been approved, and run where it can do no harm."""
+    """A task file grants nothing: every command it names must be approved, and is run only in copies."""
     for task in tasks:
         if not isinstance(task.reference, CommandReference):
             continue
@@ -98,115 +149,52 @@ def _require_approved(tasks: Sequence[TaskRecord], mode: ReplayMode, approved: s
                 )
 
 
-def adopted_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
-    """The latest change that is live and was never scored on sealed tasks, of the files a night would look at.
+def _require_git_project(workspace: Workspace) -> None:
+    if workspace.settings.scope == "all":
+        raise UsageError("--replay worktree works in copies of one project: leave out --scope all")
+    if not is_git_project(workspace.project, workspace.env):
+        raise UsageError(
+            f"--replay worktree: {workspace.project} is not the top of a git project with a commit; name one with"
+            " --project, or use --replay native"
+        )
 
-    The arms are the very bytes from before and after its adoption, whatever became of the files since.
+
+def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
+    """The latest live change of these documents that was never scored on sealed tasks.
+
+    Its arms are the exact bytes from before and after its adoption, whatever became of the files since.
     """
     project = str(workspace.project)
     scored = {test.change for test in workspace.trials.sealed(project)}
     paths = {document.path for document in baseline.documents}
-    live = [each for each in read_adoptions(workspace.database) if each.project == project and each.path in paths]
-    for night in dict.fromkeys(each.night for each in reversed(live)):
+    adoptions = read_adoptions(workspace.database)
+    live = [adoption for adoption in adoptions if adoption.project == project and adoption.path in paths]
+    for night in dict.fromkeys(adoption.night for adoption in reversed(live)):
         attempts = workspace.trials.attempts(project, night)
         if night in scored or attempts >= MOST_ATTEMPTS:
             continue
         before = after = baseline
-        own = [each for each in live if each.night == night]
-        for each in reversed(own):
-            before = before.with_document(each.document(each.before))
-        for each in own:
-            after = after.with_document(each.document(each.after))
+        own = [adoption for adoption in live if adoption.night == night]
+        for adoption in reversed(own):
+            before = before.with_document(adoption.document(adoption.before))
+        for adoption in own:
+            after = after.with_document(adoption.document(adoption.after))
         return Adopted(change=night, before=before, after=after, attempts=attempts)
     return None
 
 
-NOT_ISOLATED_NOTE = "not isolated: the agent that answered knows more than it was asked, so the verdict proves less"
-SIMULATED_NOTE = "the agent was simulated: this shows how a night goes, and proves nothing about a real agent"
-
-
-def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> NightPlan:
-    """Decide everything about a night that can be decided beforehand; nothing is written.
-
-    Raises ``UsageError`` for tasks nobody has reviewed, unless the target is simulated, and for adapters that
-    cannot be built as the settings have it.
-    """
-    settings = workspace.settings
-    tasks = workspace.redactor.clean(tasks)  # a file of tasks may have been written by hand, with what was at hand
-    target, optimizer = role_of(workspace, Role.TARGET), role_of(workspace, Role.OPTIMIZER)
-    unreviewed = sum(not task.reviewed for task in tasks or ())
-    if unreviewed and {target[0], optimizer[0]} != {SIMULATED}:
-        raise UsageError(
-            f'{unreviewed} of {len(tasks or ())} tasks are not reviewed: read the file, set "reviewed": true, or'
-            " try it with --backend simulated"
-        )
-    for each in Role:
-        build_backend(workspace, each)
-    build_judges(workspace)
-    baseline, notes = read_live_documents(workspace, tasks)
-    manner = manner_of(workspace, tasks or ())
-    account = workspace.trials.account(str(workspace.project))
-    since = ""
-    if settings.lookback_days:
-        since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
-    return NightPlan(
-        project=str(workspace.project),
-        baseline=baseline,
-        notes=(
-            *notes,
-            *_about({target[0], optimizer[0]}),
-            *_unchecked(manner),
-            *list_unhelpful_rules(watch_rules(workspace)),
-        ),
-        roles=tuple(
-            BackendHealth(role=role, backend=name, model=model)
-            for role, (name, model) in {Role.TARGET: target, Role.OPTIMIZER: optimizer}.items()
-        ),
-        sources=(settings.source,),
-        window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),
-        mining=MiningPlan(
-            by_model=settings.miner == "model" or (settings.miner == "auto" and optimizer[0] != SIMULATED),
-            target_skill=target_skill_name(workspace),
-            target_about=_description(workspace, baseline),
-            given=tasks,
-        ),
-        split=msgspec.convert(settings, SplitPlan, from_attributes=True),
-        step=msgspec.structs.replace(
-            msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
-            k=score_needed(account, settings.alpha, by_itself=settings.auto_adopt),
-            answered_by=(target[0], optimizer[0]),
-        ),
-        asked=score_needed(Account(), settings.alpha, by_itself=settings.auto_adopt),
-        manner=manner,
-        caps=night_caps(workspace),
-        rejected=workspace.rejected.recall(workspace.scope),
-        closed=workspace.rejected.closed(workspace.scope),
-        pending=workspace.trials.pending(str(workspace.project)),
-        account=account,
-        adopted=adopted_change(workspace, baseline),
-        audit=next((night.audit for night in workspace.journal.reports(str(workspace.project))), Audit()),
-    )
-
-
-def _about(backends: set[str]) -> Iterator[str]:
-    """What is to be said of a verdict that such backends came to."""
+def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
+    """What the reader must know of verdicts by these backends and this way of replaying."""
     if SIMULATED in backends:
         yield SIMULATED_NOTE
     if backends & NOT_ISOLATED:
         yield NOT_ISOLATED_NOTE
-
-
-def _unchecked(manner: Manner) -> Iterator[str]:
-    """What is to be said of work in a copy of the project that no command will score."""
     if manner.mode is ReplayMode.WORKTREE and not manner.approved:
-        yield (
-            "no command is approved for this project, so work in its copies is scored by rubrics alone:"
-            " `skillopt-sleep checks` lists what your sessions ran"
-        )
+        yield NO_CHECKS_NOTE
 
 
-def _description(workspace: Workspace, baseline: Candidate) -> str:
-    """What the one skill to improve says it is for. Raises ``UsageError`` when there is no such skill."""
+def _read_description(workspace: Workspace, baseline: Candidate) -> str:
+    """The description of the one skill to improve, "" without one. Raises ``UsageError`` when it does not exist."""
     if not target_skill_name(workspace):
         return ""
     skill = baseline[DocumentKind.SKILL]

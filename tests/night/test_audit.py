@@ -15,7 +15,7 @@ from skillopt_sleep.gate.rule import Result, Verdict
 from skillopt_sleep.gate.trial import run_paired
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.task import RubricReference, TaskRecord
-from skillopt_sleep.usecases.aa_test import null_trial
+from skillopt_sleep.usecases.aa_test import run_aa_test
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_status
@@ -124,7 +124,7 @@ def test_identical_candidate_is_not_accepted(tmp_path, seed):
         return Reply(text=msgspec.json.encode({"first": graded, "second": _again(mood)} if both else graded).decode())
 
     workspace, seen = recording(workspace, reply)
-    found = null_trial(workspace)
+    found = run_aa_test(workspace)
     assert found.verdict in {Verdict.UNDECIDED, Verdict.REJECT}
     assert found.tally.pairs >= 3
     prompts = seen["target"]
@@ -143,22 +143,22 @@ def _again(mood):
     return {"reason": "", "score": round(mood.random(), 2), "pass": mood.random() < 0.5}
 
 
-def test_null_trial_keeps_to_the_caps(tmp_path):
+def test_aa_test_keeps_to_the_caps(tmp_path):
     """As many calls as allowed, and none at all is an error that says so."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
     workspace = person.workspace()
     run_night(workspace, plan_night(workspace))
-    assert null_trial(person.workspace(max_calls=12)).spend.calls <= 12
+    assert run_aa_test(person.workspace(max_calls=12)).spend.calls <= 12
     with pytest.raises(BudgetSpent):
-        null_trial(person.workspace(max_calls=1))
+        run_aa_test(person.workspace(max_calls=1))
 
 
-def test_null_trial_without_tasks_or_login_says_so(tmp_path):
+def test_aa_test_without_tasks_or_login_says_so(tmp_path):
     """A usage error that names the way, and the backend's own words."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
     with pytest.raises(UsageError, match="there are no tasks to replay yet; `skillopt-sleep run`"):
-        null_trial(person.workspace())
+        run_aa_test(person.workspace())
     workspace = person.workspace()
     run_night(workspace, plan_night(workspace))
     with pytest.raises(NotLoggedIn):
-        null_trial(person.workspace(simulated={"fatal": "not_logged_in"}))
+        run_aa_test(person.workspace(simulated={"fatal": "not_logged_in"}))

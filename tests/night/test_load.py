@@ -16,7 +16,7 @@ from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.night.report import Loading, NightReport
 from skillopt_sleep.optimizer.replay import Manner, Models
-from skillopt_sleep.usecases.adopt import not_by_itself
+from skillopt_sleep.usecases.adopt import find_objection
 from tests.fakes.ask import nobody
 
 SKILL = Document(kind=DocumentKind.SKILL, path="/p/.claude/skills/house/SKILL.md", whole=True)
@@ -105,7 +105,7 @@ def test_what_the_probe_shows_is_said(done, loading, note):
 def test_change_that_the_agent_does_not_use_is_not_adopted_by_itself(loading):
     """Whatever its score."""
     report = NightReport(night="n", project="/p", accepted=True, proposal="/p/x")
-    why = not_by_itself(replace(report, replay=replace(report.replay, loading=loading, why="because")))
+    why = find_objection(replace(report, replay=replace(report.replay, loading=loading, why="because")))
     assert why == "the agent does not use it by itself (because)"
 
 

@@ -9,7 +9,7 @@ from skillopt_sleep.gate.account import Account, score_needed
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.night.report import Loading
-from skillopt_sleep.usecases.adopt import AUTO_K, AUTO_TASKS, auto_adoptable, not_by_itself
+from skillopt_sleep.usecases.adopt import AUTO_K, AUTO_TASKS, find_objection, find_trial_objection
 from tests.reports.samples import ACCEPTED, PAIRED, REJECTED
 
 GOOD = replace(PAIRED.trials[0], score=AUTO_K, k=AUTO_K, tasks_in_all=AUTO_TASKS)
@@ -24,8 +24,8 @@ def decided(verdict):
 def test_change_that_has_shown_enough_may():
     """Score 8 over 12 tasks with nothing against it; a trial that was turned down leaves nothing in the proposal."""
     assert (AUTO_K, AUTO_TASKS) == (8, 12)
-    assert auto_adoptable(GOOD) == ""
-    assert not_by_itself(NIGHT) == ""
+    assert find_trial_objection(GOOD) == ""
+    assert find_objection(NIGHT) == ""
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_change_that_has_shown_enough_may():
 )
 def test_trial_that_has_not_shown_enough_may_not(trial, why):
     """Each condition by itself, in words."""
-    assert auto_adoptable(trial) == why
+    assert find_trial_objection(trial) == why
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_trial_that_has_not_shown_enough_may_not(trial, why):
 )
 def test_night_that_has_not_shown_enough_may_not(night, isolated, why):
     """Everything in the proposal has to do."""
-    assert not_by_itself(night, isolated=isolated) == why
+    assert find_objection(night, isolated=isolated) == why
 
 
 @pytest.mark.parametrize(
