@@ -87,7 +87,9 @@ def eval_command(
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
     recipe = _recipe(env, options, given)
     workspace = open_workspace(flags)
-    part = EvaluationRequest(skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0)
+    part = EvaluationRequest(
+        skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0
+    )
     with show_progress(RESUME_HINT) as progress, open_evaluation(workspace, recipe, part, progress) as evaluation:
         sizes, items = _count_calls(evaluation)
         for note in get_notes(evaluation.env):

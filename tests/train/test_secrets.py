@@ -19,8 +19,7 @@ from skillopt_sleep.train import ChecksEnv, SimpleQAEnv, SkillOptConfig, SkillOp
 from skillopt_sleep.train.evaluate import Evaluation, evaluate
 from skillopt_sleep.train.recipe import build_recipe
 from skillopt_sleep.usecases import training
-from skillopt_sleep.usecases.training import EvaluationRequest, build_evaluation
-from skillopt_sleep.usecases.training import export_night_tasks
+from skillopt_sleep.usecases.training import EvaluationRequest, build_evaluation, export_night_tasks
 
 OWN = "violet-harbour-4417-lantern"
 """The value of a variable of this environment that says it is a secret; no pattern would know it."""
@@ -123,7 +122,9 @@ def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name)
     (tmp_path / "data.json").write_bytes(data[name])
     table = {"env": {"name": name, "data": str(tmp_path / "data.json"), "ratio": "1:1:1"}}
     workspace = open_workspace({})
-    evaluation = build_evaluation(workspace, build_recipe(table), EvaluationRequest(skills=[], targets=["simulated"], bare=True))
+    evaluation = build_evaluation(
+        workspace, build_recipe(table), EvaluationRequest(skills=[], targets=["simulated"], bare=True)
+    )
     assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
 
 
