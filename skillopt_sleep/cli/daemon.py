@@ -64,7 +64,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
     from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
     from skillopt_sleep.scheduling.installing import start_command
     from skillopt_sleep.scheduling.night_process import NightProcess, open_log
-    from skillopt_sleep.scheduling.store import DaemonStatus, KeptAttempts, KeptSchedule
+    from skillopt_sleep.scheduling.store import AttemptStore, DaemonStatus, KeptSchedule
 
     schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
@@ -73,7 +73,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
         night = NightProcess(start_command(), workspace.env, workspace.data_dir, say)
         world = World(
             schedule=schedule,
-            attempts=KeptAttempts(workspace.data_dir),
+            attempts=AttemptStore(workspace.data_dir / "sleep.db"),
             run_night=night,
             clock=workspace.clock,
             zone=system_zone,

@@ -30,7 +30,7 @@ INSTALLERS: Mapping[Waker, Callable[[Waking], Installer]] = {
 
 
 def start_command() -> tuple[str, ...]:
-    """The command that starts this program, by absolute path. Raises ``UsageError`` where there is no interpreter.
+    """Return the command that starts this program, by absolute path. Raises ``UsageError`` without an interpreter.
 
     ``-P`` keeps a file in the current folder from being imported as a module.
     """
@@ -40,7 +40,7 @@ def start_command() -> tuple[str, ...]:
 
 
 def python_path(env: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables that let an interpreter find this program; none when it is installed."""
+    """Return the variables that let an interpreter find this program; none when it is installed."""
     bare = {name: value for name, value in env.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     asked = [start_command()[0], "-P", "-c", "import skillopt_sleep"]
     found = subprocess.run(asked, env=bare, cwd="/", capture_output=True, check=False, stdin=subprocess.DEVNULL)
@@ -55,11 +55,11 @@ class Installation:
         self._env = env
 
     def installer(self, schedule: Schedule) -> Installer | None:
-        """The scheduler that a schedule uses; None for the daemon, which nothing installs."""
+        """Return the installer of a schedule; None for the daemon, which nothing installs."""
         return None if schedule.using is Waker.DAEMON else self._installer(schedule)
 
     def choose(self) -> Waker:
-        """The scheduler that works here: launchd on a Mac, else systemd, else cron. Raises ``UsageError`` for none."""
+        """Choose a scheduler that works here: launchd on a Mac, else systemd, else cron. Raises ``UsageError``."""
         if sys.platform == "win32":
             raise UsageError(NEVER_RUN)
         wanted = (Waker.LAUNCHD,) if sys.platform == "darwin" else (Waker.SYSTEMD, Waker.CRON)
@@ -75,7 +75,7 @@ class Installation:
         )
 
     def install(self, schedule: Schedule) -> Schedule:
-        """Replace the present schedule, or change nothing; the schedule as it was stored.
+        """Replace the present schedule, or change nothing; return the schedule as it was stored.
 
         Raises ``UsageError`` and ``Refused`` where the system's scheduler does not take it, and ``DiskError``.
         """
@@ -97,7 +97,7 @@ class Installation:
         return schedule
 
     def remove(self) -> tuple[bool, tuple[str, ...]]:
-        """Remove the schedule and all that was installed for it: whether there was any, and what was not looked at.
+        """Remove the schedule and what was installed; return whether there was any, and what was not looked at.
 
         Raises what its scheduler raises, and then has removed nothing.
         """
@@ -123,13 +123,13 @@ class Installation:
         return found, tuple(unseen)
 
     def check(self) -> str:
-        """What is wrong with what was installed, "" when nothing is, or nothing is scheduled."""
+        """Return what is wrong with what was installed, "" when nothing is, or nothing is scheduled."""
         schedule = load_schedule(self._data_dir)
         installer = self.installer(schedule) if schedule is not None else None
         return installer.check() if installer is not None else ""
 
     def find_hints(self, schedule: Schedule, secret: Sequence[str]) -> Iterator[str]:
-        """What the user should know of a new schedule; ``secret`` are the variables that it leaves out."""
+        """Yield what the user should know about a new schedule; ``secret`` are the variables it leaves out."""
         installer = self.installer(schedule)
         user = self._env.get("USER") or self._env.get("LOGNAME") or str(os.getuid())
         if isinstance(installer, Systemd) and (hint := installer.find_hint(user)):

@@ -78,10 +78,21 @@ def save_daemon(folder: Path, state: DaemonState) -> None:
 
 
 class AttemptStore:
-    """What became of each due, by project and label. Every method raises ``DiskError`` only."""
+    """What became of each due, by project and label. Every method raises ``DiskError`` only.
 
-    def __init__(self, database: Database) -> None:
+    Given the path of a database, it opens that for each use: a daemon runs for months, and the file may be replaced.
+    """
+
+    def __init__(self, database: Database | Path) -> None:
         self._database = database
+
+    @contextmanager
+    def _open(self) -> Iterator[Database]:
+        if isinstance(self._database, Database):
+            yield self._database
+            return
+        with closing(Database(self._database, extra_schema=staging.SCHEMA)) as database:
+            yield database
 
     def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
         """Return the latest attempts of some projects, by project and label of the due."""
@@ -93,9 +104,9 @@ class AttemptStore:
 
     def of(self, project: str, *, limit: int) -> tuple[Attempt, ...]:
         """Return the attempts of a project, the one that was started last first."""
-        rows = self._database.rows(
-            "SELECT * FROM attempts WHERE project = ? ORDER BY started_at DESC, due DESC LIMIT ?", (project, limit)
-        )
+        query = "SELECT * FROM attempts WHERE project = ? ORDER BY started_at DESC, due DESC LIMIT ?"
+        with self._open() as database:
+            rows = database.rows(query, (project, limit))
         return tuple(
             Attempt(
                 project=row["project"],
@@ -112,22 +123,20 @@ class AttemptStore:
         """Store an attempt in place of what was known of it; it survives a power cut."""
         ended_at = attempt.ended_at.isoformat() if attempt.ended_at else None
         values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
-        with self._database.transaction(durable=True) as connection:
+        with self._open() as database, database.transaction(durable=True) as connection:
             connection.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def drop(self, attempt: Attempt) -> None:
         """Delete an attempt of which nothing was started."""
-        with self._database.transaction(durable=True) as connection:
+        with self._open() as database, database.transaction(durable=True) as connection:
             connection.execute("DELETE FROM attempts WHERE project = ? AND due = ?", (attempt.project, attempt.due))
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
         """Whether any night of the project that began since then has finished, by hand or scheduled."""
-        return bool(
-            self._database.rows(
-                "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1",
-                (project, NightState.FINISHED, since.astimezone(UTC).isoformat(timespec="seconds")),
-            )
-        )
+        begun = since.astimezone(UTC).isoformat(timespec="seconds")
+        query = "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1"
+        with self._open() as database:
+            return bool(database.rows(query, (project, NightState.FINISHED, begun)))
 
 
 class KeptSchedule:
@@ -150,38 +159,6 @@ class KeptSchedule:
             self._schedule = load_schedule(self._folder)
             self._seen = seen
         return self._schedule
-
-
-class KeptAttempts:
-    """``attend.Attempts`` over a database opened for each use, since a daemon runs for months."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "sleep.db"
-
-    @contextmanager
-    def _store(self) -> Iterator[AttemptStore]:
-        with closing(Database(self._path, extra_schema=staging.SCHEMA)) as database:
-            yield AttemptStore(database)
-
-    def known(self, projects: tuple[str, ...]) -> Mapping[tuple[str, str], Attempt]:
-        """Return the latest attempts, by project and label of the due."""
-        with self._store() as store:
-            return store.known(projects)
-
-    def keep(self, attempt: Attempt) -> None:
-        """Store an attempt in place of what was known of it."""
-        with self._store() as store:
-            store.keep(attempt)
-
-    def drop(self, attempt: Attempt) -> None:
-        """Delete an attempt of which nothing was started."""
-        with self._store() as store:
-            store.drop(attempt)
-
-    def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Whether any night of the project has finished since then."""
-        with self._store() as store:
-            return store.has_finished_night(project, since)
 
 
 class DaemonStatus:
