@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.model.session import Skip
 from skillopt_sleep.reports import terminal
 from skillopt_sleep.reports.headline import Ending
 from skillopt_sleep.reports.terminal import render_summary
+from skillopt_sleep.sources.files import list_session_files
 from tests.reports.samples import ACCEPTED, SAMPLES
 
 SCREEN = 50
@@ -45,3 +47,12 @@ def test_words_of_others_cannot_drive_the_terminal():
     text = render_summary(report, width=80)
     assert "wiped" in text
     assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_what_was_left_out_is_called_what_it_is(tmp_path):
+    """A folder that does not exist is neither a line nor a file that cannot be read."""
+    missing = []
+    list(list_session_files(str(tmp_path / "gone"), missing.append))
+    skipped = (*missing, Skip(path="a.jsonl", reason="not JSON", line=3), Skip(path="b", reason="not a regular file"))
+    said = "1 unreadable file; 1 unreadable line; 1 folder that does not exist"
+    assert said in render_summary(replace(ACCEPTED, skipped=skipped), width=500)
