@@ -1,0 +1,98 @@
+"""Boundaries of the gate's rules that a mutation run found untested."""
+
+from __future__ import annotations
+
+import pytest
+
+from skillopt_sleep.gate.pending import PendingEdit, ended
+from skillopt_sleep.gate.rule import (
+    MOST_LOSSES,
+    PAIRS_A_LIFE,
+    Pair,
+    Tally,
+    Verdict,
+    decide_strict,
+    is_enough_measured,
+    is_strictly_better,
+)
+from skillopt_sleep.model.document import DocumentKind
+
+
+def make_pairs(*scores):
+    return [Pair(task_id=str(number), baseline=old, candidate=new) for number, (old, new) in enumerate(scores)]
+
+
+def test_strict_rule_without_pairs():
+    """Without validation tasks nothing is decided, and the reason says so."""
+    decision = decide_strict([])
+    assert decision.verdict is Verdict.UNDECIDED
+    assert "no validation tasks" in decision.why
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict", "wins", "losses"),
+    [
+        pytest.param([(0.0, 1.0), (1.0, 1.0)], Verdict.ACCEPT, 1, 0, id="higher mean"),
+        pytest.param([(0.5, 0.5), (1.0, 1.0)], Verdict.REJECT, 0, 0, id="equal answers"),
+        pytest.param([(0.0, 1.0), (1.0, 0.0)], Verdict.REJECT, 1, 1, id="equal means"),
+        pytest.param([(1.0, 0.0), (0.0, 0.0)], Verdict.REJECT, 0, 1, id="lower mean"),
+    ],
+)
+def test_strict_rule(scores, verdict, wins, losses):
+    """The candidate's mean must be above the baseline's; equal answers are neither wins nor losses."""
+    decision = decide_strict(make_pairs(*scores))
+    assert (decision.verdict, decision.wins, decision.losses) == (verdict, wins, losses)
+    assert (decision.pairs, decision.measured) == (2, 2)
+    assert decision.baseline == sum(old for old, _ in scores) / 2
+    assert decision.candidate == sum(new for _, new in scores) / 2
+
+
+@pytest.mark.parametrize("lost", [(None, 1.0), (1.0, None), (None, None)])
+def test_strict_rule_leaves_out_a_pair_with_one_arm_missing(lost):
+    """A pair counts when both arms came back; with four of five measured the rest decides."""
+    decision = decide_strict(make_pairs(*[(0.0, 1.0)] * 4, lost))
+    assert (decision.verdict, decision.pairs, decision.measured) == (Verdict.ACCEPT, 5, 4)
+    assert (decision.baseline, decision.candidate) == (0.0, 1.0)
+
+
+def test_strict_rule_with_too_few_measured_pairs():
+    """With three of five measured nothing is decided, and no mean is shown."""
+    decision = decide_strict(make_pairs(*[(0.0, 1.0)] * 3, (None, 1.0), (1.0, None)))
+    assert (decision.verdict, decision.pairs, decision.measured) == (Verdict.UNMEASURED, 5, 3)
+    assert (decision.baseline, decision.candidate) == (None, None)
+    assert "only 3 of 5" in decision.why
+
+
+@pytest.mark.parametrize(("measured", "planned", "enough"), [(0, 0, False), (4, 5, True), (3, 5, False), (1, 1, True)])
+def test_enough_measured(measured, planned, enough):
+    """Four fifths are enough; none at all never is."""
+    assert is_enough_measured(measured, planned) is enough
+
+
+def test_tie_is_not_strictly_better():
+    """A tie keeps what there is."""
+    assert not is_strictly_better(0.5, 0.5)
+    assert is_strictly_better(0.51, 0.5)
+
+
+def make_pending(k=6, **tally):
+    return PendingEdit(
+        id="p", night="n", kind=DocumentKind.SKILL, k=k, edits=(), groups=(), tally=Tally(**tally), tasks=()
+    )
+
+
+@pytest.mark.parametrize(
+    ("tally", "lives"),
+    [
+        pytest.param({"wins": 0, "ties": PAIRS_A_LIFE - 6}, True, id="the rest could just decide"),
+        pytest.param({"wins": 0, "ties": PAIRS_A_LIFE - 5}, False, id="one pair too few"),
+        pytest.param({"wins": 6, "ties": PAIRS_A_LIFE - 6}, False, id="no pair left"),
+        pytest.param({"wins": 12, "losses": MOST_LOSSES}, True, id="as many losses as may be"),
+        pytest.param({"wins": 12, "losses": MOST_LOSSES + 1}, False, id="one loss more"),
+        pytest.param({"wins": 2, "ties": PAIRS_A_LIFE - 8, "unjudged": 1}, True, id="doubt just made up for"),
+        pytest.param({"wins": 2, "ties": PAIRS_A_LIFE - 7, "unjudged": 1}, False, id="doubt that stays"),
+    ],
+)
+def test_life_of_a_waiting_edit(tally, lives):
+    """An edit waits on while the pairs left to it could still get it accepted."""
+    assert (ended(make_pending(**tally)) is None) is lives
