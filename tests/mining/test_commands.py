@@ -60,7 +60,7 @@ SPACED = {
 
 @pytest.mark.parametrize(("line", "spaced"), SPACED.items())
 def test_spaces_are_one_where_a_shell_sees_any_number(line, spaced):
-    """So one command is one check, however it was typed; it means what it did."""
+    """Differently spaced commands are one check, and their meaning does not change."""
     assert collapse_spaces(line) == spaced
     assert collapse_spaces(spaced) == spaced
     assert find_command_problem("make  test") == ""
@@ -106,7 +106,7 @@ def test_check_is_told(line):
     ],
 )
 def test_look_around_is_no_check(line):
-    """Nor is what installs, serves, or changes things elsewhere."""
+    """Programs that install, serve or change things elsewhere are not checks."""
     assert not is_check(line)
 
 
@@ -117,7 +117,7 @@ def ran(name, *commands, day="2026-03-02"):
 
 
 def test_recurring_commands_are_counted():
-    """By how they ended, over sessions, with the day of the last; a status behind a pipe is not told."""
+    """Runs are counted by result over all sessions; a status behind a pipe counts as unknown."""
     sessions = [
         ran("a", ("pytest -q", 1), ("pytest -q", 0), ("ls", 0)),
         ran("b", (f"cd {HOME} && pytest -q 2>&1 | tail -5", 0), day="2026-03-05"),
@@ -128,7 +128,7 @@ def test_recurring_commands_are_counted():
 
 
 def test_command_that_was_seen_both_ways_is_offered_first():
-    """Whatever program it is; a known checker that only ever passed comes after it, and what ran once not at all."""
+    """A command seen to pass and fail comes first, then known checkers; a command that ran once is left out."""
     sessions = [
         ran(name, ("npm test", 0), ("npm test", 0), ("./verify", 1 - number), ("mypy .", 0) if number else ("id", 0))
         for number, name in enumerate("ab")
@@ -137,7 +137,7 @@ def test_command_that_was_seen_both_ways_is_offered_first():
 
 
 def test_command_typed_in_two_ways_is_one():
-    """Its runs are counted together."""
+    """The runs of both spellings are counted together."""
     (found,) = find_recurring_commands(
         [ran("a", ("make  test", 1), ("make test", 0)), ran("b", (" make test", 0))], HOME
     )
@@ -145,6 +145,6 @@ def test_command_typed_in_two_ways_is_one():
 
 
 def test_find_checks_some_work():
-    """Those that could tell how it went, each once, the last first."""
+    """Commands that can show the result are listed once, the last first."""
     commands = [Command(line=line) for line in ("ls", "make lint", f"cd {HOME} && make test", "make lint", "git diff")]
     assert find_checks(commands, HOME) == ("make lint", "make test")

@@ -24,7 +24,7 @@ def only(*turns: object) -> Episode:
 
 
 def test_an_ask_corrected_twice() -> None:
-    """The first answer was wrong, the last one stood, and each correction is kept in order."""
+    """The first answer is the rejected one, the last one the accepted one; corrections keep their order."""
     episode = only(
         ("write the release notes", "First."),
         ("no, shorter", "Second.", "no"),
@@ -35,13 +35,13 @@ def test_an_ask_corrected_twice() -> None:
 
 
 def test_an_answer_that_was_approved() -> None:
-    """What stood is the answer before the approval, not the work that was agreed on."""
+    """The accepted answer is the one before the approval, not the work that was agreed on."""
     episode = only(("plan the release of rockets", "The plan."), ("yes, do it", "Done.", "ok"))
     assert (episode.accepted, episode.approved, episode.outcome) == ("The plan.", True, Outcome.SUCCESS)
 
 
 def test_a_correction_without_an_answer_after_it() -> None:
-    """Nothing stood: it failed."""
+    """When no answer was accepted, the outcome is a failure."""
     episode = only(("write the release notes", "First."), ("no, that is the wrong version", "", "no"))
     assert (episode.accepted, episode.outcome) == ("", Outcome.FAIL)
 
@@ -52,7 +52,7 @@ def test_a_correction_without_an_answer_after_it() -> None:
     ids=lambda second: second[0],
 )
 def test_a_prompt_that_only_goes_on(second: tuple[str, str]) -> None:
-    """It belongs to the work before it, and its answer is the one that stood."""
+    """The turn belongs to the work before it, and its answer becomes the accepted one."""
     episode = only(("write the release notes", "First."), second)
     assert episode.accepted == "Second."
 
@@ -130,7 +130,7 @@ def test_a_prompt_that_is_no_task(prompt: str, why: str) -> None:
 
 
 def test_words_that_point_at_the_answer_before() -> None:
-    """They need more of their own to be understood, and less once that answer can be shown with them."""
+    """They need more content words, and fewer when the previous answer can be shown with them."""
     ask = "put these into the troubleshooting appendix"
     assert "cannot be understood" in find_obstacle(only((f"{ask}", "Done.")))
     first, second = split_episodes(
@@ -141,12 +141,12 @@ def test_words_that_point_at_the_answer_before() -> None:
 
 
 def test_words_that_point_at_what_is_pasted_beneath_them() -> None:
-    """They point at nothing outside."""
+    """Such requests refer to nothing outside."""
     assert not only(("review this proposal:\n\nWe should launch.", "Fine.")).points_outside
     assert only(("review this proposal", "Fine.")).points_outside
 
 
 def test_a_question_that_was_corrected() -> None:
-    """It says what this person wants to hear, so it is a task."""
+    """A corrected or approved answer to a question shows what the person wants, so it is a task."""
     episode = only(("what changed since version two?", "Much."), ("no, list the changes", "1. A.", "no"))
     assert find_obstacle(episode) == ""

@@ -60,14 +60,14 @@ def test_what_was_asked_in_several_sessions() -> None:
 
 
 def test_what_was_corrected_in_several_sessions() -> None:
-    """It is found by what was said, whatever had been asked."""
+    """Repeated corrections are found even if the requests differ."""
     (again,) = find_insights(SESSIONS, []).corrected
     assert [each.session_id for each in again.sightings] == ["s2", "s1"]
     assert {each.asked for each in again.corrections} == {"CI lint is failing, fix it", "fix the failing lint in CI"}
 
 
 def test_a_request_repeated_within_one_session() -> None:
-    """It does not recur: one long day is not a habit."""
+    """Repetition within one session does not count as recurring."""
     twice = session(
         "s1", ("fix the lint in CI", "Done."), ("write the release notes", "So."), ("fix the lint in CI", "Done.")
     )
@@ -99,13 +99,13 @@ def test_how_much_a_verdict_still_takes(groups: int, missing: int, days: int | N
 
 
 def test_sessions_without_times() -> None:
-    """How long it takes is unknown, the rest is told."""
+    """Without times the forecast in days is unknown; everything else is reported."""
     found = find_insights([session("s1", turn("fix the lint in CI", "Done."), day="")], tasks(1))
     assert (found.active_days, found.first_day, found.days_missing) == (0, "", None)
 
 
 def test_no_sessions() -> None:
-    """Nothing is told, and all of it is still needed."""
+    """Without sessions the insights are empty."""
     assert find_insights([], []) == Insights()
 
 

@@ -156,7 +156,7 @@ def test_a_target_skill() -> None:
 
 
 def test_an_unreadable_reply() -> None:
-    """It is asked for once more; then the batch's sessions stay unmined, and the report says so."""
+    """The batch is sent once more; then its sessions stay unmined, and the report says so."""
     good = json.dumps({"tasks": [proposal()]})
     ask = ScriptedAsk("I found nothing", good)
     assert mine_model([NOTES], ask, in_turn).tasks
@@ -185,7 +185,7 @@ def test_a_batch_that_transport_lost(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [NotLoggedIn("log in"), BudgetSpent("spent", cap="calls")], ids=["fatal", "budget"])
 def test_an_error_that_ends_the_night(error: Exception) -> None:
-    """It goes up: nothing is mined and nothing is marked as mined."""
+    """The error is raised; nothing is mined and no session is marked as mined."""
     with pytest.raises(type(error)):
         mine_model([NOTES], ScriptedAsk(error), in_turn)
 
@@ -212,7 +212,7 @@ lengths = st.lists(st.lists(st.integers(0, 9_000), min_size=1, max_size=5), max_
 
 @given(lengths)
 def test_batches_of_any_sessions(lengths: list[list[int]]) -> None:
-    """Every turn is shown once, in order, and no prompt is longer than it may be, but for a single turn."""
+    """Every turn is shown once, in order, and only a single long turn may exceed the size of a prompt."""
     sessions = [
         session(f"s-{n}", *((f"p{i} " * length, "f" * length) for i, length in enumerate(each)))
         for n, each in enumerate(lengths)

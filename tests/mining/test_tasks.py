@@ -32,7 +32,7 @@ def test_a_known_task_asked_for_again() -> None:
 
 
 def test_the_same_session_mined_again() -> None:
-    """Nothing changes; with what was said since, the task learns it."""
+    """Without new words nothing changes; new feedback is added to the task."""
     assert merge_tasks([LINT], [replace(LINT, group="")]) == ()
     since = replace(
         LINT, group="", feedback=("no, run make lint",), outcome=Outcome.MIXED, reference=RubricReference(rubric="new")
@@ -75,7 +75,7 @@ def test_wordings_that_a_task_absorbed() -> None:
 
 
 def test_an_absorbed_wording_that_resembles_another_task() -> None:
-    """It ties the two: what a task is asked as is chance."""
+    """It connects the two, because which wording a task got is chance."""
     known = replace(task("remove the legacy invoice exporter", group="g1"), wordings=("drop the csv invoice writer",))
     (new,) = merge_tasks([known], [task("csv writer of bills: drop", "s22")])
     assert new.group == "g1"
@@ -90,7 +90,7 @@ def test_a_near_duplicate_that_is_not_the_same() -> None:
 
 
 def test_a_group_that_is_known() -> None:
-    """It stays together even where today's likeness would not have made it."""
+    """A group stays together even if the similarity measure would not form it today."""
     one, other = task("fix the parser", group="g"), task("write an invoice", "s22", group="g")
     assert {each.group for each in group_tasks([one, other])} == {"g"}
 

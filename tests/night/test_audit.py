@@ -31,8 +31,8 @@ def graded(name):
 
 
 @pytest.mark.parametrize("place", ["first", "second"])
-def test_judge_that_minds_the_place_is_found_out(place):
-    """Whichever arm stands there: its wins are counted by place, over pairs whose answers differ."""
+def test_judge_that_prefers_a_place_is_detected(place):
+    """Wins are counted by place over pairs with different answers, whichever arm is shown there."""
     luck = random.Random(1)
 
     def judge(prompt):
@@ -56,7 +56,7 @@ def test_judge_that_minds_the_place_is_found_out(place):
     assert found.chance < 0.01
 
 
-def test_answers_that_are_judged_apart_have_no_place():
+def test_answers_judged_separately_have_no_place():
     """Checks see one answer at a time, and equal answers are shown once."""
     trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(polite)), paired())
     assert set(trial.firsts) == {None}
@@ -91,7 +91,7 @@ def test_nights_keep_what_they_measured_of_live_files(tmp_path):
 
 
 def test_order_of_every_pair_is_in_the_evidence(tmp_path):
-    """On the row of the candidate's replay: which arm the judge was shown first."""
+    """The row of the candidate's replay says which arm the judge was shown first."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace = person.workspace()
     outcome = outcome_of(workspace, run_night(workspace, plan_night(workspace)).night)
@@ -104,7 +104,7 @@ def test_order_of_every_pair_is_in_the_evidence(tmp_path):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_identical_candidate_is_not_accepted(tmp_path, seed):
-    """With calls of their own for both arms, and a model of moods: what differs is counted, and is not enough."""
+    """Both arms get calls of their own from a moody model: chance differences do not accept a candidate."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
     workspace = person.workspace()
     run_night(workspace, plan_night(workspace))
@@ -144,7 +144,7 @@ def _again(mood):
 
 
 def test_aa_test_keeps_to_the_caps(tmp_path):
-    """As many calls as allowed, and none at all is an error that says so."""
+    """It makes as many calls as allowed; a cap of none is an error that says so."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
     workspace = person.workspace()
     run_night(workspace, plan_night(workspace))
@@ -154,7 +154,7 @@ def test_aa_test_keeps_to_the_caps(tmp_path):
 
 
 def test_aa_test_without_tasks_or_login_says_so(tmp_path):
-    """A usage error that names the way, and the backend's own words."""
+    """The usage error names the fix, and repeats the backend's own words."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
     with pytest.raises(UsageError, match="there are no tasks to replay yet; `skillopt-sleep run`"):
         run_aa_test(person.workspace())

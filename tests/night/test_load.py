@@ -63,7 +63,7 @@ def report_of(stage):
 
 
 def test_text_proven_change_is_tried_once_by_the_agent():
-    """On a task it improved, with the candidate in place; one call."""
+    """One call replays a task that the change improved, with the candidate in place."""
     stage, target = loaded(outcome(), Trajectory(text="x", shown=(READ,)))
     (work,) = target.asked
     assert (work.mode, work.user, work.documents) == (ReplayMode.NATIVE, "do b", AFTER.documents)
@@ -94,8 +94,8 @@ PROBES = {
 
 
 @pytest.mark.parametrize(("done", "loading", "note"), PROBES.values(), ids=PROBES)
-def test_what_the_probe_shows_is_said(done, loading, note):
-    """In the report, in words."""
+def test_load_check_is_reported(done, loading, note):
+    """The report says in words what the load check found."""
     stage, _ = loaded(outcome(), done)
     assert stage.replay.loading is loading
     assert note in " ".join(report_of(stage).notes)
@@ -103,22 +103,22 @@ def test_what_the_probe_shows_is_said(done, loading, note):
 
 @pytest.mark.parametrize("loading", [Loading.NOT_LOADED, Loading.NOT_OPENED])
 def test_change_that_the_agent_does_not_use_is_not_adopted_by_itself(loading):
-    """Whatever its score."""
+    """The score does not matter."""
     report = NightReport(night="n", project="/p", accepted=True, proposal="/p/x")
     why = find_objection(replace(report, replay=replace(report.replay, loading=loading, why="because")))
     assert why == "the agent does not use it by itself (because)"
 
 
 def test_nothing_is_spent_where_there_is_nothing_to_stage_or_nobody_to_ask():
-    """No accepted change, no change at all, no agent behind the backend."""
+    """Without an accepted change, or without an agent behind the backend, no call is made."""
     assert loaded(outcome(Verdict.REJECT))[0].replay.loading is Loading.NOT_CHECKED
     assert loaded(outcome(candidate=BEFORE))[0].replay.loading is Loading.NOT_CHECKED
     stage, _ = loaded(outcome(), probes=False)
     assert "this backend has no agent" in report_of(stage).notes[0]
 
 
-def test_backend_that_is_gone_ends_the_night():
-    """As at any other call."""
+def test_missing_backend_ends_the_night():
+    """The load check raises fatal errors as every other call does."""
     with pytest.raises(NotLoggedIn):
         loaded(outcome(), NotLoggedIn("logged out"))
 
@@ -128,7 +128,7 @@ def result(name, candidate=AFTER, **fields):
 
 
 def test_records_of_a_native_trial_are_the_proof():
-    """No call more; what the agent did by itself, silent bypasses and unloaded candidates are counted, each once."""
+    """No further call is made; failures, silent bypasses and unloaded candidates are each counted once."""
     results = [
         result("a", shown=(READ,)),
         result("a", shown=(READ,)),

@@ -55,7 +55,7 @@ def answered(report):
 
 
 def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
-    """Without a reflection nothing was tried: exit 5, the tasks stay fresh, and train is not paid for again."""
+    """Without a reflection nothing was tried: exit 5, tasks stay fresh, training replies are not paid for again."""
     with lose("edits"):
         workspace, cut = run(mira)
     assert (cut.verdict, cut.exit_code, cut.state) == (Verdict.UNMEASURED, 5, NightState.STOPPED)
@@ -68,7 +68,7 @@ def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
 
 
 def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
-    """Nothing to work on because a model was not reached is not "nothing to learn from": exit 4, all of it waits."""
+    """When the model cannot be reached the night ends with exit 4 and every session keeps waiting."""
     with lose("tasks"):
         workspace, cut = run(mira, miner="model")
     assert (cut.stopped_by, cut.exit_code) == (StoppedBy.BACKEND, 4)
@@ -79,7 +79,7 @@ def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
 
 
 def test_night_that_paid_nothing_looks_again(mira, tmp_path):
-    """Sessions that came after a night was turned away at the door are taken up when it goes on."""
+    """A night that ended before its first call harvests again when it is resumed."""
     workspace, cut = run(mira, simulated={"fatal": "not_logged_in"})
     assert cut.stopped_by is StoppedBy.BACKEND
     (workspace.project / "later").mkdir()
@@ -93,15 +93,15 @@ def test_night_that_paid_nothing_looks_again(mira, tmp_path):
     assert done.counts.sessions == cut.counts.sessions + 1
 
 
-def test_words_are_counted_of_the_sessions_that_are_taken_up(mira):
-    """Whoever filed them: a night after a harvest, or after a night that failed, says how much it read."""
+def test_prompts_of_mined_sessions_are_counted(mira):
+    """Prompts are counted even if an earlier harvest or a failed night filed the sessions."""
     file_sessions(mira.workspace())
     _, report = run(mira)
     assert (report.counts.files_read, report.counts.prompts, report.counts.corrections) == (0, 30, 10)
 
 
 def test_night_cut_short_before_midnight_goes_on_after_it(mira):
-    """How far it looks back is counted in days, and is no reason to begin anew."""
+    """The date may change between the sittings of one night."""
     plan = plan_night(mira.workspace(lookback_days=7))
     assert plan.window.since
     tomorrow = replace(plan, window=replace(plan.window, since="2999-01-01"))
@@ -111,7 +111,7 @@ def test_night_cut_short_before_midnight_goes_on_after_it(mira):
 
 
 def test_night_killed_when_it_had_raised_the_score_itself(mira, monkeypatch):
-    """What the account asks for after it is no reason to begin anew, nor does the night take it up."""
+    """A higher score asked by the account neither restarts the night nor applies to it."""
     workspace = mira.workspace()
     tried = [Tried(id=f"x{number}", night="n0", k=6, verdict=Verdict.REJECT) for number in range(5)]
     held = []

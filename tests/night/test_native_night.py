@@ -59,7 +59,7 @@ def night(tmp_path):
 
 
 def test_rule_that_is_opened_is_accepted(night):
-    """Every replay is an assignment of its own; the trial's records are the proof, and no probe is paid for."""
+    """Every replay is a separate assignment; the trial's own records prove the loading, so no extra call is made."""
     report, working = night()
     assert report.verdict is Verdict.ACCEPT
     assert report.replay.mode is ReplayMode.NATIVE
@@ -70,7 +70,7 @@ def test_rule_that_is_opened_is_accepted(night):
 
 
 def test_rule_that_is_never_opened_is_not_accepted(night):
-    """Silent bypass: counted, and said."""
+    """A silent bypass is counted and reported."""
     report, _ = night(opens=False)
     assert report.verdict is not Verdict.ACCEPT
     assert report.replay.failures["silent_bypass"] == report.replay.with_skill > 0
@@ -78,7 +78,7 @@ def test_rule_that_is_never_opened_is_not_accepted(night):
 
 
 def test_agent_that_never_finishes_scores_0_in_both_arms(night):
-    """Its endings are counted, nothing is lost, and nothing is won by it."""
+    """Its endings are counted; no pair is missing and none is won."""
     report, _ = night(ending=Ending.OUT_OF_TURNS)
     assert report.verdict is not Verdict.ACCEPT
     assert report.replay.failures["out_of_turns"] == report.replay.rollouts > 0
@@ -86,7 +86,7 @@ def test_agent_that_never_finishes_scores_0_in_both_arms(night):
 
 
 def test_change_tried_as_text_is_tried_once_by_the_agent(night):
-    """One call, on the account under its own name; one that is not opened is proposed with a warning."""
+    """It costs one call, listed as a phase of its own."""
     report, working = night(ReplayMode.TEXT)
     assert (report.verdict, len(working.done)) == (Verdict.ACCEPT, 1)
     assert [phase.calls for phase in report.phases if phase.phase == "load"] == [1]
@@ -94,7 +94,7 @@ def test_change_tried_as_text_is_tried_once_by_the_agent(night):
 
 
 def test_change_tried_as_text_that_the_agent_never_opens(night):
-    """It is proposed, with a warning."""
+    """The change is proposed with a warning."""
     report, _ = night(ReplayMode.TEXT, opens=False)
     assert report.proposal is not None
     assert report.replay.loading is Loading.NOT_OPENED
@@ -102,7 +102,7 @@ def test_change_tried_as_text_that_the_agent_never_opens(night):
 
 
 def test_night_cut_short_pays_for_no_replay_twice(night):
-    """What an agent did is kept like any reply: the night goes on with it."""
+    """The agent's trajectories are kept like replies, and the resumed night uses them."""
     first, before = night(max_calls=9)
     assert first.stopped_by is StoppedBy.BUDGET
     second, after = night()

@@ -36,7 +36,7 @@ def check_diagnostics(person, report):
 
 
 def test_night_learns_what_was_corrected(tmp_path):
-    """From sessions with corrections to a proposal that states the rules, and tasks that pass because of it."""
+    """Sessions with corrections lead to a proposal that states the rules and makes tasks pass."""
     person = make_person(tmp_path / "mira")
     workspace, report = run(person)
     assert report.verdict is Verdict.ACCEPT
@@ -54,7 +54,7 @@ def test_night_learns_what_was_corrected(tmp_path):
 
 
 def test_second_night_finds_nothing_new(tmp_path):
-    """Nothing is mined twice and nothing is paid for when nothing happened since."""
+    """Without new sessions nothing is mined again and no call is made."""
     person = make_person(tmp_path / "mira")
     run(person)
     _, report = run(person)
@@ -65,8 +65,8 @@ def test_second_night_finds_nothing_new(tmp_path):
     check_diagnostics(person, report)
 
 
-def test_person_without_sessions_gets_a_plain_word(tmp_path):
-    """No sessions is no error."""
+def test_night_without_sessions_says_so(tmp_path):
+    """A night without sessions is not an error."""
     person = make_person(tmp_path / "mira", sessions=False)
     _, report = run(person)
     assert (report.stopped_by, report.exit_code) == (StoppedBy.NO_SESSIONS, 0)
@@ -75,7 +75,7 @@ def test_person_without_sessions_gets_a_plain_word(tmp_path):
 
 @pytest.mark.parametrize("fatal", ["not_installed", "not_logged_in", "model_refused", "quota_exhausted", "too_old"])
 def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
-    """Exit 4, one line, no score, and the same tasks for the next night."""
+    """The night ends with exit 4, one line and no score, and the next night gets the same tasks."""
     person = make_person(tmp_path / "mira")
     _, report = run(person, simulated={"fatal": fatal})
     assert (report.stopped_by, report.exit_code) == (StoppedBy.BACKEND, 4)
@@ -90,7 +90,7 @@ def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
 
 @pytest.mark.parametrize("fault", ["empty", "rate_limited", "overloaded", "timed_out", "bad_reply"])
 def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypatch):
-    """Every call lost in transport: exit 4, nothing scored, nothing used up."""
+    """When every call is lost the night ends with exit 4; nothing is scored and no task is used."""
     monkeypatch.setattr("skillopt_sleep.calls.chain.FIRST_WAIT", 0.001)
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
     workspace = person.workspace(simulated={"faults": {fault: 1.0}})
@@ -105,8 +105,8 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
     assert again.night == report.night
 
 
-def test_transient_faults_are_ridden_out(tmp_path, monkeypatch):
-    """A fifth of the calls coming back empty costs retries, not the verdict."""
+def test_transient_faults_are_retried(tmp_path, monkeypatch):
+    """A fifth of the replies is empty: this costs retries, not the verdict."""
     person = make_person(tmp_path / "mira")
     workspace = person.workspace(simulated={"faults": {"empty": 0.2}})
     monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
@@ -146,8 +146,8 @@ STAGES = [
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_crash_in_any_stage_is_told_and_gone_on_with(tmp_path, monkeypatch, stage):
-    """The diagnosis is valid after a bug in any stage, and the next run finishes the same night."""
+def test_crash_in_any_stage_is_reported_and_resumed(tmp_path, monkeypatch, stage):
+    """After a bug in any stage diagnostics.json is valid, and the next run finishes the same night."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
 
     def crash(*_args, **_kwargs):
@@ -170,7 +170,7 @@ def test_crash_in_any_stage_is_told_and_gone_on_with(tmp_path, monkeypatch, stag
 
 @pytest.mark.parametrize("failing", [1, 2, 4, 7, 8])
 def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, failing):
-    """The disk fills at the n-th write: what was written before stays whole, and the error is one of disk."""
+    """When the disk fills at the n-th write, earlier files stay whole and a DiskError is raised."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
     workspace = person.workspace()
     journal = workspace.journal
@@ -193,7 +193,7 @@ def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, fai
 
 
 def test_interrupt_is_resumable(tmp_path, monkeypatch):
-    """Ctrl-C in the middle ends the night with 130 and a diagnosis; the next run pays only for the rest."""
+    """Ctrl-C ends the night with exit 130 and valid diagnostics; the next run pays only for the rest."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
     workspace = person.workspace()
 
@@ -210,7 +210,7 @@ def test_interrupt_is_resumable(tmp_path, monkeypatch):
 
 
 def test_gate_off_scores_no_val(tmp_path):
-    """Greedy: edits are taken as proposed, and not one val task is replayed."""
+    """Edits are taken as proposed, and no validation task is replayed."""
     person = make_person(tmp_path / "mira")
     _, report = run(person, gate_mode="off")
     assert report.gate_action is GateAction.GREEDY_APPLIED
@@ -218,7 +218,7 @@ def test_gate_off_scores_no_val(tmp_path):
 
 
 def test_useless_proposals_are_rejected_and_remembered(tmp_path):
-    """Under the strict rule an edit that changes nothing is turned down, and the next reflection is shown it."""
+    """The strict rule rejects an edit that changes nothing, and the next reflection is shown it."""
     person = make_person(tmp_path / "mira")
     workspace, report = run(person, simulated={"useless": 1.0}, gate_mode="strict")
     assert report.verdict is Verdict.REJECT
@@ -228,7 +228,7 @@ def test_useless_proposals_are_rejected_and_remembered(tmp_path):
 
 
 def test_several_rollouts_are_kept_apart(tmp_path):
-    """K rollouts of a task are K calls, and reflection sees their contrast."""
+    """K rollouts of a task are K calls, and the reflection sees their contrast."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4, base_pass=0.5)
     _, report = run(person, rollouts_k=3)
     phases = {phase.phase: phase.calls for phase in report.phases}
@@ -237,8 +237,8 @@ def test_several_rollouts_are_kept_apart(tmp_path):
 
 
 @pytest.mark.parametrize("tasks_per_rule", [4, 12])
-def test_undecided_edit_goes_on_the_next_night(tmp_path, tasks_per_rule):
-    """What changes nothing ties: it keeps its tally, is said to be pending, and is not proposed again meanwhile."""
+def test_undecided_edit_is_tried_again_the_next_night(tmp_path, tasks_per_rule):
+    """An edit without effect ties: it stays pending with its tally and is not proposed again meanwhile."""
     person = make_person(tmp_path / "mira", tasks_per_rule=tasks_per_rule)
     workspace, report = run(person, simulated={"useless": 1.0})
     assert report.verdict is Verdict.UNDECIDED
@@ -254,7 +254,7 @@ def test_undecided_edit_goes_on_the_next_night(tmp_path, tasks_per_rule):
 
 
 def test_pending_edit_is_dropped_when_its_text_changes(tmp_path):
-    """A hand edit of the document ends what was measured on the old text, and the report says so."""
+    """When a person edits the document, tallies measured on the old text are dropped, and the report says so."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
     workspace, _ = run(person, simulated={"useless": 1.0})
     assert workspace.trials.pending(str(person.project))
@@ -268,15 +268,15 @@ def test_pending_edit_is_dropped_when_its_text_changes(tmp_path):
 
 
 def test_account_counts_every_edit_tried(tmp_path):
-    """One edit tried and accepted: at most its alpha is expected to be wrong."""
+    """After one accepted edit the account expects at most alpha wrong ones."""
     person = make_person(tmp_path / "mira")
     _, report = run(person)
     assert report.account.accepted == 1
     assert report.account.by_chance == pytest.approx(0.0496 * report.account.tried, abs=2e-3)
 
 
-def test_undecided_edit_goes_on_without_new_sessions(tmp_path):
-    """A night with nothing new still spends on what is pending, and on nothing else."""
+def test_undecided_edit_is_tried_again_without_new_sessions(tmp_path):
+    """A night without new sessions spends calls on pending edits only."""
     person = make_person(tmp_path / "mira")
     workspace, _ = run(person, max_calls=60)
     (before,) = workspace.trials.pending(str(person.project))
@@ -288,7 +288,7 @@ def test_undecided_edit_goes_on_without_new_sessions(tmp_path):
 
 
 def test_night_that_could_try_nothing_leaves_its_tasks_fresh(tmp_path):
-    """A memory file that is a link and a skill that may not evolve: nothing is spent, nothing is used up."""
+    """When no document can be changed, no call is made and no task is used."""
     person = make_person(tmp_path / "mira")
     (person.project / "CLAUDE.md").symlink_to("elsewhere.md")
     _, report = run(person, evolve_skill=False)
@@ -299,7 +299,7 @@ def test_night_that_could_try_nothing_leaves_its_tasks_fresh(tmp_path):
 
 
 def test_other_skills_tasks_wait_for_a_night_of_theirs(tmp_path):
-    """A night for one skill loses nothing that is not of it; a skill that is not there is refused."""
+    """Tasks of other skills stay in the archive; an unknown skill is refused."""
     person = make_person(tmp_path / "mira")
     with pytest.raises(UsageError, match="no skill"):
         run(person, target_skill="elsewhere/SKILL.md")
@@ -314,7 +314,7 @@ def test_other_skills_tasks_wait_for_a_night_of_theirs(tmp_path):
 
 
 def test_night_of_a_task_file_reads_no_sessions(tmp_path):
-    """Given tasks are all it works on: nothing is harvested, and the inbox is as it was."""
+    """A task file is all it works on: nothing is mined, and the inbox stays unchanged."""
     person = make_person(tmp_path / "mira")
     tasks = tuple(
         TaskRecord(

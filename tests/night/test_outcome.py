@@ -48,7 +48,7 @@ def replays(arm, *scores):
 
 
 def test_near_duplicates_count_as_one_task():
-    """A claim stands on as many different requests as were measured, tonight and before, not on their wordings."""
+    """The report counts different requests, tonight and in all nights, not wordings."""
     made = Trial(
         decision=Decision(verdict=Verdict.ACCEPT, why="6 wins", pairs=3, measured=3, wins=6),
         baseline=replays("a", ("v-1", 0.0), ("v-2", 0.0), ("v-3", 0.0)),
@@ -101,7 +101,7 @@ def reported(**trial):
 
 
 def test_trial_names_its_edits_and_counts_its_tasks():
-    """What was tried together, without what was held back; a task counts once, and only when both arms came back."""
+    """Held-back edits are left out; a task counts once, and only when both arms were measured."""
     (trial,) = reported().trials
     assert trial.edits == ("e-1", "e-2")
     assert trial.tasks == 2
@@ -127,7 +127,7 @@ def tried(verdict, baseline, candidate):
     ids=["accepted-among-others", "accepted-twice", "none-accepted"],
 )
 def test_scores_of_a_night_are_those_of_what_it_proposes(steps, told):
-    """Before and after are of one change: those of trials on other tasks would make it look better or worse."""
+    """Both scores belong to the proposed change; trials on other tasks do not mix in."""
     outcome = Consolidated(
         baseline=Candidate(documents=()),
         candidate=Candidate(documents=()),
@@ -141,20 +141,20 @@ def test_scores_of_a_night_are_those_of_what_it_proposes(steps, told):
 
 
 def test_pass_rates_are_of_whole_pairs():
-    """As the means are: a replay whose partner was lost says nothing of the difference."""
+    """A replay whose partner was lost does not count."""
     report = reported()
     assert (report.holdout_baseline, report.holdout_candidate) == (0.5, 0.75)
 
 
 def test_detail_of_a_task_is_the_mean_of_its_replays():
-    """Lost replays count neither way."""
+    """Lost replays do not enter the mean."""
     detail = reported().holdout_detail
     assert [(row.id, row.hard) for row in detail.baseline] == [("v-1", 0.0), ("v-2", 1.0), ("v-3", 1.0)]
     assert [(row.id, row.hard) for row in detail.candidate] == [("v-1", 1.0), ("v-2", 0.5), ("v-3", 1.0)]
 
 
 def test_task_is_labelled_with_its_sessions():
-    """Each session once, the oldest first."""
+    """Every session is listed once, the oldest first."""
     label = next(each for each in reported().tasks if each.id == "t-1")
     assert label.origins == (
         TaskOrigin(day="2026-07-01", source="claude", session_id="s-1"),
@@ -162,13 +162,13 @@ def test_task_is_labelled_with_its_sessions():
     )
 
 
-def test_cap_that_cut_a_trial_is_told():
-    """A tally that could have gone on is not left without its reason."""
+def test_cap_that_ended_a_trial_is_reported():
+    """The report says why the trial ended early."""
     assert reported(cut="the cap of 20 calls").notes == ("a cap cut the trial of the skill short: the cap of 20 calls",)
 
 
-def test_cap_that_cut_a_night_is_told(tmp_path):
-    """What was decided stands, and the report says what had to wait."""
+def test_cap_that_ended_a_night_is_reported(tmp_path):
+    """Decisions made before the cap stay valid, and the report says what had to wait."""
     whole = make_person(tmp_path / "whole", tasks_per_rule=4).workspace()
     calls = run_night(whole, plan_night(whole)).spend.calls
     cut = make_person(tmp_path / "cut", tasks_per_rule=4).workspace(max_calls=calls - 1)
@@ -178,7 +178,7 @@ def test_cap_that_cut_a_night_is_told(tmp_path):
 
 
 def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):
-    """Nothing goes silently: neither the rule nor why it does not go on."""
+    """The note quotes the rule and says why it was dropped."""
     monkeypatch.setattr(pending, "PAIRS_A_LIFE", 1)
     workspace = make_person(tmp_path / "mira", tasks_per_rule=4).workspace(simulated={"useless": 1.0})
     report = run_night(workspace, plan_night(workspace))
@@ -189,7 +189,7 @@ def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):
 
 
 def test_night_without_anything_new_has_the_account_too(tmp_path):
-    """What is pending, and what was tried before, stand in every report."""
+    """Every report lists pending edits and the account."""
     person = make_person(tmp_path / "mira", tasks_per_rule=4)
     workspace = person.workspace(simulated={"useless": 1.0})
     before = run_night(workspace, plan_night(workspace))

@@ -19,7 +19,7 @@ from tests.fakes.home import make_person
 
 @pytest.mark.parametrize("kind", list(DocumentKind))
 def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
-    """It is not tried; it keeps its tally, the report says that it waits, and it goes on when its document does."""
+    """It is not tried and keeps its tally, with a note; it is tried again when its document evolves again."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False)
     run_night(workspace, plan_night(workspace))
@@ -41,7 +41,7 @@ def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
 
 
 def test_tasks_that_an_edit_was_measured_on_and_that_became_one_group(tmp_path):
-    """The next night counts them as one request, by the name they go by now."""
+    """The next night counts them as one request, under the present group name."""
     workspace = make_person(tmp_path / "mira", rules=2, tasks_per_rule=2).workspace()
     measured = PendingEdit(
         id="a",

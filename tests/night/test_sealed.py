@@ -47,7 +47,7 @@ def night(person, number, **changed):
 
 
 def test_adopted_change_is_scored_once(adopted):
-    """By the first night that can, both arms as they were; never again, and the count of tries is said."""
+    """The first night that can scores it with both documents as they were; it is never scored again."""
     person, change = adopted
     workspace, first = night(person, 7)
     test = first.sealed
@@ -64,8 +64,8 @@ def test_adopted_change_is_scored_once(adopted):
     assert workspace.trials.attempts(str(person.project), change) == 1
 
 
-def test_nobody_learns_from_it(adopted):
-    """The sealed tasks are in no prompt of the optimizer but the judge's, tonight or later, and in no verdict."""
+def test_sealed_tasks_are_in_no_prompt(adopted):
+    """Sealed tasks appear in no prompt of the optimizer except the judge's, and in no verdict."""
     person, _ = adopted
     person.write(make_sessions(person.world, 7)[:4])
     workspace = person.workspace()
@@ -80,7 +80,7 @@ def test_nobody_learns_from_it(adopted):
 
 
 def test_verdict_is_the_same_without_it(adopted, tmp_path):
-    """A night with nothing adopted but the same files comes to the same trials."""
+    """A night with the same files and nothing adopted runs the same trials."""
     person, _ = adopted
     workspace, with_test = night(person, 7)
     trials = [(trial.document, trial.score, trial.improved, trial.worsened) for trial in with_test.trials]
@@ -100,7 +100,7 @@ def test_verdict_is_the_same_without_it(adopted, tmp_path):
 
 
 def test_it_is_put_off_when_calls_run_short(adopted):
-    """It never takes what is not there, and putting it off is no try."""
+    """The test is postponed when calls run short, and a postponed test is not an attempt."""
     person, change = adopted
     workspace = person.workspace()
     plan = plan_night(workspace)
@@ -115,7 +115,7 @@ def test_it_is_put_off_when_calls_run_short(adopted):
 
 
 def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
-    """What a few of the tasks would say is not what all of them say."""
+    """A partial test gives no score but counts as an attempt."""
     person, _ = adopted
     workspace = person.workspace()
     tasks = split_tasks(
@@ -137,7 +137,7 @@ def test_cap_in_the_middle_of_it_is_a_try_and_no_score(adopted):
 
 
 def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):
-    """A night whose sealed replays were all lost keeps its verdict; after so many tries it is given up."""
+    """Lost sealed replays leave the verdict unchanged; after MOST_ATTEMPTS nights the test is given up."""
     person, change = adopted
     complete, lost = SimulatedBackend.complete, []
 
@@ -162,7 +162,7 @@ def test_lost_calls_are_a_try_and_no_score(adopted, monkeypatch):
 
 
 def test_reverted_change_is_not_scored(adopted):
-    """What is no longer live is nobody's business."""
+    """A reverted change is not live, so its test is dropped."""
     person, change = adopted
     revert(person.workspace().staging, night=change)
     _, report = night(person, 7)
@@ -170,7 +170,7 @@ def test_reverted_change_is_not_scored(adopted):
 
 
 def test_resumed_night_tries_once(adopted, monkeypatch):
-    """Killed in the middle of the test, the night goes on with it as the same try."""
+    """A night killed during the test resumes it as the same attempt."""
     person, change = adopted
 
     def crash(*_args, **_kwargs):

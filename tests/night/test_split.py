@@ -88,7 +88,7 @@ def waiting_for(tasks):
 
 @given(tasks=tasks_of_any_kind, plan=plans, data=st.data())
 def test_split_never_leaks(tasks, plan, data):
-    """Whatever is pinned, sealed, cut off by a cap or waits: no group and no task is in two pools, and caps hold."""
+    """No group and no task is in two pools, and bounds hold, whatever is pinned, sealed or waiting."""
     past = data.draw(st.one_of(st.none(), pasts_of(tasks)))
     pools = split_tasks(tasks, plan, past, waiting=data.draw(waiting_for(tasks)))
     parts = [{group_of(task) for task in pool} for pool in (pools.train, pools.val, pools.test)]
@@ -106,7 +106,7 @@ def test_split_never_leaks(tasks, plan, data):
 
 @given(tasks=tasks_of_any_kind, plan=plans, data=st.data())
 def test_chosen_tasks_are_dealt_as_they_were_chosen(tasks, plan, data):
-    """What an archive's tasks were chosen for they are used for, and a resumed night deals the same."""
+    """Chosen tasks keep their split, and a resumed night deals the same."""
     past = Past(fresh=frozenset(task.id for task in tasks))
     waiting = data.draw(waiting_for(tasks))
     pools = split_tasks(tasks, plan, past, waiting=tonight(waiting)[0])
@@ -138,7 +138,7 @@ def test_undecided_edit_finds_tasks_that_it_was_not_written_from(tasks, plan, da
 
 @given(groups=st.integers(6, 60), seed=st.integers(0, 10**6), most=st.integers(2, 12))
 def test_val_rotates_while_an_edit_waits(groups, seed, most):
-    """Half of the places at most are taken for it: every task that is not sealed still decides, in twice the nights."""
+    """The edit takes at most half of the places, so every unsealed task is still used for validation in time."""
     tasks, as_val, sealed = archive(groups), {}, set()
     plan = SplitPlan(seed=seed, max_val=most)
     first = split_tasks(tasks, plan, Past())
@@ -159,7 +159,7 @@ def test_val_rotates_while_an_edit_waits(groups, seed, most):
 
 @given(groups=st.integers(2, 60), seed=st.integers(0, 10**6), most=st.integers(1, 12))
 def test_val_rotates(groups, seed, most):
-    """Every task that is not sealed decides once before any decides twice, whatever the nights' seeds."""
+    """Every unsealed task is used for validation once before any is used twice, whatever the seeds."""
     tasks, as_val, sealed = archive(groups), {}, set()
     first = split_tasks(tasks, SplitPlan(seed=seed, max_val=most), Past())
     free = groups - len(first.test)
@@ -178,7 +178,7 @@ def test_val_rotates(groups, seed, most):
 
 
 def test_sealed_groups_stay_sealed():
-    """About a tenth, the same ones whatever the seed, also when the archive grows; none of a few."""
+    """About a tenth is sealed: the same groups for every seed and as the archive grows, none in a small archive."""
     small, large = archive(MIN_GROUPS_FOR_TEST), archive(300)
     assert split_tasks(archive(MIN_GROUPS_FOR_TEST - 1), SplitPlan(), Past()).test == ()
     sealed = {seed: split_tasks(small, SplitPlan(seed=seed), Past()).test for seed in range(3)}
@@ -188,8 +188,8 @@ def test_sealed_groups_stay_sealed():
     assert 15 <= len(all_) <= 45
 
 
-def test_what_has_served_is_not_sealed():
-    """A group that taught before there were enough to seal any cannot test what it taught."""
+def test_used_groups_are_not_sealed():
+    """A group that was trained on before anything was sealed can never be sealed."""
     tasks = archive(MIN_GROUPS_FOR_TEST)
     past = Past(as_val={task.id: 0 for task in tasks})
     assert split_tasks(tasks, SplitPlan(), Past()).test
@@ -197,7 +197,7 @@ def test_what_has_served_is_not_sealed():
 
 
 def test_what_is_sealed_is_sealed_for_a_night_about_one_skill_too():
-    """However few groups such a night is about: the whole archive is what a share of is sealed."""
+    """The sealed share is taken of the whole archive, even if a night uses few groups of it."""
     tasks = archive(3 * MIN_GROUPS_FOR_TEST)
     past = Past(fresh=frozenset(task.id for task in tasks))
     sealed = {task.id for task in split_tasks(tasks, SplitPlan(max_test=99), past).test}
@@ -209,8 +209,8 @@ def test_what_is_sealed_is_sealed_for_a_night_about_one_skill_too():
     assert not {task.id for task in chosen if task.split is not Split.TEST} & sealed
 
 
-def test_task_that_only_teaches_does_not_decide_on_an_undecided_edit():
-    """On a night without anything fresh, all but the pinned ones may."""
+def test_pinned_training_task_does_not_validate_an_undecided_edit():
+    """Without fresh tasks, every task may validate except those pinned to training."""
     tasks = [replace(task, split=Split.TRAIN) if n % 2 else task for n, task in enumerate(archive(8))]
     waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally(wins=3))
     chosen = choose_tasks(tasks, Past(), SplitPlan(), (waiting,))
@@ -219,15 +219,15 @@ def test_task_that_only_teaches_does_not_decide_on_an_undecided_edit():
     assert not {task.id for task in chosen} & {task.id for task in tasks if task.split is Split.TRAIN}
 
 
-def test_twin_of_a_task_that_only_teaches_does_not_decide_either():
-    """A pinned task pulls its whole group along, on a night without anything fresh too."""
+def test_near_duplicate_of_a_pinned_training_task_does_not_validate():
+    """A pinned task pulls its whole group along, also without fresh tasks."""
     tasks = [replace(task, split=Split.TRAIN) if n == 0 else task for n, task in enumerate(archive(3, each=2))]
     waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally())
     assert {group_of(task) for task in choose_tasks(tasks, Past(), SplitPlan(), (waiting,))} == {"g1", "g2"}
 
 
 def test_night_without_anything_fresh_looks_at_the_whole_archive():
-    """What an undecided edit is new to may be all that the caps of a usual night leave out."""
+    """The tasks that an undecided edit has not seen may be beyond the bounds of a usual night."""
     tasks = archive(19)
     past = Past(as_val={task.id: int(task.id > "t2") for task in tasks})
     plan = SplitPlan(max_train=2, max_val=2)
@@ -242,7 +242,7 @@ def test_night_without_anything_fresh_looks_at_the_whole_archive():
 
 
 def test_edit_behind_the_first_goes_on_when_the_first_knows_everything():
-    """A night is not wasted on one that nothing can be dealt for."""
+    """If the first edit has seen every task, the next one is tried."""
     tasks = archive(8)
     first, second = (
         PendingEdit(id=name, night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=list_seen_names(of), tally=tally)
@@ -256,12 +256,12 @@ def test_edit_behind_the_first_goes_on_when_the_first_knows_everything():
 
 
 def test_tasks_of_a_task_file_are_not_sealed():
-    """They were given to be used."""
+    """Nothing is sealed, because the person gave the tasks to be used."""
     assert split_tasks(archive(MIN_GROUPS_FOR_TEST), SplitPlan()).test == ()
 
 
 def test_fresh_and_corrected_tasks_teach_first():
-    """Where not all can."""
+    """When there is not room for all, fresh and corrected tasks come first."""
     tasks = [make_task(n, feedback=("no",) if n % 2 else ()) for n in range(12)]
     past = Past(fresh=frozenset({"t1", "t2", "t3"}), as_val={task.id: 0 for task in tasks})
     pools = split_tasks(tasks, SplitPlan(max_train=4), past)
@@ -271,7 +271,7 @@ def test_fresh_and_corrected_tasks_teach_first():
 
 
 def test_nothing_fresh_is_no_night():
-    """Also when what is fresh is sealed."""
+    """There is no night either when every fresh task is sealed."""
     tasks = archive(MIN_GROUPS_FOR_TEST)
     sealed = frozenset(task.id for task in split_tasks(tasks, SplitPlan(), Past()).test)
     assert choose_tasks(tasks, Past(), SplitPlan()) == ()
@@ -321,7 +321,7 @@ def test_paraphrases_never_straddle_a_split(intents, seed, at_once):
 
 
 def test_recalled_tasks_only_teach():
-    """Past tasks like tonight's fresh ones, over the cap, none of a group that decides or is sealed."""
+    """Past tasks that resemble fresh ones are added beyond the bound, none from a validation or sealed group."""
     past_ones = [
         TaskRecord(
             id=f"p{n}",
@@ -350,7 +350,7 @@ def test_recalled_tasks_only_teach():
 
 
 def test_nothing_is_recalled_by_itself():
-    """It is off by default, and a fresh task that waits is not a past one."""
+    """Recall is off by default, and a fresh task that waits is not recalled."""
     tasks = [make_task(n) for n in range(20)]
     fresh = frozenset(task.id for task in tasks)
     assert SplitPlan().recall_k == 0

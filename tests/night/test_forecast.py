@@ -52,7 +52,7 @@ def test_night_without_val_expects_nothing():
 
 
 def test_adopted_change_that_waits_costs_two_answers_a_sealed_task():
-    """And one judge for both; only where something waits, and there is something sealed."""
+    """Two answers and one judge call are counted for each sealed task, only when a change waits for its test."""
     dealt = pools(5, 2, RubricReference(rubric="r"))
     sealed = Pools(train=dealt.train, val=dealt.val, test=dealt.val)
 

@@ -12,7 +12,7 @@ from tests.gate.test_verdict import recording
 
 
 def test_night_compared_with_what_was_expected(tmp_path, capsys):
-    """A price before, a figure once the tasks are known, and what it came to, which lies within its bounds."""
+    """The forecast before the night, the one with known tasks, and the real count all agree within their bounds."""
     mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=5)
     print_price(mira.workspace(max_calls=200), None)
     said = capsys.readouterr().err

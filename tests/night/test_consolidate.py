@@ -24,7 +24,7 @@ def night(number: int, pending=()):
 
 
 def test_edit_rejected_tonight_is_not_tried_again_tonight():
-    """A pending edit that is turned down is no fresh proposal of the same night: one life, one tally."""
+    """A pending edit that is rejected tonight is not proposed again tonight as a new edit."""
     first = night(0)
     assert [step.decision.verdict for step in first.steps] == [Verdict.UNDECIDED]
     second = night(1, first.pending)

@@ -133,7 +133,7 @@ def sitting(person, lost, luck):
 @settings(max_examples=3, deadline=None)
 @given(weather=st.lists(st.sampled_from([0.0, 0.1, 0.4]), min_size=1, max_size=2), seed=st.integers(0, 1000))
 def test_every_replay_is_counted_once(weather, seed):
-    """However often a night is gone on with: the tally is of the pairs that its nights have measured, each once."""
+    """However often a night is resumed, every measured pair counts once in the tally."""
     luck = Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         person = make_person(Path(folder) / "mira", rules=2, tasks_per_rule=8)
@@ -150,8 +150,8 @@ def test_every_replay_is_counted_once(weather, seed):
                 person.write(make_sessions(person.world, 100 + number)[:3])
 
 
-def test_night_that_was_not_measured_is_gone_on_with_from_where_it_began(tmp_path):
-    """Its second sitting pays for what was lost, and counts nothing of the first again."""
+def test_unmeasured_night_is_resumed_from_its_start(tmp_path):
+    """The second sitting pays only for what was lost, and counts nothing of the first one again."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, first = sitting(person, 0.5, Random(3))
     assert first.verdict is Verdict.UNMEASURED
@@ -172,7 +172,7 @@ def test_night_that_was_not_measured_is_gone_on_with_from_where_it_began(tmp_pat
     most=st.integers(1, 12),
 )
 def test_undecided_edit_gets_a_pair_the_next_night(begun, new, seed, most):
-    """From whatever it was written: the tasks that decided on it first are outside test, and new to it."""
+    """Whatever it was written from, it is tried on tasks that are not sealed and not its own."""
     archive = [task(f"t{number}") for number in range(begun)]
     plan = SplitPlan(seed=seed, max_val=most)
     chosen = choose_tasks(archive, Past(fresh=frozenset(each.id for each in archive)), plan)
@@ -190,7 +190,7 @@ def test_undecided_edit_gets_a_pair_the_next_night(begun, new, seed, most):
 
 
 def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
-    """Under whatever ids and groups it is given again: the words are those that the edit was written from."""
+    """The same words do not judge the edit that they wrote, even under other ids and groups."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, report = sitting(person, 0.0, Random(0))
     (before,) = workspace.trials.pending(str(person.project))
@@ -205,8 +205,8 @@ def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     assert workspace.trials.pending(str(person.project)) == (before,)
 
 
-def test_undecided_edit_is_told_of_by_the_groups_as_they_are_now(tmp_path):
-    """A group that it has seen may have taken another name since: the night begins with that one."""
+def test_undecided_edit_names_its_groups_as_they_are_now(tmp_path):
+    """A group may have been renamed since the edit was written: the night uses the present name."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, _ = sitting(person, 0.0, Random(0))
     (before,) = workspace.trials.pending(str(person.project))
@@ -219,7 +219,7 @@ def test_undecided_edit_is_told_of_by_the_groups_as_they_are_now(tmp_path):
 
 
 def test_pending_edit_is_held_back_whatever_it_does():
-    """A rule by its words, a deletion by what it deletes, however its anchor is written."""
+    """Rules are recognised by their words and deletions by what they delete, however the anchor is written."""
     deletion = edit("", EditOp.DELETE, "Be brief.")
     for proposed, pending in (
         (edit("say it ALL in one line"), edit()),
@@ -235,7 +235,7 @@ def test_pending_edit_is_held_back_whatever_it_does():
 
 
 def test_other_words_for_the_same_text_are_held_back():
-    """Deleting the only rule, or putting nothing in its place: one candidate has one tally."""
+    """Deleting the only rule and replacing it by nothing give the same text, so they share one tally."""
     twice = edit("Be brief.\n- Say it all in one line.", EditOp.REPLACE, "Be brief.")
     once = models(edit())
     (pending,) = night(1, once).pending
@@ -248,7 +248,7 @@ def test_other_words_for_the_same_text_are_held_back():
 
 @pytest.mark.parametrize("proposed", [edit(), edit("", EditOp.DELETE, "Be brief.")], ids=["append", "delete"])
 def test_rejected_edit_is_not_tried_again_on_the_same_base(proposed):
-    """Nor shall the prompt have shown it: only what it was tried on counts, and on another it may begin anew."""
+    """This holds even if the analysts were not shown it; on another base it may be tried again."""
 
     def worse(prompt):
         documents = prompt.user + prompt.system
@@ -271,7 +271,7 @@ def test_rejected_edit_is_not_tried_again_on_the_same_base(proposed):
 
 
 def test_edit_at_the_end_of_its_life_does_not_begin_another():
-    """Neither the same night nor the next, on the same base."""
+    """It does not come back on the same base, neither the same night nor the next."""
     old = waiting("p", Tally(wins=7, losses=6, ties=95), edit())
     outcome = night(1, models(edit()), pending=(old,))
     assert [step.trial for step in outcome.steps] == [None]
@@ -281,7 +281,7 @@ def test_edit_at_the_end_of_its_life_does_not_begin_another():
 
 
 def test_edit_that_was_crowded_out_does_not_come_back():
-    """What gives way to others has had its life."""
+    """An edit that was dropped for lack of room is closed."""
     crowd = [waiting(f"p{number}", Tally(losses=1, ties=number), edit(f"Do {number}.")) for number in range(6)]
     outcome = night(1, models(edit()), pending=tuple(crowd))
     gone = {each.edit.text for each in outcome.list_closed("n1")}
@@ -291,7 +291,7 @@ def test_edit_that_was_crowded_out_does_not_come_back():
 
 
 def test_what_is_pending_outlasts_the_proposal_of_another():
-    """An edit accepted tonight is not live yet: the tally of the others is kept, and nothing is added to it."""
+    """An edit accepted tonight is not live yet, so the tallies of the others stay as they are."""
     pending = (waiting("a", Tally(wins=5), edit(GOOD)), waiting("b", Tally(wins=4), edit()))
     outcome = night(1, models(), pending=pending)
     assert [(step.id, step.decision.verdict) for step in outcome.steps[:1]] == [("a", Verdict.ACCEPT)]
@@ -303,7 +303,7 @@ def test_what_is_pending_outlasts_the_proposal_of_another():
 
 @pytest.mark.parametrize("mode", [GateMode.OFF, GateMode.STRICT])
 def test_pending_edits_wait_while_another_rule_decides(mode):
-    """Nothing is spent on them, nothing held against them, and the report says that they wait."""
+    """No calls are spent on them, their tallies do not change, and the report says that they wait."""
     pending = (
         waiting("a", Tally(wins=5), edit(GOOD)),
         waiting("b", Tally(wins=7, losses=6, ties=95), edit()),
@@ -318,7 +318,7 @@ def test_pending_edits_wait_while_another_rule_decides(mode):
 
 
 def test_report_says_that_they_wait(tmp_path):
-    """A night with the gate off leaves the tallies of the nights before, and a line about them."""
+    """With the gate off, earlier tallies are kept and the report mentions them."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, _ = sitting(person, 0.0, Random(0))
     before = workspace.trials.pending(str(person.project))
@@ -332,7 +332,7 @@ def test_report_says_that_they_wait(tmp_path):
 
 
 def test_night_remembers_what_the_nights_before_turned_down(tmp_path):
-    """A rule that was rejected while pending is pending no more, and tried no more; the account has it once."""
+    """A pending rule that was rejected is not tried again, and the account lists it once."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, _ = sitting(person, 0.0, Random(0))
     (before,) = workspace.trials.pending(str(person.project))
@@ -349,15 +349,15 @@ def test_night_remembers_what_the_nights_before_turned_down(tmp_path):
     assert plan_night(workspace).step.answered_by == ("simulated", "simulated")
 
 
-def test_edit_goes_on_at_the_score_it_began_with():
-    """The account may ask more of new edits meanwhile; the promise to this one was made when it was first tried."""
+def test_edit_keeps_the_score_it_began_with():
+    """The account may raise the score for new edits; this edit keeps the score of its first trial."""
     outcome = night(1, models(), plan=replace(PLAN, k=8), pending=(waiting("a", Tally(wins=4), edit(GOOD), k=6),))
     assert outcome.steps[0].decision.verdict is Verdict.ACCEPT
     assert (outcome.steps[0].trial.k, outcome.steps[0].trial.tally.wins) == (6, 6)
 
 
 def test_usual_model_is_that_of_the_latest_sessions():
-    """Whether they are new or mined long ago: a night without any replays with the model of the night before."""
+    """Mined sessions count too, so a night without new sessions replays with the same model as before."""
 
     def key(model, number):
         return SessionKey(source="claude", path=str(number), first_turn="", last_turn="", model=model)
@@ -370,7 +370,7 @@ def test_usual_model_is_that_of_the_latest_sessions():
 
 
 def test_night_without_new_sessions_has_the_model_of_the_sessions(tmp_path):
-    """Of those in scope, the latest ones, mined or not; so tallies outlast a day off."""
+    """The latest sessions in scope decide, mined or not, so tallies survive a day off."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=6)
     models_of = []
     for _ in range(2):

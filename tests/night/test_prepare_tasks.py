@@ -25,7 +25,7 @@ def prepared(mode):
 
 
 def test_task_whose_session_ran_an_approved_command_is_scored_by_it():
-    """By that alone; others keep their reference. One of no known state is left out, and said to be."""
+    """Only that command scores it; others keep their reference, and tasks without a commit are left out with a note."""
     made = prepared(ReplayMode.WORKTREE)
     assert [(task.id, task.commit) for task in made.tasks] == [("a", "commit of a"), ("b", "commit of b")]
     assert [task.reference for task in made.tasks] == [CommandReference(commands=("make test",)), RUBRIC]
@@ -35,6 +35,6 @@ def test_task_whose_session_ran_an_approved_command_is_scored_by_it():
 
 
 def test_other_modes_leave_tasks_as_they_are():
-    """No git is asked."""
+    """Git is not asked."""
     for mode in (ReplayMode.TEXT, ReplayMode.NATIVE):
         assert prepared(mode).tasks == TASKS
