@@ -1,8 +1,8 @@
-# ruff: noqa: INP001  a script stands alone, it is no package
-"""Write the data of the worked example in docs/training.md: titles for the tickets of a bicycle shop.
+# ruff: noqa: INP001  a script is not part of a package
+"""Writes the data of the worked example in docs/training.md: titles for the messages to a bicycle shop.
 
-A message comes in, a title is wanted. The shop has a house form for each kind of message and has told nobody: this is
-what a skill can learn. The world that the simulated agent lives in is written with it. Run again, the same bytes.
+The shop has a house form for the title of each kind of message, and nobody told the agent: this is what a skill can
+learn. The script also writes the world of the simulated agent. The same script always writes the same bytes.
 
     python scripts/make_training_example.py [FOLDER]
 """
@@ -61,7 +61,7 @@ KINDS = {
         "Appointment: fitting of {part}, order {number}",
     ),
 }
-"""Of each kind: the house rule, the words that state it, and the forms of message, title and bad title."""
+"""By kind: the house rule, the words that state it, and the forms of message, title and bad title."""
 
 USELESS = (
     "Be friendly in every title.",
@@ -76,7 +76,7 @@ HARMFUL = (
 
 
 def main(folder: Path) -> None:
-    """Write world.json, the three splits, and nothing else."""
+    """Write world.json and the three splits."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(7)  # noqa: S311  the same data every time
     numbers = iter(rng.sample(range(1_000, 9_999), len(KINDS) * len(PARTS)))

@@ -49,8 +49,8 @@ def trained(env, out, **fields):
     ).train()
 
 
-def test_adapter_of_eighty_lines_trains(data):
-    """A split folder, threads of its own, an inherited reflect: from nothing right to everything."""
+def test_short_adapter_trains(data):
+    """An adapter with a split folder, its own threads and the inherited reflect learns every rule."""
     assert len(Path(house_style.__file__).read_text().splitlines()) < 90
     summary = trained(HouseStyleAdapter(split_dir=str(data / "split")), data / "out")
     assert (summary["baseline_test_hard"], summary["test_hard"]) == (0, 1)
@@ -61,8 +61,8 @@ def test_adapter_of_eighty_lines_trains(data):
     assert list((data / "out" / "steps" / "step_0001").rglob("conversation.json"))
 
 
-def test_adapter_that_reflects_through_the_helper_trains(data):
-    """One raw file dealt by ratio; its analysts are asked with its own prompt, and their patches are kept."""
+def test_adapter_with_run_minibatch_reflect_trains(data):
+    """Its raw file is dealt by ratio, its own prompt reaches the analysts, and their patches are written."""
     adapter = OneFileAdapter(data_path=str(data / "raw.json"), split_ratio="4:3:3")
     summary = trained(adapter, data / "out")
     assert (summary["baseline_test_hard"], summary["test_hard"]) == (0, 1)
@@ -72,8 +72,8 @@ def test_adapter_that_reflects_through_the_helper_trains(data):
     assert json.loads(patch.read_text())["patch"]["edits"][0]["op"] == "append"
 
 
-def test_simulator_trains_on_its_own_patches(data):
-    """No dataset: attempts by the config's sizes, splits by their published names, edits by its own hand."""
+def test_simulator_with_own_reflection_trains(data):
+    """Without a dataset, the config sets the number of attempts and the adapter writes its own patches."""
     adapter = SimulatorAdapter()
     summary = trained(adapter, data / "out", extras={"train_size": 8, "sel_env_num": 9})
     assert summary["test_hard"] == 1
@@ -81,8 +81,8 @@ def test_simulator_trains_on_its_own_patches(data):
     assert all(manager.closed for manager in adapter.managers[2:])
 
 
-def test_run_of_an_adapter_is_gone_on_with(data):
-    """Once more into the same folder: the same summary, and nothing is asked again."""
+def test_finished_run_of_an_adapter_makes_no_calls(data):
+    """Training again into the same folder returns the same summary without a call."""
     once = trained(HouseStyleAdapter(split_dir=str(data / "split")), data / "out")
     again = trained(HouseStyleAdapter(split_dir=str(data / "split")), data / "out")
     assert (again["test_hard"], again["calls"]) == (once["test_hard"], once["calls"])
@@ -104,8 +104,8 @@ class Line:
 
 
 @pytest.mark.parametrize("dies_after", [5, 30])
-def test_killed_run_of_an_adapter_pays_for_nothing_twice(data, dies_after):
-    """Wherever it was killed: the same skill in the end, and each reply was paid for once."""
+def test_killed_run_of_an_adapter_pays_each_reply_once(data, dies_after):
+    """Wherever it was killed, it ends with the same skill, and each reply was paid once."""
 
     def run(out, target, optimizer):
         config = SkillOptConfig(num_epochs=2, batch_size=6, minibatch_size=3, verbose=False, out_root=str(data / out))
@@ -125,16 +125,16 @@ def test_killed_run_of_an_adapter_pays_for_nothing_twice(data, dies_after):
     assert skills[0] == skills[1]
 
 
-def test_adapter_in_a_file_is_found_by_its_path(data):
-    """What a training file names, with the adapter's own arguments as options."""
+def test_adapter_in_a_file_is_loaded_by_path(data):
+    """A training file names the file, and its table gives the adapter's arguments."""
     table = {"file": house_style.__file__, "split_dir": str(data / "split"), "limit": 5}
     env = build_environment(table)
     assert env.name == "HouseStyleAdapter"
     assert env.adapter.dataloader.limit == 5
 
 
-def test_adapter_takes_arguments_from_the_config(data):
-    """Those of its own table come first, and extras count too; what it does not take is not handed over."""
+def test_adapter_gets_arguments_from_the_config(data):
+    """Its own table wins, extras count too, and arguments it does not take are not passed."""
     table = {"file": house_style.__file__, "split_dir": str(data / "split"), "workers": 2}
     config = SkillOptConfig(edit_budget=7, workers=5, seed=3, extras={"limit": 4})
     adapter = build_environment(table, config.to_dict()).adapter
@@ -156,8 +156,8 @@ class Talkative(SimulatorAdapter):
         return said
 
 
-def test_what_an_own_reflection_says_is_kept_and_told(data, capsys):
-    """Its failure summary and where an edit comes from, in the artefacts; what is no edit, in a line with its value."""
+def test_own_reflection_is_recorded(data, capsys):
+    """Its failure summary and origins are in the artefacts; an invalid edit is reported with its value."""
     trained(Talkative(), data / "out", extras={"train_size": 8, "sel_env_num": 9}, num_epochs=1, verbose=True)
     folder = data / "out" / "steps" / "step_0001"
     raw = json.loads((folder / "raw_patches.json").read_text())
@@ -203,8 +203,8 @@ class HouseAdapter(SimulatorAdapter):
 
 
 @pytest.mark.parametrize("gate", ["strict", "paired"])
-def test_simulator_plays_what_its_loader_planned(data, gate):
-    """Metadata and planned seeds, though there are no items; a pair is the same attempt under both skills."""
+def test_simulator_gets_the_planned_batches(data, gate):
+    """It gets the planned metadata and seeds; both skills of a pair play the same attempt."""
     adapter = HouseAdapter()
     summary = trained(adapter, data / "out", gate=gate, batch_size=4, num_epochs=3, use_slow_update=False)
     planned = adapter.loader.plan_train_epoch(epoch=1, steps_per_epoch=2, accumulation=1, batch_size=4, seed=42)
@@ -254,8 +254,8 @@ def results(out, folder):
 
 
 @pytest.mark.parametrize("gate", ["strict", "paired"])
-def test_adapter_with_turns_and_a_state_of_its_own_trains(tmp_path, gate):
-    """No file, one manager for the whole run, artefacts in the folder it is given: from nothing right to everything."""
+def test_stateful_adapter_with_several_turns_trains(tmp_path, gate):
+    """It keeps one manager for the whole run and writes artefacts into the folder it is given."""
     adapter = ShopAdapter()
     summary = shopping(tmp_path, Model(), adapter, gate=gate)
     assert (summary["baseline_test_hard"], summary["test_hard"], summary["baseline_test_soft"]) == (0, 1, 0.5)
@@ -282,8 +282,8 @@ class Wrapping(ShopAdapter):
 @pytest.mark.usefixtures("_no_waiting")
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("adapter", [ShopAdapter, Wrapping])
-def test_call_whose_loss_an_adapter_raises_costs_its_item_alone(tmp_path, gate, adapter):
-    """The rest of the batch is measured without it, and nothing of that is asked twice; the loss is no score of 0."""
+def test_lost_call_affects_only_its_item(tmp_path, gate, adapter):
+    """The rest of the batch is measured without new calls; the loss is not a score of 0."""
     model = Model(lose="Order 2 of val")
     summary = shopping(tmp_path, model, adapter(), gate=gate)
     rows = results(tmp_path, "baseline_selection_eval")
@@ -297,8 +297,8 @@ def test_call_whose_loss_an_adapter_raises_costs_its_item_alone(tmp_path, gate, 
 
 
 @pytest.mark.usefixtures("_no_waiting")
-def test_reflection_that_lost_its_call_ends_the_run_to_be_gone_on_with(tmp_path):
-    """Of an adapter's own analysts as of ours: nothing is learnt from silence, and what was rolled out is kept."""
+def test_lost_reflection_ends_a_resumable_run(tmp_path):
+    """Nothing is learnt from a lost reply, and the rollouts are kept."""
 
     class Reflecting(ShopAdapter):
         def reflect(self, results, skill_content, out_dir, **kwargs):

@@ -79,7 +79,7 @@ ADAPTERS = {"resuming": ResumingAdapter, "games": GameAdapter, "rigid games": Ri
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
 def test_adapter_trains_under_both_gates(data, adapter, gate):
-    """From nothing right to everything; in a paired trial both arms of a pair are of one item."""
+    """An adapter learns everything under both gates; both arms of a pair use the same item."""
     made = trainer(data, "out", adapter(split_dir=str(data / "split")), gate=gate, num_epochs=3)
     summary = made.train()
     assert (summary["baseline_test_hard"], summary["test_hard"]) == (0, 1)
@@ -98,8 +98,8 @@ def test_adapter_trains_under_both_gates(data, adapter, gate):
         assert all(each["response"] == answers[each["task_id"]] for each in passed)
 
 
-def test_results_a_rollout_left_when_the_cap_ended_it_are_not_taken_up(data):
-    """Its file of half the scores, with errors among them, is gone when the run goes on: as if never disturbed."""
+def test_partial_results_of_a_capped_rollout_are_removed(data):
+    """An adapter's file of partial scores is gone when the run resumes."""
 
     def run(out, cap):
         env = ResumingAdapter(split_dir=str(data / "split"))
@@ -118,8 +118,8 @@ def test_results_a_rollout_left_when_the_cap_ended_it_are_not_taken_up(data):
 
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("dies_after", [5, 30, 60])
-def test_killed_run_ends_as_the_undisturbed_one(data, gate, dies_after):
-    """Wherever it was killed, and whatever order its threads end in: same skill, same history, no answer paid twice."""
+def test_killed_run_ends_like_an_undisturbed_one(data, gate, dies_after):
+    """Wherever it was killed: the same skill, the same history, and no answer paid twice."""
 
     def run(out, target):
         env = ResumingAdapter(split_dir=str(data / "split"), workers=1)
@@ -141,8 +141,8 @@ def dying(*_, **__):
     raise KeyboardInterrupt
 
 
-def test_reflection_is_shown_the_same_rows_after_a_kill(data):
-    """Every key of the adapter's own rows, of both attempts at an item, each with its own conversation."""
+def test_reflection_sees_the_same_rows_after_a_kill(data):
+    """Every key of the adapter's rows is kept, with a conversation for each attempt."""
     split = str(data / "split")
     whole, again = ResumingAdapter(split_dir=split), ResumingAdapter(split_dir=split)
     trainer(data, "whole", whole, num_epochs=1, rollouts_k=2).train()
@@ -163,8 +163,8 @@ LOSING = {"told": True, "not told": False}
 
 @pytest.mark.parametrize("gate", ["strict", "paired"])
 @pytest.mark.parametrize("telling", LOSING.values(), ids=LOSING)
-def test_lost_call_is_no_score(data, telling, gate):
-    """The item it was for is unmeasured, the others count, whether its row says why or not."""
+def test_lost_call_is_not_a_score(data, telling, gate):
+    """The item is unmeasured and the others count, whether or not its row mentions the error."""
     bad = read(data, "split/val/items.json")[2]["question"]
     target = Line(losing=lambda prompt, _: prompt == bad)
     env = ResumingAdapter(split_dir=str(data / "split"), telling=telling)
@@ -174,8 +174,8 @@ def test_lost_call_is_no_score(data, telling, gate):
     assert summary["baseline_selection_score"] == 1
 
 
-def test_call_that_an_adapter_asked_again_is_no_loss(data):
-    """Its own second try got an answer: all is measured."""
+def test_repeated_call_is_not_lost(data):
+    """If the adapter's own second try is answered, everything is measured."""
     bad = [row["question"] for row in read(data, "split/val/items.json")[::4]]
     target = Line(losing=lambda prompt, seen: prompt in bad and seen <= 4)
     env = ResumingAdapter(split_dir=str(data / "split"), tries=3, telling=False)
@@ -184,8 +184,8 @@ def test_call_that_an_adapter_asked_again_is_no_loss(data):
     assert [(each["hard"], each.get("call_error")) for each in rows] == [(1, None)] * 8
 
 
-def test_games_are_those_of_the_batch(data):
-    """As the loader planned them: its metadata and seed in training, its eval batch, and its part for a sample."""
+def test_adapter_plays_the_games_of_its_batch(data):
+    """Training uses the loader's metadata and seed, evaluation its eval batch, a sample its part."""
     env = GameAdapter(split_dir=str(data / "split"))
     trainer(data, "out", env, slow_update_samples=5).train()
     planned = env.dataloader.plan_train_epoch(epoch=1, steps_per_epoch=2, accumulation=1, batch_size=6, seed=42)
@@ -200,8 +200,8 @@ def test_games_are_those_of_the_batch(data):
     )
 
 
-def test_price_holds_for_several_calls_an_item(data):
-    """The most turns an adapter takes are its calls, whatever it says by ``calls_of`` comes first."""
+def test_price_covers_several_calls_per_item(data):
+    """The price counts an adapter's most turns, unless its ``calls_of`` says otherwise."""
     env = ResumingAdapter(split_dir=str(data / "split"), turns=5)
     made = trainer(data, "out", env, num_epochs=1)
     most = made.price()
@@ -213,8 +213,8 @@ def test_price_holds_for_several_calls_an_item(data):
     assert made.price().stages["rollout"] == 84
 
 
-def test_pricing_leaves_nothing_behind(data):
-    """Also an adapter that deals its data into the run's folder, or one it was given, and trains afterwards."""
+def test_pricing_leaves_no_files(data):
+    """Pricing writes no files, even for an adapter that deals its data, and training still works."""
     rows = [{"question": each.asks[0], "answer": each.good} for each in WORLD.tasks]
     (data / "raw.json").write_text(json.dumps({"rows": rows}))
     for place in ("", str(data / "dealt")):
@@ -227,8 +227,8 @@ def test_pricing_leaves_nothing_behind(data):
     assert (data / "dealt" / "split_manifest.json").is_file()
 
 
-def test_answer_to_a_second_try_is_found_again(data):
-    """Killed after a call that was lost at first: the answer it got then is not paid for again."""
+def test_answer_to_a_second_try_is_not_paid_again(data):
+    """After a kill, the answer that a repeated call got is found in the ledger."""
     bad = read(data, "split/val/items.json")[1]["question"]
 
     def run(target):
@@ -243,8 +243,8 @@ def test_answer_to_a_second_try_is_found_again(data):
     assert [again.seen.get(question, 0) for question in asked] == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_price_of_rounds_that_are_only_rolled_out_whole():
-    """Of a paired gate: both arms of every round it may begin, and what confirms a loss, over the whole split."""
+def test_price_of_whole_rounds():
+    """If a split can only be rolled out whole, the price covers both arms of every round."""
     config = SkillOptConfig(gate="paired", num_epochs=1, batch_size=4)
     calls = {"train": [1] * 4, "val": [1] * 10, "test": [1]}
     parts = estimate_price(config, calls, chars_per_item=1, skill_chars=1)

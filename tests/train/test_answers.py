@@ -23,7 +23,7 @@ CHOICES = {"A": "Paris", "B": "Rome", "C": "A cat"}
         ("  ", ""),
     ],
 )
-def test_final_answer_is_what_was_said_last(response, said):
+def test_final_answer_is_the_last_one(response, said):
     """Tags win over a label, a label over the whole text; the last of several counts."""
     assert final_answer(response).strip("* ") == said
 
@@ -49,7 +49,7 @@ RIGHT = {
 
 @pytest.mark.parametrize(("scoring", "answers", "response"), RIGHT.values(), ids=RIGHT)
 def test_right_answer_passes(scoring, answers, response):
-    """However it is dressed up, hard and soft are 1."""
+    """A right answer scores 1 whatever surrounds it."""
     score = score_answer(response, Expected(answers=answers, scoring=scoring, choices=CHOICES))
     assert (score.hard, score.soft) == (1.0, 1.0)
 
@@ -67,16 +67,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("scoring", "answers", "response", "soft"), WRONG.values(), ids=WRONG)
-def test_wrong_answer_fails_with_what_it_is_worth(scoring, answers, response, soft):
-    """Hard is 0; soft is the share of the words, where words count; the reason names both answers."""
+def test_wrong_answer_gets_a_soft_score(scoring, answers, response, soft):
+    """Hard is 0, soft is the share of the words if words count, and the reason names both answers."""
     score = score_answer(response, Expected(answers=answers, scoring=scoring, choices=CHOICES))
     assert score.hard == 0.0
     assert score.soft == pytest.approx(soft)
     assert repr(answers[0]) in score.rationale
 
 
-def test_tolerance_is_relative_from_one_on():
-    """1 % of 200 is 2; below 1 it is absolute, so that 0 can be met."""
+def test_tolerance_is_relative_above_one():
+    """1 % of 200 is 2; below 1 the tolerance is absolute, so that 0 can be met."""
     near = Expected(answers=("200",), scoring=Scoring.NUMERIC, tolerance=0.01)
     assert score_answer("202", near).hard == 1
     assert score_answer("202.1", near).hard == 0
@@ -84,7 +84,7 @@ def test_tolerance_is_relative_from_one_on():
 
 
 def test_pattern_has_a_time_limit(monkeypatch):
-    """A pattern that would run for ever does not match, and costs its time and no more."""
+    """A pattern that would run for ever does not match, and takes no more than its time limit."""
     monkeypatch.setattr("skillopt_sleep.model.json_schema.PATTERN_SECONDS", 0.05)
     started = time.monotonic()
     slow = Expected(answers=(r"(a|aa)+$",), scoring=Scoring.REGEX)
@@ -103,8 +103,8 @@ def test_pattern_has_a_time_limit(monkeypatch):
         (Scoring.NUMERIC, ("many",), {}, "'many' is not a number"),
     ],
 )
-def test_reference_nobody_could_meet_is_told(scoring, answers, choices, says):
-    """Before anything is paid."""
+def test_impossible_reference_is_reported(scoring, answers, choices, says):
+    """A reference that no answer could meet is reported before anything is paid."""
     import re
 
     assert re.search(says, find_flaw(Expected(answers=answers, scoring=scoring, choices=choices)))
@@ -119,7 +119,7 @@ def test_f1_is_a_share_and_symmetric(a, b):
 
 @given(st.sampled_from(Scoring), st.text(min_size=1, max_size=30).filter(str.strip), st.text(max_size=60))
 def test_any_answer_gets_a_score(scoring, answer, response):
-    """Nothing raises, whatever a model says; scores are shares."""
+    """No reply raises an exception; scores are between 0 and 1."""
     expected = Expected(answers=(answer,), scoring=scoring, choices=CHOICES)
     if not find_flaw(expected):
         score = score_answer(response, expected)
@@ -128,28 +128,28 @@ def test_any_answer_gets_a_score(scoring, answer, response):
 
 
 @pytest.mark.parametrize("response", ["<think>Answer: Rome</think>\nParis", "Answer: Rome? No.</think>Paris"])
-def test_thoughts_are_no_part_of_an_answer(response):
-    """Not even a label in them counts."""
+def test_thoughts_are_not_scored(response):
+    """Text in think tags is ignored, even a label in it."""
     assert score_answer(response, Expected(answers=("Paris",))).hard == 1
     assert score_answer(response, Expected(answers=("Rome",), scoring=Scoring.CONTAINS)).hard == 0
 
 
 @pytest.mark.parametrize("gold", ["1,5", "May 5, 2024", "A0", "1 000", "12:30", "10/05/2024", "0,123", "5-7", "3/0"])
-def test_reference_that_is_not_one_number_is_told(gold):
-    """Of several numbers, or one within a name, nobody knows which is meant."""
+def test_reference_must_be_one_number(gold):
+    """With several numbers, or one within a name, nobody knows which is meant."""
     assert repr(gold) in find_flaw(Expected(answers=(gold,), scoring=Scoring.NUMERIC))
 
 
 @pytest.mark.parametrize("gold", ["3/4", "-7", "$1,234", "5 km", "12 %", ".5", "1e3"])
-def test_reference_that_is_a_number_stands(gold):
-    """With a sign, a currency, a unit, as a fraction; it meets itself."""
+def test_numeric_reference_is_accepted(gold):
+    """A sign, a currency, a unit or a fraction is fine, and the reference meets itself."""
     expected = Expected(answers=(gold,), scoring=Scoring.NUMERIC)
     assert find_flaw(expected) == ""
     assert score_answer(gold, expected).hard == 1
 
 
 def test_fraction_is_its_value():
-    """3/4 is 0.75 on either side, and not 4; the year of a date is no fraction."""
+    """3/4 is 0.75 on either side, not 4; the year of a date is not a fraction."""
     for said, wanted, hard in [
         ("0.75", "3/4", 1),
         ("it is 3/4", "0.75", 1),
@@ -160,7 +160,7 @@ def test_fraction_is_its_value():
 
 
 def test_worked_sum_ends_with_its_number():
-    """What data sets of sums have as a reference: the working, then the number after four hashes."""
+    """Datasets of worked sums put the number after four hashes at the end."""
     worked = Expected(answers=("48 / 2 = 24 clips in May.\nTogether 48 + 24 = 72.\n#### 72",), scoring=Scoring.NUMERIC)
     assert find_flaw(worked) == ""
     assert score_answer("She sold 72 clips.", worked).hard == 1

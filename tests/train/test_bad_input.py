@@ -44,7 +44,7 @@ def env(**splits):
     ],
 )
 def test_bad_data(tmp_path, bad, said):
-    """One line that names the split or the item, and nobody was asked."""
+    """One line names the split or the item, and no call is made."""
     school = School()
     with pytest.raises(UsageError, match=said) as raised:
         trainer(tmp_path, school, bad).train()
@@ -77,15 +77,15 @@ def raising():
         pytest.param(lambda: "right", "a RolloutResult is wanted", id="no-result"),
     ],
 )
-def test_scorer_that_is_wrong(tmp_path, score, said):
-    """The item is named, at the first one it happens to."""
+def test_failing_scorer_is_reported(tmp_path, score, said):
+    """The error names the first item on which the scoring function fails."""
     with pytest.raises(UsageError, match=said) as raised:
         trainer(tmp_path, env=Broken(score), workers=1).train()
     assert "\n" not in str(raised.value)
 
 
-def test_client_that_is_none(tmp_path):
-    """What is no client is refused at once, with what one is."""
+def test_invalid_client_is_refused(tmp_path):
+    """The error says what a client is."""
     with pytest.raises(UsageError, match="target client is 'gpt'"):
         SkillOptTrainer(config=SkillOptConfig(), env=SchoolEnv(), optimizer_client=School(), target_client="gpt")
 
@@ -98,8 +98,8 @@ def test_client_that_is_none(tmp_path):
         pytest.param(Path("SKILL.md"), "must be a text", id="a-path"),
     ],
 )
-def test_initial_skill_that_cannot_be(tmp_path, skill, said):
-    """It is refused before anything is asked."""
+def test_invalid_initial_skill_is_refused(tmp_path, skill, said):
+    """It is refused before any call."""
     with pytest.raises((UsageError, Refused), match=said):
         trainer(tmp_path, skill=skill)
 
@@ -122,8 +122,8 @@ def _no_waiting(monkeypatch):
     monkeypatch.setattr("skillopt_sleep.calls.clock.SystemClock.sleep", lambda self, seconds: None)
 
 
-def test_lost_call_is_no_score_of_zero(tmp_path):
-    """A lost attempt is unmeasured: the means are of the others, and the record counts it."""
+def test_lost_call_is_not_a_score_of_zero(tmp_path):
+    """A lost attempt is unmeasured: the means leave it out, and the record counts it."""
     trainer(tmp_path, Lossy(["number t3", "number x1"]), num_epochs=1, workers=1).train()
     history = json.loads((tmp_path / "run" / "history.json").read_text())
     assert sum(record["rollout_lost"] for record in history) == 1
@@ -148,8 +148,8 @@ class Catching(SchoolEnv):
 
 
 @pytest.mark.parametrize("wrapping", [True, False], ids=["wrapped", "hidden"])
-def test_lost_call_is_no_score_whatever_the_environment_makes_of_it(tmp_path, wrapping):
-    """Unmeasured, as if it had let the error pass; a spent cap ends the run all the same."""
+def test_lost_call_that_the_environment_catches_is_unmeasured(tmp_path, wrapping):
+    """A loss the environment hides is unmeasured, and a spent cap still ends the run."""
     lossy = Lossy(["number v1"])
     summary = trainer(tmp_path, lossy, Catching(wrapping=wrapping), num_epochs=1, workers=1).train()
     rows = json.loads((tmp_path / "run" / "baseline_selection_eval" / "results.json").read_text())
@@ -159,8 +159,8 @@ def test_lost_call_is_no_score_whatever_the_environment_makes_of_it(tmp_path, wr
         trainer(tmp_path / "capped", env=Catching(wrapping=wrapping), workers=1, max_calls=3).train()
 
 
-def test_question_that_was_shortened_after_a_loss_is_measured(tmp_path):
-    """A prompt that is too long may be asked again in fewer words; the answer to those counts."""
+def test_shortened_question_is_measured(tmp_path):
+    """A prompt that was too long may be asked again in fewer words; that answer counts."""
 
     class Long(School):
         def _answer(self, prompt):
@@ -177,15 +177,15 @@ def test_question_that_was_shortened_after_a_loss_is_measured(tmp_path):
     assert trainer(tmp_path, Long(), Shortening()).train()["test_hard"] == 1.0
 
 
-def test_selection_that_cannot_be_measured(tmp_path):
-    """Without a score of the initial skill nothing can be compared: the run stops, and can be gone on with."""
+def test_unmeasurable_selection_stops_the_run(tmp_path):
+    """Without a score of the initial skill nothing can be compared; the run can be resumed."""
     with pytest.raises(BackendUnusable, match="only 4 of 6 selection items"):
         trainer(tmp_path, Lossy(["number v1", "number v4"]), workers=1).train()
     assert trainer(tmp_path).train()["test_hard"] == 1.0
 
 
-def test_client_that_is_not_ready(tmp_path):
-    """Both are looked at before anything is spent on either."""
+def test_client_that_is_not_ready_stops_the_run(tmp_path):
+    """Both clients are probed before anything is spent on either."""
 
     class NotThere(School):
         def probe(self):
@@ -200,7 +200,7 @@ def test_client_that_is_not_ready(tmp_path):
 
 
 def test_logged_out_client_ends_the_run(tmp_path):
-    """At the first call, with its own error and without a score."""
+    """The run ends at the first call, with the client's error and without a score."""
 
     class LoggedOut(School):
         def complete(self, prompt):
@@ -234,8 +234,8 @@ def only_late(text, item):
         ({"scoring": only_late}, "item 'test_items1': the scorer's score is nan"),
     ],
 )
-def test_question_environment_refuses_what_it_cannot_use(given, says):
-    """Before anything is asked, with the value; a scorer is tried on every item."""
+def test_question_environment_refuses_bad_options(given, says):
+    """It names the bad value before any call."""
     with pytest.raises(UsageError, match=says) as raised:
         SimpleQAEnv(**{**ROWS, **given})
     assert "\n" not in str(raised.value)
@@ -250,8 +250,8 @@ def test_question_environment_refuses_what_it_cannot_use(given, says):
         ({"prompt_overrides": {"analyst_error": None}}, "the prompt analyst_error is None, must be a text"),
     ],
 )
-def test_trainer_refuses_what_it_cannot_use(tmp_path, given, says):
-    """One line each, when it is made."""
+def test_trainer_refuses_bad_arguments(tmp_path, given, says):
+    """One line each, when the trainer is made."""
     school = School()
     usual = {"config": SkillOptConfig(out_root=tmp_path), "env": SchoolEnv(), "initial_skill": "x"}
     with pytest.raises(UsageError, match=says):
@@ -260,7 +260,7 @@ def test_trainer_refuses_what_it_cannot_use(tmp_path, given, says):
 
 
 def test_config_names_the_field_that_was_meant():
-    """Typed in Python as in a file; a test on what was learnt from is refused too."""
+    """A typo in Python is reported like one in a file; a test on training items is refused too."""
     with pytest.raises(ConfigError, match="no field 'num_epoch'; did you mean 'num_epochs'"):
         SkillOptConfig(num_epoch=3)
     with pytest.raises(ConfigError, match="test_split is 'train'"):
@@ -268,5 +268,5 @@ def test_config_names_the_field_that_was_meant():
 
 
 def test_soft_score_may_be_left_out():
-    """It is then the hard one."""
+    """Without a soft score, the hard one is used."""
     assert (RolloutResult("a", hard=1).soft, RolloutResult("a", 0.0, 0.5).soft) == (1, 0.5)

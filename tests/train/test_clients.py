@@ -20,7 +20,7 @@ def prompt(**given):
 
 
 def test_client_by_name():
-    """Any backend of the registry, with its own options; what there is not is named."""
+    """Every backend of the registry works, with its own options; an unknown name is reported."""
     made = client("openai", model="m", base_url="http://localhost:1/v1")
     assert isinstance(made, OpenAIBackend)
     assert (made.model, made.base_url) == ("m", "http://localhost:1/v1")
@@ -32,7 +32,7 @@ def test_client_by_name():
 
 
 def test_openai_chat_client():
-    """The name and arguments of the reference; the key is nobody's to see."""
+    """It has the reference's name and arguments, and never shows the key."""
     made = OpenAIChatClient("gpt", api_key="sk-secret", base_url="http://localhost:1/v1", timeout=5)
     assert as_backend(made, "target") is made
     assert (made.name, made.model, made.sees) == ("openai", "gpt", "whoever answers at http://localhost:1/v1")
@@ -45,13 +45,13 @@ def test_openai_chat_client():
     ids=["v1", "versioned"],
 )
 def test_azure(version, path):
-    """The deployment's address, with a version or without."""
+    """The address is the deployment's, with an API version or without."""
     made = OpenAIChatClient("gpt", azure_endpoint="https://x.openai.azure.com/", api_key="k", api_version=version)
     assert made.sees == f"whoever answers at https://x.openai.azure.com/{path}"
 
 
 def test_temperature_and_limit_of_a_chat_are_sent():
-    """Those of the call, else the client's own temperature."""
+    """The call's own values are sent, else the client's default temperature."""
     with Loopback() as loopback:
         made = OpenAIChatClient("gpt", api_key="k", base_url=f"{loopback.root}/v1", default_temperature=0.3)
         made.chat(system="s", user="u", max_completion_tokens=5, retries=1)
@@ -84,7 +84,7 @@ class Refusing(Exception):
 
 
 def test_chat_object_is_a_backend():
-    """Its answer and usage come back; a schema goes into the words; retries are this program's."""
+    """Its answer and usage come back, a schema is put into words, and this program does the retries."""
     chat = Chat("hello")
     reply = as_backend(chat, "target").complete(prompt(schema=object_schema(notes={"type": "string"})))
     assert (reply.text, reply.model, reply.usage.input_tokens, reply.usage.output_tokens) == ("hello", "theirs", 7, 2)
@@ -93,7 +93,7 @@ def test_chat_object_is_a_backend():
 
 
 def test_chat_object_that_takes_two_arguments():
-    """It is given only what it takes, and may return the bare text."""
+    """It gets only the arguments it takes, and may return the bare text."""
 
     class Small:
         def chat(self, system, user):
@@ -113,7 +113,7 @@ def test_chat_object_that_takes_two_arguments():
     ],
 )
 def test_chat_object_that_fails(answer, error):
-    """An empty answer and a broken line are tried again; a mistake in the client is shown as what it is."""
+    """An empty answer or a lost call is tried again; a mistake in the client is reported as one."""
     with pytest.raises(error):
         as_backend(Chat(answer), "target").complete(prompt())
 
@@ -132,8 +132,8 @@ async def later(**asked):
     ],
     ids=["async", "three values", "usage", "mistake"],
 )
-def test_mistake_of_a_client_is_blamed_on_the_client(tmp_path, chat, says):
-    """Not on the environment, and an answer that has not come is no answer: one line, nothing is scored."""
+def test_mistake_of_a_client_is_reported_as_its_own(tmp_path, chat, says):
+    """One line blames the client, not the environment, and nothing is scored."""
     mine = type("Mine", (), {"chat": staticmethod(chat)})()
     with pytest.raises(UsageError, match=says) as raised:
         SkillOptTrainer(
@@ -146,7 +146,7 @@ def test_mistake_of_a_client_is_blamed_on_the_client(tmp_path, chat, says):
 
 
 def test_limits_reach_a_backend():
-    """With the prompt, and they change nothing of what it is known by."""
+    """They come with the prompt, and do not change the identity of the call."""
     ask = ScriptedAsk("x")
     AskClient(ask=ask, phase="rollout").chat(system="s", user="u", max_completion_tokens=99, temperature=0.5)
     AskClient(ask=ask, max_completion_tokens=512)(prompt(), phase="reflect")
@@ -155,7 +155,7 @@ def test_limits_reach_a_backend():
 
 
 def test_limits_reach_the_client():
-    """What a rollout or the config allows is what the client is told."""
+    """The client gets the limit of the rollout or of the config."""
     chat = Chat("x")
     backend = as_backend(chat, "target")
 
@@ -171,7 +171,7 @@ def test_limits_reach_the_client():
 
 
 def test_same_question_twice_in_a_rollout():
-    """It is two samples; the same rollout made again asks for the same two."""
+    """It is two samples; the same rollout repeated asks for the same two."""
     ask = ScriptedAsk("x")
     for _ in range(2):
         rollout = AskClient(ask=ask).for_rollout(phase="rollout", sample=7)

@@ -133,14 +133,14 @@ def test_slow_update_goes_to_a_dict_and_back():
     assert SlowUpdateResult.from_dict(None) is None
 
 
-def test_what_an_adapter_must_write():
-    """Four methods; everything else has a default."""
+def test_methods_an_adapter_must_define():
+    """Four methods are abstract; everything else has a default."""
     assert EnvAdapter.__abstractmethods__ == {"build_train_env", "build_eval_env", "rollout", "get_task_types"}
     assert BaseDataLoader.__abstractmethods__ == {"build_train_batch", "build_eval_batch"}
 
 
 def test_values_go_to_dicts_and_back():
-    """In the published form, with only what says something."""
+    """The dict form is the published one, without empty fields."""
     edit = Edit("replace", "b", "a", 3, "success", 1, "slow_update", "appendix")
     patch = Patch([edit], "because", {"selected_indices": [0]})
     raw = RawPatch(patch, "success", 4)
@@ -212,7 +212,7 @@ def rolled(env, split, out, skill="- Be brief."):
 
 
 def test_split_folder_adapter_is_rolled_out(folder, tmp_path):
-    """Its loader's items, its own threads, the run's client; extra keys, files and task types are kept."""
+    """It uses its loader's items, its own threads and the run's client; extra keys and files are kept."""
     env, target = ready(HouseStyleAdapter(split_dir=str(folder)), tmp_path)
     assert [each["id"] for each in env.get_items("val")] == ["6", "7", "8"]
     results = rolled(env, "train", tmp_path)
@@ -226,7 +226,7 @@ def test_split_folder_adapter_is_rolled_out(folder, tmp_path):
 
 
 def test_raw_file_adapter_is_dealt_and_written(tmp_path):
-    """``split_mode`` ratio: the published folder and manifest; batches through the two build methods."""
+    """``split_mode`` ratio writes the published folder and manifest."""
     (tmp_path / "raw.json").write_text(
         json.dumps({"rows": [{"question": f"Question {n}?", "answer": f"gold {n}"} for n in range(20)]})
     )
@@ -242,8 +242,8 @@ def test_raw_file_adapter_is_dealt_and_written(tmp_path):
     assert results[0].conversation == [{"role": "assistant", "content": results[0].extras["response"]}]
 
 
-def test_simulator_adapter_has_as_many_attempts_as_it_is_asked_for(tmp_path):
-    """Without a loader: sizes of the config, managers under the published split names, results by ids of their own."""
+def test_simulator_makes_as_many_attempts_as_configured(tmp_path):
+    """Without a loader, the config gives the sizes, and results have ids of their own."""
     adapter = SimulatorAdapter()
     env, _ = ready(adapter, tmp_path, extras={"train_size": 8, "sel_env_num": 5})
     assert [len(env.get_items(split)) for split in ("train", "val", "test")] == [8, 5, 9]
@@ -259,14 +259,14 @@ def test_simulator_adapter_has_as_many_attempts_as_it_is_asked_for(tmp_path):
 
 
 def test_simulator_without_a_size_is_refused(tmp_path):
-    """The config has to say how many attempts an epoch has."""
+    """The config must give the number of attempts of an epoch."""
     env, _ = ready(SimulatorAdapter(), tmp_path)
     with pytest.raises(UsageError, match="train_size"):
         env.get_items("train")
 
 
-def test_split_that_a_run_does_not_need_is_not_asked_for(tmp_path):
-    """An adapter may refuse to serve its test split to whoever trains."""
+def test_unneeded_split_is_not_loaded(tmp_path):
+    """An adapter may refuse to load its test split during training."""
 
     class Sealed(SimulatorAdapter):
         def build_eval_env(self, env_num, split, seed, **kwargs):
@@ -311,22 +311,22 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("rows", "says"), MISTAKES.values(), ids=MISTAKES)
 def test_mistake_of_an_adapter_is_one_line(tmp_path, rows, says):
-    """It names the adapter, the method and what is wrong."""
+    """The line names the adapter, the method and the mistake."""
     env, _ = ready(Bad(rows), tmp_path, extras={"train_size": 2})
     with pytest.raises(UsageError, match=says):
         rolled(env, "train", tmp_path)
 
 
-def test_soft_score_that_is_left_out_is_the_hard_one(tmp_path):
-    """Nobody is trained on a 0 that was never given."""
+def test_missing_soft_score_is_the_hard_one(tmp_path):
+    """A missing soft score is never taken for 0."""
     env, _ = ready(
         Bad([{"id": "a", "hard": True}, {"id": "b", "hard": 0, "soft": None}]), tmp_path, extras={"train_size": 2}
     )
     assert [(each.hard, each.soft) for each in rolled(env, "train", tmp_path)] == [(1, 1), (0, 0)]
 
 
-def test_scores_are_numbers_when_an_adapter_sees_them_again(tmp_path):
-    """As text, left out, or of another library: its own reflection can count on them, also after a kill."""
+def test_own_reflection_sees_numeric_scores(tmp_path):
+    """Scores given as text, left out, or of another library are numbers for the adapter's reflection."""
     shown = []
 
     class Looking(Bad):
@@ -340,15 +340,15 @@ def test_scores_are_numbers_when_an_adapter_sees_them_again(tmp_path):
 
 
 @pytest.mark.parametrize("said", [3, "x", [3]])
-def test_reflection_that_is_none_is_refused(tmp_path, said):
-    """A list of patches, one patch, or None; else one line."""
+def test_invalid_reflection_is_refused(tmp_path, said):
+    """A list of patches, one patch and None are accepted; anything else is one line."""
     env, _ = ready(Bad(said), tmp_path, extras={"train_size": 2})
     with pytest.raises(UsageError, match=r"Bad\.reflect returned"):
         env.reflect_batch(results=[], skill="", out_dir=str(tmp_path))
 
 
-def test_part_that_comes_back_as_other_items_is_asked_for_no_more(folder, tmp_path):
-    """An adapter that rolls out what it likes, whatever part it is handed: its splits are rolled out whole."""
+def test_adapter_that_ignores_parts_rolls_out_whole_splits(folder, tmp_path):
+    """If a part comes back with other items, its splits are rolled out whole from then on."""
 
     class Wilful(HouseStyleAdapter):
         def build_env_from_batch(self, batch, **kwargs):
@@ -383,8 +383,8 @@ class Swallowing(SimulatorAdapter):
         return rows
 
 
-def test_call_that_an_adapter_hides_is_unmeasured(tmp_path):
-    """A lost call that was made a score of 0 is told by its row, and counts as unmeasured."""
+def test_lost_call_that_an_adapter_hides_is_unmeasured(tmp_path):
+    """A lost call scored as 0 is found by its row, and counts as unmeasured."""
     busy = lambda user: Overloaded("all busy") if "1" in user else gold(user)  # noqa: E731
     env, _ = ready(Swallowing(telling=True), tmp_path, busy, extras={"train_size": 3})
     results = rolled(env, "train", tmp_path)
@@ -402,8 +402,8 @@ def test_spent_budget_ends_the_run_whatever_an_adapter_catches(tmp_path):
         rolled(env, "train", tmp_path)
 
 
-def test_spent_budget_ends_the_run_in_whatever_words_an_adapter_says_it(tmp_path):
-    """Raised as something else, it is still the cap that was reached."""
+def test_spent_budget_raised_as_another_error_ends_the_run(tmp_path):
+    """If an adapter raises its own exception instead, the run still ends at the cap."""
 
     class Wrapping(SimulatorAdapter):
         def rollout(self, env_manager, skill_content, out_dir, **kwargs):
@@ -418,8 +418,8 @@ def test_spent_budget_ends_the_run_in_whatever_words_an_adapter_says_it(tmp_path
         rolled(env, "train", tmp_path)
 
 
-def test_item_an_adapter_passed_over_is_unmeasured(folder, tmp_path):
-    """An attempt that is missing from its results is none of 0."""
+def test_item_without_a_result_is_unmeasured(folder, tmp_path):
+    """A missing attempt is not a score of 0."""
 
     class Lazy(HouseStyleAdapter):
         def rollout(self, env_manager, skill_content, out_dir, **kwargs):
@@ -433,7 +433,7 @@ def test_item_an_adapter_passed_over_is_unmeasured(folder, tmp_path):
 
 
 def test_config_reaches_the_adapter_under_its_names(tmp_path):
-    """Flat, with the reference's own keys, the extras on top, and the models' names."""
+    """It is flat, with the reference's keys, the extras and the models' names."""
     adapter = SimulatorAdapter()
     ready(adapter, tmp_path, workers=3, extras={"train_size": 2, "colour": "red"})
     assert adapter._cfg["out_root"] == str(tmp_path)
@@ -441,7 +441,7 @@ def test_config_reaches_the_adapter_under_its_names(tmp_path):
 
 
 def test_config_is_read_by_key_and_by_attribute(tmp_path):
-    """Whichever an adapter does; a name that is none is told with the nearest."""
+    """Both work; an unknown name is reported with the nearest known one."""
 
     class Reading(SimulatorAdapter):
         def setup(self, cfg):
@@ -454,29 +454,29 @@ def test_config_is_read_by_key_and_by_attribute(tmp_path):
     assert adapter.read == (3, None, 3, "none", 1)
 
 
-def test_prompt_may_be_added_to():
-    """``load_prompt`` gives this program's instructions; an unknown name is told as published."""
+def test_load_prompt_returns_the_instructions():
+    """An unknown name raises the published exception."""
     assert "at most {{edit_budget}} edits" in " ".join(compat.load_prompt("analyst_error").split())
     with pytest.raises(FileNotFoundError, match="no_such"):
         compat.load_prompt("no_such", env="mine")
 
 
-def test_class_typed_into_a_session_is_an_adapter():
-    """It lies in no file, so there is no prompt beside it."""
+def test_adapter_class_without_a_file_works():
+    """It has no file, so there is no prompt beside it."""
     names = {}
     exec("from tests.train.adapters.simulator import SimulatorAdapter\nclass Typed(SimulatorAdapter): pass", names)
     assert names["Typed"]().get_error_minibatch_prompt() is None
 
 
 def test_chat_needs_a_run():
-    """A call outside of a run could not be counted."""
+    """A call outside of a run is refused, because nothing could count it."""
     for chat in (chat_target, chat_optimizer):
         with pytest.raises(UsageError, match="inside train"):
             chat("", "hello")
 
 
 def test_conversation_is_asked_as_one_prompt(tmp_path):
-    """Roles are kept apart; tools are refused, for no backend here takes them."""
+    """Roles become headings; tools are refused, because no backend here takes them."""
 
     class Talking(SimulatorAdapter):
         def rollout(self, env_manager, skill_content, out_dir, **kwargs):
@@ -501,7 +501,7 @@ def loader(tmp_path, count=5, **options):
 
 
 def test_loader_plans_an_epoch_that_sees_every_item(tmp_path):
-    """Each item once, in an order of the epoch's own; batches past the end begin the items again."""
+    """Each item comes once, in a shuffled order; batches past the end start over."""
     made = loader(tmp_path, 20)
     plan = [made.plan_train_epoch(epoch=e, steps_per_epoch=3, accumulation=1, batch_size=5, seed=1) for e in (1, 2)]
     for batches in plan:
@@ -513,7 +513,7 @@ def test_loader_plans_an_epoch_that_sees_every_item(tmp_path):
 
 
 def test_loader_builds_batches_as_published(tmp_path):
-    """Drawn without putting back; a split whole, its beginning, or a sample; old names of splits are known."""
+    """Training draws without replacement; a split is whole, a prefix or a sample; old split names work."""
     made = loader(tmp_path, 20)
     batch = made.build_train_batch(4, 9)
     assert (batch.phase, batch.split, batch.seed, batch.batch_size, len({each["id"] for each in batch.payload})) == (
@@ -544,13 +544,13 @@ def test_loader_builds_batches_as_published(tmp_path):
     ],
 )
 def test_loader_refuses_in_one_line(options, says):
-    """What is missing, by the name of the option."""
+    """The line names the option that is missing."""
     with pytest.raises(UsageError, match=says):
         SplitDataLoader(**options).setup({})
 
 
 def test_references_are_attached_and_representatives_chosen():
-    """Texts by item; so many failures and successes, of as many task types as there are."""
+    """Reference texts go to their items; representatives cover as many task types as possible."""
     adapter = SimulatorAdapter()
     items = [{"id": n, "reference_text": f" ref {n} " if n else "", "task_type": "ab"[n % 2]} for n in range(8)]
     rows = [{"id": str(n), "hard": int(n >= 5)} for n in range(8)]
@@ -578,7 +578,7 @@ def test_adapter_that_needs_ray_says_so(tmp_path):
 
 
 def test_adapter_is_an_environment_by_its_methods():
-    """``as_env`` knows it; a Client is none."""
+    """``as_env`` accepts an object with an adapter's methods, and refuses a client."""
     assert isinstance(as_env(SimulatorAdapter()), AdapterEnv)
     with pytest.raises(UsageError, match="is not an environment"):
         as_env(Client())
@@ -600,7 +600,7 @@ ODD = {
 
 @pytest.mark.parametrize(("field", "value", "read"), [(name, *pair) for name, pair in ODD.items()], ids=ODD)
 def test_row_with_an_odd_value_is_read(tmp_path, field, value, read):
-    """Texts and counts are read as such, by the rollout and by whoever is shown it."""
+    """Texts and counts are coerced, for the rollout and for the reflection."""
     env, _ = ready(Bad([ROW | {"hard": 0, field: value}]), tmp_path, extras={"train_size": 2})
     (result,) = rolled(env, "train", tmp_path)
     assert getattr(result, field) == read
@@ -625,7 +625,7 @@ EDITS = {
 
 @pytest.mark.parametrize(("edits", "texts", "flaws"), EDITS.values(), ids=EDITS)
 def test_edit_that_cannot_be_read_is_left_out_and_named(tmp_path, edits, texts, flaws):
-    """The others of its patch count; the value that was none is in the flaw."""
+    """The other edits of its patch count; the error quotes the value."""
     ((patch, found),) = proposed(tmp_path, [{"patch": {"edits": edits}, "failure_summary": "x", "batch_size": "two"}])
     assert [edit.text for edit in patch.edits] == texts
     assert len(found) == len(flaws)
@@ -634,15 +634,15 @@ def test_edit_that_cannot_be_read_is_left_out_and_named(tmp_path, edits, texts, 
 
 
 @pytest.mark.parametrize("given", [dict, RawPatch.from_dict], ids=["dict", "RawPatch"])
-def test_one_patch_need_not_stand_in_a_list(tmp_path, given):
-    """Which an adapter that looks at its results as a whole has."""
+def test_single_patch_needs_no_list(tmp_path, given):
+    """An adapter that reflects on all results at once may return one patch."""
     patch = given({"patch": {"edits": [{"op": "append", "content": "x"}]}, "source_type": "failure"})
     ((found, _),) = proposed(tmp_path, patch)
     assert [edit.text for edit in found.edits] == ["x"]
 
 
 def test_patch_of_none_is_nothing(tmp_path):
-    """As published; a patch that is something else is one line naming it."""
+    """A patch that is None is ignored, as published; another value is reported."""
     assert proposed(tmp_path, [{"patch": None}, None]) == proposed(tmp_path, None) == []
     with pytest.raises(UsageError, match=r"Bad\.reflect returned the patch 'oops', wanted"):
         proposed(tmp_path, [{"patch": "oops"}])
@@ -650,8 +650,8 @@ def test_patch_of_none_is_nothing(tmp_path):
         proposed(tmp_path, ["oops"])
 
 
-def test_where_an_edit_comes_from_is_kept(tmp_path):
-    """What its author said of it goes through merging, into the artefacts' form."""
+def test_origin_of_an_edit_survives_merging(tmp_path):
+    """The fields its author set are in the artefacts after merging."""
     edit = {"op": "append", "content": "x", "update_origin": "mine", "update_target": "appendix"}
     (one, _), (two, _) = proposed(tmp_path, [{"edits": [edit]}, {"edits": [edit]}])
     (kept,) = to_patch(united([one, two])).edits
@@ -659,7 +659,7 @@ def test_where_an_edit_comes_from_is_kept(tmp_path):
 
 
 def test_call_that_an_adapter_did_not_wait_for_is_unmeasured(tmp_path):
-    """Its deadline was its own; the row of the item is no score."""
+    """If an adapter gives up waiting, the row of that item is not a score."""
     go_on = threading.Event()
 
     class Hasty(SimulatorAdapter):
@@ -689,7 +689,7 @@ TURNS = [
 
 
 def test_trajectory_as_text(tmp_path):
-    """Every published form of a turn; too long a text loses its middle; a batch tells what is known of each."""
+    """Every published form of a turn is formatted; a long text loses its middle."""
     text = fmt_trajectory(TURNS)
     assert text.splitlines() == [
         "[agent] plain",
@@ -714,7 +714,7 @@ def test_trajectory_as_text(tmp_path):
 
 @pytest.mark.parametrize("kind", ["failure", "success"])
 def test_one_analyst_is_asked(tmp_path, kind):
-    """About these results, whatever they scored; what it proposes comes back as a patch of that kind."""
+    """One analyst sees the results with the given outcome, and its patch comes back as a dict."""
     analyst = {"failure": run_error_analyst_minibatch, "success": run_success_analyst_minibatch}[kind]
     reply = {"reasoning": "r", "edits": [{"op": "append", "text": "Be brief.", "task_ids": ["1", "2"]}]}
     asked = Echo(lambda _: json.dumps(reply))
@@ -724,13 +724,13 @@ def test_one_analyst_is_asked(tmp_path, kind):
     assert len(asked.calls) == 1
 
 
-def test_nothing_is_laid_out_for_an_agent():
-    """Whoever the target is, it is asked in text."""
+def test_target_is_never_an_exec_backend():
+    """Whatever the target is, it is asked in text."""
     assert not is_target_exec_backend()
 
 
 def test_task_types_may_be_an_attribute():
-    """Of an environment, or of any object with its methods."""
+    """They may be an attribute of an environment, or of any object with its methods."""
 
     class Typed(SkillEnv):
         task_types = ("a", "b")

@@ -39,7 +39,7 @@ def ids(splits):
     }.values(),
 )
 def test_items_are_read_from_every_shape(tmp_path, name, text):
-    """A list, an object that keeps one, an object by id, or a line each."""
+    """A list, an object with a list, an object by id, or one item per line."""
     path = tmp_path / name
     path.write_text(text)
     assert read_items(path) == [{"id": "a", "n": 1}, {"id": "b"}]
@@ -47,7 +47,7 @@ def test_items_are_read_from_every_shape(tmp_path, name, text):
 
 @pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
 def test_csv_has_names_and_lists_in_cells(tmp_path, suffix, mark):
-    """The first line names the columns; a JSON list in a cell is a list; a quoted cell keeps its line end."""
+    """The first line names the columns; a JSON list in a cell is parsed; quoted cells keep line breaks."""
     path = tmp_path / f"x{suffix}"
     path.write_text(
         mark.join(["id", "question", "answers"]) + "\n" + mark.join(["7", '"two\nlines"', '"[""a"", ""b""]"'])
@@ -70,8 +70,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "text", "says"), BROKEN.values(), ids=BROKEN)
-def test_file_that_cannot_be_read_is_named_with_its_line(tmp_path, name, text, says):
-    """One line: the file, the place, what is wrong."""
+def test_unreadable_file_is_reported_with_its_line(tmp_path, name, text, says):
+    """One line names the file, the place and the mistake."""
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError, match=says) as error:
@@ -80,7 +80,7 @@ def test_file_that_cannot_be_read_is_named_with_its_line(tmp_path, name, text, s
 
 
 def test_missing_file_is_named(tmp_path):
-    """Not a trace, but the path and why."""
+    """The error names the path and the reason."""
     with pytest.raises(UsageError, match=r"cannot read the data file .*none\.json: No such file"):
         read_items(tmp_path / "none.json")
     for ratio in ("", "1:1:1"):
@@ -116,8 +116,8 @@ def test_folder_is_read_by_split(tmp_path, layout):
     ],
     ids=["no file", "no items", "no file in its folder"],
 )
-def test_split_that_is_absent_is_missed_where_it_is_needed(tmp_path, test, says):
-    """Nobody who does not test needs one; who asks for it is told what is there and what would do."""
+def test_missing_split_is_reported_when_needed(tmp_path, test, says):
+    """A split is missed only by what uses it; the error says what is there and what would do."""
     items = [item(word, answer=word) for word in WORDS[:4]]
     for split, rows in zip(("train", "val"), (items[:2], items[2:]), strict=True):
         (tmp_path / f"{split}.json").write_text(json.dumps(rows))
@@ -130,20 +130,20 @@ def test_split_that_is_absent_is_missed_where_it_is_needed(tmp_path, test, says)
 
 
 def test_folder_without_any_split_is_refused(tmp_path):
-    """The message names what would do."""
+    """The message names what a folder needs."""
     with pytest.raises(UsageError, match=r"no train/ and no train\.jsonl: it needs one of them for each of train, val"):
         load_splits(tmp_path)
 
 
 def test_file_without_items_is_named(tmp_path):
-    """Not the ratio, which is not at fault."""
+    """The error names the file, not the ratio."""
     (tmp_path / "x.jsonl").write_text("")
     with pytest.raises(UsageError, match=r"x\.jsonl holds no items"):
         load_splits(tmp_path / "x.jsonl", ratio="2:1:1")
 
 
 def test_folder_with_a_split_twice_is_refused(tmp_path):
-    """Which of them is meant cannot be known."""
+    """Nobody can know which of the two is meant."""
     for name in ("train.json", "train.csv", "val.json", "test.json"):
         (tmp_path / name).write_text("[]" if name.endswith("json") else "id\n")
     with pytest.raises(UsageError, match=r"has both train\.json and train\.csv"):
@@ -151,7 +151,7 @@ def test_folder_with_a_split_twice_is_refused(tmp_path):
 
 
 def test_one_file_needs_a_ratio(tmp_path):
-    """A file alone does not say how it is to be dealt."""
+    """A single file does not say how to deal it."""
     path = tmp_path / "x.json"
     path.write_text("[]")
     with pytest.raises(UsageError, match="'2:1:7'"):
@@ -159,7 +159,7 @@ def test_one_file_needs_a_ratio(tmp_path):
 
 
 def test_ratio_deals_exact_shares_by_seed(tmp_path):
-    """100 items at 2:1:7 are 20, 10 and 70; the same seed deals the same, another seed otherwise."""
+    """100 items at 2:1:7 are 20, 10 and 70; the same seed deals the same."""
     path = tmp_path / "x.json"
     path.write_text(json.dumps(distinct(100)))
     splits = load_splits(path, ratio="2:1:7", seed=1)
@@ -170,8 +170,8 @@ def test_ratio_deals_exact_shares_by_seed(tmp_path):
 
 
 @pytest.mark.parametrize("ratio", ["2:1", "2:1:0", "a:b:c", "2:1:-7", "", "1.5:1:1", "²:1:1"])
-def test_ratio_that_is_none_is_refused(ratio):
-    """Three whole numbers above 0, or one line that says so."""
+def test_invalid_ratio_is_refused(ratio):
+    """A ratio is three whole numbers above 0."""
     with pytest.raises(UsageError, match="train:val:test"):
         split_items(distinct(10), ratio)
 
@@ -206,7 +206,7 @@ def test_near_duplicates_never_straddle_a_dealt_split(seed):
     seed=st.integers(0, 9),
 )
 def test_deal_loses_nothing_and_splits_no_group(sizes, ratio, seed):
-    """Every item is dealt once, exact twins together, no split is empty."""
+    """Every item is dealt once, exact repeats stay together, and no split is empty."""
     pool = distinct(len(sizes))
     items = [
         each | {"id": f"{each['id']}#{copy}"} for size, each in zip(sizes, pool, strict=True) for copy in range(size)
@@ -220,22 +220,22 @@ def test_deal_loses_nothing_and_splits_no_group(sizes, ratio, seed):
             assert homes.setdefault(name.partition("#")[0], split) == split
 
 
-def test_questions_of_one_form_are_no_duplicates():
-    """A template with another answer, or other figures, asks something else: 30 of them can be dealt."""
+def test_questions_of_one_form_are_not_duplicates():
+    """Questions of a template with other answers or figures can be dealt freely."""
     capitals = [item(f"c{n}", f"What is the capital of country {n}?", f"city {n}") for n in range(15)]
     sums = [item(f"s{n}", f"Is invoice {n} paid? Say yes or no.", "yes") for n in range(15)]
     dealt = split_items([*capitals, *sums], "1:1:1")
     assert [len(dealt[split]) for split in SPLITS] == [10, 10, 10]
 
 
-def test_group_too_large_for_the_ratio_is_said():
-    """One request 20 times cannot be dealt; the message says why, and what to do."""
+def test_group_too_large_for_the_ratio_is_reported():
+    """The message says why it cannot be dealt, and what to do."""
     with pytest.raises(UsageError, match=r"leave the split '\w+' empty: near-duplicates stay together, and 20"):
         split_items([item(f"i{n}", "Fix the parser tests") for n in range(20)], "1:1:1")
 
 
 def test_duplicate_across_given_splits_leaves_the_less_sealed_one(tmp_path):
-    """A folder's own split is kept, but for what a more sealed split asks too; that is told."""
+    """A folder's splits are kept, without items that a more sealed split asks too; a note says so."""
     rows = {
         "train": [item("a", "Describe the anvil"), item("b", "Fix the parser tests please")],
         "val": [item("c", "Describe the birch"), item("d", "fix the parser tests")],
@@ -265,7 +265,7 @@ BAD = {
 
 @pytest.mark.parametrize(("splits", "says"), BAD.values(), ids=BAD)
 def test_bad_items_are_refused_by_name(splits, says):
-    """One line that names the split, the place and the id."""
+    """One line names the split, the place and the id."""
     with pytest.raises(UsageError, match=says):
         check_splits(splits)
 

@@ -69,7 +69,7 @@ def test_question_is_asked_with_skill_context_and_choices():
 
 
 def test_wrong_answer_tells_the_optimizer_why():
-    """Reference and reason are there for reflection; a right one gives no reason."""
+    """A wrong answer comes with its reference and reason; a right one has no reason."""
     env = SimpleQAEnv(train_items=[ITEM])
     wrong, _ = rolled(env, ITEM, "Rome")
     assert (wrong.hard, wrong.reference_text) == (0, "Paris")
@@ -87,7 +87,7 @@ def test_wrong_answer_tells_the_optimizer_why():
     ],
 )
 def test_item_may_say_how_it_is_scored(item, answer):
-    """Its own scoring wins, answers go by any of the usual names."""
+    """An item's own scoring wins, and answers may have any of the usual field names."""
     item = {"id": "x", "question": "?", **item}
     assert rolled(SimpleQAEnv(val_items=[item]), item, answer)[0].hard == 1
 
@@ -95,8 +95,8 @@ def test_item_may_say_how_it_is_scored(item, answer):
 @pytest.mark.parametrize(
     ("scored", "hard", "soft"), [(0.9, 1, 0.9), (0.5, 0, 0.5), ((0, 0.7), 0, 0.7), ([1, 1], 1, 1), (True, 1, 1)]
 )
-def test_scorer_of_ones_own_gives_a_number_or_both(scored, hard, soft):
-    """Soft alone, and hard is whether it reaches pass_at; or (hard, soft)."""
+def test_scoring_function_returns_soft_or_both_scores(scored, hard, soft):
+    """With soft alone, hard is 1 from pass_at on."""
     result, _ = rolled(SimpleQAEnv(train_items=[ITEM], scoring=lambda _text, _item: scored), ITEM, "x")
     assert (result.hard, result.soft) == (hard, soft)
 
@@ -117,7 +117,7 @@ BAD_SCORERS = {
 
 @pytest.mark.parametrize(("scorer", "says"), BAD_SCORERS.values(), ids=BAD_SCORERS)
 def test_bad_scorer_is_found_before_a_call(scorer, says):
-    """It is tried on the answer it should like best; one line names the item."""
+    """A scoring function is tried on the reference answer; one line names the item."""
     with pytest.raises(UsageError) as error:
         SimpleQAEnv(train_items=[ITEM], scoring=scorer)
     assert says in str(error.value)
@@ -151,7 +151,7 @@ def test_bad_item_is_found_before_a_call(item, says):
 
 
 def test_scorer_that_raises_later_ends_the_run_in_one_line(tmp_path):
-    """What cannot be known beforehand: an answer the scorer does not understand, in the middle of training."""
+    """An answer that the function cannot handle in mid-training ends the run with one line."""
     from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer
 
     env = SimpleQAEnv(
@@ -166,7 +166,7 @@ def test_scorer_that_raises_later_ends_the_run_in_one_line(tmp_path):
 
 
 def test_lists_are_taken_as_they_are():
-    """Three lists are somebody's own split: what stands in two of them is told, and kept."""
+    """Items in two of the lists are reported, and kept."""
     twin = ITEM | {"id": "b"}
     env = SimpleQAEnv(train_items=[ITEM, ITEM | {"id": "c", "question": "Colour of the sea?"}], test_items=[twin])
     assert [each["id"] for each in env.get_items("train")] == ["a", "c"]
@@ -181,13 +181,13 @@ def test_lists_are_taken_as_they_are():
     ("env", "says"), [(SimpleQAEnv, "a file and a ratio, or a folder"), (ChecksEnv, "a task file")]
 )
 def test_environment_without_data_says_what_it_takes(env, says):
-    """Before a run finds its split empty."""
+    """It says so before a run finds its split empty."""
     with pytest.raises(UsageError, match=f"{env.name} has no data: name {says}"):
         env()
 
 
 def test_data_is_read_and_dealt(tmp_path):
-    """A file and a ratio, or a folder; lists besides are refused."""
+    """A file with a ratio, or a folder; lists and data together are refused."""
     items = [ITEM | {"id": str(n), "question": f"Capital of country {n}?"} for n in range(10)]
     (tmp_path / "x.json").write_text(json.dumps(items))
     env = SimpleQAEnv(data=tmp_path / "x.json", ratio="5:2:3")
@@ -204,7 +204,7 @@ SHORT = ChecksReference(checks=(Check(kind=CheckKind.MAX_CHARS, value=5), Check(
 
 
 def test_checks_are_scored_and_not_shown():
-    """Hard is all of them, soft their share; the optimizer hears the person, not the examiner."""
+    """Hard needs all checks, soft is their share; the optimizer sees the person's words only."""
     plain = task("anvil", SHORT, feedback=("Too long again.",), accepted="x")
     env = ChecksEnv(train_tasks=[plain])
     result, client = rolled(env, env.get_items("train")[0], "x and more")
@@ -218,7 +218,7 @@ def test_checks_are_scored_and_not_shown():
 
 
 def test_rubric_is_judged_by_the_optimizer():
-    """After setup; before it, one line says so."""
+    """Judging needs setup; without it, one line says so."""
     env = ChecksEnv(train_tasks=[task("anvil", RubricReference(rubric="It is short."))])
     (item,) = env.get_items("train")
     with pytest.raises(UsageError, match="call setup"):
@@ -258,13 +258,13 @@ def test_task_file_keeps_pins_and_deals_the_rest(tmp_path):
     ],
 )
 def test_result_of_an_environment_is_checked(result, says):
-    """Whatever somebody's code returns, the item is named."""
+    """Whatever the environment returns, the error names the item."""
     with pytest.raises(UsageError, match=says):
         check_result(result, ITEM)
 
 
 def test_lost_result_needs_no_score():
-    """An unmeasured attempt is none of 0."""
+    """An unmeasured attempt is not a score of 0."""
     lost = RolloutResult(id="a", hard=math.nan, soft=math.nan, call_error="TimedOut: gone")
     assert check_result(lost, ITEM) is lost
 
@@ -282,8 +282,8 @@ class Mine(SkillEnv):
         return {"id": item["id"], "hard": int(text == "Paris"), "soft": 1 / len(text), "colour": "red"}
 
 
-def test_own_environment_is_rolled_out_and_blamed():
-    """Its dict is read as a result, what it raises is one line; what transport lost goes up as it is."""
+def test_own_environment_is_rolled_out():
+    """A dict is read as a result, an exception becomes one line, a lost call passes through."""
     env = Mine()
     result = roll_out(env, ITEM, "", Client("Paris"))
     assert (result.hard, result.soft, result.extras) == (1, 0.2, {"colour": "red"})
@@ -294,7 +294,7 @@ def test_own_environment_is_rolled_out_and_blamed():
 
 
 def test_result_under_another_id_is_refused():
-    """All of a batch would be taken for attempts at one item."""
+    """Otherwise a batch could be taken for attempts at one item."""
 
     class Same(Mine):
         def rollout_one(self, *, item, skill, target_client):
@@ -305,7 +305,7 @@ def test_result_under_another_id_is_refused():
 
 
 def test_object_with_the_methods_is_an_environment():
-    """The base class is not asked for; without the methods, the missing ones are named."""
+    """It needs no base class; missing methods are named."""
 
     class Ducked:
         name = "ducked"
@@ -360,7 +360,7 @@ def file(tmp_path):
 
 
 def test_one_file_is_an_environment(file):
-    """Found from the training file's folder, made with the options of its table, with what lies beside it."""
+    """It is found relative to the training file, and made with the options of its table."""
     (file / "train.toml").write_text('[env]\nfile = "mine.py:One"\nsize = 3\ndata = "rows.json"\n')
     env = build_environment(read_recipe(file / "train.toml", {}).env)
     assert len(env.get_items("train")) == 3
@@ -386,8 +386,8 @@ def test_one_file_is_an_environment(file):
         ("mine.py", {"size": 0}, FILE.replace("self.size,", "1 // size; self.size,"), "cannot be made: ZeroDivision"),
     ],
 )
-def test_file_that_is_none_gets_one_line(file, name, options, text, says):
-    """Which file, what is wrong, and what would do."""
+def test_bad_environment_file_is_reported(file, name, options, text, says):
+    """The line names the file, the mistake and what would do."""
     if text is not None:
         (file / "mine.py").write_text(text)
     with pytest.raises(UsageError, match=says):
@@ -397,8 +397,8 @@ def test_file_that_is_none_gets_one_line(file, name, options, text, says):
 GOOSE = {"skillopt_sleep.environments": {"pond": "goose_env:One", "lost": "goose_env:None_", "checks": "goose_env:One"}}
 
 
-def test_environment_of_a_package_is_known_by_its_name(tmp_path, monkeypatch):
-    """The entry-point group ``skillopt_sleep.environments``; a built-in wins, a broken one is named."""
+def test_environment_of_a_package_is_found_by_name(tmp_path, monkeypatch):
+    """Built-in names win over entry points, and a broken package is named."""
     source = FILE.replace("import beside\n", "").replace("beside.WORD", "'pond'")
     folder = install(tmp_path / "site", "goose_env", source=source, entry_points=GOOSE)
     monkeypatch.syspath_prepend(folder)
@@ -423,7 +423,7 @@ def test_environment_of_a_package_is_known_by_its_name(tmp_path, monkeypatch):
 
 
 def test_object_in_a_file_needs_no_options(file):
-    """``ENVIRONMENT`` may be an environment that is made already, or what makes one."""
+    """``ENVIRONMENT`` may be an environment, or what makes one."""
     (file / "mine.py").write_text(FILE + "\nENVIRONMENT = One(size=2)\n")
     assert len(load_environment("mine.py", {}, file).get_items("train")) == 2
     with pytest.raises(UsageError, match="takes no options"):
@@ -431,7 +431,7 @@ def test_object_in_a_file_needs_no_options(file):
 
 
 def test_thoughts_of_the_target_are_not_scored():
-    """Neither by a rule nor by a function; the conversation keeps them."""
+    """Neither rules nor functions see them; the conversation keeps them."""
     seen = []
 
     def scorer(text, item):
@@ -447,7 +447,7 @@ def test_thoughts_of_the_target_are_not_scored():
 
 
 def test_scorer_that_raises_on_wrong_answers_is_found_beforehand():
-    """One that reads every answer as a number would fall over the first that is none."""
+    """A function that reads every answer as a number fails when it is tried."""
     with pytest.raises(UsageError, match=r"raised ValueError on item '1'.*tried with the answer"):
         SimpleQAEnv(
             train_items=[{"id": "1", "question": "How many?", "answers": ["1"]}],
@@ -464,12 +464,12 @@ def test_scorer_that_raises_on_wrong_answers_is_found_beforehand():
         ([["x"]], "is neither a text nor a number"),
     ],
 )
-def test_answers_that_are_none(answers, says):
-    """They are refused by item, without a hint at the very name it has."""
+def test_items_without_answers_are_refused(answers, says):
+    """The error names the item, and suggests no name that it already has."""
     with pytest.raises(UsageError, match=says):
         SimpleQAEnv(train_items=[ITEM | {"answers": answers}])
 
 
 def test_result_takes_the_type_of_its_item():
-    """Where the environment leaves it out."""
+    """An environment may leave the task type out."""
     assert roll_out(Mine(), ITEM | {"task_type": "geo"}, "", Client("Paris")).task_type == "geo"

@@ -51,8 +51,8 @@ def half(text, item):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_changes_a_score_is_another_run(tmp_path, other, says):
-    """Refused in one line that names what differs; what costs or waits only may differ."""
+def test_changed_scoring_is_another_run(tmp_path, other, says):
+    """The refusal names what differs; settings that affect only cost or time may change."""
     first = train(tmp_path)
     with pytest.raises(Refused) as refused:
         train(tmp_path, **other)
@@ -61,8 +61,8 @@ def test_what_changes_a_score_is_another_run(tmp_path, other, says):
     assert train(tmp_path, latency=0.001)["test_hard"] == first["test_hard"]
 
 
-def test_world_file_may_lie_elsewhere(tmp_path):
-    """A world is what it says, not where it lies."""
+def test_world_file_may_move(tmp_path):
+    """A world is identified by its content, not its path."""
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_bytes(write_world(WORLD))
     (tmp_path / "c.json").write_bytes(write_world(make_world(4, rules=2, tasks_per_rule=6)))
@@ -71,7 +71,7 @@ def test_world_file_may_lie_elsewhere(tmp_path):
 
 
 def test_endpoint_and_temperature_are_part_of_a_client():
-    """The key and the patience are not."""
+    """The key and the timeout are not."""
     here = client("openai", model="m", base_url="http://localhost:1/v1")
     assert client_traits(here) == client_traits(
         client("openai", model="m", base_url="http://localhost:1/v1", timeout=9)
@@ -83,15 +83,15 @@ def test_endpoint_and_temperature_are_part_of_a_client():
 
 
 def test_options_of_an_environment_are_part_of_it():
-    """Those it was made with from a table, its paths not."""
+    """The options of its table count, its paths do not."""
     rows = [{"train_items": ROWS[:1], "pass_at": each} for each in (0.5, 0.6)]
     one, other = (env_traits(make_environment(SimpleQAEnv, row, "[env]")) for row in rows)
     assert one != other
     assert "data" not in env_traits(make_environment(SimpleQAEnv, rows[0] | {"data": ""}, "[env]"))
 
 
-def test_function_is_what_it_does():
-    """Not where it stands: another body or default is another function."""
+def test_function_is_identified_by_its_code():
+    """Another body or default makes another function, another place does not."""
     made = {}
     for name, code in {
         "a": "def f(t, i):\n    return 1.0\n",

@@ -83,8 +83,8 @@ def test_config_has_the_published_defaults():
     ],
     ids=str,
 )
-def test_config_value_that_cannot_be(bad):
-    """One line that names the field and the value; a ``ValueError``, as in the reference."""
+def test_invalid_config_value_is_refused(bad):
+    """One line names the field and the value; it is a ``ValueError``, as in the reference."""
     with pytest.raises(ValueError, match=next(iter(bad))) as raised:
         SkillOptConfig(**bad)
     assert isinstance(raised.value, ConfigError)
@@ -92,27 +92,27 @@ def test_config_value_that_cannot_be(bad):
 
 
 def test_config_typo_names_the_nearest_field():
-    """A field that there is not is an error with the one that was meant."""
+    """An unknown field is an error that suggests the nearest one."""
     with pytest.raises(ConfigError, match="did you mean 'batch_size'"):
         SkillOptConfig.from_dict({"batchsize": 3})
 
 
 def test_every_field_is_checked():
-    """No field takes a value of a kind that is none of its own."""
+    """No field accepts a value of the wrong kind."""
     for each in dataclasses.fields(SkillOptConfig):
         with pytest.raises(ConfigError, match=each.name):
             SkillOptConfig(**{each.name: object()})
 
 
 def test_apply_edit_and_patch():
-    """Edits as objects or as dicts, in order, each to what the ones before made."""
+    """Edits may be objects or dicts, and apply in order, each to the result of those before."""
     assert apply_edit("Be brief.\n", Edit("append", "Cite sources.")) == "Be brief.\n\n- Cite sources.\n"
     patch = {"edits": [{"op": "append", "content": "a"}, {"op": "insert_after", "target": "a", "content": "b"}]}
     assert apply_patch("", patch) == "- a\n- b\n"
 
 
-def test_report_says_what_became_of_each_edit():
-    """Applied, unmatched or skipped, and why; an unmatched edit changes nothing and is not appended instead."""
+def test_report_has_the_outcome_of_each_edit():
+    """Applied, unmatched or skipped, and why; an unmatched edit is not appended instead."""
     edits = [
         Edit("append", "A"),
         Edit("replace", "x", "missing"),
@@ -164,8 +164,8 @@ def test_gate_metrics():
         select_gate_score(1, 1, "garbage")
 
 
-def test_scores_are_means_over_what_was_measured():
-    """Objects and dicts alike; what transport lost does not count as 0."""
+def test_scores_are_means_of_measured_results():
+    """Objects and dicts alike; a lost attempt does not count as 0."""
     results = [
         RolloutResult("1", 1, 1.0),
         RolloutResult("2", 0, 0.5),
@@ -188,7 +188,7 @@ def test_scores_are_means_over_what_was_measured():
     ],
 )
 def test_json_in_a_reply(text, found):
-    """What stands around it does not matter, and without any it is None."""
+    """Surrounding text is ignored, and a reply without JSON gives None."""
     assert extract_json(text) == found
 
 
@@ -199,7 +199,7 @@ def test_hash_of_a_skill():
 
 
 def test_edit_and_patch_go_through_dicts():
-    """Every published field is kept both ways, and what says nothing is left out."""
+    """Every published field survives, and empty ones are left out."""
     edit = Edit("replace", "new", "old", 3, "failure", 2, "slow_update", "guidance")
     assert Edit.from_dict(edit.to_dict()) == edit
     assert Edit("append", "x").to_dict() == {"op": "append", "content": "x"}
@@ -208,7 +208,7 @@ def test_edit_and_patch_go_through_dicts():
 
 
 def test_raw_patch_in_the_published_forms():
-    """With its source around it, bare, or None where an analyst had nothing to say."""
+    """With its source, bare, or None when an analyst proposed nothing."""
     full = {"patch": {"edits": [{"op": "append", "content": "a"}]}, "source_type": "success", "batch_size": 4}
     raw = RawPatch.from_dict(full)
     assert (raw.source_type, raw.batch_size, raw.patch.edits[0].content) == ("success", 4, "a")
@@ -216,8 +216,8 @@ def test_raw_patch_in_the_published_forms():
     assert RawPatch.from_dict(None) is None
 
 
-def test_rollout_result_keeps_what_it_does_not_know():
-    """Keys of the environment come back as they were; a result without a hard score is none."""
+def test_rollout_result_keeps_unknown_keys():
+    """Keys of the environment come back unchanged; a dict without a hard score is refused."""
     told = {"id": 7, "hard": 1, "soft": 1.0, "n_turns": 2, "custom": 42}
     result = RolloutResult.from_dict(told)
     assert (result.id, result.extras) == ("7", {"custom": 42})
@@ -238,13 +238,13 @@ def test_patch_that_the_guard_holds_back():
 
 
 @pytest.mark.parametrize("text", [None, 5, b"{}", {"a": 1}])
-def test_json_of_what_is_no_text(text):
+def test_json_of_a_value_that_is_not_text(text):
     """There is none."""
     assert extract_json(text) is None
 
 
-def test_least_edits_follow_the_most_down():
-    """Where only the most is given; both given and contrary are still refused."""
+def test_min_edit_budget_follows_a_small_budget():
+    """This holds only if the minimum was not given; contradicting values are refused."""
     assert SkillOptConfig(edit_budget=1).min_edit_budget == 1
     assert SkillOptConfig.from_dict({"edit_budget": 8}).min_edit_budget == 2
     with pytest.raises(ConfigError):

@@ -37,7 +37,7 @@ def revisit(before, now, name="t"):
 
 
 def test_rejected_edits_tell_the_score_drop():
-    """Only what was applied is held against; the latest comes first, with what the score did."""
+    """Only applied edits are recorded; the latest comes first, with the change of the score."""
     buffer = remember_rejected((), [applied("a"), applied("b", EditStatus.UNMATCHED)], before=0.75, after=0.5)
     assert [each.edit.text for each in buffer] == ["a"]
     assert "0.750 to 0.500 (-0.250)" in buffer[0].why
@@ -47,7 +47,7 @@ def test_rejected_edits_tell_the_score_drop():
 
 
 def test_rejected_buffer_is_bounded():
-    """The oldest ones are forgotten."""
+    """The oldest edits are forgotten."""
     buffer = ()
     for number in range(REJECTED_KEPT + 5):
         buffer = remember_rejected(buffer, [applied(f"rule {number}")], before=1, after=0)
@@ -56,14 +56,14 @@ def test_rejected_buffer_is_bounded():
 
 
 def test_notes_are_bounded():
-    """However much the optimizer writes, its notes fit in front of every analyst."""
+    """However much the optimizer writes, its notes fit into every analyst's prompt."""
     notes, why = write_notes("", [], "", asked(json.dumps({"notes": "n" * 9_999})))
     assert (len(notes), why) == (NOTES_CAP, "")
 
 
 @pytest.mark.parametrize("reply", ['{"notes": "  "}', "?", TimedOut("late")], ids=["empty", "unreadable", "lost"])
-def test_notes_outlive_a_reply_that_is_none(reply):
-    """Nothing new written: the notes stay, and it is said why."""
+def test_notes_survive_an_unusable_reply(reply):
+    """The old notes stay, and the reason is recorded."""
     notes, why = write_notes("before", [], "", asked(reply))
     assert notes == "before"
     assert why
@@ -79,14 +79,14 @@ def test_notes_are_written_from_what_happened():
 
 
 def test_tasks_are_sorted_by_their_course():
-    """Every course is named, also one that no task took."""
+    """Every course is a key, even one without items."""
     rows = [revisit(False, True), revisit(True, False), revisit(False, False), revisit(True, True)]
     assert {course: len(each) for course, each in group_by_course(rows).items()} == dict.fromkeys(Course, 1)
     assert {course: len(each) for course, each in group_by_course([]).items()} == dict.fromkeys(Course, 0)
 
 
 def test_slow_update_writes_the_protected_region():
-    """New guidance takes the place of the old, and the body stays."""
+    """New guidance replaces the old, and the body stays."""
     skill = with_guidance("# Units\n- a\n", "old")
     made = write_guidance(skill, [revisit(True, False)], asked('{"guidance": "- Keep units."}'))
     assert made.skill == with_guidance("# Units\n- a\n", "- Keep units.")
@@ -104,7 +104,7 @@ def test_slow_update_writes_the_protected_region():
     ],
 )
 def test_slow_update_that_changes_nothing(reply):
-    """The skill stays, and it is said why."""
+    """The skill stays, and the reason is recorded."""
     skill = with_guidance("- a\n", "old")
     made = write_guidance(skill, [revisit(True, False)], asked(reply))
     assert made.skill == skill
@@ -113,5 +113,5 @@ def test_slow_update_that_changes_nothing(reply):
 
 
 def test_slow_update_without_a_sample_asks_nobody():
-    """Nothing measured under both skills: nothing to learn, and no call."""
+    """If nothing was measured under both skills, no call is made."""
     assert write_guidance("- a\n", [], Optimizer(ask=nobody, parallel=in_order)).nothing

@@ -48,7 +48,7 @@ def test_quickstart_trains_in_under_fifteen_lines(tmp_path, monkeypatch, capsys)
 
 
 def test_every_public_name_is_there():
-    """Whatever the package says it offers can be imported from that one place."""
+    """Everything in ``__all__`` can be imported from the package."""
     for name in skillopt_sleep.train.__all__:
         assert getattr(skillopt_sleep.train, name) is not None
     assert not re.search(r"(?m)^from skillopt_sleep\.train\.", program())

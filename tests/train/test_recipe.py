@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 def test_base_is_inherited_table_by_table(folder):
-    """What stands in a file goes over its base, and each path begins where it is written."""
+    """A file overrides its base, and each path is relative to the file it is in."""
     recipe = read_recipe(folder / "run.toml", {})
     assert (recipe.config.num_epochs, recipe.config.batch_size) == (3, 7)
     assert recipe.config.out_root == str(folder / "out")
@@ -50,8 +50,8 @@ def test_base_is_inherited_table_by_table(folder):
     assert (recipe.skill, recipe.prompts) == ("# Skill\n", {"ranking": "Rank them."})
 
 
-def test_flags_go_over_the_file(folder):
-    """A backend of another kind brings its own options; the model of the one before is not its own."""
+def test_flags_override_the_file(folder):
+    """Another backend drops the options and the model of the old one."""
     recipe = read_recipe(folder / "run.toml", {"num_epochs": 1, "target": {"backend": "claude"}})
     assert recipe.config.num_epochs == 1
     assert recipe.target == {"backend": "claude"}
@@ -72,8 +72,8 @@ def test_flags_go_over_the_file(folder):
         ("[prompts]\nrankin = 'nope.md'", "no prompt 'rankin' to override.*mean 'ranking'"),
     ],
 )
-def test_file_that_cannot_be_used(folder, text, said):
-    """One line that names what is wrong with it."""
+def test_bad_training_file_is_reported(folder, text, said):
+    """One line names the mistake."""
     (folder / "bad.toml").write_text(text)
     with pytest.raises(UsageError, match=said) as raised:
         read_recipe(folder / "bad.toml", {})

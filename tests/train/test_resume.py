@@ -57,8 +57,8 @@ def wholes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_way_has_something_to_lose(wholes, way):
-    """Steps that changed the skill, and an epoch's end that was worked off: else the tests below would prove little."""
+def test_run_under_test_has_progress_to_lose(wholes, way):
+    """It has steps that changed the skill and a finished epoch; otherwise the tests below would prove little."""
     files, _ = wholes(way)
     actions = [record["action"] for record in json.loads(files["history.json"])]
     assert {"strict": "reject", "paired": "undecided", "off": "greedy_applied"}[way] in actions
@@ -77,7 +77,7 @@ SAMPLED = {"strict": 13, "paired": 29, "off": 29}
     [*SAMPLED.items(), *(pytest.param(way, 1, marks=pytest.mark.slow) for way in WAYS)],
 )
 def test_killed_at_any_call(tmp_path, wholes, way, every):
-    """Wherever it dies, it goes on to the same end; the calls of both lives are those of one."""
+    """Wherever it is killed, it ends the same, and both processes together make the calls of one."""
     expected, calls = wholes(way)
     for stop in range(0, calls, every):
         folder = tmp_path / str(stop)
@@ -95,7 +95,7 @@ def test_killed_at_any_call(tmp_path, wholes, way, every):
     [("strict", 17), ("paired", 61), *(pytest.param(way, 2, marks=pytest.mark.slow) for way in WAYS)],
 )
 def test_killed_between_any_two_writes(tmp_path, wholes, monkeypatch, way, every):
-    """The files of a step may be there or not: what counts as done is done, and the rest is done again, for nothing."""
+    """Files of an unfinished step may exist or not; the step is repeated without paying again."""
     expected, calls = wholes(way)
     writes = []
     for name in ("json", "text"):
@@ -136,7 +136,7 @@ train(Path({folder!r}), School(bad=("gamma",), latency=0.01, on_call=lambda numb
 
 @pytest.mark.parametrize("stop", [17, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (2, 30, 44))])
 def test_real_kill(tmp_path, wholes, stop):
-    """``kill -9`` of a real process; at most what was in flight, two calls, is asked again."""
+    """After ``kill -9``, at most the two calls in flight are asked again."""
     expected, calls = wholes("strict")
     log = tmp_path / "log"
     log.touch()
@@ -155,8 +155,8 @@ def test_real_kill(tmp_path, wholes, stop):
     assert calls <= len(log.read_text().splitlines()) <= calls + 2
 
 
-def test_state_says_where_the_run_stands(tmp_path):
-    """A run that died in its third step has two behind it, in the words users of the reference know."""
+def test_state_has_the_completed_steps(tmp_path):
+    """A run that was killed in its third step has completed two."""
     with pytest.raises(Killed):
         train(tmp_path, School(bad=("gamma",), stop_after=25))
     state = json.loads((tmp_path / "run" / "runtime_state.json").read_text())

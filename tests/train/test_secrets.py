@@ -79,8 +79,8 @@ def trained(folder, env):
     return listener
 
 
-def test_nobody_is_sent_a_secret_of_ones_sessions(tmp_path):
-    """Neither the task's, the live document's nor the environment's; and none that is answered is learnt."""
+def test_secrets_of_sessions_are_never_sent(tmp_path):
+    """Neither the task's, the document's nor the environment's, and no answer teaches one."""
     listener = trained(tmp_path, checks())
     assert len(listener.heard) > 5
     assert not [each for each in listener.heard if OWN in each or SHAPED in each]
@@ -89,8 +89,8 @@ def test_nobody_is_sent_a_secret_of_ones_sessions(tmp_path):
     assert OWN not in proposed
 
 
-def test_evaluation_of_ones_own_tasks_neither(tmp_path):
-    """The same way out."""
+def test_evaluation_of_own_tasks_sends_no_secrets(tmp_path):
+    """The same redaction applies."""
     listener = Listener()
     skills = {"live": f"- The key is {OWN}.\n"}
     evaluation = Evaluation(
@@ -101,7 +101,7 @@ def test_evaluation_of_ones_own_tasks_neither(tmp_path):
     assert not [each for each in listener.heard if OWN in each or SHAPED in each]
 
 
-def test_data_set_is_sent_as_it_is(tmp_path):
+def test_dataset_is_not_redacted(tmp_path):
     """What looks like a secret in a benchmark is part of the question."""
     rows = {
         f"{split}_items": [
@@ -114,8 +114,8 @@ def test_data_set_is_sent_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["checks", "simple_qa"])
-def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name):
-    """Those of this environment too; items of a data set stay as they are."""
+def test_evaluation_redacts_tasks_only(tmp_path, name):
+    """The environment's secrets count too; items of a dataset stay as they are."""
     everything = [task for split in ("train", "val", "test") for task in tasks(split)]
     rows = [{"id": split, "question": f"What is {split}?", "answers": ["x"]} for split in ("train", "val", "test")]
     data = {"checks": encode_tasks(everything), "simple_qa": json.dumps(rows).encode()}
@@ -128,8 +128,8 @@ def test_evaluation_from_a_file_hides_the_secrets_of_tasks_alone(tmp_path, name)
     assert evaluation.redactor is (workspace.redactor if name == "checks" else None)
 
 
-def test_tasks_of_ones_nights_are_written_without_what_is_a_secret_by_now(tmp_path, monkeypatch):
-    """They were mined before the environment had it."""
+def test_own_tasks_are_redacted_again_when_written(tmp_path, monkeypatch):
+    """A secret may have entered the environment after the tasks were mined."""
     archive = SimpleNamespace(tasks=lambda _scope: tuple(tasks("train")))
     workspace = SimpleNamespace(scope="", redactor=REDACTOR, archive=archive)
     monkeypatch.setattr(training, "read_live_documents", lambda _: ({DocumentKind.SKILL: None}, ()))

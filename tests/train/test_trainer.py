@@ -38,7 +38,7 @@ def prompts(school, *properties):
 
 
 def test_a_skill_is_learnt(tmp_path):
-    """From nothing to every topic's rule, test scored before and after, by task type."""
+    """Training learns every topic's rule; the test split is scored before and after, by task type."""
     made = trainer(tmp_path)
     summary = made.train()
     assert (summary["baseline_test_hard"], summary["test_hard"], summary["test_delta_hard"]) == (0.0, 1.0, 1.0)
@@ -52,7 +52,7 @@ def test_a_skill_is_learnt(tmp_path):
     assert all(rule(topic) in best for topic in TOPICS)
 
 
-def test_artefacts_are_where_users_know_them(tmp_path):
+def test_artefacts_have_the_published_names(tmp_path):
     """Config, history, state, skills, every stage of every step, both tests, summary."""
     summary = trainer(tmp_path).train()
     found = {str(path.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("*") if path.is_file()}
@@ -80,7 +80,7 @@ def test_artefacts_are_where_users_know_them(tmp_path):
     assert written(tmp_path, "config.json")["batch_size"] == 6
 
 
-def test_nothing_of_a_finished_run_is_paid_again(tmp_path):
+def test_finished_run_makes_no_calls(tmp_path):
     """Run again, it gives the same summary without a call."""
     first = trainer(tmp_path).train()
     school = School()
@@ -90,7 +90,7 @@ def test_nothing_of_a_finished_run_is_paid_again(tmp_path):
 
 
 def test_every_epoch_sees_every_item_once(tmp_path):
-    """Batches are drawn anew each epoch, without an item left out or doubled."""
+    """Batches are shuffled anew each epoch, and no item is missing or repeated."""
     trainer(tmp_path).train()
     steps = [written(tmp_path, f"steps/step_{number:04d}/rollout_results.json") for number in range(1, 5)]
     ids = [[result["id"] for result in step] for step in steps]
@@ -111,14 +111,14 @@ def test_edit_budget_bounds_every_step(tmp_path):
 
 
 def test_autonomous_budget_is_what_the_optimizer_asks_for(tmp_path):
-    """Asked for 3 between 2 and 4, it gets 3, and the next schedule goes on from there."""
+    """It asks for 3 between 2 and 4 and gets 3, and a resumed schedule continues from there."""
     trainer(tmp_path, lr_scheduler="autonomous", minibatch_size=6).train()
     first = written(tmp_path, "history.json")[0]
     assert (first["n_edits_merged"], first["edit_budget"], first["apply_report"]["applied"]) == (4, 3, 3)
 
 
 def test_rejected_edits_are_shown_to_later_reflections(tmp_path):
-    """With the score drop, and not tried again; with the buffer off, they are."""
+    """They come with the drop in score and are not tried again; with the buffer off, they are."""
     school = School(bad=("alpha",))
     trainer(tmp_path, school, env=SchoolEnv(topics=("alpha", "beta")), skill=f"- {rule('beta')}\n").train()
     history = written(tmp_path, "history.json")
@@ -130,8 +130,8 @@ def test_rejected_edits_are_shown_to_later_reflections(tmp_path):
     assert [record["action"] for record in written(tmp_path / "off", "history.json")] == ["reject"] * 4
 
 
-def test_gate_off_takes_what_harms_and_keeps_the_best(tmp_path):
-    """The current skill drifts away, and the best one is still the best of validation."""
+def test_gate_off_accepts_harm_and_keeps_the_best(tmp_path):
+    """The current skill gets worse, and the best one is still the best on validation."""
     summary = trainer(
         tmp_path,
         School(bad=("alpha",)),
@@ -182,7 +182,7 @@ def test_selection_scores_are_reused(tmp_path):
 
 
 def test_slow_update_is_gated_like_any_change(tmp_path):
-    """Guidance that gains nothing is rejected; forced, it is taken, in a region that steps do not touch."""
+    """Guidance that gains nothing is rejected; forced, it is accepted, in a region steps cannot edit."""
     gated = trainer(tmp_path, num_epochs=3).train()
     assert [each["action"] for each in gated["slow_updates"]] == ["reject", "reject"]
     forced = trainer(tmp_path / "f", num_epochs=3, slow_update_gate="force").train()
@@ -208,7 +208,7 @@ def test_epoch_boundary_begins_with_the_second(tmp_path):
 
 
 def test_notes_reach_the_optimizer_and_never_the_target(tmp_path):
-    """Written after the second epoch, they are in front of every later analyst, and of nobody else."""
+    """After the second epoch every analyst sees them, and nobody else."""
     school = School(bad=("zeta",))
     trainer(tmp_path, school, num_epochs=4).train()
     notes = "Rules that name a unit helped."
@@ -217,7 +217,7 @@ def test_notes_reach_the_optimizer_and_never_the_target(tmp_path):
 
 
 def test_failure_only(tmp_path):
-    """Nothing is asked about what went well."""
+    """No analyst sees successes."""
     both, only = School(), School()
     trainer(tmp_path, both).train()
     trainer(tmp_path / "only", only, failure_only=True).train()
@@ -251,8 +251,8 @@ def test_several_attempts_are_contrasted(tmp_path):
     assert "<better-answer>\nmetres" in prompts(school, "edits")[0].user
 
 
-def test_a_cap_holds_and_the_run_goes_on(tmp_path):
-    """It stops before the call that would go over, and each new sitting may spend as much again; nothing twice."""
+def test_run_stops_before_a_cap_and_resumes(tmp_path):
+    """Each process may spend up to the cap again, and nothing is paid twice."""
     whole = School()
     expected = trainer(tmp_path / "whole", whole).train()
     sizes = []
@@ -271,7 +271,7 @@ def test_a_cap_holds_and_the_run_goes_on(tmp_path):
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path):
-    """What differs is named, and nothing is asked; what does not change the outcome may differ."""
+    """The refusal names what differs before any call; settings without effect on the outcome may differ."""
     trainer(tmp_path).train()
     school = School()
     for difference in ({"num_epochs": 3}, {"env": SchoolEnv(train=11)}, {"skill": "# Other\n"}):
@@ -282,13 +282,13 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
 
 
 def test_one_process_at_a_time(tmp_path):
-    """A folder that is trained into is not opened by another."""
+    """A second process is refused."""
     with open_training_folder(tmp_path / "run"), pytest.raises(NightRunning, match="another process trains"):
         trainer(tmp_path).train()
 
 
-def test_prompts_can_be_put_in_other_words(tmp_path):
-    """The system part of a prompt is the caller's, the material stays ours; an unknown name is an error."""
+def test_prompts_can_be_overridden(tmp_path):
+    """Only the system part is replaced; an unknown name is an error."""
     school = School()
     base = trainer(tmp_path, school)
     SkillOptTrainer(
@@ -321,7 +321,7 @@ class Batches(SchoolEnv):
 
 
 def test_batch_environment_asks_anew_in_every_draw(tmp_path):
-    """Epochs and pairs are attempts of their own, booked under their stage; no reply answers two of them."""
+    """Epochs and pairs are attempts of their own; no reply answers two of them."""
     school = School()
     summary = trainer(tmp_path, school, Batches(train=6, val=12), gate="paired", skill="").train()
     one = Counter((each.system, each.user, each.sample) for each in school.calls if each.schema is None)
@@ -348,13 +348,13 @@ class Planned(SkillEnv):
 
 
 def test_initial_skill_of_the_environment(tmp_path):
-    """Where none is given, the environment's is trained."""
+    """It is used if the trainer is given none."""
     trainer(tmp_path, env=Planned(), skill=None).train()
     assert (tmp_path / "run" / "skills" / "skill_v0000.md").read_text() == "# Its own\n"
 
 
 def test_price_is_an_upper_bound(tmp_path):
-    """Stage by stage, no run takes more calls than its price said; and pricing asks nobody."""
+    """No stage of a run takes more calls than its price said, and pricing makes no calls."""
     for config in (
         {"num_epochs": 3, "minibatch_size": 2, "merge_batch_size": 2, "eval_current_on_test": True},
         {"reflection": "shallow", "gate": "paired"},
@@ -368,7 +368,7 @@ def test_price_is_an_upper_bound(tmp_path):
 
 
 def test_trial_of_a_slow_update_has_draws_of_its_own(tmp_path, monkeypatch):
-    """Two trials of one skill on the same draws would be one piece of luck counted twice."""
+    """Two trials of one skill on the same draws would count the same luck twice."""
     drawn = {}
     rolled = Run.roll_one
 
@@ -386,7 +386,7 @@ def test_trial_of_a_slow_update_has_draws_of_its_own(tmp_path, monkeypatch):
     assert [places for places in drawn.values() if len(places) > 1] == []
 
 
-def test_data_that_is_left_out_is_told(tmp_path, capsys):
+def test_omitted_data_is_reported(tmp_path, capsys):
     """At the beginning, in the summary and on its page."""
     env = SchoolEnv()
     env.notes = ("2 items of train left out: test asks the same",)
@@ -396,14 +396,14 @@ def test_data_that_is_left_out_is_told(tmp_path, capsys):
     assert "2 items of train left out: test asks the same." in (tmp_path / "run" / "summary.md").read_text()
 
 
-def test_limit_that_nobody_takes_is_told(tmp_path, capsys):
-    """A backend that sets its own limits does not seem to heed ours."""
+def test_limit_without_effect_is_reported(tmp_path, capsys):
+    """A backend with limits of its own ignores ours, and a line says so."""
     trainer(tmp_path, verbose=True, num_epochs=1, optimizer_max_completion_tokens=77).train()
     assert "school takes no limit: optimizer_max_completion_tokens = 77" in capsys.readouterr().err
 
 
 def test_damaged_run_says_what_helps(tmp_path):
-    """Another database's repair would not."""
+    """The message does not suggest the repair of the user's own database."""
     trainer(tmp_path, num_epochs=1).train()
     (tmp_path / "run" / "ledger.db").write_bytes(b"garbage" * 100)
     with pytest.raises(DiskError, match=r"ledger\.db is damaged.*remove .*run to begin anew") as raised:
@@ -411,20 +411,20 @@ def test_damaged_run_says_what_helps(tmp_path):
     assert "doctor" not in str(raised.value)
 
 
-def test_what_is_written_is_for_its_user_alone(tmp_path):
-    """Every folder and file of a run: prompts and answers are in them."""
+def test_files_of_a_run_are_private(tmp_path):
+    """Folders and files hold prompts and answers, so only their owner may read them."""
     trainer(tmp_path, num_epochs=1).train()
     found = [tmp_path / "run", *(tmp_path / "run").rglob("*")]
     assert {path.stat().st_mode & 0o077 for path in found} == {0}
 
 
-def test_summary_names_no_time_that_nobody_measured(tmp_path):
-    """What was spent is calls, tokens and dollars; the time is ``wall_time_s``."""
+def test_summary_has_no_call_time(tmp_path):
+    """Spend is calls, tokens and dollars; the time is ``wall_time_s``."""
     assert "seconds" not in trainer(tmp_path, num_epochs=1).train()["spend"]
 
 
 def test_batch_larger_than_the_data(tmp_path):
-    """It is all of the data; so hears an environment that plans its epochs."""
+    """It is all of the data, also for an environment that plans its epochs."""
 
     class Planning(SchoolEnv):
         def plan_epoch(self, *, epoch, steps, batch_size, seed):

@@ -53,7 +53,7 @@ OTHER = {
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
 def test_same_question_is_never_in_two_splits(one, other):
-    """Beside 60 others, by any seed."""
+    """This holds among 60 other items, with any seed."""
     others = [item(f"Explain theme {n} by way of {'abcdefgh'[n % 8]}{n * 13}", f"z{n}", id=f"o{n}") for n in range(60)]
     for seed in range(12):
         dealt = split_items([one | {"id": "A"}, other | {"id": "B"}, *others], "1:1:1", seed=seed)
@@ -62,13 +62,13 @@ def test_same_question_is_never_in_two_splits(one, other):
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER)
-def test_another_question_is_a_question_of_its_own(one, other):
-    """Templates differ in figures, names, order, or in what they are about."""
+def test_different_questions_are_not_grouped(one, other):
+    """Templates differ in figures, names, order, or material."""
     assert len(set(group_numbers([one, other]))) == 2
 
 
-def test_instruction_in_front_of_every_item_is_no_repetition():
-    """Items of one form are apart, however short what is their own, and thousands are grouped in a moment."""
+def test_shared_instruction_is_not_a_repetition():
+    """Items of one form stay apart, however short their own text is, and thousands are grouped quickly."""
     head = "Say whether this message of a customer is friendly or not, in one word:"
     items = [item(f"{head} {word}{number}", "yes") for number in range(700) for word in ("bell", "tyre", "chain")]
     assert len(set(group_numbers(items))) == 2100
