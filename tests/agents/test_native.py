@@ -1,4 +1,4 @@
-"""The real CLIs at work: how each way to end is told apart, and what a replay can and cannot reach."""
+"""The real CLIs at work: every ending is recognised, and a replay reaches only what it may."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def doing(*commands, then="done"):
 
 @EVERY
 def test_candidate_is_shown_and_a_skill_is_opened_or_bypassed(cli, built, loopback):
-    """Memory is sent, the skill is listed; whether it was opened is told by what went to the model."""
+    """Memory is sent and the skill listed; what went to the model shows whether it was opened."""
     backend = built(cli)
     loopback.mind = lambda asked: Said(text="no need")
     assert told(backend.run(native(cli))) == {"skill": (True, False), "memory": (True, True)}
@@ -108,7 +108,7 @@ def test_skill_that_cannot_be_loaded_was_not_tried(cli, built, loopback):
 
 @EVERY
 def test_words_of_the_person_are_words(cli, built, loopback):
-    """A slash is no command of the CLI."""
+    """A prompt that begins with a slash is no command of the CLI."""
     loopback.mind = lambda asked: Said(text="done")
     assert built(cli).run(native(cli, "/help me with @/etc/passwd please")).text == "done"
     assert "help me with" in loopback.requests[-1].text
@@ -159,7 +159,7 @@ def test_file_that_is_mentioned_is_not_put_into_the_request(cli, built, loopback
 
 @EVERY
 def test_endless_work_runs_out_of_turns(cli, built, loopback):
-    """By the cap we set; what it took is on the account."""
+    """A run that reaches the cap on turns ends so, and its usage is recorded."""
 
     def mind(asked):
         file = Called(name="Read", given={"file_path": "CLAUDE.md"})
@@ -190,7 +190,7 @@ def test_refusal_is_the_agents_own(cli, built, loopback):
     [("hang", TimedOut), ("stall", TimedOut), ("529", Overloaded), ("401", NotLoggedIn)],
 )
 def test_lost_transport_is_an_error(cli, fault, error, built, *, loopback, row):
-    """Within the deadline of a call, not of the whole work, from when the first was made."""
+    """A silent service is noticed within the deadline of one call."""
     with pytest.raises(error) as raised:
         built(cli, fault, timeout=CALL, loop_timeout=60.0).run(native(cli))
     seconds = time.time() - loopback.requests[0].at
@@ -288,7 +288,7 @@ def test_environment_of_an_agents_commands_holds_no_secret(cli, agents, loopback
 
 @EVERY
 def test_agent_that_breaks_its_workspace_scores_0(cli, built, loopback, tmp_path):
-    """There is nothing left to look at, or it says so itself."""
+    """A workspace that the agent removed ends the run as broken."""
     if cli.name == "claude" and not SANDBOX:
         pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
     work, _ = in_copy(cli, tmp_path, "test -e code")
@@ -367,7 +367,7 @@ def test_project_runs_and_permits_nothing(cli, folder, built, loopback, tmp_path
 
 
 def test_settings_of_a_project_would_run_if_they_were_left(built, loopback, tmp_path, monkeypatch):
-    """Without the counter-proof the test above would prove nothing."""
+    """Counter-proof: with the configuration left in place, it does run."""
     monkeypatch.setattr(workspace, "sanitize_checkout", lambda *_: None)
     (cli,) = (each for each in CLIS if str(each) == "claude 2.1.329")
     mark = tmp_path / "marks"
@@ -423,7 +423,7 @@ MESS = {
 @EVERY
 @pytest.mark.parametrize(("command", "told"), MESS.values(), ids=MESS)
 def test_mess_that_an_agent_leaves_ends_no_night(cli, command, told, built, *, loopback, tmp_path):
-    """It is read, or scores 0."""
+    """Whatever the agent leaves is read, or scores 0."""
     if cli.name == "claude" and not SANDBOX:
         pytest.fail("this needs a sandbox: apt-get install bubblewrap socat")
     work, _ = in_copy(cli, tmp_path, "test -e code", pkg__code="x")
@@ -435,7 +435,7 @@ def test_mess_that_an_agent_leaves_ends_no_night(cli, command, told, built, *, l
 
 
 def test_settings_of_the_user_that_are_no_text_are_none(built, loopback, home):
-    """As the CLI itself would have it."""
+    """Unreadable user settings are ignored, as the CLI does."""
     (home / ".claude").mkdir()
     (home / ".claude" / "settings.json").write_bytes(b'{"env": "\xff"}')
     loopback.mind = lambda asked: Said(text="done")

@@ -1,4 +1,4 @@
-"""What Codex prints and notes of its work, read: how it ended, and what of the candidate was in front of it."""
+"""The output and record of a native run show how it ended, and what the model was given."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read(*events, noted=None, status=0, out_of_turns=False, **ended):
 
 
 def test_work_that_was_done():
-    """Last words and tokens by its events, tools and requests by its record; it names no price."""
+    """Text and tokens come from the events, tools and requests from the record; there is no price."""
     done = read(item("agent_message", text="a"), item("agent_message", text="done"), DONE, noted=record(LISTED, SENT))
     assert (done.text, done.ending, done.turns, done.tools_called) == ("done", Ending.DONE, 2, ("exec_command",))
     assert (done.usage.input_tokens, done.usage.output_tokens, done.cost_usd) == (200, 40, None)
@@ -75,7 +75,7 @@ def shown(noted):
 
 
 def test_what_was_sent_stands_in_the_record():
-    """Every line of a memory file; a skill by its name on the list, and its text as a tool gave it back."""
+    """Memory counts as read by its lines, a skill by its text in the output of a tool."""
     assert shown(record(LISTED, SENT, results=[OPENED])) == [(True, True), (True, True)]
     assert shown(record(LISTED, SENT)) == [(True, False), (True, True)]
     assert shown(record(LISTED, SENT.replace("four", ""))) == [(True, False), (False, False)]
@@ -84,13 +84,13 @@ def test_what_was_sent_stands_in_the_record():
 
 
 def test_skill_unfolded_in_the_prompt_or_read_by_a_script_is_read():
-    """As words of the user, or as JSON in the output of a script."""
+    """A skill also counts as read inside the prompt, or as JSON in a script's output."""
     assert shown(record(LISTED, SENT, f"<skill><name>house</name>{OPENED}"))[0] == (True, True)
     assert shown(record(LISTED, SENT, results=[json.dumps([{"text": OPENED}])]))[0] == (True, True)
 
 
 def test_ending_that_was_the_agents_own_doing():
-    """Out of steps, out of time while at work, words without end, a context it filled."""
+    """Each way to run out is an ending: steps, time, output, context."""
     begun = item("agent_message", text="I begin")
     noted = record(LISTED, SENT)
     assert read(begun, noted=noted, out_of_turns=True, status=-9).ending is Ending.OUT_OF_TURNS
@@ -118,6 +118,6 @@ LOST = {
 
 @pytest.mark.parametrize(("events", "ended", "error"), LOST.values(), ids=LOST)
 def test_what_transport_lost_is_an_error(events, ended, error):
-    """Never an ending."""
+    """Lost transport raises an error and is never an ending."""
     with pytest.raises(error):
         read(*events, **ended)

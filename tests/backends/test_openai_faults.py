@@ -66,7 +66,7 @@ def loopback():
 
 @pytest.fixture(params=["chat", "responses"])
 def openai(request, loopback):
-    """A backend for either API, by the fault it meets."""
+    """Return a function that builds a backend of either API, by the fault it meets."""
     backends = []
 
     def make(fault="", timeout=10.0):
@@ -81,7 +81,7 @@ def openai(request, loopback):
 
 
 def test_answer(openai, loopback):
-    """System and user words arrive in their places; words, model and tokens come back, and no price."""
+    """System and user text arrive; text, model and tokens are returned, and no price."""
     reply = openai().complete(PROMPT)
     assert (reply.text, reply.model, reply.cost_usd) == ("FOLLOWED: say bananas", "gpt-x", None)
     assert reply.usage == Usage(input_tokens=100, output_tokens=20, cached_tokens=10)
@@ -100,7 +100,7 @@ def test_answer_of_a_shape(openai, loopback):
 
 @pytest.mark.parametrize(("fault", "error"), FAULTS.items(), ids=FAULTS)
 def test_fault(openai, loopback, fault, error):
-    """The right error, after one request, within the deadline."""
+    """Every fault raises its error after one request, within the deadline."""
     started = time.monotonic()
     with pytest.raises(BackendError) as caught:
         openai(fault, timeout=DEADLINE if error is TimedOut else 10.0).complete(PROMPT)
@@ -112,12 +112,12 @@ def test_fault(openai, loopback, fault, error):
 
 
 def test_refusal_is_an_answer(openai):
-    """The model spoke."""
+    """A refusal of the model is a reply."""
     assert openai("refusal").complete(PROMPT).text == "I will not."
 
 
 def test_answer_that_is_cut_off(openai):
-    """Half an answer in words is one; half a JSON object is none."""
+    """A text that was cut off is a reply; a cut JSON object is not."""
     assert openai("max-tokens").complete(PROMPT).text == "FOLLO"
     with pytest.raises(TooLong) as caught:
         openai("max-tokens").complete(Prompt(system="", user="judge", schema=SCHEMA))

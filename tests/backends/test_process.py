@@ -1,4 +1,4 @@
-"""A child outlives neither its deadline, nor its caller, nor its own end by anything it started."""
+"""A child is ended at its deadline, or with its caller, with everything it started."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(children, code, tmp_path, *, seconds=10.0, stdin="", env=None):
 
 
 def family(tmp_path) -> list[int]:
-    """The processes of ``FAMILY``, once all of them run."""
+    """Return the processes of ``FAMILY`` once all of them run."""
     deadline = time.monotonic() + 5
     while not (tmp_path / "ready").exists():
         assert time.monotonic() < deadline
@@ -59,12 +59,12 @@ def family(tmp_path) -> list[int]:
 
 
 def alive(pids) -> list[int]:
-    """Those that run; init may take a moment to bury the others."""
+    """Return the processes that are alive; init may take a moment to bury the others."""
     return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
 
 
 def test_child_that_ends_by_itself(children, tmp_path):
-    """Its output, status and time come back; it sees its prompt, folder and environment, and nothing else of ours."""
+    """A child sees its prompt, folder and environment only; its output, status and time are returned."""
     code = (
         "import os, sys; print(sys.stdin.read(), os.getcwd(), os.environ.get('A'), 'HOME' in os.environ);"
         " print('hm', file=sys.stderr); sys.exit(3)"
@@ -76,13 +76,13 @@ def test_child_that_ends_by_itself(children, tmp_path):
 
 
 def test_prompt_of_megabytes_with_a_character_nothing_can_encode(children, tmp_path):
-    """Size and content of a prompt never matter."""
+    """A prompt of any size and content arrives."""
     ended = run(children, "import sys; print(len(sys.stdin.buffer.read()))", tmp_path, stdin="x" * 5_000_000 + "\ud800")
     assert ended.stdout.strip() == "5000001"
 
 
 def test_child_and_grandchildren_that_hang(children, tmp_path):
-    """At the deadline all of them end, deaf to polite signals or not, in a session of their own or not."""
+    """At the deadline the whole family is ended, even if it ignores signals or has sessions of its own."""
     started = time.monotonic()
     ended = run(children, FAMILY, tmp_path, seconds=1.0)
     assert ended.timed_out
@@ -91,7 +91,7 @@ def test_child_and_grandchildren_that_hang(children, tmp_path):
 
 
 def test_child_that_is_silent_for_longer_than_it_may(children, tmp_path):
-    """It is ended before its deadline, and told from one that was at work when that came."""
+    """A silent child is ended before its deadline and marked as silent."""
     code = "import time; print('begun', flush=True); time.sleep(60)"
     quiet = children.run([*PYTHON, code], env={}, cwd=tmp_path, seconds=30, idle_timeout=lambda _: 0.1)
     assert (quiet.timed_out, quiet.silent, quiet.stdout.strip()) == (True, True, "begun")
@@ -100,13 +100,13 @@ def test_child_that_is_silent_for_longer_than_it_may(children, tmp_path):
 
 
 def test_output_before_the_deadline_is_kept(children, tmp_path):
-    """What a child said before it hung tells why it did."""
+    """Output written before the deadline is returned."""
     ended = run(children, "import time; print('reconnecting', flush=True); time.sleep(60)", tmp_path, seconds=0.5)
     assert (ended.timed_out, ended.stdout.strip()) == (True, "reconnecting")
 
 
 def test_grandchild_that_outlives_its_parent(children, tmp_path):
-    """It neither delays the answer by holding the output open, nor goes on."""
+    """A grandchild that keeps the output open neither delays the answer nor survives."""
     started = time.monotonic()
     code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid)"
     ended = run(children, code, tmp_path, env={"PATH": os.defpath})
@@ -131,7 +131,7 @@ def escape(*_):
 
 
 def test_orphan_of_a_child_that_ended_by_itself(children, tmp_path):
-    """Detached and without a parent, it is found by its mark; a program of another call is left alone."""
+    """A detached orphan is found by its mark; a program of another call is left alone."""
     neighbour = subprocess.Popen([*PYTHON, "import time; time.sleep(60)"], env={MARK: "another.1"})
     middle = f"{ESCAPE}\nescape()"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-SE', '-c', {middle!r}], start_new_session=True)"
@@ -146,14 +146,14 @@ def test_orphan_of_a_child_that_ended_by_itself(children, tmp_path):
 
 
 def test_orphan_that_is_started_at_the_deadline(children, tmp_path):
-    """What the polite signal itself sets off does not stay either."""
+    """A process started on the polite signal is ended too."""
     code = f"{ESCAPE}\nimport signal\nsignal.signal(signal.SIGTERM, escape)\nwhile True: time.sleep(0.01)"
     assert run(children, code, tmp_path, seconds=0.6).timed_out
     assert not alive(family(tmp_path))
 
 
 def test_call_does_not_end_another_calls_children(children, tmp_path):
-    """Two calls at once: the end of one is not the end of the other."""
+    """The end of one call does not end another."""
     with ThreadPoolExecutor(2) as pool:
         long = pool.submit(run, children, "import time; time.sleep(0.7); print('whole')", tmp_path)
         run(children, "pass", tmp_path)
@@ -161,7 +161,7 @@ def test_call_does_not_end_another_calls_children(children, tmp_path):
 
 
 def test_child_that_writes_without_end(children, tmp_path, monkeypatch):
-    """It is ended, and no more than the limit is kept."""
+    """A child that floods its output is ended, and only the limit is kept."""
     monkeypatch.setattr(process, "OUTPUT_LIMIT", 100_000)
     ended = run(children, "while True: print('x' * 10_000)", tmp_path, seconds=20)
     assert (ended.flooded, ended.timed_out, len(ended.stdout)) == (True, False, 100_000)
@@ -169,12 +169,12 @@ def test_child_that_writes_without_end(children, tmp_path, monkeypatch):
 
 
 def test_child_killed_by_somebody_else(children, tmp_path):
-    """Its status is minus the signal."""
+    """The status of a killed child is minus the signal."""
     assert run(children, "import os; os.kill(os.getpid(), 9)", tmp_path).status == -signal.SIGKILL
 
 
 def test_close_while_calls_are_under_way(children, tmp_path):
-    """All of them end within a second, with every descendant; they and later calls raise ``TimedOut``."""
+    """Closing ends all children and descendants within a second; current and later calls raise ``TimedOut``."""
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:
         folder.mkdir()
@@ -193,7 +193,7 @@ def test_close_while_calls_are_under_way(children, tmp_path):
 
 
 def test_ctrl_c_in_the_thread_that_waits(tmp_path):
-    """The child is gone when the interrupt comes out."""
+    """An interrupt is raised after the child has been ended."""
     code = f"""
 import sys
 from pathlib import Path
@@ -213,7 +213,7 @@ except KeyboardInterrupt:
 
 
 def test_command_that_cannot_be_executed(children, tmp_path):
-    """Missing, not executable, or no program: not installed."""
+    """A missing, non-executable or broken program is not installed."""
     text = tmp_path / "claude"
     text.write_text("no program")
     for command in (str(tmp_path / "missing"), str(text)):
@@ -225,7 +225,7 @@ def test_command_that_cannot_be_executed(children, tmp_path):
 
 
 def test_find_command_looks_at_the_given_path_only(tmp_path):
-    """Our own PATH is not the user's."""
+    """Commands are searched on the given PATH, not on ours."""
     assert find_command("sleep", {"PATH": os.defpath}, install="").endswith("/sleep")
     for env in ({}, {"PATH": str(tmp_path)}):
         with pytest.raises(NotInstalled, match="sleep is not installed, or not on PATH: do this"):
@@ -233,7 +233,7 @@ def test_find_command_looks_at_the_given_path_only(tmp_path):
 
 
 def test_throwaway_folder():
-    """It is recognised as our own run, and gone afterwards with what is in it."""
+    """A temporary folder has our marker in its name and is removed with its content."""
     with make_temporary_folder() as folder:
         (folder / "file").write_text("x")
         assert is_own_run(str(folder / "workspace"), "")
@@ -242,7 +242,7 @@ def test_throwaway_folder():
 
 
 def test_throwaway_folder_on_a_full_disk(tmp_path, monkeypatch):
-    """It is the disk that is named."""
+    """A temporary folder that cannot be made raises DiskError."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(DiskError, match="temporary folder"), make_temporary_folder():
         pass

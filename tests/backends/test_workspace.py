@@ -42,7 +42,7 @@ def opened(assignment):
 
 
 def shell(place, line):
-    """What an agent with a shell and no sandbox could do."""
+    """Run a command as an agent with a shell and no sandbox could."""
     subprocess.run(["sh", "-c", line], cwd=place.root, capture_output=True, check=False)
 
 
@@ -51,7 +51,7 @@ def names(place):
 
 
 def test_empty_workspace_holds_the_documents_and_is_gone_afterwards():
-    """Skill and memory where the agent looks for them, the skill under its name."""
+    """Skill and memory are put where the agent looks for them."""
     with opened(native(SKILL, MEMORY)) as place:
         assert names(place) == [".claude/skills/house/SKILL.md", "CLAUDE.md"]
         assert (place.cwd / "CLAUDE.md").read_bytes() == b"two\n"
@@ -75,14 +75,14 @@ def test_changes_of_an_empty_workspace():
 
 
 def test_workspace_that_is_gone_has_no_changes():
-    """The agent broke it."""
+    """A workspace that the agent removed is broken, and no error."""
     with opened(native(MEMORY)) as place:
         shell(place, 'rm -rf "$PWD"')
         assert place.read_changes() is None
 
 
 def test_copy_is_of_the_commit_and_the_project_is_not_touched(tmp_path):
-    """Not a file, reference, hook, stash, index or lock of the user's moves, whatever the agent does in its copy."""
+    """Nothing of the user's project changes, whatever the agent does in its copy."""
     project = make_project(tmp_path / "project", code="old\n", _dot_gitattributes="*.big filter=lfs\n")
     old = git(project, "rev-parse", "HEAD")
     commit(project, code="new\n", other="more\n")
@@ -111,7 +111,7 @@ def test_copy_is_of_the_commit_and_the_project_is_not_touched(tmp_path):
 
 
 def test_changes_of_a_copy_are_those_since_the_agent_began(tmp_path):
-    """Our own documents are none of them; files that git ignores are not told; commits of the agent's hide nothing."""
+    """The diff leaves out our documents and ignored files, and the agent's commits hide nothing."""
     project = make_project(tmp_path / "project", code="old\n", _dot_gitignore="build\n")
     with opened(worktree(project, SKILL, MEMORY)) as place:
         assert place.read_changes() == ""
@@ -124,7 +124,7 @@ def test_changes_of_a_copy_are_those_since_the_agent_began(tmp_path):
 
 
 def test_repository_of_the_agent_cannot_make_our_git_run_anything(tmp_path):
-    """Its configuration, attributes and hooks are its own: the diff is made by means it cannot reach."""
+    """The agent's git configuration, attributes and hooks do not change the diff."""
     project = make_project(tmp_path / "project", code="old\n")
     with opened(worktree(project)) as place:
         for setting in ("core.fsmonitor", "diff.external", "core.pager", "filter.x.clean", "diff.x.textconv"):
@@ -138,7 +138,7 @@ def test_repository_of_the_agent_cannot_make_our_git_run_anything(tmp_path):
 
 
 def test_git_has_a_repository_to_work_with(tmp_path):
-    """Clean, with the history up to the commit, nothing to push to, and nobody's name."""
+    """The agent's repository is clean, has the history, and no remote and no user."""
     project = make_project(tmp_path / "project", code="old\n", sub__code="x\n")
     with opened(worktree(project, MEMORY, folder="sub")) as place:
         assert place.cwd == place.root / "sub"
@@ -157,7 +157,7 @@ def test_git_has_a_repository_to_work_with(tmp_path):
 
 
 def test_settings_and_memory_of_the_project_give_way(tmp_path):
-    """Its hooks and permissions are taken away; a document of the candidate takes the place of the project's."""
+    """The project's hooks and permissions are removed, and its documents replaced by the candidate's."""
     project = make_project(
         tmp_path / "project",
         CLAUDE_dot_md="theirs\n",
@@ -188,7 +188,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("files", HOSTILE.values(), ids=HOSTILE)
 def test_settings_of_the_project_are_taken_away_wherever_they_lie(tmp_path, files):
-    """Also in the folder the agent stands in, and whatever else an agent could take for its own configuration."""
+    """Configuration is removed at every depth, also in the folder the agent starts in."""
     project = make_project(tmp_path / "project", **{name.replace(".", "_dot_"): text for name, text in files.items()})
     commit(project, pkg__code="x")
     with opened(worktree(project, SKILL, MEMORY, folder="pkg")) as place:
@@ -198,7 +198,7 @@ def test_settings_of_the_project_are_taken_away_wherever_they_lie(tmp_path, file
 
 @pytest.mark.parametrize("link", [".claude", "pkg/.claude", ".claude/skills", ".mcp.json"])
 def test_settings_of_the_project_are_not_reached_through_a_link(tmp_path, link):
-    """Inside of the project either."""
+    """A link inside the project brings no configuration back."""
     project = make_project(
         tmp_path / "project", conf__settings_dot_json="{}", conf__house__SKILL_dot_md="theirs", pkg__x=""
     )
@@ -215,7 +215,7 @@ def test_settings_of_the_project_are_not_reached_through_a_link(tmp_path, link):
 
 
 def test_link_that_leads_out_of_the_project_is_not_in_the_copy(tmp_path):
-    """An agent reads a memory file, or what is mentioned in one, without asking where it leads."""
+    """Links that lead out of the copy are removed."""
     (tmp_path / "secret").write_text("secret")
     project = make_project(tmp_path / "project", code="x\n", pkg__x="")
     for name, target in {"pkg/CLAUDE.md": tmp_path / "secret", "up": "../../x", "in": "code", "loop": "loop"}.items():
@@ -242,7 +242,7 @@ HEADS = {
 
 @pytest.mark.parametrize(("head", "left"), HEADS.values(), ids=HEADS)
 def test_frontmatter_of_a_projects_skill_keeps_what_is_harmless(tmp_path, head, left):
-    """What could bring hooks or permissions goes; a file that cannot be read so goes as a whole."""
+    """A frontmatter keeps harmless keys; a file with an unreadable one is removed."""
     text = f"---\n{head}---\nbody --- more\n" if head else "---\nhooks: 1\n"
     project = make_project(tmp_path / "project", code="x")
     file = project / ".claude/skills/other/SKILL.md"
@@ -277,7 +277,7 @@ BROKEN = {
     ],
 )
 def test_whatever_the_agent_leaves_can_be_looked_at(tmp_path, line, told):
-    """Nothing it makes is an error of the night, and what it did beside is told."""
+    """Nothing an agent makes is an error, and its other changes are still in the diff."""
     project = make_project(tmp_path / "project", code="old\n")
     for work in (worktree(project), native()):
         with opened(work) as place:
@@ -292,7 +292,7 @@ def test_whatever_the_agent_leaves_can_be_looked_at(tmp_path, line, told):
 
 
 def test_workspace_that_git_cannot_look_at_is_a_broken_one(tmp_path):
-    """The agent's own doing, told in git's words."""
+    """A workspace that git cannot read is broken, in git's words."""
     project = make_project(tmp_path / "project", code="old\n")
     with opened(worktree(project)) as place:
         (place.folder / "base.git" / "index").write_bytes(b"no index")
@@ -306,7 +306,7 @@ def test_workspace_that_git_cannot_look_at_is_a_broken_one(tmp_path):
 
 
 def test_objects_of_the_project_are_not_even_marked_as_used(tmp_path):
-    """Their times stay, whatever of it is looked at: git cannot think that they are in use."""
+    """The times of the project's objects stay as they are."""
     project = make_project(tmp_path / "project", code="old\n", sub__more="more\n")
     objects = [path for path in (project / ".git/objects").rglob("*") if path.is_file()]
     for path in objects:
@@ -318,7 +318,7 @@ def test_objects_of_the_project_are_not_even_marked_as_used(tmp_path):
 
 
 def test_change_in_the_very_moment_of_the_copy_is_seen(tmp_path):
-    """Of the same size too: the files of a copy are older than it."""
+    """A change of the same size is found too, because the files of a copy are backdated."""
     project = make_project(tmp_path / "project", code="old\n")
     with opened(worktree(project)) as place:
         (place.root / "code").write_text("new\n")
@@ -326,7 +326,7 @@ def test_change_in_the_very_moment_of_the_copy_is_seen(tmp_path):
 
 
 def test_no_link_of_a_project_leads_a_document_out(tmp_path):
-    """A project can hold links to anywhere; what is put into the copy stays in the copy."""
+    """No document is written through a link of the project."""
     theirs = tmp_path / "home"
     (theirs / "skills" / "house").mkdir(parents=True)
     (theirs / "settings.json").write_text("kept")
@@ -346,7 +346,7 @@ def test_no_link_of_a_project_leads_a_document_out(tmp_path):
 
 
 def test_submodules_are_in_the_copy_as_far_as_the_project_has_them(tmp_path):
-    """At the commit that the project pins, as plain files."""
+    """Submodules are copied as plain files at their pinned commits."""
     module = make_project(tmp_path / "module", inner="pinned\n")
     project = make_project(tmp_path / "project", code="x\n")
     git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module), "lib")
@@ -361,7 +361,7 @@ def test_submodules_are_in_the_copy_as_far_as_the_project_has_them(tmp_path):
 
 
 def test_linked_worktree_and_quoted_path_can_be_copied(tmp_path):
-    """Objects are found wherever git keeps them."""
+    """A linked worktree of a project can be copied too."""
     project = make_project(tmp_path / 'a "quoted" ünï', code="x\n")
     git(project, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
     for each in (project, tmp_path / "side"):
@@ -370,14 +370,14 @@ def test_linked_worktree_and_quoted_path_can_be_copied(tmp_path):
 
 
 def test_commit_that_is_not_there_is_named(tmp_path):
-    """In git's words."""
+    """A failure is reported in git's words."""
     project = make_project(tmp_path / "project", code="x\n")
     with pytest.raises(DiskError, match="git read-tree failed"), opened(worktree(project, at="0" * 40)):
         pass
 
 
 def test_read_only_folders_are_removed_too(tmp_path):
-    """An agent may take its own rights away."""
+    """A workspace that the agent locked is removed nevertheless."""
     with opened(native()) as place:
         (place.root / "a" / "b").mkdir(parents=True)
         (place.root / "a" / "b").chmod(0o555)

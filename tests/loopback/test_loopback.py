@@ -1,4 +1,4 @@
-"""The stand-in for the model services decides from a request alone, and lets nobody out."""
+"""The stand-in for the model services answers by the request alone, and blocks every other host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def loopback():
 
 
 def ask(loopback, path, body, fault="", **headers):
-    """One request; status and body."""
+    """Send one request and return status and body."""
     request = urllib.request.Request(
         f"{loopback.url(fault)}{path}", data=json.dumps(body).encode(), headers={"x-api-key": "k", **headers}
     )
@@ -49,7 +49,7 @@ def test_rule_is_followed_only_where_it_is_in_what_was_sent(loopback):
 
 
 def test_calls_that_the_words_spell_out_are_made_one_by_one(loopback):
-    """The next one is known by how many results there are; then the answer."""
+    """The number of results in a request decides the next call, then the answer."""
     words = 'do [[call Bash {"command": "ls {a,b}"}]] and [[call Bash {"command": "pwd"}]]'
     turns = [words]
     for number, command in enumerate(("ls {a,b}", "pwd")):
@@ -65,7 +65,7 @@ def test_calls_that_the_words_spell_out_are_made_one_by_one(loopback):
 
 
 def test_stream_says_the_same_as_the_whole(loopback):
-    """In every API, and in each the words can be put together again."""
+    """Every API can stream, and the streamed words add up to the answer."""
     bodies = {
         "/v1/messages": messages("hello"),
         "/v1/responses": {"model": "m", "input": "hello"},
@@ -80,7 +80,7 @@ def test_stream_says_the_same_as_the_whole(loopback):
 
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.in_stream])
 def test_fault_of_a_url(loopback, fault):
-    """It has its status, and the words of either provider."""
+    """A fault has its status, and the words of either provider."""
     for path in ("/v1/messages", "/v1/responses"):
         status, body = ask(loopback, path, messages("hello"), fault)
         assert status == FAULTS[fault].status
@@ -94,12 +94,12 @@ def test_fault_that_passes_and_fault_of_the_words(loopback):
 
 
 def test_nobody_without_a_key(loopback):
-    """As at any service."""
+    """An unknown path is refused as by any service."""
     assert ask(loopback, "/v1/messages", messages("hello"), **{"x-api-key": ""})[0] == 401
 
 
 def test_whoever_wants_out_is_refused_and_remembered(loopback):
-    """As a proxy for HTTPS and for HTTP, it leads nowhere."""
+    """Requests to other hosts through the proxy are refused."""
     connection = HTTPConnection("127.0.0.1", loopback.port, timeout=10)
     connection.set_tunnel("example.com", 443)
     with pytest.raises(OSError, match="403"):
