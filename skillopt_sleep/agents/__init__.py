@@ -57,6 +57,8 @@ class CodingAgent:
     """The folder with the user's own skills, below the agent's home."""
     memory: str
     """The memory file, in the project and in the agent's home."""
+    retention: str = ""
+    """When it deletes old sessions, one sentence for the user."""
     variables: tuple[str, ...] = ()
     """Environment variables, none of them secret, that a scheduled night needs to start it as the user does."""
     plugin: AgentPlugin | None = None

@@ -24,6 +24,7 @@ CLAUDE = CodingAgent(
     find_homes=find_homes,
     skills=".claude/skills",
     memory="CLAUDE.md",
+    retention="Claude Code deletes sessions after cleanupPeriodDays (30 unless you set it)",
     variables=(
         "CLAUDE_CONFIG_DIR",
         "ANTHROPIC_BASE_URL",

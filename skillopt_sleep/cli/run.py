@@ -141,7 +141,7 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
     is proposed, staged or counted as tried; it costs as much as testing one rule.
     """
     from skillopt_sleep.cli.progress import show_progress
-    from skillopt_sleep.usecases.aa_test import run_aa_test
+    from skillopt_sleep.usecases.run import run_aa_test
 
     workspace = open_workspace(flags)
     tasks = read_tasks(task_file) if task_file is not None else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from skillopt_sleep.agents import agent_of_source
 from skillopt_sleep.mining.insights import Insights
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.task import TaskRecord
@@ -104,11 +105,9 @@ def _sessions(report: DoctorReport) -> Iterator[str]:
     for found in report.sources:
         oldest = f", the oldest from {found.oldest}" if found.oldest else ""
         yield f"  {found.source:<10}  {number(found.files, 'file')}, {found.size / 1e6:,.1f} MB{oldest}"
-    if any(found.source == "claude" for found in report.sources):
-        yield (
-            "  Claude Code deletes sessions after cleanupPeriodDays (30 unless you set it); what was harvested stays"
-            " in the archive."
-        )
+    for found in report.sources:
+        if (agent := agent_of_source(found.source)) and agent.retention:
+            yield f"  {agent.retention}; what was harvested stays in the archive."
 
 
 def _models(report: DoctorReport) -> Iterator[str]:

@@ -1,11 +1,19 @@
-"""Run one night, or forecast it without a model call."""
+"""Run one night, forecast it without a model call, or try the live files against themselves (the A/A test)."""
 
 from __future__ import annotations
 
 import functools
+import secrets
+from contextlib import closing
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from skillopt_sleep.agents import source_of_backend
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.session import SessionKey
+from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.usecases.adapters import (
     build_backend,
@@ -20,14 +28,17 @@ from skillopt_sleep.usecases.sessions import redact
 from skillopt_sleep.usecases.status import read_report
 
 if TYPE_CHECKING:
+    from skillopt_sleep.gate.audit import NullTrial
     from skillopt_sleep.model.ports import Ledger, Progress
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.night.connection import NightConnection
     from skillopt_sleep.night.forecast import DryRun
-    from skillopt_sleep.night.harvest import Harvested
     from skillopt_sleep.night.plan import Kit, NightPlan
     from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
+
+SAMPLE_OFFSET = 250
+"""Added to the sample numbers of the second arm, so that its replays are calls of their own."""
 
 
 def run_night(
@@ -63,6 +74,69 @@ def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = 
     workspace = workspace.as_dry_run()
     plan = plan_night(workspace, tasks)
     return dry_run(plan, open_kit(workspace, plan))
+
+
+def run_aa_test(
+    workspace: Workspace, given: tuple[TaskRecord, ...] | None = None, progress: Progress | None = None
+) -> NullTrial:
+    """Replay validation tasks under the live files twice, as baseline and as candidate, as a night would.
+
+    Nothing is proposed, staged or counted as tried; the replays are stored for the audit. Raises ``UsageError`` when
+    there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
+    """
+    from skillopt_sleep.gate import audit as rule
+    from skillopt_sleep.gate.rule import Tally
+    from skillopt_sleep.gate.trial import PairedPlan, run_paired
+    from skillopt_sleep.night.connection import probe
+    from skillopt_sleep.night.outcome import list_base_replays
+    from skillopt_sleep.storage.ledger import NightLedger
+    from skillopt_sleep.storage.space import check_disk
+
+    with lock_night(workspace.data_dir):
+        check_disk(workspace.database, workspace.project)
+        plan = plan_night(workspace, given)
+        tasks = _select_tasks(workspace, plan)
+        name = f"{rule.ON_REQUEST}{workspace.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
+        ledger = NightLedger(workspace.database, night=name, sitting=1)
+        with closing(open_kit(workspace, plan, progress).connect(ledger, _recall_models(workspace))) as connection:
+            probe(connection).require_ready()
+            models = connection.models
+            step = plan.step
+            trial = run_paired(
+                tasks,
+                plan.baseline,
+                plan.baseline,
+                models,
+                PairedPlan(
+                    k=step.k,
+                    metric=step.gate_metric,
+                    mixed_weight=step.gate_mixed_weight,
+                    seed=seed,
+                    first_sample=0,
+                    apart=SAMPLE_OFFSET,
+                ),
+            )
+    project = str(workspace.project)
+    replays = list_base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
+    workspace.trials.note(project, name, replays, trial.position)
+    found = rule.audit(
+        workspace.trials.replays(project),
+        workspace.trials.position(project),
+        metric=step.gate_metric,
+        mixed_weight=step.gate_mixed_weight,
+        val_tasks=len(tasks),
+        k=step.k,
+    )
+    return rule.NullTrial(
+        tasks=len(trial.measured),
+        tally=trial.tally or Tally(),
+        k=step.k,
+        verdict=trial.decision.verdict,
+        why=trial.decision.why,
+        spend=ledger.spent(),
+        audit=found,
+    )
 
 
 def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = None) -> Kit:
@@ -115,3 +189,33 @@ def connect(
         redactor=workspace.redactor,
         manner=plan.manner,
     )
+
+
+def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ...]:
+    """As many tasks as a night tests on, validation tasks first; none that is sealed."""
+    from skillopt_sleep.mining.tasks import group_tasks
+    from skillopt_sleep.night.pools import split_tasks
+
+    if plan.mining.given is not None:
+        pools = split_tasks(group_tasks(plan.mining.given), plan.split)
+    else:
+        pools = split_tasks(
+            workspace.archive.tasks(workspace.scope), plan.split, workspace.archive.past(workspace.scope)
+        )
+    tasks = (*pools.val, *pools.train)[: plan.split.max_val]
+    if not tasks:
+        raise UsageError("there are no tasks to replay yet; `skillopt-sleep run` finds some in your sessions")
+    return tasks
+
+
+def _recall_models(workspace: Workspace) -> Harvested:
+    """The models of the last night, as if sessions named them: the test is to do what nights do."""
+    for night in workspace.journal.reports(str(workspace.project)):
+        keys = [
+            SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)
+            for used in night.backends
+            if used.model and used.ready
+        ]
+        if keys:
+            return replace(Harvested(), sessions=tuple(keys))
+    return Harvested()

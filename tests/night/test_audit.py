@@ -15,9 +15,8 @@ from skillopt_sleep.gate.rule import Result, Verdict
 from skillopt_sleep.gate.trial import run_paired
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.task import RubricReference, TaskRecord
-from skillopt_sleep.usecases.aa_test import run_aa_test
 from skillopt_sleep.usecases.plan import plan_night
-from skillopt_sleep.usecases.run import run_night
+from skillopt_sleep.usecases.run import run_aa_test, run_night
 from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
 from tests.fakes.ask import ScriptedAsk
