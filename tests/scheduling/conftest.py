@@ -1,4 +1,4 @@
-"""A schedule, and a world to attend it in that only moves when it is told to."""
+"""A schedule, and a world for its attendant in which time moves only when a test says so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 class MovableClock:
-    """``ports.Clock`` that stands where it is put."""
+    """A clock (``ports.Clock``) that stands still until a test moves it."""
 
     def __init__(self, start):
         self.at = start
@@ -34,7 +34,7 @@ class MovableClock:
 
 @dataclasses.dataclass
 class Stage:
-    """The world of an attendant: what it is told, what it did, and what is said."""
+    """The world of an attendant: what it reads, which nights it ran, what it logged and published."""
 
     clock: MovableClock
     attempts: AttemptStore
@@ -50,13 +50,13 @@ class Stage:
     breaks: Exception | None = None
 
     def read(self):
-        """The schedule, unless it cannot be read."""
+        """Return the schedule, unless it cannot be read."""
         if self.breaks is not None:
             raise self.breaks
         return self.schedule
 
     def night(self, schedule, step):
-        """Each night takes a while and ends as it is told, by default well."""
+        """Run a night that takes a while and ends with the next code, by default 0."""
         self.nights.append((step.project.project, step.due.label, self.clock.now()))
         self.clock.sleep(self.length.total_seconds())
         code = self.codes.pop(0) if self.codes else 0
@@ -65,7 +65,7 @@ class Stage:
         return code
 
     def attendant(self):
-        """Somebody who has just been started."""
+        """Return an attendant that has just been started."""
         world = World(
             schedule=self.read,
             attempts=self.attempts,

@@ -1,4 +1,4 @@
-"""Whoever attends a schedule: each due has one night, whatever happens in between."""
+"""The attendant of a schedule: each due gets one night, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.scheduling.conftest import BERLIN
 
 
 def at(day, hour, minute=0, month=3):
-    """A moment by the clock on the wall in Berlin."""
+    """Return a moment by the wall clock in Berlin."""
     return datetime(2026, month, day, hour, minute, tzinfo=BERLIN).astimezone(UTC)
 
 
-def test_night_is_held_when_it_is_due(stage):
-    """Not before, once, and it is kept how it ended."""
+def test_due_night_runs_once(stage):
+    """A night starts when it is due, not before, runs once, and its end is recorded."""
     attendant = stage.attendant()
     stage.clock.at = at(2, 2, 59)
     assert not attendant.look()
@@ -39,7 +39,7 @@ def test_night_is_held_when_it_is_due(stage):
 
 
 def test_start_after_a_due_catches_it_up(stage):
-    """Once, also when many were missed."""
+    """A start after several dues runs one night, for the latest of them."""
     stage.clock.at = at(9, 10)
     stage.attendant().look()
     stage.attendant().look()
@@ -47,7 +47,7 @@ def test_start_after_a_due_catches_it_up(stage):
 
 
 def test_projects_run_one_after_the_other(stage):
-    """Each has its own night, none begins before another has ended."""
+    """Each project has a night of its own, and none starts before the other has ended."""
     since = stage.schedule.projects[0].since
     stage.schedule = replace(
         stage.schedule, projects=tuple(ScheduledProject(project=name, since=since) for name in ("/a", "/b", "/c"))
@@ -59,8 +59,8 @@ def test_projects_run_one_after_the_other(stage):
 
 
 @pytest.mark.parametrize("code", [143, -9])
-def test_night_that_was_cut_short_is_gone_on_with(stage, code):
-    """At once when the night alone was killed, at the next start when we were told to stop; thrice at most."""
+def test_interrupted_night_is_resumed(stage, code):
+    """A killed or stopped night is started again, three times at most."""
     stage.clock.at = at(2, 3)
     stage.codes = [code, code]
     stage.attendant().look()
@@ -71,7 +71,7 @@ def test_night_that_was_cut_short_is_gone_on_with(stage, code):
 
 
 def test_stop_in_the_middle_of_a_night(stage):
-    """It begins nothing more, keeps that the night was cut short, and the next start goes on with it."""
+    """A stopped attendant starts nothing more and records the interruption; the next start resumes the night."""
     stage.clock.at = at(2, 3)
     attendant = stage.attendant()
     night = stage.night
@@ -93,8 +93,8 @@ def test_stop_in_the_middle_of_a_night(stage):
     assert (kept.starts, kept.code) == (2, 0)
 
 
-def test_night_that_ended_while_nobody_attended_is_not_held_again(stage):
-    """We were killed, the night was not: what the journal says of its end is believed."""
+def test_night_that_outlived_the_attendant_is_not_repeated(stage):
+    """When the daemon was killed and the night was not, the end recorded in the journal counts."""
     stage.clock.at = at(2, 3)
     stage.codes = [None]
     stage.attempts.has_finished_night = lambda project, since: (project, since) == ("/shop", at(2, 3))
@@ -110,7 +110,7 @@ def test_night_that_ended_while_nobody_attended_is_not_held_again(stage):
 
 
 def test_night_waits_until_it_may_begin(stage):
-    """On battery: it is said once, looked at again, and begun late; not at all when the next due has come."""
+    """On battery a due night waits, which is logged once; it starts late, or not at all after the next due."""
     attendant = stage.attendant()
     stage.held = "on battery"
     stage.clock.at = at(2, 3)
@@ -126,7 +126,7 @@ def test_night_waits_until_it_may_begin(stage):
 
 
 def test_night_that_found_another_one_running_is_tried_again(stage):
-    """Exit code 6 has begun nothing, so it counts for nothing."""
+    """Exit code 6 means that nothing was started, so it does not count as an attempt."""
     attendant = stage.attendant()
     stage.codes = [6]
     stage.clock.at = at(2, 3)
@@ -137,8 +137,8 @@ def test_night_that_found_another_one_running_is_tried_again(stage):
     assert (kept.starts, kept.code) == (1, 0)
 
 
-def test_what_cannot_be_kept_is_not_begun(stage):
-    """With a full disk a night would be begun again and again; it is begun when there is room."""
+def test_night_that_cannot_be_recorded_is_not_started(stage):
+    """On a full disk no night starts, because it would start again and again; it starts when there is room."""
     attendant = stage.attendant()
     keep, full = stage.attempts.keep, DiskError("no space left on device")
 
@@ -155,8 +155,8 @@ def test_what_cannot_be_kept_is_not_begun(stage):
     assert len(stage.nights) == 1
 
 
-def test_end_that_cannot_be_kept_is_known_all_the_same(stage):
-    """The disk filled up during the night: the night is not held again."""
+def test_end_that_cannot_be_recorded_still_counts(stage):
+    """When the disk fills up during a night, the night is not repeated."""
     attendant = stage.attendant()
     keep, kept = stage.attempts.keep, []
 
@@ -174,7 +174,7 @@ def test_end_that_cannot_be_kept_is_known_all_the_same(stage):
 
 
 def test_night_that_cannot_be_started_is_tried_again(stage):
-    """No process could be started: nothing was begun, and it is said."""
+    """When no process can be started, that is logged and the next look tries again."""
     attendant = stage.attendant()
     stage.codes = [DiskError("cannot start python: Cannot allocate memory")]
     stage.clock.at = at(2, 3)
@@ -185,7 +185,7 @@ def test_night_that_cannot_be_started_is_tried_again(stage):
 
 
 def test_schedule_that_changes_is_followed(stage):
-    """Another time, another project, none at all: the next look knows."""
+    """Another time, another project or no schedule takes effect at the next look."""
     attendant = stage.attendant()
     before = stage.schedule
     stage.schedule = None
@@ -206,7 +206,7 @@ def test_schedule_that_changes_is_followed(stage):
 
 
 def test_wakes_for_the_due_and_once_a_minute(stage):
-    """APScheduler is told the next look: in a minute, or when a night is due if that is sooner; misfires are one."""
+    """APScheduler wakes the attendant in a minute, or when a night is due if that is sooner; misfires count as one."""
     stage.schedule = replace(stage.schedule, jitter=20)
     stage.jitter = True
     attendant = stage.attendant()
@@ -223,7 +223,7 @@ def test_wakes_for_the_due_and_once_a_minute(stage):
 
 @pytest.mark.parametrize("error", [DiskError("cannot be understood"), PermissionError(13, "Permission denied")])
 def test_schedule_that_cannot_be_read_wakes_again_in_a_minute(stage, error):
-    """It is said once, nothing ends, and the night is held when it can be read again."""
+    """An unreadable schedule is logged once and ends nothing; the night runs when it can be read again."""
     attendant = stage.attendant()
     found = stage.schedule
     stage.breaks = error
@@ -293,7 +293,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6)
     ],
 )
 def test_sixty_days(stage, begin, seed, time_of_day):
-    """One night for each due the machine was awake in, one late for all that it slept through, never two."""
+    """Each due while the machine was awake gets one night, a sleep over several gets one late night, none gets two."""
     names = ("/a", "/b")
     projects = tuple(ScheduledProject(project=name, since=begin) for name in names)
     stage.schedule = replace(stage.schedule, at=time_of_day, jitter=10, projects=projects)
@@ -319,14 +319,14 @@ def test_sixty_days(stage, begin, seed, time_of_day):
 
 
 class Counted(list):
-    """Remembers how often, and nothing else."""
+    """A list that stores only how often something was appended."""
 
     def append(self, _):
         self[:] = [sum(self) + 1]
 
 
 def growth(stage, measure):
-    """By how much a measure grows over the last thirty of sixty days, and how many nights and looks there were."""
+    """Return how much a measure grows over the last thirty of sixty days, with the numbers of nights and looks."""
     stage.said, stage.told, stage.nights = Counted(), Counted(), Counted()
     sixty = Sixty(stage, 7, begin=datetime(2026, 3, 1, 12, tzinfo=UTC))
     sixty.looks = Counted()
@@ -343,7 +343,7 @@ def growth(stage, measure):
 
 @pytest.mark.slow
 def test_sixty_days_leave_no_objects_behind(stage):
-    """What an attendant remembers grows neither with its looks nor with its nights."""
+    """The memory of an attendant grows neither with its looks nor with its nights."""
     grown, nights, looks = growth(stage, lambda: len(gc.get_objects()))
     assert nights > 30
     assert looks > 20_000
@@ -352,7 +352,7 @@ def test_sixty_days_leave_no_objects_behind(stage):
 
 @pytest.mark.slow
 def test_sixty_days_in_constant_memory(stage):
-    """The same in bytes, of everything Python has."""
+    """The same, measured in bytes over all Python objects."""
     tracemalloc.start()
     try:
         grown, _, _ = growth(stage, lambda: tracemalloc.get_traced_memory()[0])

@@ -1,4 +1,4 @@
-"""Lines of our own in a crontab, and not a byte of anybody else's."""
+"""Our lines in a crontab, beside which no other byte changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ tables = st.binary(max_size=200).filter(lambda table: b"skillopt" not in table)
 
 
 def as_cron_reads(command):
-    """What cron hands to the shell: up to a ``%`` without a backslash, and no backslash before a ``%``."""
+    r"""Return what cron passes to the shell: everything up to a ``%`` without a backslash, each ``\%`` as ``%``."""
     out, escaped = [], False
     for character in command:
         if escaped:
@@ -41,7 +41,7 @@ def as_cron_reads(command):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(odd, min_size=1, max_size=4))
 def test_words_come_back_from_cron_and_the_shell(words):
-    """Whatever stands in a path: percent signs, quotes, backslashes, spaces, dollars."""
+    """Paths with percent signs, quotes, backslashes, spaces and dollars survive cron and the shell."""
     line = as_cron_reads(" ".join(map(quote, words)))
     done = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == words
@@ -49,7 +49,7 @@ def test_words_come_back_from_cron_and_the_shell(words):
 
 @given(tables)
 def test_block_leaves_no_trace(table):
-    """Put in and taken out, also twice: the same bytes, however the table ends."""
+    """Adding the block once or twice and removing it gives the same bytes, however the table ends."""
     once = add_block(table, BLOCK, NAME)
     assert BLOCK.encode() in once
     assert add_block(once, BLOCK, NAME) == once
@@ -57,7 +57,7 @@ def test_block_leaves_no_trace(table):
 
 
 def test_no_table_is_no_table_again():
-    """Not an empty one; unless somebody has put a line of his own into it."""
+    """Where there was no crontab, none is left, unless somebody has added a line."""
     table = add_block(None, BLOCK, NAME)
     assert remove_block(table, NAME) is None
     assert remove_block(table + b"1 1 * * * mine\n", NAME) == b"1 1 * * * mine\n"
@@ -70,7 +70,7 @@ def test_no_table_is_no_table_again():
     st.booleans(),
 )
 def test_lines_that_others_add_stay(before, after, cut):
-    """Above and below the block, in a table that ended in the middle of a line too."""
+    """Lines added above and below the block stay, even if the table ended in the middle of a line."""
     table = b"".join(before) + b"MAILTO=x" * cut
     now = add_block(table, BLOCK, NAME) + after
     ended = b"\n" if cut and after else b""  # the line was ended for the block, and others stand below it
@@ -78,14 +78,14 @@ def test_lines_that_others_add_stay(before, after, cut):
 
 
 def test_schedules_of_other_folders_stay():
-    """A block has a name, and only that one is ours."""
+    """Blocks of other data folders have other names and stay."""
     both = add_block(add_block(b"# mine\n", BLOCK, OTHER), "5 5 * * * other\n", NAME)
     assert remove_block(both, NAME) == add_block(b"# mine\n", BLOCK, OTHER)
     assert remove_block(remove_block(both, NAME), OTHER) == b"# mine\n"
 
 
 def test_block_without_an_end_is_not_touched():
-    """Nobody knows where it ends, so the user is asked to look."""
+    """A block without its last line is refused, because nobody knows where it ends."""
     cut = add_block(b"# mine\n", BLOCK, NAME).replace(f"# <<< {NAME} <<<\n".encode(), b"")
     with pytest.raises(Refused, match="repair that first"):
         remove_block(cut, NAME)
@@ -109,7 +109,7 @@ def cron(**changed):
 
 
 def test_block_wakes_at_the_time_and_once_an_hour():
-    """Cron catches nothing up by itself; no line is a comment to the shell, and mail is not sent every hour."""
+    """One line starts the night and one checks every hour; neither sends mail."""
     lines = [line for line in cron()._block().splitlines() if not line.startswith("#")]
     assert [line.split(" '")[0] for line in lines] == ["50 3 * * *", "10 * * * *"]
     assert all(line.endswith(">/dev/null 2>&1") for line in lines)
@@ -117,13 +117,13 @@ def test_block_wakes_at_the_time_and_once_an_hour():
 
 
 def test_command_that_cron_could_not_hold_is_refused():
-    """Cron's own limit would cut it, or refuse the whole table."""
+    """A command beyond the limit of cron is refused, because cron would cut it."""
     with pytest.raises(UsageError, match="too long for cron"):
         cron(argv=("/" + "a" * 900,))._block()
 
 
 @pytest.mark.parametrize("odd", ["/a\nb", "/a\x07b", "/caf\udce9"])
 def test_path_that_no_schedule_can_hold_is_refused(odd):
-    """A line end in a path would be a line of its own."""
+    """A path with a line break is refused, because it would become a line of its own."""
     with pytest.raises(UsageError, match="cannot be written into a schedule"):
         cron(argv=(odd,))

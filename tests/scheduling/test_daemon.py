@@ -1,4 +1,4 @@
-"""The daemon for real: processes, signals, and a night of the simulated agent."""
+"""The daemon as a process: signals, children, and nights of the simulated agent."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SECONDS = 2.5
 
 @pytest.fixture
 def mira(tmp_path):
-    """A person whose night is small."""
+    """A person whose night is short."""
     return make_person(tmp_path / "mira", rules=1, tasks_per_rule=6)
 
 
 def wait_for(condition, seconds=60):
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -41,7 +41,7 @@ def wait_for(condition, seconds=60):
 
 
 def schedule(person, *more, flags=None, **options):
-    """Schedule her nights for this minute; it was done a while ago, so one is due now."""
+    """Schedule her nights so that one is due now."""
     if flags is None:
         flags = [each for each in person.arguments(**options) if not each.startswith(("--data-dir", "--project"))]
     since = datetime.now(tz=UTC) - timedelta(minutes=5)
@@ -57,18 +57,18 @@ def schedule(person, *more, flags=None, **options):
 
 
 def log(person):
-    """What the daemon has said."""
+    """Return the log of the daemon."""
     path = person.data / "daemon.log"
     return path.read_text() if path.exists() else ""
 
 
 def told(project):
-    """What the nights of a project left."""
+    """Return the diagnostics of the nights of a project."""
     return [json.loads(path.read_text()) for path in project.rglob("diagnostics.json")]
 
 
 def stop(process, signum=signal.SIGTERM):
-    """Stop the daemon; how long that took, and what it said."""
+    """Stop the daemon; return how long that took and what it printed."""
     began = time.monotonic()
     process.send_signal(signum)
     _, stderr = process.communicate(timeout=30)
@@ -78,8 +78,8 @@ def stop(process, signum=signal.SIGTERM):
 @pytest.mark.parametrize(
     ("signum", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
-def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
-    """The daemon and its children are gone within a second; the next start finishes the same night."""
+def test_stopped_night_is_resumed(mira, signum, code):
+    """The daemon and its children are gone within a second, and the next start finishes the same night."""
     schedule(mira, latency=20)
     daemon = ("daemon", f"--data-dir={mira.data}")
     with started(*daemon) as process:
@@ -104,7 +104,7 @@ def test_night_is_stopped_in_the_middle_and_gone_on_with(mira, signum, code):
 
 
 def test_status_tells_of_the_daemon(mira):
-    """Since when it runs, what it is at, when the next night is due; and that none is there when it has gone."""
+    """`status` shows since when it runs, what it does and when the next night is due, or that none is running."""
     schedule(mira, latency=20)
     with started("daemon", f"--data-dir={mira.data}") as process:
         wait_for(lambda: is_locked(mira.data))
@@ -121,8 +121,8 @@ def test_status_tells_of_the_daemon(mira):
     assert "NOT RUNNING: nothing runs the nights" in page
 
 
-def test_once_holds_what_is_due_and_leaves(mira, tmp_path):
-    """All projects, one after the other; called again it leaves at once and has done nothing."""
+def test_once_runs_what_is_due_and_leaves(mira, tmp_path):
+    """`--once` runs the nights of all projects in turn; called again, it leaves at once."""
     other = tmp_path / "other"
     other.mkdir()
     schedule(mira, other)
@@ -141,7 +141,7 @@ def test_once_holds_what_is_due_and_leaves(mira, tmp_path):
 
 
 def test_once_ends_as_the_night_that_failed(mira):
-    """So that whoever calls it can see that something is wrong; and why is in the log."""
+    """`--once` ends with the exit code of the failed night, and the log says why."""
     schedule(mira, fatal="not_logged_in")
     done = run("daemon", "--once", f"--data-dir={mira.data}")
     assert done.returncode == 4
@@ -151,7 +151,7 @@ def test_once_ends_as_the_night_that_failed(mira):
 
 
 def test_second_daemon_leaves(mira):
-    """With 6; called by a scheduler, quietly: the first sees to what is due."""
+    """A second daemon ends with 6; started by a scheduler with `--once`, it leaves quietly with 0."""
     schedule(mira, latency=20)
     with started("daemon", f"--data-dir={mira.data}") as process:
         wait_for(lambda: is_locked(mira.data))
@@ -164,7 +164,7 @@ def test_second_daemon_leaves(mira):
 
 
 def test_schedule_is_looked_at_again(mira):
-    """A night that is scheduled while the daemon waits is held; SIGHUP does not have to wait for the minute."""
+    """A night scheduled while the daemon runs is started; SIGHUP makes it look at once."""
     due = schedule(mira)
     nowhere = replace(due.projects[0], project="/nowhere")
     save_schedule(mira.data, replace(due, projects=(nowhere,)))
@@ -178,7 +178,7 @@ def test_schedule_is_looked_at_again(mira):
 
 
 def test_no_agent_outlives_the_daemon(mira, tmp_path):
-    """Agent CLIs that ignore the polite signal are gone too, though each leads a session of its own."""
+    """Agent CLIs that ignore SIGTERM, each in a session of its own, are gone too."""
     cli = make_cli(tmp_path / "bin", "claude")
     cli.behave(on="--version", stdout="2.1.197 (Claude Code)")
     cli.behave(on="auth status", stdout='{"loggedIn": true}')
@@ -194,7 +194,7 @@ def test_no_agent_outlives_the_daemon(mira, tmp_path):
 
 
 def test_daemon_without_a_schedule(tmp_path):
-    """One line says what to do first."""
+    """One line says which command to run first."""
     done = run("daemon", f"--data-dir={tmp_path / 'data'}")
     assert done.returncode == 2
     assert "use `skillopt-sleep schedule`" in done.stderr
@@ -202,7 +202,7 @@ def test_daemon_without_a_schedule(tmp_path):
 
 
 class Broken:
-    """An attendant that fails as it is told, and knows how often it was asked."""
+    """An attendant that raises what a test asks for, and counts how often it looked."""
 
     def __init__(self, *, at_look=None, at_wake=None):
         self.at_look, self.at_wake = at_look, at_wake
@@ -220,7 +220,7 @@ class Broken:
 
 
 def test_dead_scheduler_ends_the_daemon(monkeypatch):
-    """Nobody would ever wake again: it says why and leaves with 1, instead of living on."""
+    """When APScheduler dies, the daemon says why and leaves with 1 instead of living on without waking."""
     monkeypatch.setattr(daemon_module, "TICK", timedelta(milliseconds=50))
     said = []
     code = attend_forever(Broken(at_wake=KeyError("at")), lambda: False, said.append)
@@ -228,8 +228,8 @@ def test_dead_scheduler_ends_the_daemon(monkeypatch):
     assert any("KeyError" in line and "leaves with 1" in line for line in said)
 
 
-def test_look_that_fails_is_said_once_and_tried_again(monkeypatch):
-    """An error nobody foresaw neither ends the waking nor is kept from the user."""
+def test_look_that_fails_is_logged_once_and_tried_again(monkeypatch):
+    """An unforeseen error is logged once and the daemon goes on."""
     monkeypatch.setattr(daemon_module, "TICK", timedelta(milliseconds=20))
     attendant, said = Broken(at_look=ValueError("odd")), []
 
@@ -246,13 +246,13 @@ def test_look_that_fails_is_said_once_and_tried_again(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_once_that_fails_says_so():
-    """With 1, not with the 0 of a night that ended well."""
+    """`--once` ends with 1 when attending itself fails."""
     assert attend_once(Broken(at_look=ValueError("odd")), lambda: False) == 1
 
 
 @pytest.mark.parametrize("damage", ["cut", "folder"])
-def test_night_is_held_when_a_damaged_schedule_is_whole_again(mira, damage):
-    """The daemon says once that it cannot read it, and lives on; SIGHUP only spares the test the minute."""
+def test_night_runs_when_a_damaged_schedule_is_whole_again(mira, damage):
+    """The daemon logs once that it cannot read the schedule, lives on, and runs the night when it can."""
     found = schedule(mira)
     save_schedule(mira.data, replace(found, projects=(replace(found.projects[0], project="/nowhere"),)))
     path = mira.data / "schedule.json"
@@ -275,7 +275,7 @@ def test_night_is_held_when_a_damaged_schedule_is_whole_again(mira, damage):
 
 @pytest.mark.slow
 def test_daemon_wakes_for_a_night_that_is_due_in_a_minute(mira):
-    """APScheduler's own waking: nothing is due when it starts, and the night begins within seconds of its time."""
+    """With nothing due at its start, the daemon starts the night within seconds of its time."""
     while not 5 < datetime.now(tz=UTC).second < 40:
         time.sleep(1)
     at = (datetime.now().astimezone() + timedelta(minutes=1)).replace(second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""A night as a process of its own: what it is told, and that nothing of it is left when it is ended."""
+"""A night as a process of its own: its arguments, its environment, and that stopping it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ time.sleep(60)
 
 
 def night(folder, script, **env):
-    """A night that is some script, and what it makes the daemon say."""
+    """Return a night that runs a script instead, and the lines it logs."""
     said = []
     return NightProcess((sys.executable, "-c", script), env, folder, said.append), said
 
 
 def is_gone(pid):
-    """Whether a process has ended, whether or not whoever inherited it has noticed."""
+    """Whether a process has ended, also when its parent has not collected it."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -49,7 +49,7 @@ def is_gone(pid):
 
 
 def test_night_is_told_what_was_scheduled(tmp_path):
-    """The caps that all projects share, then the flags of its own, then where it is."""
+    """The arguments are the shared caps, then the flags of the project, then the folders."""
     assert build_arguments(SCHEDULE, STEP, tmp_path) == (
         "run",
         "--max-calls-day=120",
@@ -63,7 +63,7 @@ def test_night_is_told_what_was_scheduled(tmp_path):
 
 
 def test_night_has_the_environment_of_the_schedule_over_that_of_the_daemon(tmp_path):
-    """Not in the project's folder, whose files could be taken for modules; its code and last words are passed on."""
+    """It runs outside the project, with the variables of the schedule; exit code and last lines are passed on."""
     script = "import os, sys; print(os.environ['BAKED'], os.environ['KEY'], os.getcwd(), file=sys.stderr); sys.exit(5)"
     run, said = night(tmp_path, script, KEY="given", BAKED="no")
     assert run(SCHEDULE, STEP) == 5
@@ -71,19 +71,19 @@ def test_night_has_the_environment_of_the_schedule_over_that_of_the_daemon(tmp_p
 
 
 def test_night_that_was_killed_says_by_what(tmp_path):
-    """A negative code, as long as nobody asked for it."""
+    """A killed night has the negative number of the signal as its code."""
     run, _ = night(tmp_path, "import os; os.kill(os.getpid(), 9)")
     assert run(SCHEDULE, STEP) == -9
 
 
 def test_night_that_cannot_be_started(tmp_path):
-    """Is no night."""
+    """A command that does not exist raises DiskError."""
     with pytest.raises(DiskError, match="cannot start"):
         NightProcess(("/no/such/python",), {}, tmp_path, print)(SCHEDULE, STEP)
 
 
 def test_nothing_of_a_stubborn_night_is_left(tmp_path):
-    """It and its children ignore the polite signal, each in a session of its own: they are killed all the same."""
+    """A night and its children that ignore SIGTERM in sessions of their own are killed."""
     run, _ = night(tmp_path, STUBBORN)
     codes = []
     thread = threading.Thread(target=lambda: codes.append(run(SCHEDULE, STEP)))
@@ -101,7 +101,7 @@ def test_nothing_of_a_stubborn_night_is_left(tmp_path):
 
 
 def test_log_rotates_and_is_private(tmp_path):
-    """However much is said, it stays within its bounds."""
+    """The log stays within its bounds, and only its owner can read it."""
     with open_log(tmp_path, None, most=1000) as say:
         for number in range(100):
             say(f"line {number:03} \udce9")
@@ -121,7 +121,7 @@ def test_log_rotates_and_is_private(tmp_path):
     ],
 )
 def test_battery(monkeypatch, battery, runs_on_it):
-    """Only a machine that says so runs on its battery."""
+    """Only a machine that says so counts as running on battery."""
     found = battery and type("Battery", (), {"power_plugged": battery[1]})()
     monkeypatch.setattr(psutil, "sensors_battery", lambda: found, raising=False)
     assert is_on_battery() is runs_on_it

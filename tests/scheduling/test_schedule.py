@@ -1,4 +1,4 @@
-"""When a night is due, over time zones and daylight saving; and that no due has two nights."""
+"""When a night is due, across time zones and daylight saving, and that no due gets two nights."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def utc(*numbers):
     ],
 )
 def test_due_of_a_day(day, at, moment):
-    """Local wall time in Berlin, on ordinary days and on those that clocks change."""
+    """Due times in Berlin on ordinary days, and on the days clocks change."""
     assert find_due(day, at, BERLIN).moment == moment
 
 
 @given(days, times, zones)
 def test_due_shows_its_time_on_the_wall_or_is_the_end_of_a_gap(day, at, zone):
-    """There is one due each day; where its wall time exists, the clock shows it then."""
+    """Each day has one due: at its wall time, or at the end of the gap that skips it."""
     due = find_due(day, at, zone)
     shown = due.moment.astimezone(zone).replace(tzinfo=None)
     wanted = datetime.combine(day, at)
@@ -87,7 +87,7 @@ def test_due_shows_its_time_on_the_wall_or_is_the_end_of_a_gap(day, at, zone):
 
 @given(days, times, zones)
 def test_dues_follow_each_other(day, at, zone):
-    """Days in order have moments in order, about a day apart."""
+    """Dues of consecutive days come in order, about a day apart."""
     found = [find_due(day + timedelta(days=ahead), at, zone).moment for ahead in range(3)]
     for earlier, later in itertools.pairwise(found):
         assert timedelta(hours=22) <= later - earlier <= timedelta(hours=26)
@@ -95,7 +95,7 @@ def test_dues_follow_each_other(day, at, zone):
 
 @given(moments, times, zones)
 def test_now_lies_between_the_last_due_and_the_next(now, at, zone):
-    """And there is none between them."""
+    """No due lies between the last and the next one."""
     last, following = find_last_due(now, at, zone), find_next_due(now, at, zone)
     assert last.moment <= now < following.moment
     assert following.day - last.day == timedelta(days=1)
@@ -103,8 +103,8 @@ def test_now_lies_between_the_last_due_and_the_next(now, at, zone):
 
 
 @given(moments, times, zones, st.integers(1, 40))
-def test_dues_of_a_while_are_each_days(now, at, zone, length):
-    """As many as days, none twice, all within."""
+def test_dues_of_a_period(now, at, zone, length):
+    """A period has one due for each day, none twice, all inside it."""
     until = now + timedelta(days=length)
     found = [*list_dues(now, until, at, zone)]
     assert length - 1 <= len(found) <= length + 1
@@ -114,7 +114,7 @@ def test_dues_of_a_while_are_each_days(now, at, zone, length):
 
 @given(days, st.integers(0, 720), st.text(max_size=5))
 def test_jitter_is_drawn_once(day, minutes, salt):
-    """Within its bounds, and the same whenever it is asked for."""
+    """Jitter stays within its bounds and is the same whenever it is asked for."""
     due = find_due(day, time(3), BERLIN)
     drawn = draw_jitter(due, timedelta(minutes=minutes), salt)
     assert timedelta(0) <= drawn <= timedelta(minutes=minutes)
@@ -122,7 +122,7 @@ def test_jitter_is_drawn_once(day, minutes, salt):
 
 
 def test_jitter_spreads():
-    """Over many days it takes every tenth of its range."""
+    """Over a year jitter covers every tenth of its range."""
     drawn = [
         draw_jitter(find_due(date(2026, 1, 1) + timedelta(days=day), time(3), BERLIN), timedelta(hours=1), "m")
         for day in range(365)
@@ -143,14 +143,14 @@ def attempt(**changed):
     return Attempt(**{"project": "/shop", "due": LABEL, "started_at": NOW, **changed})
 
 
-def test_due_that_nobody_has_held_is_next():
-    """The latest one, with its label."""
+def test_latest_due_without_a_night_is_next():
+    """The latest due without a night is chosen."""
     assert step(project()).due.label == LABEL
     assert step(project(), now=utc(2026, 6, 2, 0, 59)).due.label == "2026-06-01T03:00"
 
 
 def test_days_without_a_night_are_caught_up_by_one():
-    """After a week off there is one night, of the last due, and then none."""
+    """After a week off one night runs, for the latest due."""
     held = attempt(due="2026-05-25T03:00", code=0)
     found = step(project(), attempts=[held])
     assert (found.due.label, found.before) == (LABEL, None)
@@ -158,28 +158,28 @@ def test_days_without_a_night_are_caught_up_by_one():
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 4, 5, 7, 8])
-def test_night_that_ended_is_not_held_again(code):
-    """However it ended: the next due goes on with what is left."""
+def test_ended_night_is_not_repeated(code):
+    """Whatever its exit code was, the next due goes on with what is left."""
     assert step(project(), attempts=[attempt(code=code)]) is None
 
 
 @pytest.mark.parametrize("code", [None, 129, 130, 143, -9, -15])
-def test_night_that_was_cut_short_is_gone_on_with(code):
-    """Told to stop, killed, or begun by somebody who is gone; but not for ever."""
+def test_interrupted_night_is_resumed(code):
+    """A stopped, killed or abandoned night is started again, up to a limit."""
     cut = attempt(code=code)
     assert step(project(), attempts=[cut]).before == cut
     assert step(project(), attempts=[attempt(code=code, starts=MOST_STARTS)]) is None
 
 
-def test_what_was_due_before_it_was_scheduled_is_no_concern():
-    """Nothing is caught up for a new project; a clock that was ahead then silences none for ever."""
+def test_dues_before_scheduling_are_ignored():
+    """A new project catches nothing up; a clock that was ahead then does not silence it."""
     assert step(project(since=utc(2026, 6, 2, 1, 0))) is None
     assert step(project(since=utc(2026, 6, 2, 0, 59))) is not None
     assert step(project(since=utc(2036, 1, 1))) is not None
 
 
 def test_jitter_holds_a_night_back():
-    """Until it is over; what was due before is no more caught up then."""
+    """A night starts after its jitter, and until then the due before it is not caught up."""
     most = timedelta(hours=2)
     late = draw_jitter(find_due(date(2026, 6, 2), time(3), BERLIN), most, "salt")
     begins = utc(2026, 6, 2, 1) + late
@@ -187,8 +187,8 @@ def test_jitter_holds_a_night_back():
     assert step(project(), now=begins, jitter=most, salt="salt").due.label == LABEL
 
 
-def test_projects_come_one_after_the_other_and_each_first_on_its_day():
-    """All of them each night; over as many days as there are, each has been first."""
+def test_first_project_rotates():
+    """All projects run each night, and each comes first on one of as many days as there are projects."""
     names = ["/a", "/b", "/c"]
     first = []
     for day in (1, 2, 3):
@@ -207,7 +207,7 @@ def test_projects_come_one_after_the_other_and_each_first_on_its_day():
     moments,
 )
 def test_no_due_has_two_nights(steps, at, zone, begin):
-    """Whenever somebody looks, with clocks that jump back too: each due is held at most once, and the latest is."""
+    """Whenever anybody looks, even with clocks put back, each due has at most one night, and the latest has one."""
     schedule = Schedule(at=f"{at:%H:%M}", projects=(project(since=utc(2023, 1, 1)),))
     attempts, now = {}, begin
     for ahead in steps:
@@ -227,22 +227,22 @@ def lacking(*active, now=FRIDAY, since=TUESDAY):
     return [each.label[8:10] for each in find_missed_dues(since, now, time(3), BERLIN, active=active)]
 
 
-def test_missed_are_the_dues_nobody_saw_to():
-    """From when it was scheduled; a night by hand counts, and one that is late counts until the next due."""
+def test_missed_dues():
+    """A due is missed when no night ran before the next one, by hand or late; dues before scheduling do not count."""
     assert lacking() == ["02", "03", "04", "05"]
     assert lacking(utc(2026, 6, 2, 1), utc(2026, 6, 4, 0, 59)) == ["04", "05"]
     assert lacking(utc(2026, 6, 1), since=utc(2026, 6, 4)) == ["04", "05"]
 
 
 def test_night_that_is_hardly_late_is_not_missed():
-    """Jitter, other projects and waking up take their time."""
+    """A due counts as missed only two hours after its jitter."""
     held = (utc(2026, 6, 2, 2), utc(2026, 6, 3, 2), utc(2026, 6, 4, 2))
     assert lacking(*held, now=utc(2026, 6, 5, 2, 59)) == []
     assert lacking(*held, now=utc(2026, 6, 5, 3)) == ["05"]
 
 
 def test_night_that_may_begin_later_is_not_missed_until_then():
-    """Its jitter was asked for; what may take its time comes after that."""
+    """The two hours begin after the longest jitter."""
     most = timedelta(hours=12)
     since, end = utc(2026, 6, 4, 2), utc(2026, 6, 5, 1) + most
     assert find_missed_dues(since, end + timedelta(minutes=1), time(3), BERLIN, active=(), jitter=most) == ()
@@ -250,8 +250,8 @@ def test_night_that_may_begin_later_is_not_missed_until_then():
     assert due.label == "2026-06-05T03:00"
 
 
-def test_missed_nights_are_told_for_a_week():
-    """A computer that was off for a month has missed seven, not thirty."""
+def test_missed_nights_are_reported_for_a_week():
+    """A computer that was off for a month has missed seven nights, not thirty."""
     assert len(lacking(now=utc(2026, 7, 15), since=utc(2026, 1, 1))) == 7
 
 
@@ -268,12 +268,12 @@ def test_missed_nights_are_told_for_a_week():
     ],
 )
 def test_day_of_a_budget_goes_from_noon_to_noon(hour, day):
-    """So that no night is split at midnight; local time."""
+    """A budget day goes from noon to noon in local time, so that no night is split."""
     assert get_budget_day(datetime(2026, 6, 2, tzinfo=BERLIN).astimezone(UTC) + timedelta(hours=hour), BERLIN) == day
 
 
 def test_shared_caps_are_the_largest_unless_asked_for():
-    """Of all projects together."""
+    """The shared cap is the largest of any project unless one was asked for."""
     caps = Caps(calls=50, tokens=900_000, usd=5.0)
     both = Schedule(projects=(project(), project("/b", caps=caps)), day=DayCaps(calls=70))
     assert both.shared_caps == DayCaps(calls=70, tokens=900_000, usd=5.0)
@@ -282,7 +282,7 @@ def test_shared_caps_are_the_largest_unless_asked_for():
 @pytest.mark.skipif(not hasattr(system_time, "tzset"), reason="the zone of a process cannot be set here")
 @pytest.mark.parametrize("name", ZONES)
 def test_system_zone_is_the_zone_that_is_set(monkeypatch, name):
-    """The machine's own zone agrees with the zone of that name, over changes of its clocks."""
+    """The zone of the machine agrees with the named zone over all changes of its clocks."""
     monkeypatch.setenv("TZ", name)
     zone, named = system_zone(), ZoneInfo(name)
     try:

@@ -1,4 +1,4 @@
-"""Units that systemd itself accepts, and that read back as what was meant."""
+"""Unit files that systemd itself accepts and reads back as meant."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def as_systemd_reads(text, *, variables):
 
 @given(st.lists(words, max_size=4))
 def test_words_come_back(given_words):
-    """Whatever stands in a path."""
+    """Any path survives quoting."""
     assert as_systemd_reads(" ".join(map(quote, given_words)), variables=True) == given_words
     plain = " ".join(quote(word, argument=False) for word in given_words)
     assert as_systemd_reads(plain, variables=False) == given_words
 
 
 def verify(found, tmp_path):
-    """What ``systemd-analyze verify`` says of the units."""
+    """Return what ``systemd-analyze verify`` prints about the units."""
     for path, text in found.render().items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text)
@@ -72,14 +72,14 @@ def verify(found, tmp_path):
 
 @analyze
 def test_systemd_accepts_the_units(tmp_path):
-    """Not a word from ``systemd-analyze verify``."""
+    """``systemd-analyze verify`` prints nothing."""
     assert verify(systemd(tmp_path), tmp_path) == (0, "")
 
 
 @analyze
 @pytest.mark.parametrize("name", [ODD, "with space", "100%", "$HOME", "a=b", '"', "\\", "'"])
 def test_systemd_accepts_odd_paths(tmp_path, name):
-    """In the interpreter's path, the data folder and PATH."""
+    """Odd paths of interpreter, data folder and PATH are accepted."""
     folder = tmp_path / name
     folder.mkdir()
     python = folder / "python"
@@ -90,7 +90,7 @@ def test_systemd_accepts_odd_paths(tmp_path, name):
 
 @analyze
 def test_systemd_reads_the_program_as_it_was_meant(tmp_path):
-    """It looks for the program at the odd path, and nowhere else."""
+    """Systemd looks for the program at its odd path and nowhere else."""
     folder = tmp_path / "100% é sure"
     found = systemd(tmp_path, argv=(f"{folder}/python",))
     code, said = verify(found, tmp_path)
@@ -99,7 +99,7 @@ def test_systemd_reads_the_program_as_it_was_meant(tmp_path):
 
 
 def test_program_of_a_path_that_systemd_cannot_hold_goes_through_a_shell(tmp_path):
-    """And gets its arguments unharmed."""
+    """A program whose path systemd cannot hold is started by a shell, with its arguments unchanged."""
     program = tmp_path / ODD
     program.write_text('#!/bin/sh\nprintf "%s\\0" "$0" "$@"\n')
     program.chmod(0o755)
@@ -112,7 +112,7 @@ def test_program_of_a_path_that_systemd_cannot_hold_goes_through_a_shell(tmp_pat
 
 
 def test_timer_catches_up_and_spreads(tmp_path):
-    """Persistent, with its delay; twice where the time itself may be skipped by the clocks."""
+    """The timer is persistent, has its delay, and fires twice where clocks may skip its time."""
     found = systemd(tmp_path)
     text = found.render()[str(found.timer)]
     assert "Persistent=true\n" in text
@@ -156,7 +156,7 @@ def test_time_that_the_clocks_skip_is_woken_for_soon_after(tmp_path, name):
 
 @analyze
 def test_systemd_skips_a_time_that_the_clocks_skip(tmp_path):
-    """Which is why the timer wakes a second time."""
+    """Systemd leaves out a time that the clocks skip, so our timer fires a second time."""
     command = ["systemd-analyze", "calendar", "--base-time=2026-03-28 12:00:00"]
     env = os.environ | {"TZ": "Europe/Berlin"}
     skipped = subprocess.run([*command, "*-*-* 02:30:00"], env=env, capture_output=True, text=True, check=True).stdout

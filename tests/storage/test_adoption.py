@@ -1,4 +1,4 @@
-"""What a file is once some of what was adopted is taken out: the pure rule."""
+"""The pure rule for what a file becomes when some adopted edits are taken out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ EMPTY_BLOCK = f"{BEGIN}\n{END}\n".encode()
 
 
 def append(text: str) -> EditRecord:
-    """An edit that is its own id."""
+    """Return an edit whose text is its id."""
     return EditRecord(id=text, op=EditOp.APPEND, document=DocumentKind.MEMORY, text=text)
 
 
 def nights(before: bytes | None, *texts: str) -> tuple[Adoption, ...]:
-    """A file in which every night appended one rule."""
+    """Return the history of a file to which every night appended one rule."""
     found = []
     for number, text in enumerate(texts, start=1):
         document = Document(kind=DocumentKind.MEMORY, path="/p/CLAUDE.md", content=before)
@@ -41,14 +41,14 @@ def nights(before: bytes | None, *texts: str) -> tuple[Adoption, ...]:
 
 
 def taken_out(history, *texts):
-    """The history without these edits, and the file that was as the last of them left it."""
+    """Return the history without some edits, and the new content of the file."""
     result = take_out_edits(history, lambda _, edit: edit.id in texts)
     return result, compute_content(history[-1].after, history, result)
 
 
 @pytest.mark.parametrize("order", [("a", "b", "c"), ("c", "b", "a"), ("b", "a", "c")], ids="".join)
 def test_nights_taken_out_one_by_one(order):
-    """In any order, the last one leaves the exact bytes of the first, here an empty block, which no edit makes."""
+    """Taken out in any order, the last one leaves the exact first bytes, here an empty block."""
     history = nights(EMPTY_BLOCK, "a", "b", "c")
     for text in order:
         history, content = taken_out(history, text)
@@ -57,7 +57,7 @@ def test_nights_taken_out_one_by_one(order):
 
 
 def test_night_before_the_one_taken_out():
-    """It stays as it was made, even if the same edits made something else by today's rules."""
+    """An earlier night stays as recorded, even if its edits would give something else today."""
     first, second = nights(b"# Mine\n", "a", "b")
     first = replace(first, edits=(append("of old"),))
     (kept, _), content = taken_out((first, second), "b")
@@ -66,7 +66,7 @@ def test_night_before_the_one_taken_out():
 
 
 def test_edit_whose_work_a_later_one_undid():
-    """Refused: the later one could not have been made, for the rule would have been there all along."""
+    """An edit is refused when a later one could not have been made without it."""
     (first,) = nights(b"", "a")
     delete = EditRecord(id="delete", op=EditOp.DELETE, document=DocumentKind.MEMORY, anchor="a")
     without_a, _ = apply_edits(first.document(first.after), [delete])

@@ -40,7 +40,7 @@ def status(project, night):
 
 
 def test_adopted_night(project):
-    """Its files are live, with the permissions they had; new ones are 0644; nothing was live before."""
+    """The files become live with the permissions they had, new ones with 0644."""
     project.memory.chmod(0o640)
     before = project.files()
     made = project.stage("n1", edit("append", "Use tabs."), edit("append", "Total first.", kind=SKILL))
@@ -89,7 +89,7 @@ def test_night_that_takes_out_the_last_rule(project):
 
 
 def test_some_edits_of_a_night(project):
-    """Only these go live, and a document without any of them is not touched."""
+    """Only the chosen edits become live, and a document without any of them is not touched."""
     project.stage("n1", a := edit("append", "a"), b := edit("append", "b"), edit("append", "s", kind=SKILL))
     (change,) = adopt(project.staging, "n1", only={b.id})
     assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
@@ -100,7 +100,7 @@ def test_some_edits_of_a_night(project):
 
 
 def test_edit_that_needs_another(project):
-    """It is refused alone, by name."""
+    """An edit that needs another one is refused alone."""
     project.stage("n1", edit("append", "a"), needing := edit("replace", "b", "a"))
     with pytest.raises(Refused, match=f"edit {needing.id} needs another one"):
         adopt(project.staging, "n1", only={needing.id})
@@ -150,7 +150,7 @@ def test_adopting_when_something_is_not_as_it_was(project, spoil, why):
     ],
 )
 def test_asking_for_what_there_is_not(project, call, why):
-    """Refused, with what there is."""
+    """A refusal lists what there is."""
     project.stage("n1", edit("append", "a"))
     with pytest.raises(Refused, match=why):
         call(project)
@@ -160,7 +160,7 @@ def test_asking_for_what_there_is_not(project, call, why):
     ("which", "name"), [("adopt", "skill"), ("adopt", "memory"), ("revert", "memory")], ids=lambda each: each
 )
 def test_write_that_fails(project, monkeypatch, which, name):
-    """What was written before it is put back: all or nothing, in the files and in the record."""
+    """After a failed write, files and record are as before."""
     project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
     if which == "revert":
         adopt(project.staging, "n1")
@@ -182,7 +182,7 @@ def test_write_that_fails(project, monkeypatch, which, name):
 
 
 def test_file_that_changes_while_another_is_written(project, monkeypatch):
-    """It is not overwritten, and the other one is put back."""
+    """A file changed meanwhile is not overwritten, and the other one is restored."""
     project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
     before = project.files()
     write = swaps.write_atomic
@@ -199,7 +199,7 @@ def test_file_that_changes_while_another_is_written(project, monkeypatch):
 
 
 def test_live_file_moved_behind_a_link(project, tmp_path):
-    """Revert refuses too: what lies behind it is not ours to remove."""
+    """Revert does not follow a link."""
     project.stage("n1", edit("append", "s", kind=SKILL))
     adopt(project.staging, "n1")
     (project.folder / ".claude").rename(tmp_path / "elsewhere")
@@ -210,7 +210,7 @@ def test_live_file_moved_behind_a_link(project, tmp_path):
 
 
 def test_folders_made_for_a_file_that_other_nights_edited(project):
-    """They go with the file, whichever night goes last."""
+    """Folders made for a file are removed with it, whichever night is reverted last."""
     before = project.files()
     project.stage("n1", edit("append", "a", kind=SKILL))
     adopt(project.staging, "n1")
@@ -222,7 +222,7 @@ def test_folders_made_for_a_file_that_other_nights_edited(project):
 
 
 def test_program_that_applies_edits_otherwise_by_now(project, monkeypatch):
-    """Refused: what would go live is not what the user was shown."""
+    """Adopt refuses when edits no longer give what the user was shown."""
     project.stage("n1", edit("append", "a"))
     monkeypatch.setattr(adoption, "apply_edits", lambda document, edits, cap: (replace(document, content=b"b"), ()))
     with pytest.raises(Refused, match="staged by another version"):
@@ -231,7 +231,7 @@ def test_program_that_applies_edits_otherwise_by_now(project, monkeypatch):
 
 
 def test_record_of_what_was_reverted(project):
-    """It says when, edit by edit, and keeps the bytes the night once found and made."""
+    """The record says when each edit was reverted, and keeps the bytes the night found and made."""
     project.stage("n1", a := edit("append", "a"), b := edit("append", "b"))
     adopt(project.staging, "n1")
     made = project.memory.read_bytes()
@@ -247,7 +247,7 @@ def test_record_of_what_was_reverted(project):
 
 
 def test_one_edit_of_many_nights(project):
-    """It goes from the middle, and every other rule stays where it was."""
+    """One edit is taken out of the middle, and every other rule stays where it was."""
     project.stage("n1", edit("append", "a"), b := edit("append", "b"))
     adopt(project.staging, "n1")
     project.stage("n2", edit("replace", "a, sharper", "a"), edit("append", "c"))
@@ -261,8 +261,8 @@ def test_one_edit_of_many_nights(project):
     assert project.memory.read_bytes() == MINE
 
 
-def test_edits_that_later_ones_stand_on(project):
-    """Refused, naming the later ones and the commands that revert them first, in an order that works."""
+def test_edits_that_later_ones_depend_on(project):
+    """Revert refuses, naming the later edits and the commands that revert them first, in an order that works."""
     project.stage("n1", edit("append", "a"))
     adopt(project.staging, "n1")
     project.stage("n2", b := edit("replace", "b", "a"), c := edit("insert_after", "c", "b"), edit("append", "d"))
@@ -331,7 +331,7 @@ def test_region_changed_by_hand_between_two_nights(project):
 
 
 def test_rules_taken_out_by_hand(project):
-    """Then there is nothing left to do, and the night counts as reverted."""
+    """When the user has removed the rules, revert changes no file and the night counts as reverted."""
     project.stage("n1", edit("append", "a"))
     adopt(project.staging, "n1")
     project.memory.write_bytes(b"all new\n")
@@ -341,7 +341,7 @@ def test_rules_taken_out_by_hand(project):
 
 
 def test_edit_that_is_live_in_two_projects(tmp_path):
-    """Refused without the night: which one is meant would be a guess."""
+    """Revert refuses an edit that is live in two projects until the night is named."""
     project, other = Project(tmp_path, "one"), Project(tmp_path, "two")
     made = edit("append", "a")
     project.stage("n1", made)
@@ -433,7 +433,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize(memory=ORIGINALS, skill=SKILLS)
     def begin(self, memory, skill):
-        """A project as its owner left it."""
+        """Make a project as its owner left it."""
         self.scratch = tempfile.TemporaryDirectory()
         self.project = Project(Path(self.scratch.name))
         if memory is not None:
@@ -447,7 +447,7 @@ class Life(RuleBasedStateMachine):
         self.by_hand = False
 
     def teardown(self):
-        """All reverted, the latest first, everything is as its owner left it."""
+        """Revert everything, the latest first: then all is as the owner left it."""
         if not hasattr(self, "project"):
             return
         for night in reversed(dict.fromkeys(each.night for each in read_adoptions(self.project.database))):
@@ -458,7 +458,7 @@ class Life(RuleBasedStateMachine):
         self.scratch.cleanup()
 
     def expected(self):
-        """What must be there once nothing is live: the user's own."""
+        """Return what must be there once nothing is live: the user's own files."""
         if not self.heading:
             return self.original
         return dict(
@@ -466,7 +466,7 @@ class Life(RuleBasedStateMachine):
         )
 
     def ask(self, function, *arguments, **options):
-        """Do it; refused, it must have changed nothing."""
+        """Call a function; a refusal must have changed nothing."""
         before, live = self.project.files(), read_adoptions(self.project.database)
         try:
             function(self.project.staging, *arguments, **options)
@@ -479,7 +479,7 @@ class Life(RuleBasedStateMachine):
         part=st.none() | st.integers(0, 3),
     )
     def night(self, edits, part):
-        """A night is staged, and adopted whole or in part."""
+        """Stage a night, and adopt it whole or in part."""
         self.nights += 1
         night = f"n{self.nights}"
         made = self.project.stage(night, *(edit(*each) for each in edits))
@@ -489,14 +489,14 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: read_adoptions(self.project.database))
     @rule(data=st.data())
     def revert_night(self, data):
-        """Any night that is live."""
+        """Revert a night that is live."""
         nights = [each.night for each in read_adoptions(self.project.database)]
         self.ask(revert, night=data.draw(st.sampled_from(nights)))
 
     @precondition(lambda self: read_adoptions(self.project.database))
     @rule(data=st.data())
     def revert_edit(self, data):
-        """Any edit that is live."""
+        """Revert an edit that is live."""
         edits = [edit.id for each in read_adoptions(self.project.database) for edit in each.edits]
         self.ask(revert, edit=data.draw(st.sampled_from(edits)))
 
@@ -519,7 +519,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_was_written_by_hand_stays(self):
-        """Nothing ever writes over it."""
+        """The user's words are never overwritten."""
         if getattr(self, "by_hand", False):
             assert b"- BY HAND" in self.project.memory.read_bytes()
 

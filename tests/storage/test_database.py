@@ -1,4 +1,4 @@
-"""The database file: brought forward from an older schema, never opened by an older program."""
+"""The database file: an older schema is migrated, a newer one refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skillopt_sleep.storage.database import VERSION, Database
 
 
 def _older(path):
-    """A file as an older program left it: one table missing, a row in another."""
+    """Return a file as an older program left it: one table missing, a row in another."""
     Database(path).close()
     with sqlite3.connect(path) as raw:
         raw.execute("INSERT INTO files VALUES ('claude', '/a.jsonl', 3, 4)")
@@ -44,8 +44,8 @@ def test_file_of_a_newer_program_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_log_left_read_only_is_mended(tmp_path):
-    """A database that was read-only for a while leaves files that are, too; once it is writable, they are again."""
+def test_read_only_log_is_made_writable(tmp_path):
+    """The log of a database that was read-only for a while is made writable with it."""
     path = tmp_path / "sleep.db"
     first = Database(path)
     with first.transaction() as connection:
@@ -62,7 +62,7 @@ def test_log_left_read_only_is_mended(tmp_path):
 @pytest.mark.parametrize("rehearsal", [False, True], ids=["for real", "as a copy in memory"])
 @pytest.mark.parametrize("left", ["nothing", "no table", "gone"])
 def test_empty_file_beside_a_copy(tmp_path, rehearsal, left):
-    """Is a database that was lost, not one that is to be begun; the file stays as it is."""
+    """An empty file beside a copy is a lost database: it is refused and stays as it is."""
     path = tmp_path / "sleep.db"
     Database(path).close()
     path.rename(tmp_path / "sleep.db.copy")
@@ -81,7 +81,7 @@ def test_empty_file_beside_a_copy(tmp_path, rehearsal, left):
 
 
 def test_empty_file_without_a_copy(tmp_path):
-    """Is as good as none."""
+    """An empty file without a copy is a new database."""
     path = tmp_path / "sleep.db"
     path.touch()
     database = Database(path)
@@ -90,7 +90,7 @@ def test_empty_file_without_a_copy(tmp_path):
 
 
 def test_missing_table_names_the_repair(tmp_path):
-    """Whoever reads or writes it is told what helps."""
+    """Reading or writing names the command that helps."""
     path = tmp_path / "sleep.db"
     database = Database(path)
     with database.transaction() as connection:

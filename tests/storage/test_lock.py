@@ -1,4 +1,4 @@
-"""One night at a time, whoever asks about it."""
+"""Locks: one night and one daemon at a time, and tests of a lock that keep nobody out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with lock_night(Path(sys.argv[1])):
 
 @pytest.fixture
 def owner(tmp_path):
-    """A process that has the lock."""
+    """A process that holds the lock."""
     with subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"has it\n"
         yield process
@@ -35,7 +35,7 @@ def owner(tmp_path):
 
 
 def test_second_owner_is_refused(tmp_path):
-    """At once, naming the file; and let in when the first is through."""
+    """A second owner is refused at once, by the name of the file, and let in when the first has ended."""
     with lock_night(tmp_path), pytest.raises(NightRunning, match=r"night\.lock"), lock_night(tmp_path):
         raise AssertionError
     with lock_night(tmp_path) as waited:
@@ -43,7 +43,7 @@ def test_second_owner_is_refused(tmp_path):
 
 
 def test_second_owner_waits(tmp_path):
-    """As long as it was told to, and knows then that it has."""
+    """A second owner waits as long as it may, and learns that it had to."""
     through = threading.Event()
 
     def first():
@@ -64,7 +64,7 @@ def test_second_owner_waits(tmp_path):
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_lock_dies_with_its_owner(tmp_path, owner, signum):
-    """Nothing has to be cleaned up, and nobody believes in a night any more."""
+    """After a kill the lock is free without any clean-up."""
     assert is_locked(tmp_path)
     owner.send_signal(signum)
     owner.wait()
@@ -74,7 +74,7 @@ def test_lock_dies_with_its_owner(tmp_path, owner, signum):
 
 
 def test_asking_keeps_nobody_out(tmp_path):
-    """Four who ask without a pause do not make one of thirty starts fail."""
+    """Four threads that test the lock all the time make none of thirty starts fail."""
     with lock_night(tmp_path):
         pass
     stop = threading.Event()
@@ -99,7 +99,7 @@ def test_asking_keeps_nobody_out(tmp_path):
 
 
 def test_asking_writes_nothing(tmp_path):
-    """Before the first night and after it, also where nothing can be written."""
+    """Testing a lock writes nothing, before the first night and after it."""
     assert not is_locked(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == []
     with lock_night(tmp_path):
@@ -111,13 +111,13 @@ def test_asking_writes_nothing(tmp_path):
 
 
 def test_lock_of_live_files_is_private(tmp_path):
-    """As every file of ours is, whatever the umask."""
+    """Only the owner can read the lock file, whatever the umask."""
     with lock_changes(tmp_path):
         assert (tmp_path / "adopt.lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_locks_of_other_things_are_no_night(tmp_path):
-    """A daemon that waits is not a night, nor are two data folders one."""
+    """A daemon is not a night, and two data folders have two locks."""
     with lock_daemon(tmp_path), lock_night(tmp_path / "other"):
         assert not is_locked(tmp_path)
         with lock_night(tmp_path), pytest.raises(NightRunning, match="attended"), lock_daemon(tmp_path):
@@ -125,7 +125,7 @@ def test_locks_of_other_things_are_no_night(tmp_path):
 
 
 def test_lock_that_cannot_be_made(tmp_path):
-    """Named, with the way out."""
+    """The error names the file and the option that helps."""
     (tmp_path / "file").touch()
     with pytest.raises(DiskError, match="--data-dir"), lock_night(tmp_path / "file" / "data"):
         raise AssertionError

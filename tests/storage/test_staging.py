@@ -1,4 +1,4 @@
-"""A proposal: what lies on disk, and what is believed of it."""
+"""A proposal: its files on disk, and the record they are checked against."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_proposal_of_two_documents(project):
 
 
 def test_report_of_a_proposal(project):
-    """Where it lies and what it changes, for the night's report."""
+    """The folder of the proposal and its changes, for the night's report."""
     baseline = project.baseline()
     project.stage("n1", edit("append", "Use tabs."))
     (staged,) = project.staging.proposals()
@@ -73,7 +73,7 @@ def test_night_that_changes_nothing(project):
 
 
 def test_candidate_that_its_edits_do_not_make(project):
-    """A ValueError: what cannot be made again cannot be adopted in part, or reverted."""
+    """A ValueError: it could not be adopted in part, or reverted."""
     baseline = project.baseline()
     candidate = baseline.with_document(msgspec.structs.replace(baseline[MEMORY], content=b"anything"))
     with pytest.raises(ValueError, match="not what its edits make"):
@@ -94,7 +94,7 @@ def test_proposals_of_a_project(project):
 @pytest.mark.parametrize("name", ["manifest.json", "1-memory.md"])
 @pytest.mark.parametrize("damage", ["changed", "removed", "linked", "folder-linked"])
 def test_proposal_that_was_tampered_with(project, name, damage):
-    """Refused by the name of the file: what lies in a project grants nothing."""
+    """A changed file of the proposal is refused by its name."""
     project.stage("n1", edit("append", "a"))
     path = project.staging.folder("n1") / name
     content = path.read_bytes()

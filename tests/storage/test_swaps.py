@@ -32,7 +32,7 @@ def project(tmp_path):
 
 @pytest.mark.parametrize("what", ["adopt", "revert"])
 def test_killed_before_every_step(tmp_path, what):
-    """The next command finds three documents all old or all new, and revert is still exact."""
+    """After a kill at any step, the next command finds all three documents old or all new, and revert stays exact."""
     command = [sys.executable, "-m", "tests.storage.dying", str(tmp_path), what]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_killed_before_every_step(tmp_path, what):
 
 
 def _half_done(project):
-    """As a kill between the two files leaves it: the journal, and the first file written."""
+    """Leave what a kill between two files leaves: the journal, and the first file written."""
     old = project.memory.read_bytes()
     adopt(project.staging, "n1")
     new = project.memory.read_bytes()
@@ -62,7 +62,7 @@ def _half_done(project):
 
 
 def test_half_done_change(project):
-    """Undone by whoever opens the data next, and said; with it what a dead writer left beside the file."""
+    """The next command undoes it, says so, and removes the temporary file of the dead writer."""
     old = _half_done(project)
     left = project.folder / ".CLAUDE.md.skillopt-x1"
     left.write_bytes(b"half")
@@ -73,7 +73,7 @@ def test_half_done_change(project):
 
 
 def test_half_done_change_of_a_file_edited_around_it_since(project):
-    """The user's words stay, and only what we had written goes."""
+    """The user's words stay, and only our part is undone."""
     old = _half_done(project)
     project.memory.write_bytes(b"A line of mine.\n" + project.memory.read_bytes())
     assert undo_unfinished(project.database) == ("adopting night n1 was interrupted and has been undone",)
@@ -81,7 +81,7 @@ def test_half_done_change_of_a_file_edited_around_it_since(project):
 
 
 def test_half_done_change_of_rules_edited_since(project):
-    """They stay, and it is said that they do."""
+    """Rules that the user edited stay, and a line says so."""
     _half_done(project)
     edited = project.memory.read_bytes().replace(b"Use tabs.", b"Use tabs (mostly).")
     project.memory.write_bytes(edited)
@@ -92,7 +92,7 @@ def test_half_done_change_of_rules_edited_since(project):
 
 @pytest.mark.parametrize("way", ["link", "folder"])
 def test_change_that_cannot_be_undone_stops_nothing_else(project, way):
-    """It is said at each command; that file alone is refused; the repair gives it up and keeps the old bytes."""
+    """Every command reports it and refuses that file alone; the repair gives it up and keeps the old bytes."""
     old = _half_done(project)
     project.memory.unlink()
     project.memory.mkdir() if way == "folder" else project.memory.symlink_to("elsewhere")
@@ -108,7 +108,7 @@ def test_change_that_cannot_be_undone_stops_nothing_else(project, way):
 
 
 def test_change_somebody_is_at_work_on(project):
-    """Is not undone under their hands."""
+    """A change whose owner is still at work is not undone."""
     _half_done(project)
     new = project.memory.read_bytes()
     code = f"""
@@ -132,14 +132,14 @@ with take_lock(Path({str(project.database.path.parent / "adopt.lock")!r})) as he
 
 
 def test_second_change_meanwhile(project, monkeypatch):
-    """Waits for its turn, and is refused when the first does not end."""
+    """A second change waits, and is refused when the first does not end."""
     monkeypatch.setattr(swaps, "MAX_WAIT", 0.05)
     with begin_change(project.database), pytest.raises(Refused, match="another adopt or revert is at work"):
         adopt(project.staging, "n1")
 
 
 def test_failure_that_cannot_be_undone(project, monkeypatch):
-    """Is said as what it is; the next command puts the files back."""
+    """The error says that half is done, and the next command restores the files."""
     write = swaps.write_atomic
     project.skill.parent.mkdir(parents=True)
     project.skill.write_bytes(b"---\nname: learned\ndescription: d\n---\n\n- old\n")
@@ -155,7 +155,7 @@ def test_failure_that_cannot_be_undone(project, monkeypatch):
 
 
 def _write_then_fail(write, last):
-    """A disk that takes one file and then nothing more."""
+    """Return a writer that succeeds once and then finds the disk full."""
     taken = []
 
     def failing(path, data, mode):
@@ -199,7 +199,7 @@ def test_file_that_may_not_be_written(project, spoil, why):
 
 
 def _adopt_verified(staging, proposal):
-    """Adopt, the proposal itself taken as found: where the whole project is gone, so is the proposal."""
+    """Plan to adopt a proposal without reading it from disk, since it may be gone with the project."""
     from skillopt_sleep.storage import adoption
 
     planned = adoption._plan
@@ -208,14 +208,14 @@ def _adopt_verified(staging, proposal):
 
 @pytest.mark.parametrize("kept", ["claude.md", "Claude.md"], ids=str)
 def test_file_system_that_takes_two_spellings_for_one(project, monkeypatch, kept):
-    """Refused: the file would get another name, or git see two."""
+    """A file spelled otherwise on disk is refused."""
     monkeypatch.setattr(files.os, "listdir", lambda folder: [kept])
     with pytest.raises(Refused, match="spelled otherwise on disk"):
         adopt(project.staging, "n1")
 
 
 def test_folder_that_cannot_be_written(project, monkeypatch):
-    """Refused before the first file, whoever asks."""
+    """Adopt and revert refuse a read-only folder before they write."""
     monkeypatch.setattr(files.os, "access", lambda path, mode: Path(path) != project.folder)
     with pytest.raises(Refused, match="cannot be written to; make it writable"):
         adopt(project.staging, "n1")
