@@ -71,7 +71,7 @@ def prompts(read):
     ],
 )
 def test_typed_prompt_is_found(prompts, content):
-    """What a person typed, and only that, whatever the machine put around it."""
+    """Exactly what a person typed is read, whatever the program put around it."""
     assert prompts(ClaudeFile().user(content)) == ["fix it"]
 
 
@@ -105,7 +105,7 @@ def test_typed_prompt_is_found(prompts, content):
     ],
 )
 def test_text_nobody_typed_is_no_prompt(prompts, content):
-    """The machine speaks in the user's name; that grounds nothing."""
+    """Text that Claude Code wrote in the user's name is not a prompt."""
     assert prompts(ClaudeFile().user(content)) == []
 
 
@@ -125,7 +125,7 @@ def test_text_nobody_typed_is_no_prompt(prompts, content):
     ],
 )
 def test_record_marked_as_the_machines_is_no_prompt(prompts, fields):
-    """The text looks like any prompt; a field says that it is none."""
+    """A field marks the record as not typed, although its text looks like a prompt."""
     assert prompts(ClaudeFile().user("Please do the task.", **fields)) == []
 
 
@@ -141,12 +141,12 @@ def test_record_marked_as_the_machines_is_no_prompt(prompts, fields):
     ],
 )
 def test_record_of_a_person_is_a_prompt(prompts, fields):
-    """The SDK alone does not make a program of a person."""
+    """Prompts sent through an editor's SDK are a person's."""
     assert prompts(ClaudeFile().user("Please do the task.", **fields)) == ["Please do the task."]
 
 
 def test_entrypoints_named_in_the_options_are_headless(read):
-    """Who runs his own bots through the SDK says so."""
+    """Further entrypoints can be declared headless."""
     file = ClaudeFile(entrypoint="sdk-py").user("nightly job")
     assert read(file, ClaudeSource(headless=("sdk-py",))) is None
 
@@ -160,7 +160,7 @@ def test_headless_run_within_a_persons_session_is_left_out(read):
 
 @pytest.mark.parametrize("text", ["{}fix it", "fix it{}", "{0}fix it{0}"], ids=["before", "after", "around"])
 def test_any_number_of_added_blocks_is_taken_off(prompts, text):
-    """In time that grows with the text, not with its square."""
+    """The time is linear in the length of the text."""
     assert prompts(ClaudeFile().user(text.format("<system-reminder>a</system-reminder>\n" * 30_000))) == ["fix it"]
 
 
@@ -173,19 +173,19 @@ LOCAL = (
 
 
 def test_slash_command_with_words_is_a_prompt_of_these_words(read):
-    """The words after the command are the person's; the command is the skill."""
+    """The words after a command are the prompt; the command is the skill."""
     turn = read(ClaudeFile().user(f"{COMMAND}\n<command-args>the last three commits</command-args>")).turns[0]
     assert (turn.prompt, turn.skills) == ("the last three commits", ("review",))
 
 
 def test_slash_command_alone_ends_the_turn_before(read):
-    """What it sets off is no answer to the prompt before it."""
+    """The work that a bare command starts is not the answer to the prompt before it."""
     file = ClaudeFile().user("look").assistant("looked").user(COMMAND).assistant("reviewed").user("thanks")
     assert [(turn.prompt, turn.final) for turn in read(file).turns] == [("look", "looked"), ("thanks", "")]
 
 
 def test_local_command_is_nothing(read):
-    """Changing the model (name first) says nothing and ends nothing."""
+    """A local command such as /model is not a prompt and does not end a turn."""
     file = ClaudeFile().user("look").user(LOCAL).assistant("looked")
     assert [(turn.prompt, turn.final) for turn in read(file).turns] == [("look", "looked")]
 
@@ -201,7 +201,7 @@ def test_local_command_is_nothing(read):
     ],
 )
 def test_queued_command_is_a_prompt(read, prompt):
-    """Words typed while the agent worked stand in an attachment, and no user record follows."""
+    """Words typed while the agent works are in an attachment without a user record."""
     turns = read(ClaudeFile().user("go").queued(prompt)).turns
     assert [(turn.prompt, turn.kind) for turn in turns] == [("go", "typed"), ("also the docs", "queued")]
 
@@ -216,12 +216,12 @@ def test_queued_command_is_a_prompt(read, prompt):
     ],
 )
 def test_queued_command_of_a_machine_is_no_prompt(prompts, mode, fields):
-    """Notices and other agents queue up as well."""
+    """Queued notices and messages of other agents are not prompts."""
     assert prompts(ClaudeFile().user("go").queued("work is done", mode, **fields)) == ["go"]
 
 
 def test_text_beside_a_tool_result_is_a_prompt(read):
-    """A word added while approving a call stands in the record of its result."""
+    """Words added while approving a call are in the record of its result."""
     file = ClaudeFile().user("go").call("Bash", command="ls").result("a", beside=["use ls -l from now on"])
     assert [(turn.prompt, turn.kind) for turn in read(file).turns][1] == ("use ls -l from now on", "queued")
 
@@ -230,13 +230,13 @@ def test_text_beside_a_tool_result_is_a_prompt(read):
     "text", ["Tool loaded.", "<system-reminder>todo</system-reminder>", "[Request interrupted by user]"]
 )
 def test_notice_beside_a_tool_result_is_no_prompt(prompts, text):
-    """The machine adds its own there too."""
+    """Text that Claude Code adds beside a result is not a prompt."""
     assert prompts(ClaudeFile().user("go").call("Bash", command="ls").result("a", beside=[text])) == ["go"]
 
 
 @pytest.mark.parametrize("after", ["", NOTE], ids=["alone", "before the machine's note"])
 def test_words_of_a_rejection_are_a_correction(read, after):
-    """What is said while refusing a call, and only that, is the strongest correction there is."""
+    """Exactly the reason typed while refusing a call becomes a correction."""
     file = ClaudeFile().user("go").call("Edit", file_path="a.py")
     file.result(SAID + "keep the old name" + after, is_error=True, toolDenialKind="user-rejected")
     turn = read(file).turns[1]
@@ -256,13 +256,13 @@ def test_words_of_a_rejection_are_a_correction(read, after):
     ],
 )
 def test_refusal_without_a_persons_words_is_no_prompt(prompts, content, fields):
-    """Rules refuse too, and a command may print anything."""
+    """Refusals by rules and similar output of commands are not a person's words."""
     file = ClaudeFile().user("go").call("Bash", command="ls").result(content, is_error=True, **fields)
     assert prompts(file) == ["go"]
 
 
 def test_steering_that_only_the_queue_remembers_is_a_prompt(read):
-    """Early 2026: enqueue and remove, and the words stand nowhere else."""
+    """In files of early 2026 some words exist only as enqueue and remove records."""
     file = ClaudeFile().user("go").queue("enqueue", "use tabs").queue("remove").assistant("with tabs")
     turn = read(file).turns[1]
     assert (turn.prompt, turn.kind, turn.final) == ("use tabs", "queued", "with tabs")
@@ -285,7 +285,7 @@ def test_steering_that_only_the_queue_remembers_is_a_prompt(read):
     ],
 )
 def test_queue_movement_that_hands_over_no_words_is_no_prompt(prompts, steps):
-    """Only what a person left in the queue and the agent took out of it counts."""
+    """Only words that were queued and then given to the agent count."""
     file = ClaudeFile().user("go")
     for operation, content in steps:
         file.queue(operation, content)
@@ -293,34 +293,34 @@ def test_queue_movement_that_hands_over_no_words_is_no_prompt(prompts, steps):
 
 
 def test_removal_for_another_reason_hands_over_no_words(prompts):
-    """Later versions say why something left the queue."""
+    """Later versions record why something left the queue."""
     file = ClaudeFile().user("go").queue("enqueue", "a").queue("remove", "a", reason="deleted_by_user")
     assert prompts(file) == ["go"]
 
 
 @pytest.mark.parametrize("attachment_first", [False, True], ids=["remove first", "attachment first"])
 def test_queued_words_written_twice_are_one_prompt(read, attachment_first):
-    """The queue and the attachment tell of the same words, in either order; the turn bears the attachment's id."""
+    """Words in both queue and attachment count once, with the attachment's id, in either order."""
     file = ClaudeFile().user("go").queue("enqueue", "use tabs")
     file = file.queued("use tabs").queue("remove") if attachment_first else file.queue("remove").queued("use tabs")
     assert [(turn.id, turn.prompt) for turn in read(file).turns] == [("uuid-1", "go"), ("uuid-2", "use tabs")]
 
 
 def test_first_in_first_out_where_removals_name_nothing(prompts):
-    """A notice queued before a person's words leaves before them."""
+    """A notice queued earlier is removed earlier."""
     file = ClaudeFile().user("go").queue("enqueue", "<task-notification>1</task-notification>")
     file.queue("enqueue", "use tabs").queue("remove").queue("remove")
     assert prompts(file) == ["go", "use tabs"]
 
 
 def test_dequeued_words_are_counted_once(prompts):
-    """What waited for the end of the turn comes again as an ordinary prompt."""
+    """Words that waited for the end of the turn are read from the ordinary prompt."""
     file = ClaudeFile().user("go").queue("enqueue", "next").queue("dequeue").user("next", promptSource="queued")
     assert prompts(file) == ["go", "next"]
 
 
 def test_answer_in_a_question_dialogue_is_an_aside(read):
-    """A choice is weak: it is kept, but the turn goes on and its answer is the one after the choice."""
+    """A choice in a dialogue is kept as a weak prompt, and the turn continues after it."""
     file = ClaudeFile().user("go").assistant("asking").call("AskUserQuestion", questions=[])
     file.result("User has answered your questions", toolUseResult={"answers": {"Which?": "The red one"}}).assistant(
         "red"
@@ -333,7 +333,7 @@ def test_answer_in_a_question_dialogue_is_an_aside(read):
 
 
 def test_unanswered_question_dialogue_is_nothing(prompts):
-    """The person was away."""
+    """An unanswered question yields no prompt."""
     file = ClaudeFile().user("go").call("AskUserQuestion", questions=[])
     assert prompts(file.result("No response after 60s", toolUseResult={"answers": {}})) == ["go"]
 
@@ -376,17 +376,17 @@ def test_two_prompts_of_one_record_have_two_ids(read):
     ],
 )
 def test_our_own_replay_is_never_harvested(read, file):
-    """Otherwise a night would learn from itself."""
+    """Sessions of our own replays are not harvested."""
     assert read(file) is None
 
 
 def test_marker_in_a_later_prompt_is_a_persons_word(prompts):
-    """Who works on this program may speak of it."""
+    """A person may mention the marker of our replays later in a session."""
     assert len(prompts(ClaudeFile().user("hello").user(f"what is {OWN_RUN_MARKER}?"))) == 2
 
 
 def test_session_nobody_typed_in_is_none(read):
-    """Titles and snapshots alone are no conversation."""
+    """A file with only titles and snapshots holds no session."""
     assert read(ClaudeFile().record("summary", summary="A title").record("file-history-snapshot")) is None
 
 
@@ -394,7 +394,7 @@ def test_session_nobody_typed_in_is_none(read):
 
 
 def test_final_is_the_last_text_of_the_turn(read):
-    """Thinking, tools and earlier texts are not the answer."""
+    """The answer is the last text, not thinking, tool calls or earlier texts."""
     file = ClaudeFile().user("go").assistant({"type": "thinking", "thinking": "hm"}).assistant("first")
     file.call("Bash", command="ls").result("a").assistant("last").assistant({"type": "thinking", "thinking": "done"})
     assert read(file).turns[0].final == "last"
@@ -405,7 +405,7 @@ def test_final_is_the_last_text_of_the_turn(read):
     [pytest.param({"isApiErrorMessage": True}, id="flag"), pytest.param({"model": "<synthetic>"}, id="model")],
 )
 def test_error_text_is_no_answer(read, fields):
-    """An API error is shown as if the model had said it."""
+    """An API error is not an answer, although it is recorded as the model's text."""
     session = read(ClaudeFile().user("go").assistant("real").assistant("API Error: 529", **fields))
     assert (session.turns[0].final, session.model) == ("real", "claude-opus-4-8")
 
@@ -418,7 +418,7 @@ def test_sub_agents_work_is_not_the_turns(read):
 
 
 def test_tools_skills_and_files_of_a_turn(read):
-    """Each once, in order of first use."""
+    """Each name is listed once, in order of first use."""
     file = ClaudeFile().user("go").call("Read", file_path="a.py").call("Edit", file_path="b.py")
     file.call("Write", file_path="c.py").call("Edit", file_path="b.py").call("NotebookEdit", notebook_path="d.ipynb")
     turn = read(file.call("Skill", skill="review").call("MultiEdit", file_path="e.py")).turns[0]
@@ -443,7 +443,7 @@ def test_tools_skills_and_files_of_a_turn(read):
     ],
 )
 def test_exit_status_of_a_command(read, content, is_error, detail, status):
-    """As recorded with the result; None where it is not."""
+    """The exit status is the recorded one, None where there is none."""
     file = ClaudeFile().user("go").call("Bash", command="make")
     file.result(content, is_error=is_error, toolUseResult=detail)
     assert read(file).turns[0].commands == (Command(line="make", exit_status=status),)
@@ -454,13 +454,13 @@ def test_exit_status_of_a_command(read, content, is_error, detail, status):
     [REFUSED, "Permission for this action was denied", "<tool_use_error>Cancelled: parallel</tool_use_error>"],
 )
 def test_command_that_was_refused_did_not_run(read, content):
-    """It is no command of the turn."""
+    """A refused command is not listed."""
     file = ClaudeFile().user("go").call("Bash", command="rm -rf /").result(content, is_error=True)
     assert read(file).turns[0].commands == ()
 
 
 def test_command_without_a_result_has_no_status(read):
-    """Killed, still running, or its id redacted."""
+    """The status is None if the command was killed, still runs, or its id was redacted."""
     file = ClaudeFile().user("go").call("Bash", "a", command="make").result("ok", "REDACTED")
     assert read(file).turns[0].commands == (Command(line="make"),)
 
@@ -482,7 +482,7 @@ def test_where_and_when_of_a_session(read):
 
 
 def test_interruption_makes_the_next_words_a_correction(read):
-    """Who stops the agent and says something says what was wrong."""
+    """What a person types right after an interruption is a correction."""
     file = ClaudeFile().user("go").assistant("working").user("[Request interrupted by user]").user("only the tests")
     assert [turn.feedback for turn in read(file).turns] == [Feedback.NEITHER, Feedback.CORRECTION]
 
@@ -496,14 +496,14 @@ def test_notice_does_not_end_a_turn(read):
 
 
 def test_unknown_records_are_passed_over(prompts):
-    """Versions to come add kinds of record, with anything in them; that is no damage."""
+    """Unknown kinds of record, whatever they hold, are not reported as damage."""
     file = ClaudeFile().record("latch", message=5, attachment=[], uuid={}).record("progress", data={"type": "user"})
     file.user("go").record("attachment", attachment={"type": "skill_listing", "prompt": {"a": 1}})
     assert prompts(file) == ["go"]
 
 
 def test_record_that_is_read_must_have_its_shape(tmp_path):
-    """A user record that cannot be understood is counted: it might have held a prompt."""
+    """An unreadable user record is counted, because it may have held a prompt."""
     file, skips = ClaudeFile().user("go").record("user", message={"content": 5}), []
     ClaudeSource().read(stored(tmp_path / "s.jsonl", file.lines), skips.append)
     assert [(skip.reason, skip.line) for skip in skips] == [("not a session record", 2)]
@@ -533,7 +533,7 @@ def test_files_of_every_home_are_listed_once(tmp_path):
 
 
 def test_listing_opens_nothing(tmp_path, monkeypatch):
-    """A harvest with nothing new must not touch two thousand files."""
+    """Listing files does not open them."""
     (tmp_path / "projects").mkdir()
     (tmp_path / "projects/a.jsonl").write_bytes(b"12345")
     monkeypatch.setattr(os, "open", lambda *_args, **_kwargs: pytest.fail("opened"))
@@ -557,12 +557,12 @@ def test_what_is_no_session_file_is_reported(tmp_path):
 
 
 def test_home_without_sessions_is_reported(tmp_path):
-    """A home spelled wrong must not pass for one without sessions."""
+    """A missing home is reported."""
     assert listed(ClaudeSource(homes=(str(tmp_path / "typo"),))) == ([], ["no such folder"])
 
 
 def test_link_to_the_sessions_folder_itself_is_followed(tmp_path):
-    """People keep their home elsewhere; what they link on purpose is theirs."""
+    """The home itself may be a link."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/a.jsonl").write_text("{}\n")
     (tmp_path / "home").mkdir()
@@ -617,7 +617,7 @@ FIELDS = st.sampled_from(
     junk=st.binary(max_size=30),
 )
 def test_arbitrary_records_never_raise(tmp_path_factory, records, junk):
-    """Whatever the fields hold, a reading ends well and its text can be written again."""
+    """Reading never fails, whatever the fields hold, and the text can be encoded again."""
     file = ClaudeFile().user("go")
     for kind, fields in records:
         file.record(kind, **fields).user(fields.get("content")).assistant({"type": "tool_use", "input": fields})

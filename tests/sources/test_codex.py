@@ -46,37 +46,37 @@ def prompts(read):
 
 
 def test_prompt_written_twice_is_one(prompts):
-    """As an event and as a message of the user: the event counts."""
+    """A prompt written as event and as message counts once."""
     assert prompts(CodexFile().prompt("fix it").assistant("done").prompt("fix it")) == ["fix it", "fix it"]
 
 
 def test_messages_beside_events_are_no_prompts(prompts):
-    """Where events tell of prompts, other messages of the user are context, known or unknown."""
+    """In a rollout with prompt events, all other user messages are context."""
     file = CodexFile().message("# AGENTS.md instructions for /srv/app", CONTEXT).message("some new kind of context")
     assert prompts(file.prompt("fix it").message("yet another kind")) == ["fix it"]
 
 
 def test_item_of_a_later_version_is_a_prompt(prompts):
-    """From 0.169 on a prompt is an item that was completed."""
+    """Since version 0.169 a prompt is a completed item."""
     item = {"type": "UserMessage", "id": "1", "content": [{"type": "text", "text": "fix it"}]}
     assert prompts(CodexFile().message("fix it").event("item_completed", item=item)) == ["fix it"]
 
 
 def test_prompt_told_by_both_kinds_of_event_is_one(prompts):
-    """Versions in between write both; said twice, it is two."""
+    """Versions that write both kinds of event count a prompt once; a repeated prompt counts twice."""
     item = {"type": "UserMessage", "content": [{"type": "text", "text": "go on"}]}
     file = CodexFile().prompt("go on").event("item_completed", item=item).assistant("going")
     assert prompts(file.event("item_completed", item=item).prompt("go on")) == ["go on", "go on"]
 
 
 def test_rollout_without_events_is_read_by_its_messages(prompts):
-    """Early versions wrote no events: what is no context is a prompt."""
+    """In early versions without events, messages that are not context are prompts."""
     file = CodexFile().message("<user_instructions>be brief</user_instructions>").message(CONTEXT)
     assert prompts(file.message("fix it").message("done", role="assistant").message("thanks")) == ["fix it", "thanks"]
 
 
 def test_bare_items_of_the_first_version_are_read(read, tmp_path):
-    """In the middle of 2025 a line was the item itself."""
+    """Rollouts of mid-2025 hold the payloads bare."""
     text = [{"type": "input_text", "text": "fix it"}]
     lines = [{"id": "thread-0", "timestamp": "t"}, {"type": "message", "role": "user", "content": text}]
     call = {"type": "function_call", "name": "shell", "call_id": "1", "arguments": '{"command":["bash","-lc","make"]}'}
@@ -106,7 +106,7 @@ def test_bare_items_of_the_first_version_are_read(read, tmp_path):
     ],
 )
 def test_only_what_a_person_typed_is_kept(prompts, text, prompt):
-    """Editor and desktop wrap what was typed."""
+    """What editor and desktop wrap around a prompt is removed."""
     assert prompts(CodexFile().prompt(text)) == [prompt]
 
 
@@ -131,13 +131,13 @@ def test_only_what_a_person_typed_is_kept(prompts, text, prompt):
     ids=lambda text: text.strip()[:24] or "blank",
 )
 def test_context_is_no_prompt(prompts, text, by_event):
-    """Whichever way it is written."""
+    """Context is recognised in every spelling."""
     file = CodexFile()
     assert prompts(file.event("user_message", message=text) if by_event else file.message(text)) == []
 
 
 def test_developer_is_never_the_user(prompts):
-    """Instructions come under that name."""
+    """Instructions under that heading are context."""
     assert prompts(CodexFile().message("You are Codex", role="developer").message("be brief", role="system")) == []
 
 
@@ -153,7 +153,7 @@ def test_image_beside_words_is_left_out(prompts):
 
 
 def test_kinds_of_content_tell_words_from_context(prompts):
-    """Where a message says what its pieces are, only the person's text counts."""
+    """If a message labels its pieces, only the person's text counts."""
     marks = {
         "internal_chat_message_metadata_passthrough": {"content_item_kinds": ["hooks.additional_context", "user.text"]}
     }
@@ -161,13 +161,13 @@ def test_kinds_of_content_tell_words_from_context(prompts):
 
 
 def test_kind_of_an_event_tells_words_from_context(prompts):
-    """Versions of 2025 told context by the same event."""
+    """Context in the prompt events of 2025 is left out."""
     file = CodexFile().event("user_message", message="be brief", kind="user_instructions")
     assert prompts(file.event("user_message", message="fix it", kind="plain")) == ["fix it"]
 
 
 def test_compacted_history_is_not_harvested(prompts):
-    """It repeats old prompts."""
+    """Compacted history repeats old prompts and is not read."""
     old = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "fix it"}]}]
     file = CodexFile().prompt("fix it").record("compacted", message="", replacement_history=old)
     assert prompts(file.event("context_compacted")) == ["fix it"]
@@ -186,7 +186,7 @@ def test_compacted_history_is_not_harvested(prompts):
     ],
 )
 def test_sub_agent_has_no_prompts(read, meta):
-    """An agent wrote them."""
+    """Sessions of sub-agents are not harvested."""
     assert read(CodexFile(**meta).prompt("Review the changes")) is None
 
 
@@ -206,7 +206,7 @@ def test_first_session_meta_decides(read):
 
 @pytest.mark.parametrize("source", ["exec", "mcp"])
 def test_unattended_run_is_told_apart(read, source):
-    """A person in a shell or a program: kept, but it grounds nothing by itself."""
+    """Prompts of `codex exec` are kept as weak prompts."""
     turn = read(CodexFile(source=source).prompt("Review the changes")).turns[0]
     assert turn.kind is PromptKind.HEADLESS
     assert turn.kind.weak
@@ -214,7 +214,7 @@ def test_unattended_run_is_told_apart(read, source):
 
 @pytest.mark.parametrize("source", ["cli", "vscode", "unknown", None])
 def test_front_end_of_a_person_is_not_unattended(read, source):
-    """Terminal, editor, desktop."""
+    """Sessions in terminal, editor and desktop are a person's."""
     assert read(CodexFile(source=source).prompt("fix it")).turns[0].kind is PromptKind.TYPED
 
 
@@ -226,13 +226,13 @@ def test_front_end_of_a_person_is_not_unattended(read, source):
     ],
 )
 def test_our_own_replay_is_never_harvested(read, file):
-    """Otherwise a night would learn from itself."""
+    """Sessions of our own replays are not harvested."""
     file.lines[0] = file.lines[0].replace(b"/srv/app", f"/tmp/{OWN_RUN_MARKER}-1".encode())
     assert read(file) is None
 
 
 def test_rollout_without_prompts_is_none(read):
-    """Usage alone is no conversation."""
+    """A rollout with only usage records holds no session."""
     assert read(CodexFile().event("turn.completed", usage={}).event("token_count", info=None)) is None
 
 
@@ -240,7 +240,7 @@ def test_rollout_without_prompts_is_none(read):
 
 
 def test_final_is_the_last_text_of_the_turn(read):
-    """Comments on the way are not the answer."""
+    """The answer is the last message, not a comment before it."""
     file = (
         CodexFile().prompt("fix it").assistant("looking").shell("1", "", cmd="ls").assistant("fixed").prompt("thanks")
     )
@@ -248,7 +248,7 @@ def test_final_is_the_last_text_of_the_turn(read):
 
 
 def test_final_of_a_turn_whose_messages_are_missing(read):
-    """The end of the task repeats it."""
+    """The record of the finished task supplies a missing answer."""
     assert read(CodexFile().prompt("a").event("task_complete", last_agent_message="done")).turns[0].final == "done"
 
 
@@ -285,19 +285,19 @@ def test_exit_status_of_a_command(read, output, status):
     ids=["cmd", "command", "within a shell", "as words"],
 )
 def test_command_as_a_person_would_write_it(read, given):
-    """The shell that Codex wraps commands in is left out."""
+    """The shell around a command is removed."""
     assert read(CodexFile().prompt("go").shell("1", "", **given)).turns[0].commands[0].line == "make test"
 
 
 def test_end_of_a_command_told_by_an_event(read):
-    """The event knows, whatever the model was told."""
+    """The exit code of the event counts."""
     file = CodexFile().prompt("go").shell("1", "Process running with session ID 7\nOutput:\n", cmd="make")
     file.event("exec_command_end", call_id="1", exit_code=2, command=["/bin/zsh", "-lc", "make"])
     assert read(file).turns[0].commands == (Command(line="make", exit_status=2),)
 
 
 def test_end_of_a_command_that_went_on(read):
-    """What went on in the background ends in the answer to a later call."""
+    """A background command gets its status from a later call."""
     file = CodexFile().prompt("go").shell("1", "Process running with session ID 7\nOutput:\n", cmd="make")
     file.item("function_call", name="write_stdin", call_id="2", arguments='{"session_id":7,"chars":""}')
     file.item("function_call_output", call_id="2", output="Process exited with code 1\nOutput:\n")
@@ -305,14 +305,14 @@ def test_end_of_a_command_that_went_on(read):
 
 
 def test_command_item_of_a_later_version_fills_in_its_call(read):
-    """0.169 tells the end of a command without the id of its call."""
+    """Version 0.169 records the end of a command without its call id."""
     item = {"type": "CommandExecution", "id": "x", "command": ["/bin/bash", "-lc", "make"], "exit_code": 2}
     file = CodexFile().prompt("go").shell("1", "", cmd="make").event("item_completed", item=item)
     assert read(file).turns[0].commands == (Command(line="make", exit_status=2),)
 
 
 def test_commands_of_a_script(read):
-    """Later versions give the model one tool that runs JavaScript, which calls the others."""
+    """Commands inside the JavaScript of an exec call are found."""
     script = 'const r = await tools.exec_command({cmd: "make \\"all\\""}); text(r)'
     item = {"type": "CommandExecution", "command": ["/bin/bash", "-lc", 'make "all"'], "exit_code": 0}
     other = {"type": "CommandExecution", "command": ["/bin/bash", "-lc", "ls"], "exit_code": 1}
@@ -323,7 +323,7 @@ def test_commands_of_a_script(read):
 
 
 def test_tools_skills_and_files_of_a_turn(read):
-    """Each once, in order of first use."""
+    """Each name is listed once, in order of first use."""
     changes = ("Begin Patch", "Add File: a.py", "Update File: b.py", "Move to: c.py", "Delete File: d.py", "End Patch")
     patch = "\n+x\n".join(f"*** {change}" for change in changes)
     file = CodexFile().prompt("$review it").message("<skill>\n<name>review</name>\n<path>/s</path>\nbody\n</skill>")
@@ -340,7 +340,7 @@ def test_tools_skills_and_files_of_a_turn(read):
 
 
 def test_interruption_makes_the_next_words_a_correction(read):
-    """Who stops the agent and says something says what was wrong."""
+    """What a person types right after an interruption is a correction."""
     file = (
         CodexFile()
         .prompt("go")
@@ -352,7 +352,7 @@ def test_interruption_makes_the_next_words_a_correction(read):
 
 
 def test_model_is_the_last_one_used(read):
-    """Each turn names its model."""
+    """The model is that of the last turn."""
     file = CodexFile().record("turn_context", model="old").prompt("a").record("turn_context", model="new").prompt("b")
     assert read(file).model == "new"
 
@@ -368,13 +368,13 @@ def test_turn_ids_are_stable_and_distinct(read):
 
 
 def test_unknown_records_are_passed_over(prompts):
-    """Versions to come add kinds of record, with anything in them; that is no damage."""
+    """Unknown kinds of record, whatever they hold, are not reported as damage."""
     file = CodexFile().record("world_state", type=5).event("goal_updated", reason={}, call_id=7).item("ghost", name=[])
     assert prompts(file.prompt("go")) == ["go"]
 
 
 def test_record_that_is_read_must_have_its_shape(tmp_path):
-    """An event of a prompt that cannot be understood is counted."""
+    """An unreadable prompt event is counted."""
     file, skips = CodexFile().prompt("go").event("user_message", message="x", kind=5), []
     CodexSource().read(stored(tmp_path / "s.jsonl", file.lines), skips.append)
     assert [(skip.reason, skip.line) for skip in skips] == [("not a session record", 4)]
@@ -391,7 +391,7 @@ def listed(home):
 
 
 def test_live_rollout_wins_over_the_archived_one(tmp_path):
-    """The same path below both folders is one session, and the live file is the longer one."""
+    """A path in both folders is one session, and the live file is read."""
     for name in ("sessions/2026/05/04/a.jsonl", "archived_sessions/2026/05/04/a.jsonl", "archived_sessions/b.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}\n")
@@ -399,12 +399,12 @@ def test_live_rollout_wins_over_the_archived_one(tmp_path):
 
 
 def test_home_without_sessions_is_reported(tmp_path):
-    """A home spelled wrong must not pass for one without sessions; an archive need not be."""
+    """A missing home is reported, a missing archive is not."""
     assert listed(tmp_path) == ([], ["no such folder"])
 
 
 def test_no_home_has_no_files():
-    """Codex is not on this machine."""
+    """Without a Codex home no file is listed."""
     assert list(CodexSource().files(pytest.fail)) == []
 
 
@@ -435,7 +435,7 @@ FIELDS = st.sampled_from(
     junk=st.binary(max_size=30),
 )
 def test_arbitrary_records_never_raise(tmp_path_factory, records, junk):
-    """Whatever the fields hold, a reading ends well and its text can be written again."""
+    """Reading never fails, whatever the fields hold, and the text can be encoded again."""
     file = CodexFile().prompt("go")
     for kind, fields in records:
         file.record(kind, **fields)

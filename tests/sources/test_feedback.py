@@ -63,7 +63,7 @@ def label(prompt, answer=ANSWER, kind=PromptKind.TYPED, *, interrupted=False):
     ],
 )
 def test_correction_is_heard(prompt):
-    """What was done is refused, undone, said again, or does not hold."""
+    """Refusing, undoing, restating or reporting a failure is a correction."""
     assert label(prompt) is CORRECTION
 
 
@@ -104,7 +104,7 @@ def test_correction_is_heard(prompt):
     ],
 )
 def test_approval_is_heard(prompt):
-    """What was done or proposed is accepted, whatever is asked next."""
+    """Accepting what was done or proposed is an approval, whatever is asked next."""
     assert label(prompt) is APPROVAL
 
 
@@ -139,7 +139,7 @@ def test_approval_is_heard(prompt):
     ],
 )
 def test_next_request_says_nothing_about_the_answer(prompt):
-    """A new request, a question, a go-on, pasted text: no verdict."""
+    """A new request, a question, "go on" and pasted text are no feedback."""
     assert label(prompt) is NEITHER
 
 
@@ -167,19 +167,19 @@ def test_words_after_an_interruption(prompt, verdict):
 
 
 def test_joining_in_approves_only_a_proposal():
-    """Joining in is a yes where something was proposed, and a plan of one's own elsewhere."""
+    """ "Let's" approves only where something was proposed."""
     assert label("let's do the second", PROPOSAL) is APPROVAL
     assert label("let's add a cache", ANSWER) is NEITHER
 
 
 def test_failure_counts_only_when_it_is_about_the_answer():
-    """The same complaint is a correction of what was just built, and a new bug elsewhere."""
+    """A complaint is a correction only if it is about the answer."""
     assert label("the parser does not show the date") is CORRECTION
     assert label("printers in Lyon do not work") is NEITHER
 
 
 def test_correction_outweighs_approval():
-    """Praise before the complaint is politeness."""
+    """A complaint after praise is a correction."""
     assert label("great, but you forgot the header. it doesn't build") is CORRECTION
 
 
@@ -195,12 +195,12 @@ def test_weak_words_are_no_verdict(kind):
 
 
 def test_only_the_opening_is_looked_at():
-    """What stands deep in a long prompt belongs to the next request."""
+    """Words deep in a long prompt are no feedback."""
     assert label("add a page about taxes. " + "It has three parts. " * 30 + "No, that's wrong.") is NEITHER
 
 
 @given(prompt=st.text(max_size=500), answer=st.text(max_size=200), interrupted=st.booleans())
 def test_any_text_gets_a_verdict(prompt, answer, interrupted):
-    """Never an exception, always the same verdict."""
+    """Labelling never raises and always gives the same label."""
     kinds = [label_feedback(prompt, answer, PromptKind.TYPED, interrupted) for _ in range(2)]
     assert kinds[0] is kinds[1]

@@ -53,14 +53,14 @@ DEEP = b'{"text":"x","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
     ],
 )
 def test_bad_line_is_counted_and_the_rest_is_read(tmp_path, line, reason):
-    """A line that cannot be read costs that line, named by number, and nothing else."""
+    """Only the bad line is lost, and it is reported by number."""
     texts, skips = read(tmp_path / "a.jsonl", GOOD + line + AFTER)
     assert texts == ["before", "after"]
     assert skips == [Skip(path=str(tmp_path / "a.jsonl"), reason=reason, line=2)]
 
 
 def test_equal_faults_are_one_skip_with_a_count(tmp_path):
-    """A file full of damage is one line of the report."""
+    """Equal damage in a file is reported once, with a count."""
     _, skips = read(tmp_path / "a.jsonl", GOOD + b"null\n" + AFTER + b"[]\n" * 3)
     assert skips == [Skip(path=str(tmp_path / "a.jsonl"), reason="not a session record", line=2, count=4)]
 
@@ -75,7 +75,7 @@ def test_line_over_the_limit_is_dropped_and_the_next_one_read(tmp_path, monkeypa
 
 
 def test_line_of_200_mb_is_never_held(tmp_path):
-    """Memory stays bounded by the limit, whatever stands on a line."""
+    """Memory use stays bounded for any line."""
     path = tmp_path / "a.jsonl"
     with path.open("wb") as file:
         file.write(GOOD)
@@ -89,17 +89,17 @@ def test_line_of_200_mb_is_never_held(tmp_path):
 
 
 def test_last_line_that_is_still_being_written_is_passed_over(tmp_path):
-    """A last line without its end that does not parse is no damage: the agent is writing it now."""
+    """An incomplete last line is not damage, because the agent is still writing it."""
     assert read(tmp_path / "a.jsonl", GOOD + b'{"text":"aft') == (["before"], [])
 
 
 def test_last_line_without_newline_is_read_when_it_is_whole(tmp_path):
-    """The newline may be missing; the words are there."""
+    """A complete last line is read without its newline."""
     assert read(tmp_path / "a.jsonl", GOOD + AFTER.rstrip()) == (["before", "after"], [])
 
 
 def test_blank_lines_are_nothing(tmp_path):
-    """Empty lines and carriage returns are no fault of anyone's."""
+    """Empty lines and carriage returns are not reported."""
     assert read(tmp_path / "a.jsonl", GOOD + b"\n \r\n" + AFTER) == (["before", "after"], [])
 
 
@@ -113,14 +113,14 @@ def test_blank_lines_are_nothing(tmp_path):
     ],
 )
 def test_lone_surrogate_is_replaced_and_counted(tmp_path, escaped, text):
-    """What JavaScript leaves where it cuts a text in two does not cost the line, and cannot leave the source."""
+    """Lone surrogates are replaced, and the line is kept."""
     texts, skips = read(tmp_path / "a.jsonl", b'{"text":"' + escaped + b'"}\n')
     assert texts == [text]
     assert [(skip.reason, skip.line) for skip in skips] == [("lone surrogate replaced", 1)]
 
 
 def test_vanished_file_is_reported(tmp_path):
-    """A file may go between listing and reading."""
+    """A file that vanished after listing is reported."""
     assert read(tmp_path / "gone.jsonl") == ([], [Skip(path=str(tmp_path / "gone.jsonl"), reason="vanished")])
 
 
@@ -137,14 +137,14 @@ def test_unreadable_file_is_reported(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["fifo", "folder"])
 def test_what_is_no_regular_file_is_never_opened(tmp_path, make, monkeypatch):
-    """A FIFO that took the place of a file would block for ever."""
+    """A FIFO in place of a file is not opened."""
     make(tmp_path / "a.jsonl")
     monkeypatch.setattr(os, "open", lambda *_args, **_kwargs: pytest.fail("opened"))
     assert [skip.reason for skip in read(tmp_path / "a.jsonl")[1]] == ["not a regular file"]
 
 
 def test_link_is_not_followed(tmp_path):
-    """A link that took the place of a file could lead anywhere."""
+    """A link in place of a file is not followed."""
     (tmp_path / "real").write_bytes(GOOD)
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "real")
     assert [skip.reason for skip in read(tmp_path / "a.jsonl")[1]] == ["not a regular file"]
