@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BackendError, BudgetSpent
-from skillopt_sleep.gate import audit as gate_audit
+from skillopt_sleep.gate import noise
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Result, Verdict
 from skillopt_sleep.gate.trial import PairedPlan, PairRow, measure_pairs
@@ -128,7 +128,7 @@ def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit)
 class Audited(Struct, frozen=True, kw_only=True):
     """The audit after this night."""
 
-    audit: gate_audit.Audit
+    audit: noise.NoiseReport
 
     def add_to(self, report: NightReport) -> NightReport:
         """Add the audit to the night's report."""
@@ -141,7 +141,7 @@ def audit(night: str, outcome: Consolidated, plan: NightPlan, trials: Trials) ->
     A night without validation tasks is audited for as many as the last one had.
     """
     trials.note(plan.project, night, outcome.list_base_replays(night), outcome.position)
-    found = gate_audit.audit(
+    found = noise.measure_noise(
         trials.replays(plan.project),
         trials.position(plan.project),
         metric=plan.step.gate_metric,

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent
-from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, crowded_out, ended, revive, tonight
+from skillopt_sleep.gate.pending import (
+    ClosedEdit,
+    Dropped,
+    PendingEdit,
+    choose_for_tonight,
+    drop_excess,
+    drop_if_over,
+    revive,
+)
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
@@ -107,7 +115,7 @@ def _retry_pending(state: _State, runner: TrialRunner, pending: Sequence[Pending
     base = runner.find_base(state.live)
     revived = {edit.id: revive(edit, state.live, base) for edit in pending}
     state.dropped += [edit for edit in revived.values() if isinstance(edit, Dropped)]
-    due, waiting = tonight([edit for edit in pending if isinstance(revived[edit.id], Candidate)])
+    due, waiting = choose_for_tonight([edit for edit in pending if isinstance(revived[edit.id], Candidate)])
     left = [*waiting]
     for edit in due:
         candidate = revived[edit.id]
@@ -145,8 +153,8 @@ def _retry_pending(state: _State, runner: TrialRunner, pending: Sequence[Pending
 
 def _drop_expired(state: _State) -> None:
     """Give up the undecided edits that have reached the end of their life, or that there is no room for."""
-    over = [dropped for edit in state.undecided if (dropped := ended(edit)) is not None]
-    over += crowded_out([edit for edit in state.undecided if ended(edit) is None])
+    over = [dropped for edit in state.undecided if (dropped := drop_if_over(edit)) is not None]
+    over += drop_excess([edit for edit in state.undecided if drop_if_over(edit) is None])
     gone = {dropped.edit.id for dropped in over}
     state.undecided = [edit for edit in state.undecided if edit.id not in gone]
     state.dropped += over

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.account import Arm, EvidenceRow, Tried, evidence_row
-from skillopt_sleep.gate.audit import BaseReplay, Position
-from skillopt_sleep.gate.gate import Trial
-from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, requests
+from skillopt_sleep.gate.account import Arm, EvidenceRow, Position, Trial, Tried, evidence_row
+from skillopt_sleep.gate.noise import BaseReplay
+from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, current_groups
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
@@ -191,8 +190,8 @@ def _report_trial(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialRepor
         e=round(tally.e, 2) if tally else None,
         k=trial.k,
         ties=tally.ties if tally else None,
-        tasks=len(requests(trial.measured, tasks)),
-        tasks_in_all=len(requests(step.tasks, tasks)),
+        tasks=len(current_groups(trial.measured, tasks)),
+        tasks_in_all=len(current_groups(step.tasks, tasks)),
         edits=tuple(applied.edit.id for applied in _select_edits(step.edits, *TRIED)),
     )
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.account import ALPHA, Account
-from skillopt_sleep.gate.audit import Audit
+from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import GateMode, threshold
 from skillopt_sleep.model.call import Caps
@@ -93,7 +93,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     account: Account = Account()
     adopted: Adopted | None = None
     """The adopted change that waits for its sealed test."""
-    audit: Audit = Audit()
+    audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
 
     @property
@@ -122,7 +122,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             closed=(),
             account=Account(),
             adopted=None,
-            audit=Audit(),
+            audit=NoiseReport(),
             baseline=Candidate(documents=()),
             window=replace(self.window, since=""),
             step=replace(self.step, k=self.asked),

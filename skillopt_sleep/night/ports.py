@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from skillopt_sleep.gate.account import Account, EvidenceRow, Tried
-from skillopt_sleep.gate.audit import BaseReplay, Position
+from skillopt_sleep.gate.account import Account, EvidenceRow, Position, Tried
+from skillopt_sleep.gate.noise import BaseReplay
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import AppliedEdit

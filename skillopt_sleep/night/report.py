@@ -10,7 +10,7 @@ import enum
 from msgspec import Struct, field
 
 from skillopt_sleep.gate.account import Account
-from skillopt_sleep.gate.audit import Audit
+from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import Decision, Verdict
 from skillopt_sleep.model.call import Caps, Expected, PhaseTally, Spend
@@ -331,7 +331,7 @@ class NightReport(Struct, frozen=True, kw_only=True):
     trials: tuple[TrialReport, ...] = ()
     pending: tuple[PendingReport, ...] = ()
     account: Account = Account()
-    audit: Audit = Audit()
+    audit: NoiseReport = NoiseReport()
     shortfall: Shortfall = Shortfall()
     sealed: SealedTest | None = None
     replay: ReplayReport = ReplayReport()

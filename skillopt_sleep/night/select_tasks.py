@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BackendUnusable
-from skillopt_sleep.gate.pending import Dropped, PendingEdit, revive, tonight
+from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, revive
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import mine_model
 from skillopt_sleep.mining.tasks import belongs_to_skill, group_given_tasks, merge_tasks
@@ -143,7 +143,7 @@ def choose_tasks(
     When no task is fresh, nothing is trained. Then only the ``pending`` edit closest to a decision gets tasks: any
     that are neither sealed nor pinned to training.
     """
-    waiting = tonight(pending)[0]
+    waiting = choose_for_tonight(pending)[0]
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
         free = _list_free_tasks(tasks, plan, past, among)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.gate import Trial, run_trial
+from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.pending import Base, PendingEdit
 from skillopt_sleep.gate.rule import GateMode, Verdict
-from skillopt_sleep.gate.trial import PairedPlan, run_paired
+from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial, run_strict_trial
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
@@ -51,10 +51,10 @@ class TrialRunner:
         baseline of the next.
         """
         if self.plan.gate_mode is GateMode.PAIRED:
-            return run_paired(
+            return run_paired_trial(
                 self.pools.val, current, proposed, self.models, self._build_paired_plan(self.plan.k, accepted)
             )
-        return run_trial(
+        return run_strict_trial(
             self.pools.val,
             current,
             proposed,
@@ -68,7 +68,7 @@ class TrialRunner:
         """Continue the trial of an undecided edit on tonight's validation tasks that it was not written from."""
         tasks = pending.unseen(self.pools.val)
         plan = self._build_paired_plan(pending.k, accepted=0)
-        trial = run_paired(tasks, current, proposed, self.models, plan, before=pending.tally)
+        trial = run_paired_trial(tasks, current, proposed, self.models, plan, before=pending.tally)
         if tasks:
             return trial
         why = f"it was written from all of tonight's validation tasks; {pending.needs} would decide"
@@ -114,7 +114,7 @@ def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base
     mixed = plan.gate_metric is GateMetric.MIXED
     target, optimizer = plan.answered_by
     return Base(
-        documents=Base.texts(current),
+        documents=Base.describe_documents(current),
         target=f"{target} {models.target.model}".strip(),
         optimizer=f"{optimizer} {models.optimizer.model}".strip(),
         metric=f"{plan.gate_metric}, {plan.gate_mixed_weight:g} of it hard" if mixed else plan.gate_metric,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from skillopt_sleep.gate.account import Account
-from skillopt_sleep.gate.audit import ENOUGH, SUSPICIOUS, Audit, NullTrial
+from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
 from skillopt_sleep.gate.rule import Tally, Verdict, exact_error
 from skillopt_sleep.model.task import DECIDING, Shortfall
 from skillopt_sleep.night.report import NightReport, PendingReport, SealedTest, TrialReport
@@ -117,7 +117,7 @@ def _round_up(value: float) -> str:
     return f"{math.ceil(round(value * 10, 6)) / 10:g}"
 
 
-def describe_audit(audit: Audit) -> Iterator[str]:
+def describe_audit(audit: NoiseReport) -> Iterator[str]:
     """How far the measurement can be trusted, a sentence or two each; nothing before anything was replayed."""
     if audit.repeats or audit.val_tasks:
         yield describe_noise(audit)
@@ -130,7 +130,7 @@ def describe_audit(audit: Audit) -> Iterator[str]:
         yield describe_position(audit)
 
 
-def summarize_audit(audit: Audit) -> str:
+def summarize_audit(audit: NoiseReport) -> str:
     """The noise on one line, with a warning if something looks wrong; "" while too little is known."""
     if not audit.known or audit.differ is None:
         return ""
@@ -147,7 +147,7 @@ def summarize_audit(audit: Audit) -> str:
     return "; ".join(said)
 
 
-def describe_noise(audit: Audit) -> str:
+def describe_noise(audit: NoiseReport) -> str:
     """How much results vary when nothing changed, and how large a gain has to be to be noticed."""
     same_night = (
         ""
@@ -176,7 +176,7 @@ def describe_noise(audit: Audit) -> str:
     return f"{said} With {tests}, {week}, and {first} (8 times in 10)."
 
 
-def describe_position(audit: Audit) -> str:
+def describe_position(audit: NoiseReport) -> str:
     """Whether the judge prefers the answer it is shown first, or second."""
     position = audit.position
     said = (
@@ -221,7 +221,7 @@ def describe_shortfall(shortfall: Shortfall) -> str:
     return f"{more} {verb} needed for a verdict based on {DECIDING} test tasks{days}."
 
 
-def render_audit(trial: NullTrial) -> str:
+def render_audit(trial: AATest) -> str:
     """What ``audit`` prints: the result of testing the user's files against themselves."""
     lines = [
         "Your files were tested against themselves, byte for byte the same: any difference is noise.",

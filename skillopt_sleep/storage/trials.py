@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skillopt_sleep.gate.account import Account, Tried, add_up
+from skillopt_sleep.gate.account import Account, Tried, compute_account
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 
 if TYPE_CHECKING:
-    from skillopt_sleep.gate.audit import BaseReplay, Position
+    from skillopt_sleep.gate.account import Position
+    from skillopt_sleep.gate.noise import BaseReplay
     from skillopt_sleep.night.report import SealedTest
 
 
@@ -59,7 +60,7 @@ class TrialStore:
             " newer.project = older.project AND newer.id = older.id AND newer.night = older.night)",
             {"project": project},
         )
-        return add_up(
+        return compute_account(
             [
                 Tried(id=row["id"], night=row["night"], k=row["k"], verdict=convert_value(row["verdict"], Verdict))
                 for row in rows
@@ -83,14 +84,14 @@ class TrialStore:
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
         """Return all stored replays of live documents."""
-        from skillopt_sleep.gate.audit import BaseReplay  # noqa: PLC0415  `status` reads this module, and audits nothing
+        from skillopt_sleep.gate.noise import BaseReplay  # noqa: PLC0415  `status` reads this module, and audits nothing
 
         rows = self._database.rows("SELECT * FROM base_replays WHERE project = ?", (project,))
         return tuple(BaseReplay(**{name: row[name] for name in BaseReplay.__struct_fields__}) for row in rows)
 
     def position(self, project: str) -> Position:
         """Return how often each place of a judged pair won, over all nights."""
-        from skillopt_sleep.gate.audit import Position  # noqa: PLC0415
+        from skillopt_sleep.gate.account import Position  # noqa: PLC0415
 
         row = self._database.rows(
             "SELECT TOTAL(first) AS first, TOTAL(second) AS second, TOTAL(ties) AS ties FROM judged_pairs"

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, UsageError
-from skillopt_sleep.gate.gate import Trial
+from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.rule import Verdict, is_enough_measured, threshold
-from skillopt_sleep.gate.trial import PairedPlan, PairRow, paired_trial
+from skillopt_sleep.gate.trial import PairedPlan, PairRow, decide_by_pairs
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.train.ports import Item
@@ -155,7 +155,7 @@ def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, fol
         first_sample=first_draw,
     )
     items = [_Row(id=str(item["id"]), item=item) for item in run.items[config.selection_split]]
-    trial = paired_trial(items, measure, plan)
+    trial = decide_by_pairs(items, measure, plan)
     if spent:  # the measured pairs are in the ledger, and the trial continues from there
         raise spent[0]
     decision = trial.decision

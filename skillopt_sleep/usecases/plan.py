@@ -11,7 +11,7 @@ import msgspec
 from skillopt_sleep.agents import all_agents
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate.account import Account, score_needed
-from skillopt_sleep.gate.audit import Audit
+from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind, description
 from skillopt_sleep.model.ports import Agent
@@ -91,7 +91,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         pending=workspace.trials.pending(project),
         account=account,
         adopted=_find_unscored_change(workspace, baseline),
-        audit=next((night.audit for night in workspace.journal.reports(project)), Audit()),
+        audit=next((night.audit for night in workspace.journal.reports(project)), NoiseReport()),
     )
 
 

@@ -28,7 +28,7 @@ from skillopt_sleep.usecases.sessions import redact
 from skillopt_sleep.usecases.status import read_report
 
 if TYPE_CHECKING:
-    from skillopt_sleep.gate.audit import NullTrial
+    from skillopt_sleep.gate.noise import AATest
     from skillopt_sleep.model.ports import Ledger, Progress
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.night.connection import NightConnection
@@ -78,15 +78,15 @@ def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = 
 
 def run_aa_test(
     workspace: Workspace, given: tuple[TaskRecord, ...] | None = None, progress: Progress | None = None
-) -> NullTrial:
+) -> AATest:
     """Replay validation tasks under the live files twice, as baseline and as candidate, as a night would.
 
     Nothing is proposed, staged or counted as tried; the replays are stored for the audit. Raises ``UsageError`` when
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
-    from skillopt_sleep.gate import audit as rule
+    from skillopt_sleep.gate import noise
     from skillopt_sleep.gate.rule import Tally
-    from skillopt_sleep.gate.trial import PairedPlan, run_paired
+    from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial
     from skillopt_sleep.night.connection import probe
     from skillopt_sleep.night.outcome import list_base_replays
     from skillopt_sleep.storage.ledger import NightLedger
@@ -96,14 +96,14 @@ def run_aa_test(
         check_disk(workspace.database, workspace.project)
         plan = plan_night(workspace, given)
         tasks = _select_tasks(workspace, plan)
-        name = f"{rule.ON_REQUEST}{workspace.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        name = f"{noise.ON_REQUEST}{workspace.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
         ledger = NightLedger(workspace.database, night=name, sitting=1)
         with closing(open_kit(workspace, plan, progress).connect(ledger, _recall_models(workspace))) as connection:
             probe(connection).require_ready()
             models = connection.models
             step = plan.step
-            trial = run_paired(
+            trial = run_paired_trial(
                 tasks,
                 plan.baseline,
                 plan.baseline,
@@ -120,7 +120,7 @@ def run_aa_test(
     project = str(workspace.project)
     replays = list_base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
     workspace.trials.note(project, name, replays, trial.position)
-    found = rule.audit(
+    found = noise.measure_noise(
         workspace.trials.replays(project),
         workspace.trials.position(project),
         metric=step.gate_metric,
@@ -128,7 +128,7 @@ def run_aa_test(
         val_tasks=len(tasks),
         k=step.k,
     )
-    return rule.NullTrial(
+    return noise.AATest(
         tasks=len(trial.measured),
         tally=trial.tally or Tally(),
         k=step.k,

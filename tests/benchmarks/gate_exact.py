@@ -19,7 +19,7 @@ from skillopt_sleep.gate.rule import (
     Tally,
     Verdict,
     decide,
-    go_on_tonight,
+    may_start_round,
     next_pairs,
 )
 from tests.benchmarks.gate_cells import Cell, Law, Spread, law, tasks_of
@@ -69,7 +69,7 @@ def _first_night(chances: Law, k: int, tasks: int) -> tuple[float, float]:
 def _next(tally: Tally, k: int, pairs: int, tasks: int) -> int:
     """The next pairs that are replayed at once, in this round or in the first of another one; 0 when the night ends."""
     over = pairs > 0 and pairs % tasks == 0
-    if over and not go_on_tonight(tally, pairs):
+    if over and not may_start_round(tally, pairs):
         return 0
     return next_pairs(tally, k, pairs_tonight=pairs, left=tasks - pairs % tasks)
 

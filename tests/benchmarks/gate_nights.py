@@ -18,14 +18,14 @@ from skillopt_sleep.gate.rule import (
     PAIRS_A_NIGHT,
     Tally,
     Verdict,
+    compare_scores,
     decide,
     exact_error,
-    expected_false,
-    go_on_tonight,
-    judge_pair,
+    expected_false_accepts,
     margin_for,
+    may_start_round,
+    needs_higher_score,
     next_pairs,
-    stricter,
     threshold,
 )
 from skillopt_sleep.model.rollout import GateMetric
@@ -162,9 +162,9 @@ class _Trial:
                     if month.left < live.price(number, task) + 1:
                         return
                     old, new = live.score(month, number, task), month.replay(self.proposal.rates[task])
-                    self.tally = self.tally.add(judge_pair(old, new, self._margin))
+                    self.tally = self.tally.add(compare_scores(old, new, self._margin))
                     tonight += 1
-            if self.verdict is not Verdict.UNDECIDED or not go_on_tonight(self.tally, tonight):
+            if self.verdict is not Verdict.UNDECIDED or not may_start_round(self.tally, tonight):
                 return
 
 
@@ -218,7 +218,7 @@ def paired_gate(
                 trial = waiting.pop(0)
             else:
                 new += 1
-                needed = HIGHER if account and stricter(month.accepted, expected_false(alphas)) else k
+                needed = HIGHER if account and needs_higher_score(month.accepted, expected_false_accepts(alphas)) else k
                 alphas.append(exact_error(needed))
                 trial = _Trial(month.propose(), needed, margin)
             trial.night(month, live)

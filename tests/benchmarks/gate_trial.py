@@ -20,9 +20,9 @@ from skillopt_sleep.gate.rule import (
     Tally,
     Verdict,
     decide,
-    go_on_tonight,
+    explain_unmeasured,
+    may_start_round,
     next_pairs,
-    too_little_measured,
 )
 from tests.benchmarks.gate_cells import GRADE_NOISE, Cell, Judge, Law, Spread, Task, law, tasks_of
 from tests.benchmarks.gate_figures import Estimate, Figures, mean, share
@@ -130,7 +130,7 @@ class _Trial:
                 self._replay(self._laws[-left:][:size])
                 left -= size
             tally = _tally(self._counts)
-            if decide(tally, self._k) is not Verdict.UNDECIDED or not go_on_tonight(tally, self._tonight):
+            if decide(tally, self._k) is not Verdict.UNDECIDED or not may_start_round(tally, self._tonight):
                 return
 
     def _replay(self, tasks: Iterable[tuple[int, float, float]]) -> None:
@@ -160,7 +160,7 @@ class _Trial:
 
     def _too_little(self) -> str | None:
         measured = self._tonight - self._lost
-        return too_little_measured(_tally(self._counts), self._k, planned=self._tonight, measured=measured)
+        return explain_unmeasured(_tally(self._counts), self._k, planned=self._tonight, measured=measured)
 
 
 def _laws(cell: Cell, random: Random) -> tuple[Law, ...]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.power import accepted_in
-from skillopt_sleep.gate.rule import Pair, Result, Verdict, decide_strict, exact_error, judge_pair, margin_for
+from skillopt_sleep.gate.noise import chance_in_nights
+from skillopt_sleep.gate.rule import Pair, Result, Verdict, compare_scores, decide_strict, exact_error, margin_for
 from skillopt_sleep.model.rollout import GateMetric
 from tests.benchmarks import gate
 from tests.benchmarks.gate_bounds import CellResult, cell_bounds
@@ -42,7 +42,7 @@ def test_law_of_a_task(made):
     """It is how the pair rule judges scores drawn for the two arms."""
     random, runs = Random(1), 8000
     (task, *_), margin = tasks_of(made, random), margin_for(_metric(made))
-    drawn = [judge_pair(*_scores(made, task, random), margin) for _ in range(runs)]
+    drawn = [compare_scores(*_scores(made, task, random), margin) for _ in range(runs)]
     expected = law(made, task)
     assert apart(share(drawn.count(Result.WIN), runs), Estimate(value=expected.win)) < 4
     assert apart(share(drawn.count(Result.LOSS), runs), Estimate(value=expected.loss)) < 4
@@ -128,7 +128,7 @@ def test_first_night_is_the_one_that_is_told_of(tasks, k):
     """The chance of an accept in one night, added up here, is the one by which the program says what it can detect."""
     made = cell(0.2, base=0.3, tasks=tasks)
     chances = law(made, tasks_of(made, Random(0))[0])
-    told = accepted_in(1, chances.win, chances.loss, k, tasks)
+    told = chance_in_nights(1, chances.win, chances.loss, k, tasks)
     assert exact_paired(made, k).tonight.value == pytest.approx(told, rel=1e-9)
 
 

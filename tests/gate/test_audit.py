@@ -7,7 +7,8 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.audit import ENOUGH, Audit, BaseReplay, Position, audit, chance_as_uneven
+from skillopt_sleep.gate.account import Position, chance_as_uneven
+from skillopt_sleep.gate.noise import ENOUGH, BaseReplay, NoiseReport, measure_noise
 from skillopt_sleep.model.rollout import GateMetric
 
 
@@ -25,7 +26,7 @@ def replay(task, night, hard, soft=None, *, sample=0, base="b", model="m", phase
 
 
 def look(replays, metric=GateMetric.HARD, val_tasks=0):
-    return audit(replays, Position(), metric=metric, mixed_weight=0.5, val_tasks=val_tasks, k=6)
+    return measure_noise(replays, Position(), metric=metric, mixed_weight=0.5, val_tasks=val_tasks, k=6)
 
 
 def simulated(rates, nights, seed, *, drift=0.0):
@@ -76,7 +77,7 @@ def test_grades_have_a_deviation():
 @pytest.mark.parametrize("changed", [{"base": "c"}, {"model": "n"}, {"phase": "train"}])
 def test_only_replays_that_differ_by_luck_are_compared(changed):
     """Other documents, another model or another way of judging are other measurements."""
-    assert look([replay("t", 1, 0), replay("t", 2, 1, **changed)]) == Audit(k=6)
+    assert look([replay("t", 1, 0), replay("t", 2, 1, **changed)]) == NoiseReport(k=6)
 
 
 def test_drift_is_found():

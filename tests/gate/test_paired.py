@@ -22,18 +22,18 @@ from skillopt_sleep.gate.rule import (
     Result,
     Tally,
     Verdict,
+    add_results,
+    compare_scores,
     decide,
+    describe_needs,
     exact_error,
-    expected_false,
-    follow,
-    go_on_tonight,
-    judge_pair,
+    expected_false_accepts,
+    explain_unmeasured,
     margin_for,
-    needs,
+    may_start_round,
+    needs_higher_score,
     next_pairs,
-    stricter,
     threshold,
-    too_little_measured,
 )
 from skillopt_sleep.model.rollout import GateMetric
 
@@ -58,7 +58,7 @@ def lost(made: Tally, baseline: int, candidate: int) -> Tally:
 
 def verdict(pairs, k: int) -> Verdict:
     """What a whole sequence of pairs comes to."""
-    return decide(follow(pairs, k), k)
+    return decide(add_results(pairs, k), k)
 
 
 def error_by_dynamic_programming(k: int, most_losses: int) -> Fraction:
@@ -148,8 +148,8 @@ def test_verdict_at_six(wins, losses, expected):
 
 def test_first_crossing_decides():
     """What would come after the sixth win is not looked at, nor what would make up for a seventh loss."""
-    assert follow([WIN] * 6 + [LOSS] * 6, 6) == tally(wins=6)
-    assert follow([LOSS] * 3 + [WIN] * 40, 6) == tally(losses=3)
+    assert add_results([WIN] * 6 + [LOSS] * 6, 6) == tally(wins=6)
+    assert add_results([LOSS] * 3 + [WIN] * 40, 6) == tally(losses=3)
     assert verdict([WIN, WIN, LOSS] * 6 + [WIN, LOSS] + [WIN] * 40, 6) is Verdict.REJECT
 
 
@@ -191,8 +191,8 @@ def test_pauses_never_change_the_verdict(pairs, cuts, k):
     edges = [0, *sorted(min(cut, len(pairs)) for cut in cuts), len(pairs)]
     resumed = Tally()
     for start, stop in itertools.pairwise(edges):
-        resumed = follow(pairs[start:stop], k, resumed)
-    assert resumed == follow(pairs, k)
+        resumed = add_results(pairs[start:stop], k, resumed)
+    assert resumed == add_results(pairs, k)
 
 
 @given(first=results, second=results, k=thresholds, seed=st.integers(0, 10**6))
@@ -202,14 +202,14 @@ def test_order_of_two_edits_nights_never_changes_their_verdicts(first, second, k
     random.Random(seed).shuffle(turns)
     tallies, left = [Tally(), Tally()], [iter(first), iter(second)]
     for turn in turns:
-        tallies[turn] = follow([next(left[turn])], k, tallies[turn])
-    assert tallies == [follow(first, k), follow(second, k)]
+        tallies[turn] = add_results([next(left[turn])], k, tallies[turn])
+    assert tallies == [add_results(first, k), add_results(second, k)]
 
 
 @given(pairs=results, k=thresholds)
 def test_no_chance_of_a_verdict_is_lost(pairs, k):
     """An undecided tally has every pair in it; a decided one ends with the pair that decided."""
-    end = follow(pairs, k)
+    end = add_results(pairs, k)
     if decide(end, k) is Verdict.UNDECIDED:
         assert (end.wins, end.losses, end.ties) == tuple(pairs.count(kind) for kind in (WIN, LOSS, TIE))
     else:
@@ -232,7 +232,7 @@ def test_no_chance_of_a_verdict_is_lost(pairs, k):
 )
 def test_pair_is_judged(baseline, candidate, margin, expected):
     """By the difference beyond the margin, and rounding is no difference."""
-    assert judge_pair(baseline, candidate, margin) is expected
+    assert compare_scores(baseline, candidate, margin) is expected
 
 
 @given(hundredths=st.tuples(st.integers(0, 100), st.integers(0, 100)))
@@ -240,8 +240,8 @@ def test_pair_of_two_digit_grades_is_judged_as_by_hand(hundredths):
     """Whatever floats make of them, and the other way round with the arms swapped."""
     old, new = hundredths
     expected = TIE if abs(new - old) <= 10 else WIN if new > old else LOSS
-    assert judge_pair(old / 100, new / 100, margin_for(GateMetric.MIXED)) is expected
-    assert judge_pair(new / 100, old / 100, margin_for(GateMetric.MIXED)) is SWAPPED[expected]
+    assert compare_scores(old / 100, new / 100, margin_for(GateMetric.MIXED)) is expected
+    assert compare_scores(new / 100, old / 100, margin_for(GateMetric.MIXED)) is SWAPPED[expected]
 
 
 def test_margin_is_set_by_the_metric():
@@ -261,7 +261,7 @@ def test_margin_is_set_by_the_metric():
 )
 def test_another_round_tonight(made, pairs_tonight, goes_on):
     """Only while the edit is ahead, and within the pairs of a night and of a life."""
-    assert go_on_tonight(made, pairs_tonight) is goes_on
+    assert may_start_round(made, pairs_tonight) is goes_on
 
 
 @pytest.mark.parametrize(
@@ -295,15 +295,15 @@ def test_next_pairs_at_six(made, pairs_tonight, left, expected):
 @given(before=results, more=results, tonight=st.integers(0, PAIRS_A_NIGHT), left=st.integers(0, 40), k=thresholds)
 def test_no_pair_is_replayed_in_vain(before, more, tonight, left, k):
     """No part of the pairs that go at once could have decided: each is looked at."""
-    made = follow(before, k)
+    made = add_results(before, k)
     at_once = more[: next_pairs(made, k, pairs_tonight=tonight, left=left)]
-    assert follow(at_once, k, made).pairs == made.pairs + len(at_once)
+    assert add_results(at_once, k, made).pairs == made.pairs + len(at_once)
 
 
 @given(before=results, tonight=st.integers(1, PAIRS_A_NIGHT), left=st.integers(1, 40), k=thresholds)
 def test_round_that_is_left_could_not_have_earned_another(before, tonight, left, k):
     """Unless it is paused, an edit is left only when winning all the rest would not be enough, or a cap is reached."""
-    made = follow(before, k)
+    made = add_results(before, k)
     if next_pairs(made, k, pairs_tonight=tonight, left=left) == 0 and decide(made, k) is Verdict.UNDECIDED:
         capped = tonight == PAIRS_A_NIGHT or made.pairs >= PAIRS_A_LIFE
         assert capped or made.score <= PAUSE_AT or made.score + left < GO_ON_AT
@@ -316,7 +316,7 @@ def test_stops_of_the_nights_never_change_the_verdict(pairs, tasks, k):
     while left and decide(made, k) is Verdict.UNDECIDED and nights < len(pairs):
         made, left = lock_night(made, left, tasks, k)
         nights += 1
-    assert made == follow(pairs, k)
+    assert made == add_results(pairs, k)
 
 
 def lock_night(made: Tally, left: list[Result], tasks: int, k: int) -> tuple[Tally, list[Result]]:
@@ -326,10 +326,10 @@ def lock_night(made: Tally, left: list[Result], tasks: int, k: int) -> tuple[Tal
         in_round = tasks
         while left and (size := next_pairs(made, k, pairs_tonight=tonight, left=in_round)):
             at_once, left = left[:size], left[size:]
-            made = follow(at_once, k, made)
+            made = add_results(at_once, k, made)
             tonight += size
             in_round -= size
-        if not left or decide(made, k) is not Verdict.UNDECIDED or not go_on_tonight(made, tonight):
+        if not left or decide(made, k) is not Verdict.UNDECIDED or not may_start_round(made, tonight):
             return made, left
 
 
@@ -339,18 +339,18 @@ def lock_night(made: Tally, left: list[Result], tasks: int, k: int) -> tuple[Tal
 )
 def test_what_a_pending_edit_needs(made, words):
     """The wins it is short of, in words."""
-    assert needs(made, 6) == words
+    assert describe_needs(made, 6) == words
 
 
 @given(pairs=results, k=thresholds)
 def test_what_a_pending_edit_needs_is_enough(pairs, k):
     """So many wins and not one fewer get it accepted."""
-    end = follow(pairs, k)
+    end = add_results(pairs, k)
     if decide(end, k) is Verdict.UNDECIDED:
-        short = int(needs(end, k).split()[0])
+        short = int(describe_needs(end, k).split()[0])
         assert verdict([WIN] * short, k - end.score) is Verdict.ACCEPT
-        assert decide(follow([WIN] * short, k, end), k) is Verdict.ACCEPT
-        assert decide(follow([WIN] * (short - 1), k, end), k) is Verdict.UNDECIDED
+        assert decide(add_results([WIN] * short, k, end), k) is Verdict.ACCEPT
+        assert decide(add_results([WIN] * (short - 1), k, end), k) is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -366,8 +366,8 @@ def test_what_a_pending_edit_needs_is_enough(pairs, k):
             lost(tally(6), 0, 1),
             10,
             9,
-            "transport lost 1 replays of the candidate and 0 of the baseline, and had those been losses, a score of 6"
-            " would not stand; 2 more wins would decide",
+            "transport lost 1 replays of the candidate and 0 of the baseline; if those had been losses, a score of 6"
+            " would not be enough; 2 more wins would decide",
             id="one-to-none",
         ),
         pytest.param(lost(tally(8), 0, 1), 10, 9, None, id="wins-enough-all-the-same"),
@@ -375,15 +375,15 @@ def test_what_a_pending_edit_needs_is_enough(pairs, k):
             lost(tally(7), 1, 0),
             10,
             9,
-            "transport lost 0 replays of the candidate and 1 of the baseline, and had those been losses, a score of 7"
-            " would not stand; 1 more win would decide",
+            "transport lost 0 replays of the candidate and 1 of the baseline; if those had been losses, a score of 7"
+            " would not be enough; 1 more win would decide",
             id="none-to-one",
         ),
     ],
 )
 def test_too_little_measured(made, planned, measured, why):
     """Under 80 % of the pairs, or an accept that stands only if none of one arm's lost replays was a loss."""
-    assert too_little_measured(made, 6, planned=planned, measured=measured) == why
+    assert explain_unmeasured(made, 6, planned=planned, measured=measured) == why
     if why and "transport" in why:
         assert decide(made, 6) is Verdict.UNDECIDED
 
@@ -405,24 +405,29 @@ def test_hidden_losses_never_get_an_edit_accepted(truth, k, hidden, arm):
 
 def test_account_of_forty_one_edits():
     """41 tried at .05: at most 2.1 of them by chance, which is over a quarter of 8 accepted and not of 9."""
-    expected = expected_false([0.05] * 41)
+    expected = expected_false_accepts([0.05] * 41)
     assert f"{expected:.1f}" == "2.1"
-    assert stricter(8, expected)
-    assert not stricter(9, expected)
+    assert needs_higher_score(8, expected)
+    assert not needs_higher_score(9, expected)
 
 
 def test_account_before_the_first_accept():
     """Five edits may be tried at the usual threshold before one must have been worth it."""
-    assert [stricter(0, expected_false([0.05] * tried)) for tried in (0, 1, 5, 6)] == [False, False, False, True]
+    assert [needs_higher_score(0, expected_false_accepts([0.05] * tried)) for tried in (0, 1, 5, 6)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_unjudged_pairs_count_as_losses_until_more_wins_decide():
     """Six wins and a pair without a verdict do not accept, eight do; and they are told."""
     doubted = Tally(wins=6, unjudged=1)
     assert decide(doubted, 6) is Verdict.UNDECIDED
-    told = too_little_measured(doubted, 6, planned=7, measured=6)
+    told = explain_unmeasured(doubted, 6, planned=7, measured=6)
     assert told is not None
-    assert "no verdict that can be read on 1 pair, " in told
+    assert "no readable verdict on 1 pair; " in told
     assert told.endswith("2 more wins would decide")
     assert decide(Tally(wins=8, unjudged=1), 6) is Verdict.ACCEPT
     assert decide(Tally(wins=8, unjudged=1, lost_candidate=1), 6) is Verdict.UNDECIDED
@@ -434,4 +439,4 @@ def test_hidden_losses_count_among_the_most_losses():
     assert decide(Tally(wins=18, losses=3, unjudged=3), 6) is Verdict.ACCEPT
     many = Tally(wins=30, losses=3, unjudged=4)
     assert decide(many, 6) is Verdict.UNDECIDED
-    assert "more than 6 of them" in (too_little_measured(many, 6, planned=37, measured=33) or "")
+    assert "more than 6 of them" in (explain_unmeasured(many, 6, planned=37, measured=33) or "")

@@ -23,8 +23,18 @@ from skillopt_sleep.errors import (
     TooLong,
     TransientBackend,
 )
-from skillopt_sleep.gate.rule import Lost, Result, Tally, Verdict, decide, exact_error, follow, judge_pair, next_pairs
-from skillopt_sleep.gate.trial import PairedPlan, PairRow, paired_trial, run_paired
+from skillopt_sleep.gate.rule import (
+    Lost,
+    Result,
+    Tally,
+    Verdict,
+    add_results,
+    compare_scores,
+    decide,
+    exact_error,
+    next_pairs,
+)
+from skillopt_sleep.gate.trial import PairedPlan, PairRow, decide_by_pairs, run_paired_trial
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
@@ -113,7 +123,7 @@ def lived(count, nights, luck, target, candidate, *, apart=0):
     tally = Tally()
     for night in range(nights):
         models = models_of(target, coins(luck))
-        trial = run_paired(tasks_of(count), BASE, candidate, models, plan_of(night, apart=apart), before=tally)
+        trial = run_paired_trial(tasks_of(count), BASE, candidate, models, plan_of(night, apart=apart), before=tally)
         tally = trial.tally
         if trial.decision.verdict is not Verdict.UNDECIDED:
             break
@@ -148,7 +158,7 @@ def test_candidate_that_is_the_baseline_keeps_the_exact_error():
 def test_equal_answers_of_a_pair_are_a_tie_by_one_call():
     """And the next round asks anew: what a judge said of an answer once is not said of it again."""
     models = models_of(lambda _: Text("here"), coins(random.Random(3)))
-    trial = run_paired(tasks_of(1), BASE, TOLD, models, plan_of(0), before=Tally(wins=3))
+    trial = run_paired_trial(tasks_of(1), BASE, TOLD, models, plan_of(0), before=Tally(wins=3))
     assert set(trial.results) == {Result.TIE}
     assert len(trial.results) > 3
     assert len(models.optimizer.paid) == len(trial.results)
@@ -169,7 +179,7 @@ def measuring(luck, lose):
         for task, _ in pairs:
             old, new = replayed(task, "baseline"), replayed(task, "candidate")
             both = old.score is not None and new.score is not None
-            result = judge_pair(old.score.hard, new.score.hard, 0) if both else None
+            result = compare_scores(old.score.hard, new.score.hard, 0) if both else None
             rows.append(PairRow(task_id=task.id, baseline=old, candidate=new, first=None, result=result))
         return rows
 
@@ -191,7 +201,7 @@ def test_edit_whose_failures_transport_hides_is_not_accepted_more_often(arm, sha
     for _ in range(lives):
         tally = Tally()
         for night in range(12):
-            trial = paired_trial(tasks_of(12), measure, plan_of(night), before=tally)
+            trial = decide_by_pairs(tasks_of(12), measure, plan_of(night), before=tally)
             tally = trial.tally
             if trial.decision.verdict in {Verdict.ACCEPT, Verdict.REJECT}:
                 break
@@ -237,19 +247,19 @@ WON, LOSING, GONE = (Result.WIN, ""), (Result.LOSS, ""), (Result.TIE, "both")
 def test_accept_that_one_more_loss_would_undo_waits():
     """A replay lost of the candidate alone may hide a loss: the wins stay, and two more of them decide."""
     one = (Result.WIN, "candidate")
-    night = paired_trial(tasks_of(7), scripted(one, *[WON] * 6, *[GONE] * 29), plan_of(0))
+    night = decide_by_pairs(tasks_of(7), scripted(one, *[WON] * 6, *[GONE] * 29), plan_of(0))
     assert night.decision.verdict is Verdict.UNMEASURED
-    few = paired_trial(tasks_of(8), scripted(one, *[WON] * 7, *[(Result.TIE, "")] * 28), plan_of(0))
+    few = decide_by_pairs(tasks_of(8), scripted(one, *[WON] * 7, *[(Result.TIE, "")] * 28), plan_of(0))
     assert few.decision.verdict is Verdict.UNMEASURED
-    assert "had those been losses, a score of 7 would not stand; 1 more win would decide" in few.decision.why
+    assert "if those had been losses, a score of 7 would not be enough; 1 more win would decide" in few.decision.why
     assert (few.decision.wins, few.tally.score, few.tally.lost_candidate) == (7, 7, 1)
-    done = paired_trial(tasks_of(8), scripted(WON), plan_of(1), before=few.tally)
+    done = decide_by_pairs(tasks_of(8), scripted(WON), plan_of(1), before=few.tally)
     assert done.decision.verdict is Verdict.ACCEPT
 
 
 def test_accept_that_too_little_stands_behind_is_forgotten_and_told_so():
     """The wins of such a night are in no figure of it: what it reports is what the next one goes on with."""
-    night = paired_trial(tasks_of(12), scripted(*[GONE] * 3, *[WON] * 7), plan_of(0), before=Tally(wins=1, losses=1))
+    night = decide_by_pairs(tasks_of(12), scripted(*[GONE] * 3, *[WON] * 7), plan_of(0), before=Tally(wins=1, losses=1))
     assert night.decision.verdict is Verdict.UNMEASURED
     assert night.tally == Tally(wins=1, losses=1)
     assert (night.decision.wins, night.decision.losses) == (1, 1)
@@ -257,7 +267,7 @@ def test_accept_that_too_little_stands_behind_is_forgotten_and_told_so():
 
 def test_reject_stands_however_little_was_measured():
     """It cannot raise the error, and says how little it was."""
-    night = paired_trial(tasks_of(9), scripted(*[GONE] * 3, *[LOSING] * 3), plan_of(0))
+    night = decide_by_pairs(tasks_of(9), scripted(*[GONE] * 3, *[LOSING] * 3), plan_of(0))
     assert night.decision.verdict is Verdict.REJECT
     assert "only 3 of 6 validation pairs could be measured, which is enough to drop it" in night.decision.why
 
@@ -283,7 +293,7 @@ def test_what_could_not_be_confirmed_is_said(again, confirmed, unknown):
         except StopIteration:
             raise BudgetSpent("no call is left", cap="calls") from None
 
-    trial = paired_trial(tasks_of(12), measure, plan_of(0), before=Tally(wins=1, losses=1))
+    trial = decide_by_pairs(tasks_of(12), measure, plan_of(0), before=Tally(wins=1, losses=1))
     assert trial.decision.verdict is Verdict.ACCEPT
     assert trial.confirmed_regressions == trial.worsened * confirmed
     assert trial.unconfirmed == trial.worsened * unknown
@@ -337,13 +347,13 @@ def made(models):
 def test_pairs_that_are_whole_when_a_cap_strikes_count(calls, whole):
     """A clear win takes six pairs, three at a time: six answers, then three judgements, of which some are paid for."""
     models = capped(calls)
-    trial = run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+    trial = run_paired_trial(tasks_of(12), BASE, TOLD, models, plan_of(0))
     assert made(models) == calls
     assert trial.tally == Tally(wins=whole)
     assert (trial.decision.verdict, trial.cut) == (Verdict.UNDECIDED, "the cap of calls is reached")
     assert trial.decision.pairs == trial.decision.measured == len(trial.improved) == whole
     again = capped(99)
-    done = run_paired(tasks_of(12), BASE, TOLD, again, plan_of(1), before=trial.tally)
+    done = run_paired_trial(tasks_of(12), BASE, TOLD, again, plan_of(1), before=trial.tally)
     assert done.decision.verdict is Verdict.ACCEPT
     assert made(again) == 3 * (6 - whole)  # only the pairs that are missing are paid for
 
@@ -351,17 +361,17 @@ def test_pairs_that_are_whole_when_a_cap_strikes_count(calls, whole):
 @pytest.mark.parametrize("calls", [9, 12, 15])
 def test_pairs_that_are_whole_before_a_cap_strikes_count_with_many_workers(calls):
     """Whichever of them the last calls went to: these caps strike while answers are made, behind three judgements."""
-    trial = run_paired(tasks_of(12), BASE, TOLD, capped(calls, 4), plan_of(0))
+    trial = run_paired_trial(tasks_of(12), BASE, TOLD, capped(calls, 4), plan_of(0))
     assert (trial.tally, trial.cut) == (Tally(wins=3), "the cap of calls is reached")
 
 
 @pytest.mark.parametrize(("calls", "whole"), [(8, 2), (17, 5)])
 def test_cap_among_many_workers_counts_no_pair_behind_a_missing_one(calls, whole):
     """The workers race for the last calls, so a later pair may be whole: it waits, in the ledger, for its turn."""
-    order = [row.task_id for row in run_paired(tasks_of(12), BASE, TOLD, capped(99), plan_of(0)).candidate]
+    order = [row.task_id for row in run_paired_trial(tasks_of(12), BASE, TOLD, capped(99), plan_of(0)).candidate]
     models = capped(calls, 4)
     try:
-        trial = run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+        trial = run_paired_trial(tasks_of(12), BASE, TOLD, models, plan_of(0))
     except BudgetSpent:
         assert calls == 8  # its first pair is the one that is missing
     else:
@@ -369,7 +379,7 @@ def test_cap_among_many_workers_counts_no_pair_behind_a_missing_one(calls, whole
         assert [row.task_id for row in trial.candidate] == order[: trial.tally.wins]
     assert made(models) == calls
     models.target._calls = models.optimizer._calls = iter(range(18 - calls))
-    assert run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0)).decision.verdict is Verdict.ACCEPT
+    assert run_paired_trial(tasks_of(12), BASE, TOLD, models, plan_of(0)).decision.verdict is Verdict.ACCEPT
     assert made(models) == 18  # nothing is paid for twice
 
 
@@ -377,16 +387,16 @@ def test_cap_before_the_first_whole_pair_is_raised():
     """And what was paid by then is in the ledger of the night that goes on."""
     models = capped(6)
     with pytest.raises(BudgetSpent):
-        run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+        run_paired_trial(tasks_of(12), BASE, TOLD, models, plan_of(0))
     models.target._calls = models.optimizer._calls = iter(range(12))
-    assert run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0)).decision.verdict is Verdict.ACCEPT
+    assert run_paired_trial(tasks_of(12), BASE, TOLD, models, plan_of(0)).decision.verdict is Verdict.ACCEPT
     assert made(models) == 18
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_pair_behind_the_one_that_a_cap_stopped_does_not_count(workers):
     """Though others may be whole: the order was drawn before, and the first that is not ends it for tonight."""
-    order = [row.task_id for row in run_paired(tasks_of(12), BASE, TOLD, capped(99), plan_of(0)).candidate]
+    order = [row.task_id for row in run_paired_trial(tasks_of(12), BASE, TOLD, capped(99), plan_of(0)).candidate]
 
     def target(prompt):
         if RULE in prompt.system + prompt.user and prompt.user.rstrip().endswith(f"Write {order[2][1:]}"):
@@ -394,7 +404,7 @@ def test_pair_behind_the_one_that_a_cap_stopped_does_not_count(workers):
         return polite(prompt)
 
     models = replace(capped(99, workers), target=Ledgered(Role.TARGET, target))
-    trial = run_paired(tasks_of(12), BASE, TOLD, models, plan_of(0))
+    trial = run_paired_trial(tasks_of(12), BASE, TOLD, models, plan_of(0))
     assert [row.task_id for row in trial.candidate] == order[:2]
     assert (trial.tally, trial.cut) == (Tally(wins=2), "too dear")
 
@@ -417,12 +427,12 @@ def test_caps_change_no_verdict_of_a_sequence_of_pairs(results, paid, tasks):
     tally = Tally()
     for night in range(40):
         with contextlib.suppress(BudgetSpent):
-            tally = paired_trial(tasks_of(tasks), measure, plan_of(night), before=tally).tally
+            tally = decide_by_pairs(tasks_of(tasks), measure, plan_of(night), before=tally).tally
         if decide(tally, 6) is not Verdict.UNDECIDED:
             break
     counted = results[: tally.pairs]
-    assert tally == follow(counted, 6)
-    assert decide(tally, 6) is decide(follow(results[: len(counted)], 6), 6)
+    assert tally == add_results(counted, 6)
+    assert decide(tally, 6) is decide(add_results(results[: len(counted)], 6), 6)
 
 
 @given(
@@ -441,7 +451,7 @@ def test_caps_change_no_verdict_of_a_sequence_of_pairs(results, paid, tasks):
 def test_no_pair_is_paid_for_behind_the_one_that_decides(tally, outcomes, k):
     """Pairs go at once as many as could decide at the earliest, also where lost ones take a doubt away."""
     size = next_pairs(tally, k, pairs_tonight=0, left=36)
-    assert decide(follow(outcomes[: max(0, size - 1)], k, tally), k) is decide(tally, k)
+    assert decide(add_results(outcomes[: max(0, size - 1)], k, tally), k) is decide(tally, k)
     if decide(tally, k) is Verdict.UNDECIDED and tally.pairs < 108:
         assert size
 
@@ -486,7 +496,7 @@ def test_judge_that_fails_on_what_the_candidate_loses_keeps_the_exact_error(shar
         for _ in range(10):
             models = models_of(tossed(luck), shy(luck, share))
             plan = plan_of(int(luck.random() * 1e6))
-            trial = run_paired(tasks_of(12), BASE, TOLD, models, plan, before=tally)
+            trial = run_paired_trial(tasks_of(12), BASE, TOLD, models, plan, before=tally)
             tally = trial.tally
             if trial.decision.verdict in {Verdict.ACCEPT, Verdict.REJECT}:
                 break
@@ -515,5 +525,5 @@ def test_pair_without_a_verdict_is_doubt_and_one_lost_on_the_way_is_missing(erro
         return Text("told badly x" if RULE in prompt.system + prompt.user else "plain well x")
 
     models = models_of(target, shy(random.Random(1), 1.0, error))
-    trial = run_paired(tasks_of(3), BASE, TOLD, models, plan_of(0))
+    trial = run_paired_trial(tasks_of(3), BASE, TOLD, models, plan_of(0))
     assert (trial.tally, trial.decision.verdict) == (Tally(unjudged=unjudged), Verdict.UNMEASURED)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import Tally, Verdict
-from skillopt_sleep.gate.trial import PairedPlan, run_paired
+from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Health
@@ -445,7 +445,7 @@ def test_lost_calls_are_never_scores(seed):
     def target(prompt):
         return TimedOut("too late") if luck.random() < 0.2 else polite(prompt)
 
-    trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(target)), paired(seed))
+    trial = run_paired_trial(val_tasks(12), BASE, BETTER, models(ScriptedAsk(target)), paired(seed))
     whole = 0
     for old, new in zip(trial.baseline, trial.candidate, strict=True):
         for result in (old, new):
@@ -485,7 +485,7 @@ def test_each_round_replays_anew():
     fate = iter([False, True] + [False, False, True, True] * 40)  # a win, then only ties
 
     target = ScriptedAsk(lambda _: "please" if next(fate) else "no")
-    trial = run_paired(val_tasks(3), BASE, BETTER, models(target), paired())
+    trial = run_paired_trial(val_tasks(3), BASE, BETTER, models(target), paired())
     assert len(trial.baseline) == 36
     sent = [(prompt.digest, prompt.sample) for prompt in target.prompts]
     assert len(set(sent)) == len(sent) == 72
@@ -494,7 +494,7 @@ def test_each_round_replays_anew():
 def test_pairs_that_could_decide_nothing_tonight_are_not_paid_for():
     """From a score of -4 no five wins lead to another round once a pair has tied: the rest waits for another night."""
     before = Tally(wins=0, losses=2)
-    trial = run_paired(val_tasks(5), BASE, BETTER, models(ScriptedAsk("here")), paired(), before=before)
+    trial = run_paired_trial(val_tasks(5), BASE, BETTER, models(ScriptedAsk("here")), paired(), before=before)
     assert trial.tally.ties == len(trial.baseline) < 5
     assert trial.decision.verdict is Verdict.UNDECIDED
 
@@ -502,7 +502,7 @@ def test_pairs_that_could_decide_nothing_tonight_are_not_paid_for():
 def test_harmful_edit_is_dropped_after_three_pairs():
     """Pairs are paid for as they can decide, for the worse as for the better."""
     target = ScriptedAsk(lambda prompt: "here" if RULE in prompt.user + prompt.system else "please")
-    trial = run_paired(val_tasks(12), BASE, BETTER, models(target), paired())
+    trial = run_paired_trial(val_tasks(12), BASE, BETTER, models(target), paired())
     assert trial.decision.verdict is Verdict.REJECT
     assert len(target.prompts) == 6
 
@@ -510,7 +510,7 @@ def test_harmful_edit_is_dropped_after_three_pairs():
 def test_clear_win_takes_six_pairs():
     """And not one replay more."""
     target = ScriptedAsk(polite)
-    trial = run_paired(val_tasks(12), BASE, BETTER, models(target), paired())
+    trial = run_paired_trial(val_tasks(12), BASE, BETTER, models(target), paired())
     assert trial.decision.verdict is Verdict.ACCEPT
     assert len(target.prompts) == 12
 
@@ -545,7 +545,7 @@ class OneLoser:
 def test_task_that_lost_is_replayed_twice_more(again, confirmed):
     """Under an accepted edit, and outside its tally; lost both again, the loss is confirmed."""
     target = OneLoser(*again)
-    trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(target)), paired())
+    trial = run_paired_trial(val_tasks(12), BASE, BETTER, models(ScriptedAsk(target)), paired())
     assert trial.decision.verdict is Verdict.ACCEPT
     assert trial.worsened == (target.loser,)
     assert trial.confirmed_regressions == (target.loser,) * confirmed
@@ -555,7 +555,7 @@ def test_task_that_lost_is_replayed_twice_more(again, confirmed):
 def test_losses_of_an_edit_that_is_not_accepted_are_not_replayed():
     """They cost nothing more."""
     target = ScriptedAsk(OneLoser())
-    trial = run_paired(val_tasks(3), BASE, BETTER, models(target), paired())
+    trial = run_paired_trial(val_tasks(3), BASE, BETTER, models(target), paired())
     assert trial.decision.verdict is Verdict.UNDECIDED
     assert trial.worsened
     assert len(target.prompts) == 2 * len(trial.baseline)
@@ -596,7 +596,7 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
     ]
     assert outcome.pending[3].night == "n2"
     assert [(each.edit.id, each.why) for each in outcome.dropped] == [
-        ("p1", "it has 0 wins, 0 losses, 5 ties, and 4 other edits promise more")
+        ("p1", "it has 0 wins, 0 losses, 5 ties, and 4 other edits are closer to a decision")
     ]
 
 

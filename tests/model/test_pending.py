@@ -13,10 +13,10 @@ from skillopt_sleep.gate.pending import (
     Base,
     Dropped,
     PendingEdit,
-    crowded_out,
-    ended,
+    choose_for_tonight,
+    drop_excess,
+    drop_if_over,
     revive,
-    tonight,
 )
 from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
@@ -44,7 +44,7 @@ crowds = tallies.map(lambda made: [pending(number, *each) for number, each in en
 @given(crowd=crowds)
 def test_everyone_ahead_takes_a_turn_and_few_that_are_behind(crowd):
     """Closest to a decision first; nobody is lost between those who go on and those who wait."""
-    going_on, waiting = tonight(crowd)
+    going_on, waiting = choose_for_tonight(crowd)
     assert sorted(each.id for each in (*going_on, *waiting)) == sorted(each.id for each in crowd)
     scores = [each.tally.score for each in going_on]
     assert scores == sorted(scores, reverse=True)
@@ -57,7 +57,7 @@ def test_everyone_ahead_takes_a_turn_and_few_that_are_behind(crowd):
 @given(crowd=crowds)
 def test_what_is_furthest_behind_gives_way(crowd):
     """Never one that is ahead, and no more than must."""
-    gone = [each.edit for each in crowded_out(crowd)]
+    gone = [each.edit for each in drop_excess(crowd)]
     behind = [each for each in crowd if each.behind]
     assert len(gone) == max(0, len(behind) - BEHIND_AT_MOST)
     assert all(each.behind for each in gone)
@@ -68,16 +68,16 @@ def test_what_is_furthest_behind_gives_way(crowd):
 def test_of_equals_the_one_that_cost_less_goes_first_and_stays():
     """Many pairs and nothing to show for them promise less than few."""
     crowd = [pending(number, ties=9 - number) for number in range(BEHIND_AT_MOST + 1)]
-    assert tonight(crowd)[0] == tuple(crowd[: -BEHIND_A_NIGHT - 1 : -1])
-    assert [each.edit for each in crowded_out(crowd)] == [crowd[0]]
+    assert choose_for_tonight(crowd)[0] == tuple(crowd[: -BEHIND_A_NIGHT - 1 : -1])
+    assert [each.edit for each in drop_excess(crowd)] == [crowd[0]]
 
 
 def test_reason_is_given():
     """With the tally it had."""
     *_, last = (pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1))
-    (dropped,) = crowded_out([pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1)])
+    (dropped,) = drop_excess([pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1)])
     assert dropped.edit == last
-    assert dropped.why == "it has 0 wins, 4 losses, 0 ties, and 4 other edits promise more"
+    assert dropped.why == "it has 0 wins, 4 losses, 0 ties, and 4 other edits are closer to a decision"
 
 
 def test_different_tasks_of_a_life_are_remembered():
@@ -99,7 +99,7 @@ LIVE = Candidate(
 
 def base(live=LIVE, **changed):
     fixed = {"target": "agent one", "optimizer": "agent two", "metric": "hard", "replay": "text", "scope": "invoked"}
-    return Base(documents=Base.texts(live), **{**fixed, **changed})
+    return Base(documents=Base.describe_documents(live), **{**fixed, **changed})
 
 
 def other(kind, **changed):
@@ -111,7 +111,7 @@ def other(kind, **changed):
     ("now", "said"),
     [
         (base(other(DocumentKind.SKILL, content=b"new")), "the text of the skill it was tried on has changed"),
-        (base(other(DocumentKind.SKILL, path="/x")), "the skill it was tried on lies elsewhere now, at /x"),
+        (base(other(DocumentKind.SKILL, path="/x")), "the skill it was tried on has moved to /x"),
         (base(other(DocumentKind.MEMORY, content=None)), "the text of the memory it was tried beside has changed"),
         (base(target="agent"), "the model has changed, from agent one to agent"),
         (base(optimizer=""), "the model that judges has changed, from agent two to the default"),
@@ -135,7 +135,7 @@ def test_tally_of_a_proposal_that_is_not_live_is_dropped_as_that():
     """No text of the person's has changed, and nobody says so; nor of one whose base nobody noted."""
     edit = replace(pending(1, wins=5), on=base(other(DocumentKind.SKILL, content=b"proposed")), atop=True)
     dropped = revive(edit, LIVE, base())
-    assert dropped.why == "it was tried together with a proposal, and that is not what is live now"
+    assert dropped.why == "it was tried together with a proposal that is not live now"
     assert "earlier version" in revive(replace(edit, on=Base()), LIVE, base()).why
 
 
@@ -143,7 +143,7 @@ def test_tally_of_a_proposal_that_is_not_live_is_dropped_as_that():
 def test_life_ends_when_what_is_left_of_it_cannot_decide(wins, ties, over):
     """Nobody is told of 6 more wins in 5 pairs, and no call is made for them."""
     edit = replace(pending(1, wins=wins, ties=ties), on=base())
-    gone = ended(edit)
+    gone = drop_if_over(edit)
     assert (gone is not None) is over
     if over:
         assert gone == revive(edit, LIVE, base())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.gate.pending import PendingEdit, ended
+from skillopt_sleep.gate.pending import PendingEdit, drop_if_over
 from skillopt_sleep.gate.rule import (
     MOST_LOSSES,
     PAIRS_A_LIFE,
@@ -95,4 +95,4 @@ def make_pending(k=6, **tally):
 )
 def test_life_of_a_waiting_edit(tally, lives):
     """An edit waits on while the pairs left to it could still get it accepted."""
-    assert (ended(make_pending(**tally)) is None) is lives
+    assert (drop_if_over(make_pending(**tally)) is None) is lives

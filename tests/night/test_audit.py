@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, UsageError
-from skillopt_sleep.gate.account import Arm
-from skillopt_sleep.gate.audit import Position
+from skillopt_sleep.gate.account import Arm, Position
 from skillopt_sleep.gate.rule import Result, Verdict
-from skillopt_sleep.gate.trial import run_paired
+from skillopt_sleep.gate.trial import run_paired_trial
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.usecases.plan import plan_night
@@ -47,7 +46,7 @@ def test_judge_that_prefers_a_place_is_detected(place):
     target = ScriptedAsk(lambda _: f"answer {luck.random()}")
     found = Position()
     for seed in range(1, 6):
-        trial = run_paired(tasks, BASE, BETTER, models(target, ScriptedAsk(judge)), paired(seed))
+        trial = run_paired_trial(tasks, BASE, BETTER, models(target, ScriptedAsk(judge)), paired(seed))
         assert len(trial.firsts) == len(trial.results) == len(trial.baseline)
         assert set(trial.firsts) == {Arm.BASELINE, Arm.CANDIDATE}
         found += trial.position
@@ -57,11 +56,11 @@ def test_judge_that_prefers_a_place_is_detected(place):
 
 def test_answers_judged_separately_have_no_place():
     """Checks see one answer at a time, and equal answers are shown once."""
-    trial = run_paired(val_tasks(12), BASE, BETTER, models(ScriptedAsk(polite)), paired())
+    trial = run_paired_trial(val_tasks(12), BASE, BETTER, models(ScriptedAsk(polite)), paired())
     assert set(trial.firsts) == {None}
     tasks = [graded(f"val-{number}") for number in range(12)]
     same = '{"reason": "", "score": 1, "pass": true}'
-    trial = run_paired(tasks, BASE, BETTER, models(ScriptedAsk("the same"), ScriptedAsk(same)), paired())
+    trial = run_paired_trial(tasks, BASE, BETTER, models(ScriptedAsk("the same"), ScriptedAsk(same)), paired())
     assert set(trial.firsts) == {None}
     assert set(trial.results) == {Result.TIE}
     assert trial.position == Position()

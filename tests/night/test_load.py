@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, TimedOut
-from skillopt_sleep.gate.gate import Trial
+from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, Shown, Trajectory

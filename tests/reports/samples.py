@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.account import Account
-from skillopt_sleep.gate.audit import Audit, Position
+from skillopt_sleep.gate.account import Account, Position
+from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.rule import Decision, Verdict
 from skillopt_sleep.model.call import Caps, PhaseTally, Spend
 from skillopt_sleep.model.document import DocumentKind
@@ -464,7 +464,7 @@ PAIRED = replace(
         ),
     ),
     account=Account(tried=41, accepted=9, by_chance=2.0336),
-    audit=Audit(
+    audit=NoiseReport(
         repeats=31,
         tasks=14,
         differ=0.08,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.account import Account
-from skillopt_sleep.gate.audit import Audit, NullTrial, Position
+from skillopt_sleep.gate.account import Account, Position
+from skillopt_sleep.gate.noise import AATest, NoiseReport
 from skillopt_sleep.gate.rule import Tally, Verdict
 from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.task import Shortfall
@@ -163,7 +163,7 @@ def test_pending_edit_of_an_earlier_night_is_dated():
 
 KNOWN = PAIRED.audit
 NEEDED = "needed for a verdict based on 5 test tasks"
-NULL = NullTrial(
+NULL = AATest(
     tasks=12,
     tally=Tally(wins=1, losses=2, ties=5),
     k=6,
@@ -200,7 +200,7 @@ def test_what_cannot_be_told_is_not(audit, said):
 
 def test_nothing_is_said_of_nothing():
     """Before anything was replayed."""
-    assert list(measurements.describe_audit(Audit())) == []
+    assert list(measurements.describe_audit(NoiseReport())) == []
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_report_tells_all_of_it():
 @pytest.mark.parametrize(
     ("audit", "said"),
     [
-        (Audit(), ""),
+        (NoiseReport(), ""),
         (replace(KNOWN, repeats=3), ""),
         (KNOWN, "8% of replays vary; a night can show gains of 36 points, a week gains of 19"),
         (replace(KNOWN, tonight=None, in_a_week=None), "too much to see a gain within a week"),
