@@ -1,4 +1,4 @@
-"""A role's way to a model that plays a script."""
+"""Models that answer from a script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skillopt_sleep.model.call import Reply
 
 
 class ScriptedAsk:
-    """``ports.Ask``: each call takes the next line; an exception is raised, a string answered, the last one repeats.
+    """``ports.Ask``: each call takes the next entry, an exception to raise or a string to answer; the last repeats.
 
     A line may be a function of the prompt. ``prompts`` and ``phases`` hold what was asked, in order.
     """
@@ -22,7 +22,7 @@ class ScriptedAsk:
         self.phases = []
 
     def __call__(self, prompt, *, phase):
-        """Take the next line."""
+        """Answer with the next entry."""
         with self._lock:
             self.prompts.append(prompt)
             self.phases.append(phase)
@@ -34,5 +34,5 @@ class ScriptedAsk:
 
 
 def nobody(prompt, *, phase):
-    """An ``Ask`` for those who must not ask."""
+    """An ``Ask`` that fails when it is called."""
     raise AssertionError(f"asked in {phase}: {prompt.user[:200]}")

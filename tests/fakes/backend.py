@@ -1,4 +1,4 @@
-"""A backend that plays a script."""
+"""A backend that answers from a script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skillopt_sleep.model.call import Health, Reply, Usage
 
 
 class ScriptedBackend:
-    """``ports.Backend``: each call takes the next line, and the last one repeats.
+    """``ports.Backend``: each call takes the next entry; the last entry repeats.
 
     A line that is an exception is raised, a string answered. ``prompts`` holds what it was sent, in order.
     """

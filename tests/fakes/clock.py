@@ -1,4 +1,4 @@
-"""A clock that only moves when it is told to."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class FakeClock:
-    """``ports.Clock``: sleeping moves it, and is remembered."""
+    """``ports.Clock``: sleeping moves it, and every sleep is recorded."""
 
     def __init__(self, start=datetime(2026, 3, 1, 3, 0, tzinfo=UTC)):
         self._start = start

@@ -1,4 +1,4 @@
-"""Edits of a skill, and workers that work one after the other."""
+"""Edits of a skill, and a parallel map that uses no threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from skillopt_sleep.model.edit import EditOp, EditRecord, edit_id
 
 
 def record(text, *, op="append", anchor="", tasks=()):
-    """An edit of the skill, as an analyst proposes it."""
+    """Make an edit of the skill as an analyst proposes it."""
     kind, op = DocumentKind.SKILL, EditOp(op)
     return EditRecord(
         id=edit_id(op, kind, text, anchor), op=op, document=kind, text=text, anchor=anchor, task_ids=tasks

@@ -14,12 +14,12 @@ from tests.benchmarks.session_files import claude_lines, claude_path
 from tests.benchmarks.worlds import make_sessions, make_world
 
 SEED = 2
-"""Pinned, so that her nights deal the same tasks and make the same calls whenever they are run."""
+"""Fixed, so that every run of a night draws the same tasks and makes the same calls."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Person:
-    """Where everything of hers lies."""
+    """The folders of one person."""
 
     folder: Path
     world: World
@@ -37,7 +37,7 @@ class Person:
         return self.folder / "data"
 
     def flags(self, **changed):
-        """Settings for a night of hers with the simulated agent."""
+        """Settings for a night with the simulated agent."""
         simulated = {"world": str(self.folder / "world.json"), **changed.pop("simulated", {})}
         return {
             "backend": "simulated",
@@ -53,7 +53,7 @@ class Person:
 
     @property
     def places(self):
-        """Where everything lies, as command line arguments."""
+        """The command line arguments that name her folders."""
         return [
             f"--project={self.project}",
             f"--claude-home={self.claude}",
@@ -63,7 +63,7 @@ class Person:
         ]
 
     def arguments(self, *more, backend="simulated", **options):
-        """A night of hers as command line arguments; ``options`` are the backend's."""
+        """The command line arguments of a night; ``options`` are the backend's."""
         options = {"world": str(self.folder / "world.json"), **options}
         return [
             *more,
@@ -79,15 +79,15 @@ class Person:
         return Workspace(settings, origins, {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}, self.project)
 
     def write(self, sessions):
-        """Put sessions of this project into her Claude Code home."""
-        for session in (replace(each, cwd=str(self.project)) for each in sessions):
+        """Write sessions of this project into her Claude Code home."""
+        for session in (replace(session, cwd=str(self.project)) for session in sessions):
             path = self.claude / claude_path(session)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"".join(claude_lines(session)))
 
 
 def make_person(folder, *, seed=1, rules=3, tasks_per_rule=12, sessions=True, **world):
-    """A person with a generated world; each of its tasks was asked and corrected once, unless without sessions."""
+    """Make a person with a generated world; with ``sessions``, she asked every task once and corrected the answer."""
     folder.mkdir(parents=True, exist_ok=True)
     person = Person(folder, make_world(seed, rules=rules, tasks_per_rule=tasks_per_rule, **world))
     (folder / "world.json").write_bytes(write_world(person.world))

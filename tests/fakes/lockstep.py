@@ -1,4 +1,4 @@
-"""Time that goes by in steps: what a backend's calls take, told without a watch that a busy machine would put wrong."""
+"""A clock that counts steps: measures how long a backend's calls take without depending on how busy the machine is."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from skillopt_sleep.model.call import Health, Prompt, Reply
 from skillopt_sleep.model.ports import Backend
 
 QUIET = 0.25
-"""Seconds in which no further call comes: those that wait are all there will be in this step."""
+"""A step ends when no further call has come for so many seconds."""
 
 
 class Lockstep:
-    """Calls take one step, all that are in flight the same one; ``taken`` counts the steps.
+    """All calls in flight share one step; ``taken`` counts the steps.
 
-    A step ends when ``workers`` calls are in it, or when no other comes: then somebody waits for one of these.
+    A step ends when ``workers`` calls are in it, or when no other call comes.
     """
 
     def __init__(self, workers: int) -> None:
@@ -25,11 +25,11 @@ class Lockstep:
         self._changed = threading.Condition()
 
     def backend(self, inner: Backend) -> Backend:
-        """The same backend, each call of it a step long."""
+        """Wrap a backend so that every call takes one step."""
         return _Stepping(inner, self)
 
     def wait(self) -> None:
-        """Return when the step has ended that this call is in."""
+        """Wait until the current step has ended."""
         with self._changed:
             step = self.taken
             self._waiting += 1

@@ -1,10 +1,10 @@
-"""Somebody else's package: a module and its metadata in a folder, found as an installed one is."""
+"""Makes a third-party package: a module and its metadata in a folder, found like an installed one."""
 
 from __future__ import annotations
 
 
 def install(folder, name, *, entry_points, source=""):
-    """Write a distribution into ``folder``, which is to stand on ``sys.path``.
+    """Write a distribution into ``folder``, which the test puts on ``sys.path``.
 
     ``entry_points`` maps a group to its entries, each a name and what it points to; ``source`` is the module ``name``.
     """

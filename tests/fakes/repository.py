@@ -1,4 +1,4 @@
-"""A git project as its owner made it, run by hand."""
+"""Git projects as their owners make them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def git(project, *arguments, at="2020-01-01T00:00:00Z"):
-    """Run git in a project as its owner would; what it printed."""
+    """Run git in a project as its owner would; its output."""
     who = {
         f"GIT_{each}_{what}": value
         for each in ("AUTHOR", "COMMITTER")
@@ -20,7 +20,7 @@ def git(project, *arguments, at="2020-01-01T00:00:00Z"):
 
 
 def commit(project, message="More", *, at="2020-01-01T00:00:00Z", **files):
-    """Write files (``a__b`` is ``a/b``) and commit them; the commit."""
+    """Write files (``a__b`` is ``a/b``) and commit them; the commit's id."""
     for name, text in files.items():
         path = Path(project, *name.replace("_dot_", ".").split("__"))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def commit(project, message="More", *, at="2020-01-01T00:00:00Z", **files):
 
 
 def make_project(folder, **files):
-    """A git project of these files with one commit."""
+    """Make a git project with these files in one commit."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q")
     commit(folder, "Begin", **files)
@@ -39,7 +39,7 @@ def make_project(folder, **files):
 
 
 def tree(*folders):
-    """Every file and folder there, with its mode and bytes."""
+    """List every file and folder below a folder, with mode and bytes."""
     return {
         str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() and not path.is_symlink() else None)
         for folder in folders

@@ -19,7 +19,7 @@ def rule(topic):
 
 
 def items(count, prefix, topics=TOPICS):
-    """Items that go through the topics in turn."""
+    """Make items that take the topics in turn."""
     return [
         {"id": f"{prefix}{n}", "topic": topics[n % len(topics)], "task_type": topics[n % len(topics)]}
         for n in range(count)
@@ -27,7 +27,7 @@ def items(count, prefix, topics=TOPICS):
 
 
 class SchoolEnv(SkillEnv):
-    """One question an item; ``hard`` 1 for "metres"."""
+    """Asks one question for each item; the hard score is 1 for "metres"."""
 
     name = "school"
 
@@ -59,7 +59,7 @@ class SchoolEnv(SkillEnv):
 
 
 class School:
-    """``ports.Backend`` for both roles, a pure function of the prompt; ``calls`` counts what really reached it.
+    """``ports.Backend`` for both roles, a pure function of the prompt; ``calls`` counts the calls that reached it.
 
     ``bad``: topics whose failures make the optimizer propose the rule that breaks everything. ``stop_after`` raises
     KeyboardInterrupt-like ``BaseException`` in place of that call, which is how a test kills a run.
@@ -81,7 +81,7 @@ class School:
         return Health(ready=True)
 
     def close(self):
-        """Nothing to end."""
+        """Do nothing."""
 
     def complete(self, prompt):
         with self._lock:
@@ -125,4 +125,4 @@ class School:
 
 
 class Killed(BaseException):
-    """The process dies here."""
+    """Stands for the death of the process."""

@@ -1,4 +1,4 @@
-"""Sessions written down in a few words."""
+"""Makes sessions from a few words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ FEEDBACK = {"no": Feedback.CORRECTION, "ok": Feedback.APPROVAL}
 
 
 def turn(prompt, final="", said="", *, kind=PromptKind.TYPED, at="", **more):
-    """One turn; ``said`` is "no" for a correction, "ok" for an approval."""
+    """Make a turn; ``said`` is "no" for a correction, "ok" for an approval."""
     feedback = FEEDBACK.get(said, Feedback.NEITHER)
     name = f"{prompt[:20]}-{len(prompt)}"
     return Turn(id=name, prompt=prompt, final=final, feedback=feedback, kind=kind, at=at, **more)
 
 
 def session(name, *turns, day="2026-03-02", cwd="/home/ada/rockets", source="claude"):
-    """A session of that name; turns may be given as tuples, and get the session's day."""
+    """Make a session; turns may be given as tuples, and get the day of the session."""
     made = [
         each if isinstance(each, Turn) else turn(*each, at=f"{day}T10:{number:02}:00Z")
         for number, each in enumerate(turns)

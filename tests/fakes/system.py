@@ -1,4 +1,4 @@
-"""Stand-ins for the system's own schedulers: programs on PATH that keep a table, units and a list of their calls."""
+"""Stand-ins for the system's schedulers: programs on PATH that store a crontab, units and a list of their calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ cat {here}/linger 2>/dev/null || echo no
 
 @dataclass
 class FakeSystem:
-    """``here`` holds the programs; ``home`` is where the units of systemd go."""
+    """The folder ``here`` with the programs, and the ``home`` where systemd units are written."""
 
     here: Path
     home: Path
@@ -70,19 +70,20 @@ class FakeSystem:
         return path.read_text().splitlines() if path.exists() else []
 
     def says(self, name: str, text: str = "") -> None:
-        """From now on it is ``unreadable``, ``refuses``, has ``no-bus``, ``linger``.
+        """Set a condition: ``unreadable``, ``refuses``, ``no-bus`` or ``linger``.
 
-        It ``breaks`` the next table it is given, or somebody ``changes`` it after the next look; with ``always``, each.
+        ``breaks`` damages the next table that is written, ``changes`` edits it after the next read; with the text
+        ``always``, every time.
         """
         (self.here / name).write_text(text)
 
     def says_no_more(self, name: str) -> None:
-        """As if it had never been said."""
+        """Remove a condition."""
         (self.here / name).unlink()
 
 
 def make_system(here: Path, home: Path, *programs: str) -> FakeSystem:
-    """Those of crontab, systemctl, launchctl and loginctl that are named, in a new folder."""
+    """Write the named ones of crontab, systemctl, launchctl and loginctl into a new folder."""
     here.mkdir()
     scripts = {"crontab": CRONTAB, "systemctl": SYSTEMCTL, "launchctl": LAUNCHCTL, "loginctl": LOGINCTL}
     for name in programs:

@@ -1,4 +1,4 @@
-"""A simulated agent that keeps a log of every call it is sent, in a file that outlives the process."""
+"""A simulated agent that logs every call to a file before it answers, so that the log survives a kill."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from skillopt_sleep.model.call import Health, Prompt, Reply
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessBackend:
-    """``ports.Backend``: a line of ``log`` for each call, written before it is sent: prompt digest and sample.
+    """A backend that writes a line for every call, prompt digest and sample, to the file ``log`` before it answers.
 
-    ``die_before``: the number of the call, counted from 1 over the whole log, that finds the process killed.
+    ``die_before`` is the number of a call, counted from 1 over the whole log, before which the process is killed.
     """
 
     log: str
@@ -35,12 +35,12 @@ class WitnessBackend:
 
     @property
     def sees(self) -> str:
-        """Who reads the prompts."""
+        """Who reads the prompts: nobody."""
         return "nobody"
 
     @property
     def provider(self) -> str:
-        """Who may read them too."""
+        """No provider reads them either."""
         return ""
 
     def probe(self) -> Health:
@@ -57,5 +57,5 @@ class WitnessBackend:
         return self._inner[0].complete(prompt)
 
     def close(self) -> None:
-        """Wake who waits."""
+        """Wake the calls that wait."""
         self._inner[0].close()
