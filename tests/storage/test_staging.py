@@ -12,6 +12,7 @@ import pytest
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.storage.adoption import adopt, revert
 from skillopt_sleep.storage.staging import Manifest, ProposalStatus, hash_content, render_diff
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
@@ -140,3 +141,28 @@ def test_diff_that_git_applies(tmp_path, before, after):
     (tmp_path / "change.diff").write_bytes(render_diff("CLAUDE.md", before, after))
     subprocess.run(["git", "apply", "--whitespace=nowarn", "change.diff"], cwd=tmp_path, check=True)
     assert (path.read_bytes() if path.exists() else None) == after
+
+
+def test_waiting_proposals(project):
+    """A proposal waits while it is staged and its live files are as the night saw them and can be read."""
+    project.stage("n1", edit("append", "a"))
+    project.stage("n2", edit("append", "b"))
+    assert [proposal.manifest.night for proposal in project.staging.waiting()] == ["n2", "n1"]
+    project.memory.mkdir()
+    assert project.staging.waiting() == ()
+    project.memory.rmdir()
+    adopt(project.staging, "n1")
+    assert project.staging.waiting() == ()
+    assert project.staging.live_nights() == ("n1",)
+    revert(project.staging, night="n1")
+    assert [proposal.manifest.night for proposal in project.staging.waiting()] == ["n2"]
+    assert project.staging.live_nights() == ()
+
+
+def test_live_nights(project):
+    """The night adopted last comes first, each once."""
+    project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
+    adopt(project.staging, "n1")
+    project.stage("n2", edit("append", "b"))
+    adopt(project.staging, "n2")
+    assert project.staging.live_nights() == ("n2", "n1")
