@@ -17,7 +17,7 @@ from skillopt_sleep.calls.parallel import Limited, Limiter
 from skillopt_sleep.calls.send import Ledgered, Recorded, SendOnce
 from skillopt_sleep.errors import BackendUnusable, TimedOut, TooLong, TransientBackend
 from skillopt_sleep.model.call import Allowance, Caps, Prompt, Reply, Role
-from skillopt_sleep.model.ports import Ask, Backend, Clock, Ledger, Priced, Progress, RunsHere
+from skillopt_sleep.model.ports import Ask, Backend, Clock, Ledger, NamesPrice, Progress, RunsLocally
 
 if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor
@@ -47,7 +47,7 @@ def chain(
     Each model has a breaker of its own: another model that answers does not show that this one is alive.
     """
     budget = Budget(caps, ledger.spent(), clock, day, workers=workers)
-    footprint = max((backend.footprint for backend in backends.values() if isinstance(backend, RunsHere)), default=0)
+    footprint = max((backend.footprint for backend in backends.values() if isinstance(backend, RunsLocally)), default=0)
     limiter = Limiter(workers, clock, footprint=footprint, before_wait=budget.require_time)
     breakers: dict[tuple[str, str], Breaker] = {}
 
@@ -55,7 +55,7 @@ def chain(
         model = f"{backend.name}:{backend.model}"
         recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock, redactor=redactor)
         limited = Limited(limiter=limiter, send=recorded, admit=budget.admit)
-        priced = backend.priced if isinstance(backend, Priced) else True
+        priced = backend.priced if isinstance(backend, NamesPrice) else True
         budgeted = Budgeted(budget=budget, send=limited, progress=progress, line=model, priced=priced)
         breaker = breakers.setdefault((model, backend.sees), Breaker())
         retried = Retried(

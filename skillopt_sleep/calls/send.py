@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, UsageError
 from skillopt_sleep.model.call import Attempt, Prompt, Reply, Role, Usage
-from skillopt_sleep.model.ports import Agent, Backend, Clock, Ledger, ToldKept
+from skillopt_sleep.model.ports import Agent, Backend, Clock, HoldsReplies, Ledger
 from skillopt_sleep.model.rollout import Assignment, Ending, Trajectory
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ class Recorded:
     clock: Clock
     redactor: Redactor | None = None
     """Removes secrets from prompts, replies and error messages; None when there can be none."""
-    _told: ToldKept | None = field(init=False, repr=False)
+    _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Look once at what every call would have to."""
-        object.__setattr__(self, "_told", self.backend if isinstance(self.backend, ToldKept) else None)
+        object.__setattr__(self, "_told", self.backend if isinstance(self.backend, HoldsReplies) else None)
 
     def __call__(self, prompt: Prompt, *, phase: str, number: int) -> Reply:
         """Send once."""

@@ -18,7 +18,7 @@ from skillopt_sleep.errors import BadReply
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.ports import Ask
-from skillopt_sleep.model.replies import disarm, extract_json, seal
+from skillopt_sleep.model.replies import escape_tags, extract_json, make_tag_suffix
 from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import RubricReference, TaskRecord, require_reference
 from skillopt_sleep.prompts import render
@@ -113,7 +113,7 @@ def rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
     """What the judge is sent; the answer stands in it once, quoted."""
     request, rubric, quoted = _quoted(task, answer)
     system, user = render(
-        "judge_rubric", seal=seal(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
+        "judge_rubric", seal=make_tag_suffix(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
     )
     return Prompt(system=system, user=user, schema=SCHEMA)
 
@@ -123,7 +123,7 @@ def pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
     request, rubric, one, two = _quoted(task, first, second)
     system, user = render(
         "judge_pair",
-        seal=seal(request, rubric, *sorted((one, two))),
+        seal=make_tag_suffix(request, rubric, *sorted((one, two))),
         request=request,
         rubric=rubric,
         first=one,
@@ -136,7 +136,7 @@ def _quoted(task: TaskRecord, *answers: str) -> list[str]:
     """Request, rubric and answers, none of which can end its tag or begin another."""
     rubric = require_reference(task, RubricReference).rubric
     request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
-    return [disarm(text, *TAGS) for text in (request, rubric, *map(_shortened, answers))]
+    return [escape_tags(text, *TAGS) for text in (request, rubric, *map(_shortened, answers))]
 
 
 def _shortened(answer: str) -> str:

@@ -31,7 +31,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.near_duplicates import terms
 from skillopt_sleep.model.ports import Ask, Parallel
-from skillopt_sleep.model.replies import Refusal, disarm, extract_json
+from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.task import (
     Check,
@@ -170,8 +170,8 @@ def _split_session(session: Session) -> Iterator[Session]:
 
 
 def _render_turn(turn: Turn) -> str:
-    person = disarm(turn.prompt[:MAX_PROMPT_SHOWN], *TAGS)
-    answer = disarm(turn.final[:MAX_ANSWER_SHOWN], *TAGS)
+    person = escape_tags(turn.prompt[:MAX_PROMPT_SHOWN], *TAGS)
+    answer = escape_tags(turn.final[:MAX_ANSWER_SHOWN], *TAGS)
     said = f' said="{turn.feedback}"' if turn.feedback is not Feedback.NEITHER else ""
     return f"<person{said}>\n{person}\n</person>\n" + (f"<answer>\n{answer}\n</answer>\n" if answer else "")
 

@@ -81,8 +81,8 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class SentTo(Protocol):
-    """A backend that says whom it sends its prompts to; the user is asked about one that does not."""
+class NamesProvider(Protocol):
+    """A backend that names the provider it sends prompts to; the user is asked about one that does not."""
 
     @property
     def provider(self) -> str:
@@ -90,8 +90,8 @@ class SentTo(Protocol):
 
 
 @runtime_checkable
-class Priced(Protocol):
-    """A backend that says beforehand whether its replies may name a price; one that does not say is taken to."""
+class NamesPrice(Protocol):
+    """A backend that says beforehand whether its replies may name a price; others are assumed to."""
 
     @property
     def priced(self) -> bool:
@@ -99,8 +99,8 @@ class Priced(Protocol):
 
 
 @runtime_checkable
-class RunsHere(Protocol):
-    """A backend each of whose calls is a process on this machine."""
+class RunsLocally(Protocol):
+    """A backend whose every call starts a process on this machine."""
 
     @property
     def footprint(self) -> int:
@@ -108,11 +108,11 @@ class RunsHere(Protocol):
 
 
 @runtime_checkable
-class ToldKept(Protocol):
-    """A backend that holds replies until they are kept elsewhere."""
+class HoldsReplies(Protocol):
+    """A backend that keeps replies until they are stored elsewhere."""
 
     def kept(self, prompt: Prompt) -> None:
-        """The reply to this prompt, as it was sent, is in the ledger. Raises ``DiskError``."""
+        """Drop the reply to this prompt, which is in the ledger now. Raises ``DiskError``."""
 
 
 @runtime_checkable

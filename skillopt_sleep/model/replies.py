@@ -157,12 +157,12 @@ BRACKET = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 """Looks like the bracket it stands for, and opens no tag."""
 
 
-def disarm(text: str, *tags: str) -> str:
+def escape_tags(text: str, *tags: str) -> str:
     """The text with nothing in it that could be taken for one of ``tags``, opening or closing, however spaced."""
     return _opening(tags).sub(BRACKET, text)
 
 
-def seal(*texts: str) -> str:
+def make_tag_suffix(*texts: str) -> str:
     """Sixteen hex digits that depend on all of the texts: for a tag's name, which none of them can know beforehand."""
     return sha256("\0".join(texts).encode("utf-8", "replace"))[:16]
 

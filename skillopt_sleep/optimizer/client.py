@@ -14,7 +14,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.edit import EditRecord
 from skillopt_sleep.model.ports import Ask, Parallel
-from skillopt_sleep.model.replies import disarm, extract_json
+from skillopt_sleep.model.replies import escape_tags, extract_json
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 
@@ -101,15 +101,15 @@ def object_schema(**properties: Json) -> dict[str, Json]:
 
 def quote(tag: str, text: str, most: int = EXCERPT) -> str:
     """Material between tags that it can neither close nor open anew."""
-    return f"<{tag}>\n{disarm(excerpt(text, most), *TAGS)}\n</{tag}>"
+    return f"<{tag}>\n{escape_tags(excerpt(text, most), *TAGS)}\n</{tag}>"
 
 
 def numbered(edits: Sequence[EditRecord]) -> str:
     """Edits as a model is shown them, counted from 1."""
     lines = []
     for number, edit in enumerate(edits, start=1):
-        anchor = f"\n   anchor: {disarm(edit.anchor, *TAGS)}" if edit.anchor else ""
-        text = f"\n   text: {disarm(edit.text, *TAGS)}" if edit.text else ""
-        reason = f"\n   reason: {disarm(excerpt(edit.reason, 200), *TAGS)}" if edit.reason else ""
+        anchor = f"\n   anchor: {escape_tags(edit.anchor, *TAGS)}" if edit.anchor else ""
+        text = f"\n   text: {escape_tags(edit.text, *TAGS)}" if edit.text else ""
+        reason = f"\n   reason: {escape_tags(excerpt(edit.reason, 200), *TAGS)}" if edit.reason else ""
         lines.append(f"{number}. {edit.op}, proposed {edit.support} x{anchor}{text}{reason}")
     return "\n".join(lines)

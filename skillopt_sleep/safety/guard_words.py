@@ -75,7 +75,7 @@ SWITCH_OFF = (
     r"|break out of|escape(?: from)?|leave out|omit\w*|comment(?:s|ing|ed)? out|delet\w+|remov\w+|drop(?:s|ping|ped)?|kill(?:s|ing)?|ignor\w+|neglect\w*|set aside|exempt\w*"
     r"|empt(?:y|ies|ying)|gut(?:s|ting)?|hollow(?:s|ing)? out|nuk(?:e|es|ing)|ax(?:e|es|ing)|scrap(?:s|ping)?|ditch\w*|strip(?:s|ping)?(?: out)?|purg\w+|wip(?:e|es|ing)(?: out)?|clear(?:s|ing)?(?: out)?"
     r"|eras\w+|tak(?:e|es|ing) (?:out|down|away|off)|(?:throw|rip|tear|pull|weed|cut)(?:s|ing|ting)? (?:out|away|down)|get(?:ting)? rid of|discard\w*|suspend\w*|paus(?:e|es|ing)"
-    r"|neuter\w*|defang\w*|disarm\w*|soften\w*|water(?:ing)? down|downgrad\w+|dodg(?:e|es|ing)|trick\w*|fool(?:s|ing)?|cheat\w*|no-op|unhook\w*|uninstall\w*|detach\w*|unplug\w*|hollow)\b"
+    r"|neuter\w*|defang\w*|escape_tags\w*|soften\w*|water(?:ing)? down|downgrad\w+|dodg(?:e|es|ing)|trick\w*|fool(?:s|ing)?|cheat\w*|no-op|unhook\w*|uninstall\w*|detach\w*|unplug\w*|hollow)\b"
 )
 PROTECTION = (
     r"(?:sandbox(?:es|ing)?|permissions?(?: (?:check|prompt|request|dialog|question|system|mode|rule|layer|gate|setting)s?)|permissions?(?= (?:so|when|if|for|whenever|altogether|entirely)\b)|permissions?(?=[.,;`]|$)"

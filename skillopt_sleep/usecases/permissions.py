@@ -21,7 +21,7 @@ from skillopt_sleep.mining.commands import (
     find_recurring_commands,
 )
 from skillopt_sleep.model.call import Role
-from skillopt_sleep.model.ports import SentTo
+from skillopt_sleep.model.ports import NamesProvider
 from skillopt_sleep.model.rollout import CheckCommand
 from skillopt_sleep.night.harvest import in_scope
 from skillopt_sleep.safety.receivers import name_provider
@@ -114,7 +114,7 @@ def _provider_of(source: str) -> str:
 
 def _providers(backends: Iterable[Backend]) -> frozenset[str]:
     """The providers the backends send prompts to; one that does not say counts under its own name."""
-    return frozenset(backend.provider if isinstance(backend, SentTo) else backend.name for backend in backends)
+    return frozenset(backend.provider if isinstance(backend, NamesProvider) else backend.name for backend in backends)
 
 
 class Checks(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from skillopt_sleep.model.call import Health, Prompt, Reply
-from skillopt_sleep.model.ports import Backend, Parallel, Priced
+from skillopt_sleep.model.ports import Backend, NamesPrice, Parallel
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -91,7 +91,7 @@ class _Counted:
 
     @property
     def priced(self) -> bool:
-        return self.inner.priced if isinstance(self.inner, Priced) else True
+        return self.inner.priced if isinstance(self.inner, NamesPrice) else True
 
     def probe(self) -> Health:
         return self.inner.probe()
