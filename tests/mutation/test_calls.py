@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from skillopt_sleep.calls.budget import Budget
-from skillopt_sleep.calls.chain import Breaker
+from skillopt_sleep.calls.chain import Breaker, Retried
 from skillopt_sleep.errors import BackendUnusable, BudgetSpent, Overloaded
-from skillopt_sleep.model.call import Caps, Spend
+from skillopt_sleep.model.call import Caps, Prompt, Spend
+from tests.fakes.backend import ScriptedBackend
 from tests.fakes.clock import FakeClock
 
 
@@ -33,3 +36,19 @@ def test_wait_that_just_fits_the_minutes(seconds, fits):
         return
     with pytest.raises(BudgetSpent, match=r"1\.0 min spent"):
         budget.require_time(seconds)
+
+
+def test_jitter_lengthens_a_wait(monkeypatch):
+    """A wait is the first wait times the jitter, so calls that failed together do not come back together."""
+    monkeypatch.setattr(random, "uniform", lambda *_: 1.5)
+    backend, clock = ScriptedBackend(Overloaded("529"), "hello"), FakeClock()
+    ask = Retried(send=lambda prompt, **_: backend.complete(prompt), clock=clock, first_wait=4.0)
+    assert ask(Prompt(system="", user="hello"), phase="train").text == "hello"
+    assert clock.slept == [6.0]
+
+
+def test_minutes_in_the_message_of_a_cap():
+    """The message that a cap is reached tells the minutes that were spent."""
+    budget = Budget(Caps(calls=1), Spend(calls=1, seconds=1800.0), FakeClock())
+    with pytest.raises(BudgetSpent, match=r"30\.0 min spent"):
+        budget.reserve(Prompt(system="", user="hello"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from skillopt_sleep.gate.pending import PendingEdit, drop_if_over
+from skillopt_sleep.gate.pending import Base, PendingEdit, drop_if_over, revive
 from skillopt_sleep.gate.rule import (
     MOST_LOSSES,
     PAIRS_A_LIFE,
@@ -15,7 +16,8 @@ from skillopt_sleep.gate.rule import (
     is_enough_measured,
     is_strictly_better,
 )
-from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.edit import EditOp, EditRecord
 
 
 def make_pairs(*scores):
@@ -96,3 +98,11 @@ def make_pending(k=6, **tally):
 def test_life_of_a_waiting_edit(tally, lives):
     """An edit waits on while the pairs left to it could still get it accepted."""
     assert (drop_if_over(make_pending(**tally)) is None) is lives
+
+
+def test_waiting_edit_that_no_longer_fits_its_document():
+    """An edit whose anchor is gone is dropped with the reason."""
+    document = Document(kind=DocumentKind.SKILL, path="/p/SKILL.md", content=b"# Other\n", whole=True)
+    edit = EditRecord(id="e", op=EditOp.REPLACE, document=DocumentKind.SKILL, text="New.", anchor="Gone long ago.")
+    dropped = revive(replace(make_pending(wins=3), edits=(edit,)), Candidate(documents=(document,)), Base())
+    assert dropped.why == "it can no longer be applied"

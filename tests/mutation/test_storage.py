@@ -65,3 +65,13 @@ def test_reverting_keeps_the_mode_of_a_file(project):
     assert project.memory.stat().st_mode & 0o777 == 0o640
     revert(project.staging, night="n1")
     assert project.memory.stat().st_mode & 0o777 == 0o640
+
+
+def test_new_allowance_counts_the_sittings_of_a_run(tmp_path):
+    """A run starts with its first sitting, and every allowance begins the next one."""
+    with open_training_folder(tmp_path / "run") as folder:
+        assert folder.kept("sitting") is None
+        folder.new_allowance()
+        assert folder.kept("sitting") == b"2"
+        folder.new_allowance()
+        assert folder.kept("sitting") == b"3"
