@@ -45,6 +45,8 @@ _FRONTMATTER = re.compile(r"\ufeff?(?P<fenced>---[ \t]*\r?\n(?:.*\n)*?---[ \t]*(
 _FENCE = re.compile(r"\ufeff?---[ \t]*\r?\n")
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _LINE_END = re.compile(r"\r\n?|\n")
+_UNDECODABLE = re.compile("[\udc80-\udcff]")
+"""What "surrogateescape" makes of bytes that are not UTF-8."""
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 
@@ -112,6 +114,27 @@ def with_region(document: Document, text: str) -> Document:
     return Document(kind=document.kind, path=document.path, whole=document.whole, content=content)
 
 
+def require_usable(document: Document, *, most_bytes: int) -> None:
+    """Raise ``Refused``, naming file, line and remedy, when a night could not work with this document.
+
+    ``run`` and ``doctor`` both ask this before anything is paid for. Bytes outside the region may be anything but NUL,
+    which stands for a binary file or UTF-16: text added to that would damage it.
+    """
+    content = document.content or b""
+    if len(content) > most_bytes:
+        raise Refused(
+            f"{document.path} has {len(content):,} bytes, and a night can replay at most {most_bytes:,} within its cap"
+            " on tokens; shorten it, or move parts of it to files of their own"
+        )
+    if (zero := content.find(b"\0")) >= 0:
+        line = content.count(b"\n", 0, zero) + 1
+        raise Refused(f"{document.path}, line {line}: holds a NUL byte, as no UTF-8 text does; save it as UTF-8")
+    parts = _parse(document)
+    if broken := _UNDECODABLE.search(parts.region):
+        line = _line_of(parts.before + parts.opening + parts.region[: broken.start()])
+        raise Refused(f"{document.path}, line {line}: is not valid UTF-8 there; save the file as UTF-8")
+
+
 @functools.lru_cache(maxsize=64)  # every edit of a step looks at the same few texts
 def bullet_spans(text: str) -> tuple[Span, ...]:
     """Where the top-level list items of a region stand, each with its further lines, as Markdown has it."""
@@ -162,15 +185,16 @@ def _parse(document: Document) -> _Parts:
     if document.whole:
         head = _FRONTMATTER.match(text)
         if head is None or (_FENCE.match(text) and not head["fenced"]):
-            raise Refused(f"{document.path}: its frontmatter never ends; close it with a line of ---")
+            raise Refused(f"{document.path}, line 1: its frontmatter never ends; close it with a line of ---")
         return _Parts(newline, before=head[0], region=text[head.end() :])
     markers = list(_MARKER.finditer(text))
     if not markers:
         return _Parts(newline, before=text)
     if [marker["edge"] for marker in markers] != ["begin", "end"]:
-        found = ", ".join(marker["edge"] for marker in markers)
+        lines = [_line_of(text[: marker.start("line")]) for marker in markers]
+        found = ", ".join(f"{marker['edge']} in line {line}" for marker, line in zip(markers, lines, strict=True))
         raise Refused(
-            f"{document.path}: the markers of our block do not pair up (found: {found});"
+            f"{document.path}, line {lines[0]}: the markers of our block do not pair up (found: {found});"
             f" keep one line {BEGIN} and one line {END} after it, or delete them all"
         )
     (start, inside), (end, after) = (marker.span("line") for marker in markers)
@@ -178,6 +202,11 @@ def _parse(document: Document) -> _Parts:
     if note := _NOTE_LINE.match(text, inside):
         inside = note.end()
     return _Parts(newline, text[:start], text[start:inside], text[inside:end], text[end:after], text[after:])
+
+
+def _line_of(text_before: str) -> int:
+    """The number of the line that begins or goes on after this text."""
+    return text_before.count("\n") + 1
 
 
 def _with_body(document: Document, parts: _Parts, text: str) -> str | None:

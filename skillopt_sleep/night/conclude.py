@@ -100,7 +100,15 @@ class Staged(Struct, frozen=True, kw_only=True):
     def add_to(self, report: NightReport) -> NightReport:
         """Add the proposal to the night's report."""
         pending = (*report.pending, *self.on_hold)
-        return replace(report, proposal=self.proposal, documents=self.documents, account=self.account, pending=pending)
+        edited = tuple(change.edited for change in self.documents if change.edited)
+        return replace(
+            report,
+            proposal=self.proposal,
+            documents=self.documents,
+            account=self.account,
+            pending=pending,
+            notes=(*report.notes, *edited),
+        )
 
 
 def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit) -> Staged:

@@ -99,7 +99,7 @@ def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int) -> tuple
     return count_calls(
         pools,
         samples=plan.step.rollouts_k,
-        documents=len(plan.step.kinds),
+        documents=len(plan.kinds),
         mode=plan.step.gate_mode,
         mining_batches=mining_batches,
         sealed=plan.adopted is not None,

@@ -21,6 +21,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
     Raises ``DiskError``, and anything that is a bug; every other end is in the report, with its exit code.
     """
     with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
+        plan.require_documents()
         scope = plan.window.scope
         sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact)
         with closing(kit.connect(night.ledger, sessions)) as connection:

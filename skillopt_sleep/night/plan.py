@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.errors import Refused
 from skillopt_sleep.gate.account import ALPHA, Account
 from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
@@ -95,16 +96,28 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     """The adopted change that waits for its sealed test."""
     audit: NoiseReport = NoiseReport()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Why documents are left out of the night, with the remedy."""
+
+    @property
+    def kinds(self) -> tuple[DocumentKind, ...]:
+        """The documents that evolve tonight: those the settings name, without those left out."""
+        return tuple(kind for kind in self.step.kinds if self.baseline[kind] is not None)
+
+    def require_documents(self) -> None:
+        """Raise ``Refused`` when every document that should evolve is left out: no call could change anything."""
+        if self.left_out and self.step.kinds and not self.kinds:
+            raise Refused(f"no file is left that a night could improve: {'; '.join(self.left_out)}")
 
     @property
     def retriable(self) -> tuple[PendingEdit, ...]:
         """The undecided edits that may be tried tonight: those of documents that evolve."""
-        return tuple(edit for edit in self.pending if edit.kind in self.step.kinds)
+        return tuple(edit for edit in self.pending if edit.kind in self.kinds)
 
     @property
     def on_hold(self) -> tuple[PendingEdit, ...]:
         """The undecided edits that wait, with their tallies, until their document evolves again."""
-        return tuple(edit for edit in self.pending if edit.kind not in self.step.kinds)
+        return tuple(edit for edit in self.pending if edit.kind not in self.kinds)
 
     @property
     def fingerprint(self) -> str:
@@ -117,6 +130,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             self,
             caps=Caps(),
             notes=(),
+            left_out=(),
             rejected=(),
             pending=(),
             closed=(),
@@ -199,7 +213,8 @@ class Recollected(Struct, frozen=True, kw_only=True):
         counts = Counter(edit.kind for edit in self.on_hold)
         notes = (
             f"{'1 undecided edit' if count == 1 else f'{count} undecided edits'} of the {kind}"
-            f" {'waits' if count == 1 else 'wait'}: that document does not evolve (evolve_{kind} is false)"
+            f" {'waits' if count == 1 else 'wait'}: that document does not evolve tonight (evolve_{kind} is false, or"
+            " it is left out)"
             for kind, count in counts.items()
         )
         return replace(report, notes=(*report.notes, *notes))

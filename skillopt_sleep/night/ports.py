@@ -156,7 +156,8 @@ class Journal(Protocol):
         """Begin a night, or resume this project's last one if it was interrupted and has the same fingerprint.
 
         Leaving the context ends the night: an expected end (``BackendError``, ``BudgetSpent``, ``Interrupted``,
-        Ctrl-C) is written to the report and not raised; anything else is reported as a crash and raised again.
+        ``Refused``, Ctrl-C) is written to the report and not raised; anything else is reported as a crash and raised
+        again.
         """
 
 

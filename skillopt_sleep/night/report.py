@@ -85,6 +85,7 @@ class StoppedBy(enum.StrEnum):
     BACKEND = "backend"
     BUDGET = "budget"
     HANDOFF = "handoff"
+    REFUSED = "refused"
     INTERRUPTED = "interrupted"
     CRASH = "crash"
 
@@ -222,7 +223,8 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
     """One live file that the night proposes to change.
 
     ``diff`` is unified; ``tracked`` by git: the team will see the change. A digest is None where there is no file:
-    before it is created, or after its last rule was removed.
+    before it is created, or after its last rule was removed. ``edited`` says what became of the change when the file
+    was edited during the night, "" when it was not; only an ``adoptable`` change can be adopted.
     """
 
     kind: str
@@ -231,6 +233,8 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
     proposed_sha256: str | None
     diff: str
     tracked: bool = False
+    edited: str = ""
+    adoptable: bool = True
 
 
 class Loading(enum.StrEnum):

@@ -58,12 +58,25 @@ _INSIGHTS = Step("skillopt-sleep insights", "shows what your sessions tell so fa
 _RUN = Step("skillopt-sleep run", "continues the night; nothing is paid for twice")
 
 
+def _outdated(report: NightReport) -> Headline:
+    stale = "; ".join(change.edited for change in report.documents if not change.adoptable)
+    return Headline(
+        Ending.UNTESTED if report.gate_action is GateAction.GREEDY_APPLIED else Ending.ACCEPTED,
+        "the change no longer fits your file",
+        _join(f"A change to your agent's instructions was proposed, but {plain(stale)}.", describe_gains(report)),
+        "None of your files has changed. The next night starts from your edited file.",
+        (Step(f"skillopt-sleep show {plain(report.night)}", "shows the change, to take over by hand"),),
+    )
+
+
 def summarize_night(report: NightReport) -> Headline:
     """How the night ended. Once there is a proposal, its verdict counts more than what stopped the night."""
     if report.state is NightState.RUNNING:
         return _running(report)
     if report.stopped_by is not None and report.proposal is None:
         return _STOPS[report.stopped_by](report)
+    if report.proposal is not None and not all(change.adoptable for change in report.documents):
+        return _outdated(report)
     if report.gate_action in {GateAction.GREEDY_APPLIED, GateAction.GREEDY_NOOP}:
         return _without_gate(report)
     return _VERDICTS[report.verdict](report)
@@ -210,6 +223,16 @@ def _handoff(report: NightReport) -> Headline:
     return Headline(Ending.STOPPED, "waiting for answers", said, now, (_RUN,))
 
 
+def _refused(report: NightReport) -> Headline:
+    return Headline(
+        Ending.STOPPED,
+        "your files need a look first",
+        _join("The night stopped before it changed or proposed anything.", sentence(report.why)),
+        "Fix that, then run again. Nothing is lost: sessions and tasks wait for the next night.",
+        (_DOCTOR, _RUN),
+    )
+
+
 def _interrupted(report: NightReport) -> Headline:
     said = f"The night was interrupted; it had {_progress(report)}. What was paid for is kept."
     return Headline(Ending.STOPPED, "interrupted", said, "Run again whenever you like.", (_RUN,))
@@ -266,6 +289,7 @@ _STOPS: Mapping[StoppedBy, Callable[[NightReport], Headline]] = {
     StoppedBy.BACKEND: _backend,
     StoppedBy.BUDGET: _budget,
     StoppedBy.HANDOFF: _handoff,
+    StoppedBy.REFUSED: _refused,
     StoppedBy.INTERRUPTED: _interrupted,
     StoppedBy.CRASH: _crash,
 }

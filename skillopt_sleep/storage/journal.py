@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, Interrupted, SleepError
+from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, Interrupted, Refused, SleepError
 from skillopt_sleep.gate.account import EvidenceRow
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Spend
@@ -149,7 +149,7 @@ class NightJournal:
         night.write()
         try:
             yield night
-        except (BackendError, BudgetSpent, Interrupted, KeyboardInterrupt) as error:
+        except (BackendError, BudgetSpent, Interrupted, Refused, KeyboardInterrupt) as error:
             night.end(error)
         except BaseException as error:
             night.end(error)
@@ -251,7 +251,12 @@ class NightJournal:
 def _conclude_with_error(report: NightReport, error: BaseException) -> NightReport:
     """Return the report of a night that an error ended."""
     why = str(error) or type(error).__name__
-    stopped = {Awaiting: StoppedBy.HANDOFF, BackendError: StoppedBy.BACKEND, BudgetSpent: StoppedBy.BUDGET}
+    stopped = {
+        Awaiting: StoppedBy.HANDOFF,
+        BackendError: StoppedBy.BACKEND,
+        BudgetSpent: StoppedBy.BUDGET,
+        Refused: StoppedBy.REFUSED,
+    }
     by = next((by for kind, by in stopped.items() if isinstance(error, kind)), StoppedBy.CRASH)
     code = error.exit_code if isinstance(error, SleepError) else 1
     if isinstance(error, Interrupted | KeyboardInterrupt):

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region, with_region
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region, require_usable, with_region
 from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits, stands
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import read_regular
@@ -218,20 +218,22 @@ def compute_content(live: bytes | None, history: Sequence[Adoption], result: Seq
     return with_region(last.document(live), wanted).content
 
 
-def read_baseline(paths: Mapping[DocumentKind, Path]) -> tuple[Candidate, tuple[str, ...]]:
-    """Read the live documents, and return a note on each one that is left out.
+def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tuple[Candidate, tuple[str, ...]]:
+    """Read the live documents, and return a note on each one that is left out, with the reason and the remedy.
 
-    A missing file is a document without content. A link, a folder or anything else but a plain file is left out.
-    Raises ``DiskError``.
+    A missing file is a document without content. Left out is what is no plain file, cannot be read, or cannot be
+    parsed (``require_usable``).
     """
     documents, notes = [], []
     for kind, path in paths.items():
         try:
-            content = read_regular(path)
-        except Refused as refused:
-            notes.append(f"the {kind} is left out of the night: {refused}")
+            whole = kind is DocumentKind.SKILL
+            document = Document(kind=kind, path=str(path), content=read_regular(path), whole=whole)
+            require_usable(document, most_bytes=most_bytes)
+        except (Refused, DiskError) as error:
+            notes.append(f"the {kind} is left out of the night: {error}")
         else:
-            documents.append(Document(kind=kind, path=str(path), content=content, whole=kind is DocumentKind.SKILL))
+            documents.append(document)
     return Candidate(documents=tuple(documents)), tuple(notes)
 
 

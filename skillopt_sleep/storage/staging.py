@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import enum
 import io
+import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import Refused, SleepError
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, require_usable
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.ports import Clock
 from skillopt_sleep.model.text import sha256
@@ -106,7 +108,10 @@ class ProposalStaging:
         """Write a proposal; return its folder and what it changes, or None when no document changes.
 
         ``edits`` are those that made the candidate out of the baseline, in order; anything else is a programming error
-        and raises ValueError. Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless every file
+        and raises ValueError. A live file that was edited since the baseline was read gets the same edits on top of
+        its new text, where they still apply; otherwise the change says that it cannot be adopted.
+
+        Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless every file
         is written. Staging a night again replaces its proposal.
         """
         staged: list[StagedDocument] = []
@@ -117,6 +122,10 @@ class ProposalStaging:
             if after is None or after.content == before.content:
                 continue
             document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, edits)
+            moved = _carry_over(before, document)
+            if moved.proposed is not None:
+                before, after = moved.live, moved.proposed  # noqa: PLW2901  the proposal is now for the edited file
+                document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, edits)
             diff = render_diff(self._shorten(before.path), before.content, after.content)
             staged.append(document)
             files[document.diff] = diff
@@ -130,6 +139,8 @@ class ProposalStaging:
                     proposed_sha256=document.proposed_sha256,
                     diff=diff.decode(errors="replace"),
                     tracked=is_tracked(Path(document.path)),
+                    edited=moved.note,
+                    adoptable=moved.note == "" or moved.proposed is not None,
                 )
             )
         if not staged:
@@ -240,6 +251,41 @@ def _describe(stem: str, before: Document, after: Document, edits: Sequence[Appl
         proposed=None if after.content is None else f"{stem}.md",
         diff=f"{stem}.diff",
         edits=tuple(outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED),
+    )
+
+
+class _CarriedOver(NamedTuple):
+    """What becomes of a proposal for a file that was edited during the night."""
+
+    live: Document
+    proposed: Document | None = None
+    """None when the file was not edited, or when an edit no longer applies."""
+    note: str = ""
+    """"" when the file was not edited."""
+
+
+def _carry_over(before: Document, staged: StagedDocument) -> _CarriedOver:
+    """Apply the edits of a proposal to what the live file has become since the night read it."""
+    live = before
+    try:
+        live = msgspec.structs.replace(before, content=read_regular(Path(before.path)))
+        if live.content == before.content:
+            return _CarriedOver(live)
+        require_usable(live, most_bytes=sys.maxsize)
+        proposed, outcomes = apply_edits(live, staged.edits, cap=None)
+        lost = [
+            f"{outcome.edit.id} ({outcome.why})" for outcome in outcomes if outcome.status is not EditStatus.APPLIED
+        ]
+        why = f"these edits no longer apply: {', '.join(lost)}" if lost else ""
+    except SleepError as error:
+        why = str(error)
+    said = f"{before.path} was edited during the night"
+    if why:
+        return _CarriedOver(
+            live, None, f"{said}, so its change cannot be adopted: {why}; for a new one: skillopt-sleep run"
+        )
+    return _CarriedOver(
+        live, proposed, f"{said}; the change was carried over to the new text, on which it was not tried"
     )
 
 

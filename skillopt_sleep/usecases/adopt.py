@@ -119,6 +119,7 @@ def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"
+    yield from (change.edited for change in report.documents)
     if any(outcome.status is not EditStatus.APPLIED for outcome in report.applied_edits):
         yield "an edit of it is held back by the guard"
     if replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:

@@ -20,13 +20,14 @@ from skillopt_sleep.storage.git import is_tracked
 from skillopt_sleep.storage.repair import find_damage
 from skillopt_sleep.storage.space import list_disk_problems
 from skillopt_sleep.usecases.adapters import build_backend, build_sources, night_caps, probe_backends
-from skillopt_sleep.usecases.documents import read_live_documents
+from skillopt_sleep.usecases.documents import inspect_live_documents
 from skillopt_sleep.usecases.permissions import find_new_receivers
 from skillopt_sleep.usecases.run import forecast_night
 from skillopt_sleep.usecases.schedule import read_outlook
 from skillopt_sleep.usecases.sessions import collect_insights
 
 if TYPE_CHECKING:
+    from skillopt_sleep.model.document import Document
     from skillopt_sleep.model.ports import Source
     from skillopt_sleep.night.report import BackendHealth
     from skillopt_sleep.scheduling.due import Outlook
@@ -38,6 +39,7 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
     rehearsal = forecast_night(workspace, None)
     outlook = _outlook(workspace)
     backends = probe_backends(workspace)
+    documents = inspect_live_documents(workspace)
     sources = tuple(_found(source) for source in build_sources(workspace))
     return DoctorReport(
         version=__version__,
@@ -46,7 +48,7 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
         project=str(workspace.project),
         scope=workspace.settings.scope,
         sources=sources,
-        targets=tuple(_targets(workspace)),
+        targets=tuple(map(_describe_target, documents.baseline.documents)),
         backends=backends,
         caps=night_caps(workspace),
         rehearsal=rehearsal,
@@ -54,6 +56,7 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
         schedule=outlook,
         problems=(
             *_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
+            *documents.left_out,
             *_damage(workspace),
             *_new_receivers(workspace),
             *_schedule_problems(outlook),
@@ -112,12 +115,10 @@ def _found(source: Source) -> SourceFound:
     )
 
 
-def _targets(workspace: Workspace) -> Iterator[TargetFile]:
-
-    for document in read_live_documents(workspace)[0].documents:
-        yield TargetFile(
-            kind=document.kind,
-            path=document.path,
-            exists=document.content is not None,
-            tracked=is_tracked(Path(document.path)),
-        )
+def _describe_target(document: Document) -> TargetFile:
+    return TargetFile(
+        kind=document.kind,
+        path=document.path,
+        exists=document.content is not None,
+        tracked=is_tracked(Path(document.path)),
+    )

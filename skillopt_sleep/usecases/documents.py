@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.night.harvest import file_sessions, in_scope
 from skillopt_sleep.storage.live_files import read_baseline
-from skillopt_sleep.usecases.adapters import build_sources, role_of
+from skillopt_sleep.usecases.adapters import build_sources, night_caps, role_of
 from skillopt_sleep.usecases.sessions import redact
 
 if TYPE_CHECKING:
@@ -24,13 +24,36 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 
+CHARS_PER_TOKEN = 4
+LEAST_REPLAYS = 12
+"""Replays that must fit into a night's cap on tokens; a longer document would only ever reach the cap."""
+MOST_BYTES = 1_000_000
+"""The longest document under any cap: few models take a longer prompt."""
+
+
+class LiveDocuments(NamedTuple):
+    """What a night finds of the files it may change."""
+
+    baseline: Candidate
+    choice: tuple[str, ...]
+    """Notes on the choice of the agent."""
+    left_out: tuple[str, ...]
+    """A note on each file that cannot be used."""
+
+
 def read_live_documents(
     workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """The live documents a night may change, and notes on the choice of the agent and on files it leaves alone.
+    """The live documents a night may change, and all notes on them."""
+    live = inspect_live_documents(workspace, tasks)
+    return live.baseline, (*live.choice, *live.left_out)
+
+
+def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> LiveDocuments:
+    """The live documents a night may change; ``run`` and ``doctor`` find faults in them by this function alone.
 
     ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all`` they are the user's own
-    files, never a project's. Raises ``DiskError``.
+    files, never a project's.
     """
     agent, note = choose_agent(workspace, tasks)
     home = _home_of(workspace, agent) if workspace.settings.scope == "all" else None
@@ -38,8 +61,9 @@ def read_live_documents(
         DocumentKind.SKILL: agent.skill_file(workspace.project, home, workspace.settings.target_skill),
         DocumentKind.MEMORY: agent.memory_file(workspace.project, home),
     }
-    baseline, notes = read_baseline(paths)
-    return baseline, (*note, *notes)
+    most_bytes = min(MOST_BYTES, night_caps(workspace).tokens * CHARS_PER_TOKEN // LEAST_REPLAYS)
+    baseline, left_out = read_baseline(paths, most_bytes=most_bytes)
+    return LiveDocuments(baseline, note, left_out)
 
 
 def choose_agent(

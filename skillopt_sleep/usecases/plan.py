@@ -26,7 +26,7 @@ from skillopt_sleep.reports.watch import list_unhelpful_rules
 from skillopt_sleep.storage.git import find_commit, is_git_project
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, build_backend, build_judges, night_caps, role_of
-from skillopt_sleep.usecases.documents import read_live_documents, target_skill_name
+from skillopt_sleep.usecases.documents import inspect_live_documents, target_skill_name
 from skillopt_sleep.usecases.status import watch_rules
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     for role in Role:
         build_backend(workspace, role)
     build_judges(workspace)
-    baseline, notes = read_live_documents(workspace, tasks)
+    baseline, choice, left_out = inspect_live_documents(workspace, tasks)
     manner = _choose_manner(workspace, tasks or ())
     account = workspace.trials.account(project)
     since = ""
@@ -67,7 +67,8 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     return NightPlan(
         project=project,
         baseline=baseline,
-        notes=(*notes, *_find_notes(backends, manner), *list_unhelpful_rules(watch_rules(workspace))),
+        left_out=left_out,
+        notes=(*choice, *left_out, *_find_notes(backends, manner), *list_unhelpful_rules(watch_rules(workspace))),
         roles=tuple(BackendHealth(role=role, backend=name, model=model) for role, (name, model) in roles.items()),
         sources=(settings.source,),
         window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),
@@ -194,11 +195,13 @@ def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
 
 
 def _read_description(workspace: Workspace, baseline: Candidate) -> str:
-    """The description of the one skill to improve, "" without one. Raises ``UsageError`` when it does not exist."""
-    if not target_skill_name(workspace):
-        return ""
+    """The description of the one skill to improve, "" without one, or when it is left out of the night.
+
+    Raises ``UsageError`` when it does not exist.
+    """
     skill = baseline[DocumentKind.SKILL]
-    if skill is None or skill.content is None:
-        where = skill.path if skill else workspace.settings.target_skill
-        raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {where}")
+    if skill is None or not target_skill_name(workspace):
+        return ""
+    if skill.content is None:
+        raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {skill.path}")
     return description(skill)

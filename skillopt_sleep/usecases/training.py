@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.errors import ConfigError, UsageError
+from skillopt_sleep.errors import ConfigError, Refused, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import did_you_mean
@@ -126,7 +126,10 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
             workspace.redactor.clean(tasks)
         )  # the environment may hold a new secret since they were mined
     if skill is None:
-        live = read_live_documents(workspace)[0][DocumentKind.SKILL]
+        baseline, notes = read_live_documents(workspace)
+        live = baseline[DocumentKind.SKILL]
+        if live is None and notes:
+            raise Refused("; ".join(notes))
         skill = region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / NIGHT_TASKS).exists() or not any(folder.iterdir()):  # a folder with other files keeps its mode

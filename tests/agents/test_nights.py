@@ -25,7 +25,8 @@ from skillopt_sleep.optimizer import replay
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases import permissions
 from skillopt_sleep.usecases.adapters import probe_backends
-from skillopt_sleep.usecases.plan import plan_night, read_live_documents
+from skillopt_sleep.usecases.documents import read_live_documents
+from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import open_kit
 from skillopt_sleep.usecases.sessions import file_sessions
 from tests.agents.clis import FIRST

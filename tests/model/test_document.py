@@ -146,7 +146,7 @@ def test_block_taken_out_from_between_paragraphs():
 )
 def test_markers_that_do_not_pair_up(content):
     """Refused, naming the file and the fix."""
-    with pytest.raises(Refused, match=r"/p/CLAUDE.md: the markers .* keep one line"):
+    with pytest.raises(Refused, match=r"/p/CLAUDE.md, line [1-9]: the markers .* keep one line"):
         region(memory(content.encode()))
 
 

@@ -15,7 +15,8 @@ from skillopt_sleep.night.pools import SplitPlan, split_tasks
 from skillopt_sleep.night.report import MOST_ATTEMPTS
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt, revert
-from skillopt_sleep.usecases.plan import plan_night, read_live_documents
+from skillopt_sleep.usecases.documents import read_live_documents
+from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
