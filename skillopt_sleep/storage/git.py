@@ -43,17 +43,24 @@ def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: 
 def is_tracked(path: Path) -> bool:
     """Whether git tracks the file, so that others will see a change; false where git or a repository is missing."""
     arguments = ("--literal-pathspecs", "ls-files", "--error-unmatch", "--", path.name)
-    return bool(_ask(path.parent, os.environ, *arguments))
+    return bool(_ask(path.parent, {}, *arguments))
 
 
 def _ask(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
-    """Run git in a folder and return what it prints, "" when it fails."""
-    import subprocess  # noqa: PLC0415  `status` asks nothing
+    """Run git in a folder and return what it prints, "" when it fails.
 
+    git is looked for on the PATH of ``env``, or on that of this process when ``env`` has none.
+    """
+    import shutil  # noqa: PLC0415  `status` asks nothing
+    import subprocess  # noqa: PLC0415  as above
+
+    git = shutil.which("git", path=env.get("PATH"))
+    if git is None:
+        return ""
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
-            env={"PATH": env.get("PATH", ""), "HOME": os.devnull, **_ISOLATION},
+            [git, "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
+            env={"PATH": str(Path(git).parent), "HOME": os.devnull, **_ISOLATION},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

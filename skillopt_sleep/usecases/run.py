@@ -103,20 +103,15 @@ def run_aa_test(
             probe(connection).require_ready()
             models = connection.models
             step = plan.step
-            trial = run_paired_trial(
-                tasks,
-                plan.baseline,
-                plan.baseline,
-                models,
-                PairedPlan(
-                    k=step.k,
-                    metric=step.gate_metric,
-                    mixed_weight=step.gate_mixed_weight,
-                    seed=seed,
-                    first_sample=0,
-                    apart=SAMPLE_OFFSET,
-                ),
+            rules = PairedPlan(
+                k=step.k,
+                metric=step.gate_metric,
+                mixed_weight=step.gate_mixed_weight,
+                seed=seed,
+                first_sample=0,
+                apart=SAMPLE_OFFSET,
             )
+            trial = run_paired_trial(tasks, plan.baseline, plan.baseline, models, rules)
     project = str(workspace.project)
     replays = list_base_replays(name, models.target.model, [("val", trial.baseline), ("val", trial.candidate)])
     workspace.trials.note(project, name, replays, trial.position)
