@@ -12,6 +12,7 @@
     │   │   ├── NotLoggedIn
     │   │   ├── ModelRefused        the model does not exist or is not ours to use
     │   │   ├── TooOld              the CLI must be upgraded
+    │   │   ├── EndpointMoved       the address redirects to another one, which is not followed
     │   │   ├── NotAllowed          the user has not agreed that the provider is sent these sessions
     │   │   ├── QuotaExhausted
     │   │   └── BackendUnusable     call after call was lost in transport
@@ -88,6 +89,10 @@ class ModelRefused(FatalBackend):
 
 class TooOld(FatalBackend):
     """The agent CLI is older than the model demands."""
+
+
+class EndpointMoved(FatalBackend):
+    """The address of a service redirects to another one; nothing was sent there."""
 
 
 class NotAllowed(FatalBackend):

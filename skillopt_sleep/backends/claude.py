@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash
 from skillopt_sleep.backends.claude_output import CLAUDE, STREAM_OPTIONS, read_announced_wait, read_result
-from skillopt_sleep.backends.outcomes import add_cost, build_reply
+from skillopt_sleep.backends.outcomes import add_cost, build_reply, decode_json
 from skillopt_sleep.backends.process import Children, Ended, find_command
-from skillopt_sleep.errors import BackendError, NotLoggedIn, TooOld
+from skillopt_sleep.errors import BackendError, BadReply, NotLoggedIn, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
@@ -201,8 +201,8 @@ def find_provider(env: Mapping[str, str]) -> str:
     """
     home = env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
     try:
-        settings = msgspec.json.decode(Path(home, "settings.json").read_bytes(), type=_Settings).env
-    except (OSError, msgspec.DecodeError, ValueError):  # the CLI ignores such a file too
+        settings = decode_json(Path(home, "settings.json").read_bytes(), _Settings).env
+    except (OSError, BadReply):  # the CLI ignores such a file too
         settings = {}
     providers = (_find_provider({name: str(value) for name, value in settings.items()}), _find_provider(env))
     return next((provider for provider in providers if provider != ANTHROPIC), ANTHROPIC)
@@ -229,20 +229,20 @@ def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> 
             CLAUDE,
             prompt,
             text,
-            model=next(iter(result.model_usage), model),
+            model=result.model or model,
             latency=ended.seconds,
             usage=result.spent,
-            cost_usd=result.total_cost_usd,
+            cost_usd=result.price,
         )
     except BackendError as error:
-        raise add_cost(error, result.spent, result.total_cost_usd) from None
+        raise add_cost(error, result.spent, result.price) from None
 
 
 def _read_login_status(stdout: str) -> bool | None:
     """Return what ``claude auth status`` reports, None when that cannot be read."""
     try:
-        logged_in = msgspec.json.decode(stdout, type=dict[str, Json]).get("loggedIn")
-    except msgspec.DecodeError:
+        logged_in = decode_json(stdout, dict[str, Json]).get("loggedIn")
+    except BadReply:
         return None
     return logged_in if isinstance(logged_in, bool) else None
 

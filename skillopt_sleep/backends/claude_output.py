@@ -18,6 +18,8 @@ from skillopt_sleep.backends.outcomes import (
     AgentAdvice,
     add_cost,
     classify_failure,
+    decode_json,
+    decode_loosely,
     find_error_line,
     raise_if_ended_early,
 )
@@ -37,6 +39,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
+from skillopt_sleep.model.usage import make_usage, read_price
 
 CLAUDE = AgentAdvice(
     name="claude",
@@ -64,31 +67,6 @@ SANDBOX_FAILED = "Sandbox is required but failed to initialize"
 """The start of a tool result when a command was not run because the sandbox did not start."""
 
 T = TypeVar("T")
-
-
-class _Tokens(Struct, frozen=True, kw_only=True):
-    """Token counts, as the API names them."""
-
-    input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    output_tokens: int = 0
-
-    def to_usage(self) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens,
-            output_tokens=self.output_tokens,
-            cached_tokens=self.cache_read_input_tokens,
-        )
-
-
-class _ModelTokens(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Token counts of one model, as the CLI names them in its own account."""
-
-    input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    output_tokens: int = 0
 
 
 class _Block(Struct, frozen=True, kw_only=True):
@@ -133,6 +111,23 @@ class _Retry(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+def _read_usage(table: Json) -> Usage | None:
+    """Return the tokens in a table, as the API or the CLI itself names them; None when they cannot be read."""
+    if not isinstance(table, dict):
+        return None
+
+    def read(name: str) -> Json:
+        head, *rest = name.split("_")
+        return table.get(name, table.get(head + "".join(map(str.capitalize, rest))))
+
+    cached = read("cache_read_input_tokens")
+    return make_usage(
+        given=[read("input_tokens"), read("cache_creation_input_tokens"), cached],
+        written=[read("output_tokens")],
+        cached=cached,
+    )
+
+
 class ClaudeResult(Struct, frozen=True, kw_only=True):
     """The last line of a run.
 
@@ -150,9 +145,9 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
     stop_reason: str | None = None
     num_turns: int = 1
     structured_output: Json = None
-    total_cost_usd: float | None = None
-    usage: _Tokens | None = None
-    model_usage: dict[str, Json] = msgspec.field(name="modelUsage", default_factory=dict)
+    total_cost_usd: msgspec.Raw = msgspec.Raw()
+    usage: msgspec.Raw = msgspec.Raw()
+    model_usage: msgspec.Raw = msgspec.field(name="modelUsage", default=msgspec.Raw())
 
     @property
     def words(self) -> str:
@@ -162,21 +157,30 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
     @property
     def spent(self) -> Usage | None:
         """The tokens of the whole run: the larger of the CLI's two accounts."""
-        accounts = [self.usage.to_usage()] if self.usage else []
-        try:
-            models = msgspec.convert(self.model_usage, dict[str, _ModelTokens])
-        except msgspec.ValidationError:
-            models = {}
-        if models:
-            parts = [_Tokens(**msgspec.structs.asdict(tokens)).to_usage() for tokens in models.values()]
+        accounts = [_read_usage(decode_loosely(self.usage))]
+        models = decode_loosely(self.model_usage)
+        if isinstance(models, dict) and models:
+            parts = [_read_usage(table) for table in models.values()]
             accounts.append(
-                Usage(
-                    input_tokens=sum(part.input_tokens for part in parts),
-                    output_tokens=sum(part.output_tokens for part in parts),
-                    cached_tokens=sum(part.cached_tokens for part in parts),
+                make_usage(
+                    given=[part.input_tokens if part else -1 for part in parts],
+                    written=[part.output_tokens if part else -1 for part in parts],
+                    cached=sum(part.cached_tokens for part in parts if part),
                 )
             )
-        return max(accounts, key=lambda usage: usage.input_tokens + usage.output_tokens, default=None)
+        known = [usage for usage in accounts if usage is not None]
+        return max(known, key=lambda usage: usage.input_tokens + usage.output_tokens, default=None)
+
+    @property
+    def price(self) -> float | None:
+        """The dollars of the whole run, None when they are unknown."""
+        return read_price(decode_loosely(self.total_cost_usd))
+
+    @property
+    def model(self) -> str:
+        """The first model of the account, "" when there is none."""
+        models = decode_loosely(self.model_usage)
+        return next(iter(models), "") if isinstance(models, dict) else ""
 
 
 def read_announced_wait(printed: str) -> float:
@@ -235,7 +239,7 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
         if answered := _recover_answer(result, ended.stdout):
             return answered
         error = BudgetSpent(f"claude stopped at the cap on money ({result.words}); raise --max-usd", cap="usd")
-        raise add_cost(error, result.spent, result.total_cost_usd)
+        raise add_cost(error, result.spent, result.price)
     if (result.is_error or ended.status) and result.stop_reason != "refusal":
         failure = classify_failure(
             CLAUDE,
@@ -245,7 +249,7 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
             if retry and retry.error_status == result.api_error_status
             else None,
         )
-        raise add_cost(failure, result.spent, result.total_cost_usd)
+        raise add_cost(failure, result.spent, result.price)
     if result.num_turns == 0:
         raise BadReply(f"claude took the prompt for one of its own commands and asked no model: {result.words[:200]!r}")
     return result
@@ -266,9 +270,9 @@ def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: 
         raise EmptyReply("claude ended without an error, an answer or a tool call")
     return Trajectory(
         text=text,
-        model=next(iter(result.model_usage), model) if result else model,
+        model=(result.model if result else "") or model,
         usage=(result.spent if result else None) or _estimate_usage(answers),
-        cost_usd=result.total_cost_usd if result else None,
+        cost_usd=result.price if result else None,
         latency=ended.seconds,
         tools_called=tuple(dict.fromkeys(call.name for call in calls)),
         ending=ending,
@@ -348,11 +352,9 @@ def _estimate_usage(answers: Sequence[_Event]) -> Usage:
     reports = {event.message.id: event.message.usage for event in answers if event.message}
     tables = [report for report in reports.values() if isinstance(report, dict)]
 
-    def total(*names: str) -> int:
-        return sum(value for table in tables for name in names if isinstance(value := table.get(name), int))
-
-    given = total("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return Usage(input_tokens=given, output_tokens=total("output_tokens"), estimated=True)
+    usages = [usage for table in tables if (usage := _read_usage(table))]
+    given, written = sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages)
+    return Usage(input_tokens=given, output_tokens=written, estimated=True)
 
 
 def _find_result(stdout: str) -> ClaudeResult | None:
@@ -390,6 +392,6 @@ def _decode_lines(printed: str, kind: type[T]) -> Iterator[T]:
     """Decode every line that is an object of this kind."""
     for line in printed.split("\n"):
         try:
-            yield msgspec.json.decode(line, type=kind)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+            yield decode_json(line, kind)
+        except BadReply:
             continue

@@ -19,17 +19,20 @@ from msgspec import Struct
 from skillopt_sleep.backends.outcomes import (
     AgentAdvice,
     classify_failure,
+    decode_json,
+    decode_loosely,
     find_error_line,
     raise_if_ended_early,
     unwrap_error,
 )
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.backends.workspace import contains_every_line
-from skillopt_sleep.errors import EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
+from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
+from skillopt_sleep.model.usage import make_usage
 
 CODEX = AgentAdvice(
     name="codex",
@@ -63,15 +66,12 @@ class _Failure(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class _Tokens(Struct, frozen=True, kw_only=True):
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-
-    def to_usage(self) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens, output_tokens=self.output_tokens, cached_tokens=self.cached_input_tokens
-        )
+def _read_usage(table: Json) -> Usage | None:
+    """Return the tokens in a table, None when they cannot be read."""
+    if not isinstance(table, dict):
+        return None
+    given, written, cached = (table.get(name) for name in ("input_tokens", "output_tokens", "cached_input_tokens"))
+    return make_usage(given=[given], written=[written], cached=cached)
 
 
 class _Event(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class _Event(Struct, frozen=True, kw_only=True):
     message: str = ""
     error: _Failure | None = None
     item: CodexItem | None = None
-    usage: _Tokens | None = None
+    usage: msgspec.Raw = msgspec.Raw()
 
 
 class _Thread(Struct, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ def read_turn(ended: Ended, *, deadline: float) -> CodexTurn:
     return CodexTurn(
         items=items,
         text=answers[-1] if answers else "",
-        usage=completed.usage.to_usage() if completed.usage else None,
+        usage=_read_usage(decode_loosely(completed.usage)),
     )
 
 
@@ -188,10 +188,7 @@ def read_record(content: bytes) -> Record:
     payloads = [line.payload for line in lines if line.type == "response_item" and line.payload]
     usages = [line.payload.usage for line in lines if line.type == "token_usage_record" and line.payload]
     tables = [usage for usage in usages if isinstance(usage, dict)]
-
-    def total(name: str) -> int:
-        return sum(value for table in tables if isinstance(value := table.get(name), int))
-
+    known = [usage for table in tables if (usage := _read_usage(table))]
     outputs = [payload.output for payload in payloads if payload.type.endswith("_output")]
     calls = [payload for payload in payloads if payload.type.endswith("tool_call") or payload.type == "function_call"]
     return Record(
@@ -207,9 +204,9 @@ def read_record(content: bytes) -> Record:
         called=tuple(dict.fromkeys(call.name for call in calls)),
         requests=len(tables),
         usage=Usage(
-            input_tokens=total("input_tokens"),
-            output_tokens=total("output_tokens"),
-            cached_tokens=total("cached_input_tokens"),
+            input_tokens=sum(usage.input_tokens for usage in known),
+            output_tokens=sum(usage.output_tokens for usage in known),
+            cached_tokens=sum(usage.cached_tokens for usage in known),
         ),
     )
 
@@ -288,5 +285,5 @@ def _find_last_event(printed: str) -> str:
 
 def _decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
     for line in lines:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeError):
-            yield msgspec.json.decode(line, type=kind)
+        with contextlib.suppress(BadReply):
+            yield decode_json(line, kind)

@@ -9,10 +9,10 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.openai_api import (
+    MAX_REPLY_BYTES,
     OPENAI,
     PATHS,
     Address,
@@ -20,11 +20,13 @@ from skillopt_sleep.backends.openai_api import (
     Api,
     Endpoint,
     build_request,
+    hide_secrets,
     is_limit_refused,
     is_schema_refused,
     read_reply,
 )
-from skillopt_sleep.errors import BackendError, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
+from skillopt_sleep.backends.outcomes import decode_json
+from skillopt_sleep.errors import BackendError, BadReply, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
 from skillopt_sleep.model.call import Health, Prompt, Reply
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.safety.receivers import identify_provider
@@ -70,11 +72,16 @@ class OpenAIBackend:
     """Seconds that one call may take."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The environment that holds the key."""
+    max_reply_bytes: int = MAX_REPLY_BYTES
+    """Bytes of one answer that are read; a longer one is lost."""
     _endpoint: Endpoint = field(default_factory=Endpoint, init=False, repr=False, compare=False)
     _schemas_refused: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
     _old_limit: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.max_reply_bytes < 1:
+            raise SettingsError(f"[backends.openai] max_reply_bytes is {self.max_reply_bytes}; it must be 1 or more")
+        object.__setattr__(self, "_endpoint", Endpoint(self.max_reply_bytes))
         flaw = _find_flaw(self._url())
         if flaw:
             raise SettingsError(f"[backends.openai] base_url is {hide_secrets(self._url())!r}, {flaw}")
@@ -182,8 +189,8 @@ class OpenAIBackend:
         if answer.status != OK or not is_local(self._url()):
             return ""
         try:
-            models = [model.id for model in msgspec.json.decode(answer.content, type=_Models).data or ()]
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            models = [model.id for model in decode_json(answer.content, _Models).data or ()]
+        except BadReply:
             return ""
         if self.model in {name for model in models for name in (model, model.partition(":")[0])}:
             return ""
@@ -208,14 +215,6 @@ class OpenAIBackend:
     def _require_model(self) -> None:
         if not self.model:
             raise ModelRefused(f"openai has no model to ask: {OPENAI.fixes[ModelRefused]}")
-
-
-def hide_secrets(url: str) -> str:
-    """Return an address that anybody may read: without a user, a password and a query."""
-    start, two_dots, rest = url.partition("://")
-    rest = rest.partition("?")[0].partition("#")[0]
-    host, slash, path = rest.partition("/")
-    return f"{start}{two_dots}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _find_flaw(url: str) -> str:

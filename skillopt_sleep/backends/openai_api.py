@@ -2,6 +2,9 @@
 
 Requests are coroutines on a loop in a thread of its own, because only so can one be cancelled: at the deadline, which
 covers the whole answer and not each read of it, and when the night is stopped. Building and reading are pure.
+
+Nothing about an answer is believed: its bytes are bounded while they arrive, no redirect is followed, and whatever the
+body holds becomes a reply or a typed error. Only the text of the answer has to have its shape.
 """
 
 from __future__ import annotations
@@ -11,17 +14,28 @@ import concurrent.futures
 import contextlib
 import re
 import threading
+import urllib.parse
+import zlib
 from collections.abc import Callable, Coroutine, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.outcomes import AgentAdvice, add_cost, build_reply, classify_failure, unwrap_error
+from skillopt_sleep.backends.outcomes import (
+    AgentAdvice,
+    add_cost,
+    build_reply,
+    classify_failure,
+    decode_json,
+    decode_loosely,
+    unwrap_error,
+)
 from skillopt_sleep.errors import (
     BackendError,
     BadReply,
+    EndpointMoved,
     ModelRefused,
     NotLoggedIn,
     Overloaded,
@@ -31,6 +45,8 @@ from skillopt_sleep.errors import (
 )
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply, Usage
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.model.usage import estimate_usage, make_usage
 from skillopt_sleep.prompts import render
 
 if TYPE_CHECKING:
@@ -38,6 +54,8 @@ if TYPE_CHECKING:
 
 Api = Literal["chat", "responses"]
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "responses": "/responses"}
+MAX_REPLY_BYTES = 4 * 2**20
+"""The default bound on the body of an answer: ten times the longest that a model can write."""
 OPENAI = AgentAdvice(
     name="openai",
     fixes={
@@ -50,6 +68,8 @@ CONTENT_FILTERS = ("content_filter", "content_policy_violation")
 BAD_REQUEST = 400
 """The status with which a content filter refuses; with any other status such words are about something else."""
 FILTERED = "The provider's content filter refused to let this be answered."
+TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
+"""Kinds of parts that hold the model's words; others hold its thoughts, pictures or tool calls."""
 CUT_OFF = frozenset({"length", "max_output_tokens"})
 """Reasons for the end of an answer that is longer than the model may write."""
 LIMITS: dict[Api, tuple[str, str]] = {
@@ -58,6 +78,13 @@ LIMITS: dict[Api, tuple[str, str]] = {
 }
 """The name of the limit on an answer: the service's own, and that of older endpoints."""
 SECONDS_TO_CLOSE = 0.8
+GZIP = 31
+"""What zlib calls the gzip format."""
+KEPT_HEADERS = ("content-type", "location", "retry-after", "date")
+SHOWN_ADDRESS = 200
+"""Characters of an address that a message shows."""
+NAME_LENGTH = 200
+"""Characters of a model's name that are kept."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -84,7 +111,8 @@ class Address(Struct, frozen=True, kw_only=True):
 class Endpoint:
     """A connection that is made at its first use and shared by all calls. Safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_REPLY_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,7 +122,8 @@ class Endpoint:
     def post(self, path: str, body: Mapping[str, Json], *, at: Address, seconds: float) -> Answer:
         """Send one request and return the answer, whatever its status.
 
-        Raises ``TimedOut`` at the deadline and once closed, ``Overloaded`` when there is no connection.
+        Raises ``TimedOut`` at the deadline and once closed, ``Overloaded`` when there is no connection,
+        ``EndpointMoved`` for a redirect, and ``TooLong`` for a body of more bytes than are read.
         """
         return self._send(lambda client: client.post(path, cast_to=bytes, body=body), at, seconds)
 
@@ -123,7 +152,7 @@ class Endpoint:
             if self._closed:
                 raise TimedOut("nothing was sent: this backend has been closed")
             if self._loop is None or self._client is None:
-                self._client = _connect(at)
+                self._client = _connect(at, self._max_bytes)
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="endpoint", daemon=True)
                 self._thread.start()
@@ -145,8 +174,21 @@ class Endpoint:
             await self._client.close()
 
 
-def _connect(at: Address) -> AsyncOpenAI:
-    from openai import AsyncOpenAI  # noqa: PLC0415  half a second that only its users should wait
+def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415  half a second that only its users wait
+
+    class BoundedClient(DefaultAsyncHttpxClient):
+        """Follows no redirect, and reads at most ``max_bytes`` of any body, before and after decompression."""
+
+        async def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401  httpx or its successor
+            options |= {"stream": True, "follow_redirects": False}
+            response = await super().send(request, **options)
+            try:
+                content = await _read_bounded(response, max_bytes)
+            finally:
+                await response.aclose()
+            headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
+            return type(response)(response.status_code, headers=headers, content=content, request=request)
 
     client = AsyncOpenAI(
         base_url=at.url,
@@ -154,11 +196,40 @@ def _connect(at: Address) -> AsyncOpenAI:
         timeout=None,  # the deadline is ours
         max_retries=0,
         default_query=dict(at.query) | ({"api-version": at.version} if at.version else {}),
-        default_headers={"api-key": at.key} if at.version else None,
+        default_headers={"accept-encoding": "gzip"} | ({"api-key": at.key} if at.version else {}),
+        http_client=BoundedClient(timeout=None),
     )
     # it has read these from this program's environment, which is not the one it was given
     client.organization = client.project = None
     return client
+
+
+async def _read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  see ``_connect``
+    """Return the body. Raises ``TooLong`` past the bound, and ``BadReply`` for a compression that nobody asked for."""
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > max_bytes:
+            raise _describe_flood(max_bytes)
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in {"", "identity"} or not body:
+        return bytes(body)
+    if encoding != "gzip":
+        raise BadReply(f"openai answered in a compression that was not asked for ({excerpt(encoding, 40)})")
+    try:
+        content = zlib.decompressobj(GZIP).decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise BadReply(f"openai answered with damaged gzip ({error})") from None
+    if len(content) > max_bytes:
+        raise _describe_flood(max_bytes)
+    return content
+
+
+def _describe_flood(max_bytes: int) -> TooLong:
+    return TooLong(
+        f"openai sent an answer of more than {max_bytes:,} bytes, which no model writes; raise `max_reply_bytes` in"
+        " [backends.openai] if this one does"
+    )
 
 
 async def _read_answer(request: Coroutine[None, None, bytes], shown: str) -> Answer:
@@ -168,6 +239,8 @@ async def _read_answer(request: Coroutine[None, None, bytes], shown: str) -> Ans
         return Answer(status=200, content=await request)
     except openai.APIStatusError as error:
         response = error.response
+        if response.status_code < BAD_REQUEST:
+            raise _describe_redirect(shown, response.status_code, response.headers.get("location", "")) from None
         return Answer(
             status=response.status_code,
             content=response.content,
@@ -177,7 +250,28 @@ async def _read_answer(request: Coroutine[None, None, bytes], shown: str) -> Ans
     except openai.APITimeoutError as error:
         raise TimedOut(f"{shown} gave no answer in time") from error
     except openai.APIConnectionError as error:
+        if isinstance(error.__cause__, BackendError):
+            raise error.__cause__ from None
         raise Overloaded(f"{shown} cannot be reached: {error.__cause__ or error}") from error
+
+
+def _describe_redirect(shown: str, status: int, location: str) -> EndpointMoved:
+    target = hide_secrets(location)
+    with contextlib.suppress(ValueError):  # a location that is no address
+        target = hide_secrets(urllib.parse.urljoin(f"{shown}/", location))
+    where = f"to {excerpt(target, SHOWN_ADDRESS)!r}" if location else "without saying where to"
+    return EndpointMoved(
+        f"{shown} redirects {where} (status {status}); redirects are not followed, and nothing was sent there. If you"
+        " trust that address, set it as `base_url` in [backends.openai]"
+    )
+
+
+def hide_secrets(url: str) -> str:
+    """Return an address that anybody may read: without a user, a password and a query."""
+    start, two_dots, rest = url.partition("://")
+    rest = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = rest.partition("/")
+    return f"{start}{two_dots}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def build_request(
@@ -225,83 +319,65 @@ def is_limit_refused(answer: Answer) -> bool:
 
 
 class _Message(Struct, frozen=True, kw_only=True):
-    content: str | None = None
-    refusal: str | None = None
+    content: Json = None
+    refusal: Json = None
 
 
 class _Choice(Struct, frozen=True, kw_only=True):
-    message: _Message = _Message()
-    finish_reason: str | None = None
-
-
-class _Cached(Struct, frozen=True, kw_only=True):
-    cached_tokens: int | None = None
-
-
-class _Tokens(Struct, frozen=True, kw_only=True):
-    """Both APIs' names for the same three counts."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: _Cached | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    input_tokens_details: _Cached | None = None
-
-    def to_usage(self) -> Usage:
-        details = self.prompt_tokens_details or self.input_tokens_details or _Cached()
-        return Usage(
-            input_tokens=self.prompt_tokens or self.input_tokens,
-            output_tokens=self.completion_tokens or self.output_tokens,
-            cached_tokens=details.cached_tokens or 0,
-        )
-
-
-class _Part(Struct, frozen=True, kw_only=True):
-    type: str = ""
-    text: str = ""
-    refusal: str = ""
-
-
-class _Item(Struct, frozen=True, kw_only=True):
-    """A part of a response; only messages hold the model's words."""
-
-    type: str = ""
-    content: tuple[_Part, ...] | None = None
-
-
-class _Reason(Struct, frozen=True, kw_only=True):
-    reason: str = ""
-
-
-class _Error(Struct, frozen=True, kw_only=True):
-    code: Json = None
-
-
-class _Failure(Struct, frozen=True, kw_only=True):
-    """The body of a refused request."""
-
-    error: _Error | None = None
+    message: _Message | None = None
+    finish_reason: Json = None
 
 
 class _Body(Struct, frozen=True, kw_only=True):
     """An answer: ``choices`` belong to a chat completion, ``output`` to a response."""
 
-    model: str = ""
-    usage: _Tokens | None = None
+    model: Json = None
+    usage: msgspec.Raw = msgspec.Raw()
     error: Json = None
-    choices: tuple[_Choice, ...] = ()
-    output: tuple[_Item, ...] = ()
-    incomplete_details: _Reason | None = None
+    choices: tuple[_Choice, ...] | None = None
+    output: Json = None
+    incomplete_details: Json = None
 
     def read_text(self) -> tuple[str, str]:
         """Return the model's words, including a refusal, and why they end, "" when they simply do."""
         if self.output or self.incomplete_details:
-            parts = [part for item in self.output if item.type == "message" for part in item.content or ()]
-            reason = self.incomplete_details.reason if self.incomplete_details else ""
-            return "".join(part.text or part.refusal for part in parts), reason
+            items = self.output if isinstance(self.output, list) else []
+            messages = [item for item in items if isinstance(item, dict) and item.get("type") == "message"]
+            details = self.incomplete_details if isinstance(self.incomplete_details, dict) else {}
+            return "".join(_join_parts(message.get("content")) for message in messages), _as_text(details.get("reason"))
         choice = self.choices[0] if self.choices else _Choice()
-        return choice.message.content or choice.message.refusal or "", choice.finish_reason or ""
+        message = choice.message or _Message()
+        return _join_parts(message.content) or _as_text(message.refusal), _as_text(choice.finish_reason)
+
+
+def _join_parts(content: Json) -> str:
+    """Return the text of a content, which is a string or a list of parts; parts that are no words are left out."""
+    if not isinstance(content, list):
+        return _as_text(content)
+    texts = []
+    for part in content:
+        if isinstance(part, dict) and part.get("type", "text") in TEXT_PARTS:
+            texts.append(_as_text(part.get("text")) or _as_text(part.get("refusal")))
+        else:
+            texts.append(_as_text(part))
+    return "".join(texts)
+
+
+def _as_text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _read_usage(raw: msgspec.Raw) -> Usage | None:
+    """Return the tokens, under the names of either API; None when they are missing or cannot be counts."""
+    table = decode_loosely(raw)
+    if not isinstance(table, dict):
+        return None
+    details = table.get("prompt_tokens_details") or table.get("input_tokens_details")
+    return make_usage(
+        given=[table.get("prompt_tokens") or table.get("input_tokens")],
+        written=[table.get("completion_tokens") or table.get("output_tokens")],
+        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
+    )
 
 
 def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) -> Reply:
@@ -309,43 +385,46 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
 
     Raises the ``BackendError`` that fits anything else.
     """
-    words = unwrap_error(answer.content.decode("utf-8", "replace"))
-    if answer.status >= 400:  # noqa: PLR2004  where HTTP's errors begin
+    if answer.status >= BAD_REQUEST:
+        words = unwrap_error(answer.content.decode("utf-8", "replace"))
         if answer.status == BAD_REQUEST and _read_error_code(answer.content) in CONTENT_FILTERS:
             return build_reply(OPENAI, prompt, words, model=model, latency=latency)
         raise classify_failure(OPENAI, words, status=answer.status, retry_after=_read_retry_after(answer))
     try:
-        body = msgspec.json.decode(answer.content, type=_Body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadReply(f"openai answered with something that is no answer of its API ({error})") from error
+        body = decode_json(answer.content, _Body)
+    except BadReply as error:
+        lost = BadReply(f"openai answered with something that is no answer of its API: {error}")
+        raise add_cost(lost, estimate_usage(prompt, "")) from None
     if body.error:
-        raise classify_failure(OPENAI, words)
+        raise classify_failure(OPENAI, unwrap_error(answer.content.decode("utf-8", "replace")))
     text, reason = body.read_text()
-    usage = body.usage.to_usage() if body.usage else None
+    usage = _read_usage(body.usage)
+    cost = usage if usage and (usage.input_tokens or usage.output_tokens) else estimate_usage(prompt, text)
     if reason in CUT_OFF and (not text.strip() or prompt.schema is not None):
-        raise add_cost(TooLong("openai was cut off: the answer is longer than the model may write"), usage)
+        raise add_cost(TooLong("openai was cut off: the answer is longer than the model may write"), cost)
     if not text and reason in CONTENT_FILTERS:
         text = FILTERED
+    name = _as_text(body.model)[:NAME_LENGTH] or model
     try:
-        return build_reply(OPENAI, prompt, text, model=body.model or model, latency=latency, usage=usage)
+        return build_reply(OPENAI, prompt, text, model=name, latency=latency, usage=usage)
     except BackendError as error:
-        raise add_cost(error, usage) from None
+        raise add_cost(error, cost) from None
 
 
 def _read_retry_after(answer: Answer) -> float | None:
     """Return the retry-after header in seconds, a date in it relative to the answer's own date; None without one."""
-    if re.fullmatch(r"\d+(\.\d+)?", answer.retry_after):
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", answer.retry_after):
         return float(answer.retry_after)
     try:
         wait = parsedate_to_datetime(answer.retry_after) - parsedate_to_datetime(answer.date)
-    except (ValueError, TypeError):  # no date, or one with a time zone and one without
+    except (ValueError, TypeError, OverflowError):  # no date, or one with a time zone and one without
         return None
     return max(0.0, wait.total_seconds())
 
 
 def _read_error_code(content: bytes) -> str:
     try:
-        error = msgspec.json.decode(content, type=_Failure).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        error = decode_json(content, dict[str, Json]).get("error")
+    except BadReply:
         return ""
-    return str(error.code or "") if error else ""
+    return _as_text(error.get("code")) if isinstance(error, dict) else ""

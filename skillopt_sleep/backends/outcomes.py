@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -34,10 +34,11 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply, Usage
 from skillopt_sleep.model.replies import extract_json
 from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.model.usage import estimate_usage
 
 E = TypeVar("E", BackendError, BudgetSpent)
+T = TypeVar("T")
 
-CHARACTERS_PER_TOKEN = 4
 LONGEST_WAIT = 300.0
 """Seconds. A provider that asks for a longer wait has no quota left tonight."""
 QUOTE_LENGTH = 200
@@ -115,9 +116,38 @@ MEANINGS = (
 
 _PATTERNS = MappingProxyType({meaning.error: re.compile(meaning.phrases, re.IGNORECASE) for meaning in MEANINGS})
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b|\bAPI Error: (\d{3})\b")
-_AGAIN = re.compile(r"try again in ([\d.]+) ?(ms|s|m|h|d)", re.IGNORECASE)
+_AGAIN = re.compile(r"try again in (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m|h|d)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape of a JSON string: a pair of surrogates, a lone one (the group), or any other."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,40})", re.IGNORECASE)
+
+
+def decode_json(content: str | bytes, kind: type[T]) -> T:
+    """Decode JSON from a provider; a lone surrogate, which no text can hold, becomes a replacement character.
+
+    Raises only ``BadReply``, whatever the content.
+    """
+    try:
+        raw = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+        if _SURROGATE.search(raw):
+            raw = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], raw)
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise BadReply(f"it cannot be read as JSON ({excerpt(str(error), QUOTE_LENGTH)})") from None
+    except RecursionError:
+        raise BadReply("it is nested too deeply") from None
+
+
+def decode_loosely(raw: msgspec.Raw) -> Json:
+    """Decode a field that must not cost the others of its line; None when it is missing or cannot be read."""
+    try:
+        return decode_json(bytes(raw), cast("type[Json]", Json))
+    except BadReply:
+        return None
 
 
 def classify_failure(
@@ -190,12 +220,6 @@ def build_reply(
     return Reply(text=text, model=model, usage=usage, cost_usd=cost_usd, latency=latency)
 
 
-def estimate_usage(prompt: Prompt, text: str) -> Usage:
-    """Estimate the tokens of a prompt and its answer by their length."""
-    sizes = [-(-len(part) // CHARACTERS_PER_TOKEN) for part in (prompt.system, prompt.user, text)]
-    return Usage(input_tokens=sizes[0] + sizes[1], output_tokens=sizes[2], estimated=True)
-
-
 def add_cost(error: E, usage: Usage | None, cost_usd: float | None = None) -> E:
     """Return the error with what the call cost nevertheless."""
     if usage is not None:
@@ -213,8 +237,8 @@ def find_error_line(stderr: str) -> str:
 def unwrap_error(words: str) -> str:
     """Return the message and code in the JSON body of an API's error; other words are returned unchanged."""
     try:
-        body = msgspec.json.decode(words, type=dict[str, Json])
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        body = decode_json(words, dict[str, Json])
+    except BadReply:
         return words
     inner = body.get("error")
     error = inner if isinstance(inner, dict) else body

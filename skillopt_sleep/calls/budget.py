@@ -170,6 +170,8 @@ class Budget:
         usd = reply.cost_usd if reply else None
         if error is not None:
             tokens, usd = error.input_tokens + error.output_tokens, error.cost_usd
+        tokens = max(0, tokens)  # what is spent can only rise
+        usd = None if usd is None else max(0.0, usd)
         with self._changed:
             self._reserved.remove(reserved)
             self._changed.notify_all()

@@ -6,17 +6,20 @@ These are the two ends of the chain: ``Ledgered`` is the outermost wrapper, ``Re
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, UsageError
+from skillopt_sleep.errors import Awaiting, BackendError, BadReply, BudgetSpent, SleepError, UsageError
 from skillopt_sleep.model.call import Attempt, Prompt, Reply, Role, Usage
 from skillopt_sleep.model.ports import Agent, Backend, Clock, HoldsReplies, Ledger
 from skillopt_sleep.model.rollout import Assignment, Ending, Trajectory
+from skillopt_sleep.model.usage import correct_error, correct_reply
 
 if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor
@@ -102,13 +105,15 @@ class Recorded:
         """Send once."""
         started = self.clock.monotonic()
         attempt = Attempt(phase=phase, role=self.role, number=number)
+        sent = prompt
         try:
             sent = replace(prompt, system=self._clean(prompt.system), user=self._clean(prompt.user))
-            reply = self._clean(_send(self.backend, sent))
+            reply = self._clean(correct_reply(_send(self.backend, sent), sent))
             _require_finished(reply, prompt)
         except Awaiting:  # nothing was sent, so there is nothing to record
             raise
         except (BackendError, BudgetSpent) as error:
+            correct_error(error, sent)
             error.args = tuple(self._clean(part) if isinstance(part, str) else part for part in error.args)
             self.ledger.record(
                 replace(
@@ -132,12 +137,22 @@ class Recorded:
 
 
 def _send(backend: Backend, prompt: Prompt) -> Reply:
-    """Give an assignment to the agent behind the backend, any other prompt to the model."""
+    """Give an assignment to the agent behind the backend, any other prompt to the model.
+
+    A reply that the backend fails to read is a lost call like any other: counted, and no reason to end the night.
+    """
     if isinstance(prompt, Assignment):
         if not isinstance(backend, Agent):
             raise UsageError(f"the backend {backend.name} has no agent that could work in a folder; use --replay text")
-        return backend.run(prompt)
-    return backend.complete(prompt)
+        answer: Callable[[], Reply] = partial(backend.run, prompt)
+    else:
+        answer = partial(backend.complete, prompt)
+    try:
+        return answer()
+    except SleepError:
+        raise
+    except (ArithmeticError, RecursionError, ValueError, msgspec.MsgspecError) as error:
+        raise BadReply(f"the reply of {backend.name} cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _require_finished(reply: Reply, prompt: Prompt) -> None:

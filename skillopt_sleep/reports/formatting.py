@@ -23,6 +23,7 @@ DOCUMENTS = {"skill": "skill", "memory": "memory file"}
 ERRORS = {
     "BadReply": "unreadable reply",
     "BudgetSpent": "cap reached",
+    "EndpointMoved": "service moved to another address",
     "EmptyReply": "empty reply",
     "ModelRefused": "model not available",
     "NotAllowed": "not agreed to",
