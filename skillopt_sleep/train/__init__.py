@@ -20,19 +20,21 @@ from __future__ import annotations
 
 from skillopt_sleep.train.clients import OpenAIChatClient, client
 from skillopt_sleep.train.compat.adapter import BaseDataLoader, BatchSpec, EnvAdapter, SplitDataLoader
-from skillopt_sleep.train.compat.chats import extract_json
+from skillopt_sleep.train.compat.chats import extract_json, extract_json_array
 from skillopt_sleep.train.config import (
     AutonomousScheduler,
     ConstantScheduler,
     CosineScheduler,
     LinearScheduler,
+    LRScheduler,
     SkillOptConfig,
     build_scheduler,
 )
+from skillopt_sleep.train.environments import run_rollout
 from skillopt_sleep.train.environments.checks import ChecksEnv
 from skillopt_sleep.train.environments.simple_qa import SimpleQAEnv
 from skillopt_sleep.train.patches import Edit, Patch, RawPatch, apply_edit, apply_patch, apply_patch_with_report
-from skillopt_sleep.train.ports import ChatClient, SkillEnv
+from skillopt_sleep.train.ports import BaseLLMClient, ChatClient, SkillEnv
 from skillopt_sleep.train.results import (
     GateAction,
     GateResult,
@@ -47,6 +49,7 @@ from skillopt_sleep.train.trainer import SkillOptTrainer
 __all__ = [
     "AutonomousScheduler",
     "BaseDataLoader",
+    "BaseLLMClient",
     "BatchSpec",
     "ChatClient",
     "ChecksEnv",
@@ -56,6 +59,7 @@ __all__ = [
     "EnvAdapter",
     "GateAction",
     "GateResult",
+    "LRScheduler",
     "LinearScheduler",
     "OpenAIChatClient",
     "Patch",
@@ -74,6 +78,8 @@ __all__ = [
     "compute_score",
     "evaluate_gate",
     "extract_json",
+    "extract_json_array",
+    "run_rollout",
     "select_gate_score",
     "skill_hash",
 ]

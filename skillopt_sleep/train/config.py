@@ -16,11 +16,12 @@ from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.text import did_you_mean
 
 
-class Scheduler:
+class LRScheduler:
     """A schedule of the edit budget: how many edits a step may make, which is the learning rate of a text.
 
-    Steps are numbered from 0 to ``total_steps`` - 1. The budget falls from ``max_lr`` to ``min_lr`` and stays there if
-    a run goes beyond its plan. This base class keeps it constant. Raises ``ValueError`` for impossible bounds.
+    Steps are numbered from 0 to ``total_steps`` - 1. As published, the first of several steps already falls: from 10 to
+    2 in 4 steps is 8, 6, 4, 2. The budget stays at ``min_lr`` if a run goes beyond its plan, and a run of one step has
+    ``max_lr``. This base class keeps it constant. Raises ``ValueError`` for impossible bounds.
     """
 
     mode: ClassVar[str] = "constant"
@@ -46,13 +47,14 @@ class Scheduler:
         """The budget of a step, counted from 0; by default of the current step, or of the first before any began."""
         if step is None and self._chosen is not None:
             return self._chosen
-        last = max(self.total_steps - 1, 1)
-        share = self.shape(min(max(self._done - 1 if step is None else step, 0), last) / last)
-        return math.floor(self.min_lr + (self.max_lr - self.min_lr) * share + 0.5)
+        if self.total_steps == 1:
+            return self.max_lr
+        done = min(max(self._done if step is None else step + 1, 1), self.total_steps)
+        return round(self.max_lr - (self.max_lr - self.min_lr) * self.fall(done / self.total_steps))
 
-    def shape(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
-        """The height above the lower bound, 1 to 0, at a progress of 0 to 1."""
-        return 1.0
+    def fall(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
+        """How far the budget has fallen, 0 to 1, at a progress of 0 to 1."""
+        return 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """The state that ``load_state_dict`` needs, as plain data."""
@@ -81,31 +83,31 @@ class Scheduler:
         self._chosen = None if chosen is None else int(chosen)
 
 
-class ConstantScheduler(Scheduler):
+class ConstantScheduler(LRScheduler):
     """The same budget in every step."""
 
 
-class LinearScheduler(Scheduler):
+class LinearScheduler(LRScheduler):
     """A budget that falls in a straight line."""
 
     mode = "linear"
 
-    def shape(self, progress: float) -> float:
+    def fall(self, progress: float) -> float:
         """A straight line."""
-        return 1.0 - progress
+        return progress
 
 
-class CosineScheduler(Scheduler):
+class CosineScheduler(LRScheduler):
     """A budget that falls along half a cosine: slowly, then fast, then slowly."""
 
     mode = "cosine"
 
-    def shape(self, progress: float) -> float:
+    def fall(self, progress: float) -> float:
         """Half a cosine."""
-        return 0.5 * (1.0 + math.cos(math.pi * progress))
+        return 0.5 * (1.0 - math.cos(math.pi * progress))
 
 
-class AutonomousScheduler(Scheduler):
+class AutonomousScheduler(LRScheduler):
     """A budget the optimizer asks for, granted within the bounds."""
 
     mode = "autonomous"
@@ -116,12 +118,12 @@ class AutonomousScheduler(Scheduler):
         return self._chosen
 
 
-SCHEDULERS: Mapping[str, Callable[[int, int, int], Scheduler]] = {
+SCHEDULERS: Mapping[str, Callable[[int, int, int], LRScheduler]] = {
     kind.mode: kind for kind in (ConstantScheduler, LinearScheduler, CosineScheduler, AutonomousScheduler)
 }
 
 
-def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> Scheduler:
+def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> LRScheduler:
     """Build the schedule of that name; the defaults are ``SkillOptConfig``'s. Raises ``ValueError``."""
     if mode not in SCHEDULERS:
         raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{did_you_mean(mode, SCHEDULERS)}")

@@ -21,7 +21,7 @@ from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.environments import set_up
+from skillopt_sleep.train.environments import load_split, set_up
 from skillopt_sleep.train.ports import Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult, group_by_item
 from skillopt_sleep.train.run import Artefacts, Draw, Run, score_results
@@ -97,7 +97,7 @@ def load_items(evaluation: Evaluation, out_root: str, optimizer: Any = None, tar
         out_root=out_root, workers=evaluation.workers, seed=evaluation.seed, extras=dict(evaluation.extras)
     )
     set_up(evaluation.env, config.to_dict(), optimizer, target)
-    items = list(evaluation.env.get_items(evaluation.split))
+    items = load_split(evaluation.env, evaluation.split)
     items = items[: evaluation.limit] if evaluation.limit else items
     check_splits({evaluation.split: items})
     return items

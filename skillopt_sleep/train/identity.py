@@ -19,6 +19,7 @@ from skillopt_sleep.errors import Refused
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.train.ports import MADE_WITH, Item
+from skillopt_sleep.train.results import report_mistakes
 
 NO_TRAITS = frozenset({"timeout", "loop_timeout", "max_usd", "latency", "api_key_env", "command", "faults", "fatal"})
 """Backend options that change the price, the time or the failures of a call, but not its answer."""
@@ -104,7 +105,8 @@ def client_traits(backend: object) -> dict[str, Json]:
 def env_traits(env: object) -> dict[str, Json]:
     """What of an environment may change a score: the options it was made with, and those its ``traits`` returns."""
     method = getattr(env, "traits", None)
-    own: Any = method() if callable(method) else {}
+    with report_mistakes(f"traits of the environment {getattr(env, 'name', '')!r}"):
+        own: Any = method() if callable(method) else {}
     made: Any = getattr(env, MADE_WITH, {})
     found = {**(made if isinstance(made, Mapping) else {}), **(own if isinstance(own, Mapping) else {})}
     return {str(name): _show(value) for name, value in found.items() if name not in PATHS}

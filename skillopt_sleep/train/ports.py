@@ -5,6 +5,7 @@ An environment says what the items are and how an attempt at one is scored; the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol, runtime_checkable
 
 from skillopt_sleep.model.ports import Progress
@@ -40,6 +41,26 @@ class ChatClient(Protocol):
         The run's own ledger, retries, caps and limits apply; ``retries`` is ignored. Raises what ``ports.Ask`` raises:
         a lost call is never an empty answer. Safe to call from several threads.
         """
+
+
+class BaseLLMClient(ABC):
+    """A base class for clients of one's own: implement ``chat``, set ``model``, and pass it for either role."""
+
+    model: str = ""
+
+    @abstractmethod
+    def chat(
+        self,
+        *,
+        system: str,
+        user: str,
+        max_completion_tokens: int = 4096,
+        temperature: float | None = None,
+        stage: str = "",
+        retries: int = 3,
+        **options: Any,  # noqa: ANN401  what the reference's clients take
+    ) -> tuple[str, dict[str, int]]:
+        """Return the answer and its usage; raise for a call that failed, and never return an empty answer for it."""
 
 
 class SkillEnv:

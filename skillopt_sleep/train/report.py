@@ -15,7 +15,7 @@ from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.gate.rule import PAIRS_A_NIGHT
 from skillopt_sleep.model.call import PhaseTally, Spend
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.results import RolloutResult
+from skillopt_sleep.train.results import RolloutResult, report_mistakes
 from skillopt_sleep.train.run import Draw, Run, RunState, Scored, score_results
 from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.splits import get_notes
@@ -196,7 +196,8 @@ def _score_test_split(run: Run, state: RunState) -> Tested:
     skills = {"initial": state.initial_skill, "best": state.best_skill}
     if run.config.eval_current_on_test:
         skills["current"] = state.current_skill
-    types = list(run.env.get_task_types())
+    with report_mistakes(f"get_task_types of the environment {run.env.name!r}"):
+        types = list(run.env.get_task_types())
     split, seed = run.config.test_split, run.config.seed
     arms = [
         (skill, Draw(phase="test", split=split, number=0, folder=TEST_FOLDERS[name], seed=seed))

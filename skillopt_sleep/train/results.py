@@ -7,12 +7,13 @@ reference build, read and change them. Their contents may come straight from a m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from math import fsum
 from typing import Any, Literal, TypeAlias
 
-from skillopt_sleep.errors import ConfigError, UsageError
+from skillopt_sleep.errors import ConfigError, SleepError, UsageError
 from skillopt_sleep.gate.rule import is_strictly_better
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
 from skillopt_sleep.model.text import did_you_mean, excerpt
@@ -69,7 +70,8 @@ class RolloutResult:
     given: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Coerce texts, counts and lists, whatever an environment put there."""
+        """Coerce the id, texts, counts and lists, whatever an environment put there."""
+        self.id = "" if self.id is None else str(self.id)
         if self.soft is AS_HARD:
             self.soft = self.hard
         for name in TEXTS:
@@ -182,14 +184,16 @@ def check_result(result: object, item: Mapping[str, Any] | None = None) -> Rollo
     return result
 
 
-def compute_score(results: Iterable[RolloutResult | Mapping[str, Any]]) -> tuple[float, float]:
-    """Mean ``hard`` and ``soft`` over the measured attempts; (0.0, 0.0) if there are none."""
+def compute_score(results: Iterable[object]) -> tuple[float, float]:
+    """Mean ``hard`` and ``soft`` over the measured attempts; (0.0, 0.0) if there are none.
+
+    Rows may be dicts or objects; a missing ``hard`` is 0, and a missing ``soft`` is ``hard``.
+    """
+    rows = [result if isinstance(result, Mapping) else vars(result) for result in results]
     scores = [
-        (float(result["hard"]), float(result.get("soft", result["hard"])))
-        if isinstance(result, Mapping)
-        else (result.hard, result.soft)
-        for result in results
-        if not (result.get("call_error") if isinstance(result, Mapping) else result.call_error)
+        (hard := float(row.get("hard") or 0), hard if row.get("soft") is None else float(row["soft"]))
+        for row in rows
+        if not row.get("call_error")
     ]
     if not scores:
         return 0.0, 0.0
@@ -263,7 +267,18 @@ def read_score(value: object, what: str) -> float:
     return number
 
 
-def environment_error(culprit: str, error: Exception, item: Mapping[str, Any] | None = None) -> UsageError:
+@contextmanager
+def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Turn whatever the user's own code raises, ``SystemExit`` too, into the one line of ``environment_error``."""
+    try:
+        yield
+    except SleepError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise environment_error(culprit, error, item) from error
+
+
+def environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
     """The one-line error for an exception raised by the user's own code, naming the item if it is known."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")

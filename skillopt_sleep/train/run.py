@@ -30,7 +30,14 @@ from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments import roll_out
 from skillopt_sleep.train.patches import Patch, to_patch, to_raw_patch
 from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
-from skillopt_sleep.train.results import RolloutResult, check_result, compute_score, select_gate_score, unmeasured
+from skillopt_sleep.train.results import (
+    RolloutResult,
+    check_result,
+    compute_score,
+    report_mistakes,
+    select_gate_score,
+    unmeasured,
+)
 from skillopt_sleep.train.skill_text import skill_hash
 
 SCHEMA_VERSION = 1
@@ -228,7 +235,8 @@ class Run:
         plan = getattr(self.env, "plan_epoch", None)
         if callable(plan):
             size = min(config.batch_size, len(train))
-            planned = plan(epoch=epoch, steps=len(batches), batch_size=size, seed=config.seed)
+            with report_mistakes(f"plan_epoch of the environment {self.env.name!r}"):
+                planned = plan(epoch=epoch, steps=len(batches), batch_size=size, seed=config.seed)
             if planned and len(planned) == len(batches):
                 return [list(batch) for batch in planned]
         return batches
@@ -303,9 +311,12 @@ class Run:
         folder = self._empty_folder(draw.folder)
         self.turn.begin(phase=draw.phase, sample=draw.number)
         try:
-            rows = cast("BatchEnv", self.env).rollout_batch(
-                items=list(items), skill=skill, split=draw.split, seed=draw.seed, out_dir=folder
-            )
+            with report_mistakes(f"rollout_batch of the environment {self.env.name!r}"):
+                rows = list(
+                    cast("BatchEnv", self.env).rollout_batch(
+                        items=list(items), skill=skill, split=draw.split, seed=draw.seed, out_dir=folder
+                    )
+                )
         except TransientBackend as error:
             return [unmeasured(item, error) for item in items]
         types = {str(item["id"]): str(item.get("task_type") or "") for item in items}

@@ -15,11 +15,11 @@ from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, analyse, describe_edit
 from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.train.config import AutonomousScheduler, Scheduler
+from skillopt_sleep.train.config import AutonomousScheduler, LRScheduler
 from skillopt_sleep.train.gating import Judgement, judge_candidate
 from skillopt_sleep.train.patches import build_minibatches, read_patch
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.results import RolloutResult, compute_score
+from skillopt_sleep.train.results import RolloutResult, compute_score, report_mistakes
 from skillopt_sleep.train.run import Draw, Run, RunState, StepNote, score_results, step_folder
 from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 
@@ -30,7 +30,7 @@ REJECTED_KEPT = 30
 
 
 def train_step(
-    run: Run, state: RunState, scheduler: Scheduler, items: Sequence[Item], *, epoch: int, step_in_epoch: int
+    run: Run, state: RunState, scheduler: LRScheduler, items: Sequence[Item], *, epoch: int, step_in_epoch: int
 ) -> tuple[RunState, dict[str, Any]]:
     """Run the next step; return the new state and the record of the step.
 
@@ -118,7 +118,7 @@ def _roll_out(run: Run, state: RunState, items: Sequence[Item], step: int, folde
 
 
 def _propose(
-    run: Run, state: RunState, scheduler: Scheduler, results: Sequence[RolloutResult], *, step: int, folder: str
+    run: Run, state: RunState, scheduler: LRScheduler, results: Sequence[RolloutResult], *, step: int, folder: str
 ) -> StepProposal[str]:
     """Reflect on the results, and turn the analyses into one candidate within the edit budget."""
     config, budget = run.config, scheduler.step()
@@ -172,17 +172,18 @@ def _reflect_in_environment(
     if not callable(reflect):
         return None
     try:
-        patches = reflect(
-            results=list(results),
-            skill=state.current_skill,
-            out_dir=run.folder(folder),
-            prediction_dir=run.folder(folder, "rollout", "predictions"),
-            patches_dir=run.folder(folder, "patches"),
-            random_seed=run.config.seed + step,
-            step_buffer_context=describe_rejected(lesson.rejected),
-            meta_skill_context=lesson.notes,
-            edit_budget=lesson.edit_budget,
-        )
+        with report_mistakes(f"reflect_batch of the environment {run.env.name!r}"):
+            patches = reflect(
+                results=list(results),
+                skill=state.current_skill,
+                out_dir=run.folder(folder),
+                prediction_dir=run.folder(folder, "rollout", "predictions"),
+                patches_dir=run.folder(folder, "patches"),
+                random_seed=run.config.seed + step,
+                step_buffer_context=describe_rejected(lesson.rejected),
+                meta_skill_context=lesson.notes,
+                edit_budget=lesson.edit_budget,
+            )
     except TransientBackend as error:
         lost = not isinstance(error, BadReply)
         return (Analysis(patch=EditPatch(), nothing=f"{type(error).__name__}: {error}", lost=lost),)

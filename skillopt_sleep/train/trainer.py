@@ -24,13 +24,14 @@ from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.settings import environment, secrets
 from skillopt_sleep.storage.ledger import TrainingFolder, open_training_folder
 from skillopt_sleep.train.clients import AskClient, TurnClient, as_backend
-from skillopt_sleep.train.config import Scheduler, SkillOptConfig, build_scheduler, check_prompts
-from skillopt_sleep.train.environments import as_env, set_up
+from skillopt_sleep.train.config import LRScheduler, SkillOptConfig, build_scheduler, check_prompts
+from skillopt_sleep.train.environments import as_env, load_split, set_up
 from skillopt_sleep.train.epoch import FIRST, end_epoch
 from skillopt_sleep.train.gating import rolls_whole, score_selection
 from skillopt_sleep.train.identity import check_same_run, describe_run
 from skillopt_sleep.train.ports import Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.report import Price, estimate_price, finish
+from skillopt_sleep.train.results import report_mistakes
 from skillopt_sleep.train.run import Artefacts, Run, RunState
 from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 from skillopt_sleep.train.splits import check_splits, get_notes
@@ -76,7 +77,8 @@ class SkillOptTrainer:
             Role.OPTIMIZER: as_backend(optimizer_client, "optimizer"),
             Role.TARGET: as_backend(target_client, "target"),
         }
-        self.initial_skill = self.env.get_initial_skill() if initial_skill is None else initial_skill
+        with report_mistakes(f"get_initial_skill of the environment {self.env.name!r}"):
+            self.initial_skill = self.env.get_initial_skill() if initial_skill is None else initial_skill
         _check_skill(self.initial_skill, config.max_skill_chars)
         self.prompt_overrides = dict(prompt_overrides or {})
         self.history: list[dict[str, Any]] = []
@@ -123,7 +125,8 @@ class SkillOptTrainer:
         rows = [item for split in items.values() for item in split]
         chars = sum(len(msgspec.json.encode(item, enc_hook=str)) for item in rows) / len(rows)
         calls_of = getattr(self.env, "calls_of", lambda _item: 1)
-        calls = {split: [calls_of(item) for item in members] for split, members in items.items()}
+        with report_mistakes(f"calls_of of the environment {self.env.name!r}"):
+            calls = {split: [int(calls_of(item)) for item in members] for split, members in items.items()}
         whole = rolls_whole(self.env, self.config.selection_split)
         return estimate_price(
             self.config, calls, chars_per_item=chars, skill_chars=len(self.initial_skill), whole_rounds=whole
@@ -174,7 +177,7 @@ class SkillOptTrainer:
     def _load_items(self) -> dict[str, list[Item]]:
         """Load and check the items of the splits that the run needs."""
         splits = ["train", self.config.selection_split, *([self.config.test_split] if self.config.eval_test else [])]
-        items = {split: list(self.env.get_items(split)) for split in splits}
+        items = {split: load_split(self.env, split) for split in splits}
         check_splits(items)
         return items
 
@@ -248,7 +251,7 @@ class SkillOptTrainer:
         run: Run,
         state: RunState,
         history: list[dict[str, Any]],
-        scheduler: Scheduler,
+        scheduler: LRScheduler,
         *,
         epoch: int,
         total: int,

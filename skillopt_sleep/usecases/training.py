@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import did_you_mean
 from skillopt_sleep.registry import Kind, build, find, option_names
-from skillopt_sleep.usecases.adapters import role_of
+from skillopt_sleep.usecases.adapters import build_judges, role_of
 from skillopt_sleep.usecases.documents import read_live_documents
 
 if TYPE_CHECKING:
@@ -52,11 +53,14 @@ class EvaluationRequest(Struct, frozen=True, kw_only=True):
     """Most items; 0 means every item of the split."""
 
 
-def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> SkillEnv:
+def build_environment(
+    table: Table, config: Mapping[str, Any] | None = None, *, workspace: Workspace | None = None
+) -> SkillEnv:
     """The environment of an ``[env]`` table: by ``name``, or from a ``file``; the rest are its options.
 
-    An adapter of the reference takes fields of the training ``config`` as arguments too; its table comes first. Raises
-    ``UsageError`` naming what is unknown.
+    An adapter of the reference takes fields of the training ``config`` as arguments too; its table comes first. The
+    user's tasks are scored by the judges that the settings of ``workspace`` configure. Raises ``UsageError`` naming
+    what is unknown.
     """
     from skillopt_sleep.train.environments import load_environment, make_environment
 
@@ -69,7 +73,10 @@ def build_environment(table: Table, config: Mapping[str, Any] | None = None) -> 
         raise UsageError(f"[env] has neither a name (simple_qa, checks, …) nor a file with an environment{there}")
     if file:
         return load_environment(file, options, config=config)
-    return make_environment(find(Kind.ENVIRONMENT, name), options, f"[env] {name}", config=config)
+    maker: Any = find(Kind.ENVIRONMENT, name)
+    if workspace is not None and name == "checks":
+        maker = partial(maker, judges=build_judges(workspace))
+    return make_environment(maker, options, f"[env] {name}", config=config)
 
 
 def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
@@ -94,7 +101,7 @@ def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgre
 
     return SkillOptTrainer(
         config=recipe.config,
-        env=build_environment(recipe.env, recipe.config.to_dict()),
+        env=build_environment(recipe.env, recipe.config.to_dict(), workspace=workspace),
         optimizer_client=build_role(workspace, Role.OPTIMIZER, recipe.optimizer),
         target_client=build_role(workspace, Role.TARGET, recipe.target),
         initial_skill=recipe.skill,
@@ -172,7 +179,7 @@ def build_evaluation(
         backend = build_role(workspace, Role.TARGET, recipe.target)
         targets = {f"{backend.name}:{backend.model}" if backend.model else backend.name: backend}
     skills = _read_skills(request.skills, bare=request.bare)
-    env = build_environment(recipe.env, config.to_dict())
+    env = build_environment(recipe.env, config.to_dict(), workspace=workspace)
     return Evaluation(
         env=env,
         skills=skills,

@@ -124,7 +124,7 @@ def _no_waiting(monkeypatch):
 
 def test_lost_call_is_not_a_score_of_zero(tmp_path):
     """A lost attempt is unmeasured: the means leave it out, and the record counts it."""
-    trainer(tmp_path, Lossy(["number t3", "number x1"]), num_epochs=1, workers=1).train()
+    trainer(tmp_path, Lossy(["number t3", "number x1"]), num_epochs=1, workers=1, lr_scheduler="constant").train()
     history = json.loads((tmp_path / "run" / "history.json").read_text())
     assert sum(record["rollout_lost"] for record in history) == 1
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

@@ -86,7 +86,8 @@ SIGNATURES = {
     (compat, "run_minibatch_reflect"): (
         "(results, skill_content, prediction_dir, patches_dir, workers, failure_only, minibatch_size=8, edit_budget=4,"
         " random_seed=None, *, error_system=None, success_system=None, rejection_context='',"
-        " trajectory_memory_context='', step_buffer_context='', meta_skill_context='', update_mode='patch')"
+        " trajectory_memory_context='', step_buffer_context='', meta_skill_context='', update_mode='patch',"
+        " skill_aware_reflection=None, skill_aware_appendix_source=None)"
     ),
     (compat, "run_error_analyst_minibatch"): (
         "(skill_content, items, prediction_dir, edit_budget=4, *, system_prompt=None, rejection_context='',"

@@ -28,8 +28,8 @@ def steps(mode, most, least, total):
     ("mode", "budgets"),
     [
         ("constant", [8] * 7),
-        ("linear", [8, 7, 6, 5, 4, 3, 2]),
-        ("cosine", [8, 8, 7, 5, 4, 2, 2]),
+        ("linear", [7, 6, 5, 5, 4, 3, 2]),
+        ("cosine", [8, 7, 6, 4, 3, 2, 2]),
         ("autonomous", [8] * 7),
     ],
 )
@@ -51,11 +51,18 @@ def test_bounds_and_resumption(mode, least, more, total, done):
     assert [again.step() for _ in range(3)] == [scheduler.step() for _ in range(3)]
 
 
+def test_published_figures():
+    """The budgets that the reference documents and its library gives."""
+    assert steps("linear", 10, 2, 4) == [8, 6, 4, 2]
+    assert steps("cosine", 10, 2, 4) == [9, 6, 3, 2]
+    assert steps("linear", 4, 2, 1) == [4]
+
+
 def test_get_lr_is_of_the_current_step():
     """Before the first step it is the budget of the first one, and reading changes nothing."""
     scheduler = CosineScheduler(8, 2, 7)
     assert scheduler.get_lr() == 8
-    assert [scheduler.step() for _ in range(4)][-1] == scheduler.get_lr() == scheduler.get_lr() == 5
+    assert [scheduler.step() for _ in range(4)][-1] == scheduler.get_lr() == scheduler.get_lr() == 4
 
 
 def test_autonomous_choice_holds_for_its_step():

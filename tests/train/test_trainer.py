@@ -105,7 +105,7 @@ def test_edit_budget_bounds_every_step(tmp_path):
     school = School()
     trainer(tmp_path, school, num_epochs=4, edit_budget=3, min_edit_budget=1, lr_scheduler="linear").train()
     history = written(tmp_path, "history.json")
-    assert [record["edit_budget"] for record in history] == [3, 3, 2, 2, 2, 2, 1, 1]
+    assert [record["edit_budget"] for record in history] == [3, 2, 2, 2, 2, 2, 1, 1]
     assert all(record["apply_report"]["applied"] <= record["edit_budget"] for record in history)
     assert "at most 3 edits" in prompts(school, "edits")[0].system
 

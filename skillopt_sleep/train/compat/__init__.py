@@ -1,8 +1,8 @@
 """The reference implementation's adapter API, so that environments written for it train here.
 
-Such an environment needs different imports and nothing else: the base classes, the loaders, the chat functions and the
-minibatch reflection have the names and signatures it knows. ``AdapterEnv`` runs its adapter under this program's
-trainer. The differences are listed in docs/environments.md.
+Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and nothing else: ``layout`` has the module
+paths, and the base classes, loaders, chat functions and analysts have the names and signatures it knows. ``AdapterEnv``
+runs its adapter under this program's trainer. The differences are listed in docs/environments.md.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ from skillopt_sleep.train.compat.chats import (
     chat_target,
     chat_target_messages,
     extract_json,
+    extract_json_array,
+    load_prompt,
+)
+from skillopt_sleep.train.compat.execution import (
+    get_target_backend,
     is_optimizer_chat_backend,
     is_target_chat_backend,
     is_target_exec_backend,
-    load_prompt,
 )
+from skillopt_sleep.train.compat.layout import install_modules
 from skillopt_sleep.train.compat.reflection import (
     fmt_minibatch_trajectories,
     fmt_trajectory,
@@ -51,8 +56,10 @@ __all__ = [
     "chat_target_messages",
     "compute_score",
     "extract_json",
+    "extract_json_array",
     "fmt_minibatch_trajectories",
     "fmt_trajectory",
+    "get_target_backend",
     "is_optimizer_chat_backend",
     "is_target_chat_backend",
     "is_target_exec_backend",
@@ -62,3 +69,5 @@ __all__ = [
     "run_success_analyst_minibatch",
     "skill_hash",
 ]
+
+install_modules()

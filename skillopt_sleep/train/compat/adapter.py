@@ -10,7 +10,7 @@ import inspect
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,9 +118,12 @@ class SplitDataLoader(BaseDataLoader):
             raise UsageError(f"split_mode {self.split_mode!r} is neither ratio nor split_dir")
         self.split_mode = "split_dir" if mode == "ratio" and self.split_dir and not self.data_path else mode
         if self.split_mode == "ratio":
-            self.split_dir = str(self._deal(cfg))
+            self.split_dir = self._materialize_ratio_split(cfg)
         if not self.split_dir:
             raise UsageError("the dataloader needs a split_dir with train/, val/ and test/, or a data_path to deal")
+        self._load_all_splits()
+
+    def _load_all_splits(self) -> None:
         for split in SPLITS:
             folder = Path(self.split_dir) / split
             if not folder.is_dir():
@@ -204,16 +207,20 @@ class SplitDataLoader(BaseDataLoader):
             sampling = "random_without_replacement" if drawn else "prefix"
         return BatchSpec("eval", split, seed, len(items), payload=items, metadata={"sampling": sampling})
 
-    def _deal(self, cfg: Mapping[str, Any]) -> Path:
+    def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
+        """The folder for dealt data; a run that is only priced leaves nothing behind outside of its own folder."""
+        name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
+        kept = "" if cfg.get("dry_run") else self.split_output_dir
+        return kept or str(Path(str(cfg.get("out_root") or "."), "_generated_splits", name))
+
+    def _materialize_ratio_split(self, cfg: dict[str, Any]) -> str:
         """Deal the data to a folder for each split, and return the folder above them."""
         if not self.data_path:
             raise UsageError("split_mode ratio needs a data_path: one JSON, JSONL or CSV file")
         self.split_ratio = self.split_ratio or "2:1:7"
         parse_ratio(self.split_ratio)
         dealt = split_items(self.load_raw_items(self.data_path), self.split_ratio, seed=self.split_seed)
-        name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
-        kept = "" if cfg.get("dry_run") else self.split_output_dir  # a run that is only priced leaves nothing behind
-        folder = Path(kept or Path(str(cfg.get("out_root") or ".")) / "_generated_splits" / name)
+        folder = Path(self._resolve_split_output_dir(cfg))
         for split in SPLITS:
             self.write_split_items(str(folder / split), list(dealt[split]))
         manifest = {
@@ -223,7 +230,7 @@ class SplitDataLoader(BaseDataLoader):
             "counts": {split: len(dealt[split]) for split in SPLITS},
         }
         (folder / "split_manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-        return folder
+        return str(folder)
 
 
 class EnvAdapter(ABC):
@@ -326,17 +333,24 @@ class EnvAdapter(ABC):
 
     def get_error_minibatch_prompt(self) -> str | None:
         """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, None for the default."""
-        return self._own_prompt("analyst_error")
+        return self._load_env_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
         """The analysts' prompt for successes: ``prompts/analyst_success.md``."""
-        return self._own_prompt("analyst_success")
+        return self._load_env_prompt("analyst_success")
 
-    def _own_prompt(self, name: str) -> str | None:
+    @property
+    def _env_name(self) -> str:
+        """The name of the folder the adapter is in; "" for a class typed into a session, which has no file."""
         try:
-            path = Path(inspect.getfile(type(self))).parent / "prompts" / f"{name}.md"
-        except (TypeError, OSError):  # a class typed into a session has no file
+            return Path(inspect.getfile(type(self))).parent.name
+        except (TypeError, OSError):
+            return ""
+
+    def _load_env_prompt(self, name: str) -> str | None:
+        if not self._env_name:
             return None
+        path = Path(inspect.getfile(type(self))).parent / "prompts" / f"{name}.md"
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
 

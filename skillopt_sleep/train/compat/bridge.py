@@ -119,7 +119,8 @@ class AdapterEnv(SkillEnv):
 
     def get_task_types(self) -> list[str]:
         """The kinds of items the adapter names."""
-        return [str(kind) for kind in self.adapter.get_task_types()]
+        with self._run_adapter("get_task_types"):
+            return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
         """What the adapter's own ``calls_of`` returns, else the most turns it allows itself, else 1."""
@@ -155,7 +156,7 @@ class AdapterEnv(SkillEnv):
         """
         Path(out_dir).mkdir(parents=True, exist_ok=True)
         whole = len(self._items.get(split, items))
-        log = CallLog(self._clients)
+        log = CallLog(self._clients, self._cfg)
         try:
             with self._run_adapter("rollout", log):
                 manager = self._batches.build(items, split, seed, whole=whole)
@@ -191,7 +192,7 @@ class AdapterEnv(SkillEnv):
         if inherited and not (adapter.get_error_minibatch_prompt() or adapter.get_success_minibatch_prompt()):
             return None
         options = {key: value for key, value in given.items() if key != "edit_budget"}
-        log = CallLog(self._clients)
+        log = CallLog(self._clients, self._cfg)
         with self._run_adapter("reflect", log):
             reply = adapter.reflect(_rows_for_reflection(results), skill, out_dir, **options)
         for loss in log.lost():
@@ -242,13 +243,13 @@ class AdapterEnv(SkillEnv):
 
         An exception raised after a call was lost is taken for the loss.
         """
-        log = log or CallLog(self._clients)
+        log = log or CallLog(self._clients, self._cfg)
         with current.use(log):
             try:
                 yield
             except SleepError as error:
                 raise log.gravest_error(error) from None
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise log.gravest_error(environment_error(f"{self.name}.{what}", error)) from error
 
 

@@ -7,12 +7,15 @@ catch every exception, and a score made from a lost call must not count.
 
 from __future__ import annotations
 
+import inspect
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from skillopt_sleep.errors import SleepError, TimedOut, TransientBackend, UsageError
@@ -22,6 +25,8 @@ from skillopt_sleep.train.ports import ChatClient, Item
 from skillopt_sleep.train.results import RolloutResult, unmeasured
 
 Row: TypeAlias = dict[str, Any]
+ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
+"""The package under which environments that are packages of their own are imported."""
 TELLING = 12
 """A text of an item with so many characters, found in a prompt, shows that the prompt is about that item."""
 SHORTEST = 3
@@ -94,27 +99,26 @@ def chat_optimizer_messages(
     return ({"role": "assistant", "content": text} if return_message else text), usage
 
 
-def is_target_exec_backend() -> bool:
-    """False: even an agent's command line is asked through ``chat_target`` here, without a workspace."""
-    return False
+def load_prompt(name: str, env: str | None = None) -> str:
+    """The prompt of that name: from ``prompts/`` beside the calling file if ``env`` is given, else this program's own.
 
-
-def is_target_chat_backend() -> bool:
-    """True: the target is asked through ``chat_target``, whatever backend answers."""
-    return True
-
-
-def is_optimizer_chat_backend() -> bool:
-    """True: the optimizer is asked through ``chat_optimizer``, whatever backend answers."""
-    return True
-
-
-def load_prompt(name: str, env: str | None = None) -> str:  # noqa: ARG001  an adapter reads its own beside itself
-    """The system part of this program's prompt of that name, to be extended. Raises ``FileNotFoundError``."""
+    Of this program's prompts it is the system part. Raises ``FileNotFoundError`` naming the places.
+    """
+    places = []
+    if env:
+        frame = inspect.currentframe()
+        caller = frame.f_back.f_globals if frame and frame.f_back else {}
+        folders = [Path(str(caller.get("__file__") or "")).parent]
+        folders += [Path(folder, env) for folder in getattr(sys.modules.get(ENVIRONMENTS), "__path__", ())]
+        places = [folder / "prompts" / f"{name}.md" for folder in folders]
+    for place in places:
+        if place.is_file():
+            return place.read_text(encoding="utf-8")
     try:
         return load_template(name)[0]
     except OSError:
-        raise FileNotFoundError(f"there is no prompt {name!r}") from None
+        found = ", ".join(map(str, places)) or "give env for a prompt of your own"
+        raise FileNotFoundError(f"there is no prompt {name!r}, here or beside the environment ({found})") from None
 
 
 def extract_json(text: object) -> Any:
@@ -123,6 +127,12 @@ def extract_json(text: object) -> Any:
         return read_json(text) if isinstance(text, str) else None
     except ValueError:
         return None
+
+
+def extract_json_array(text: object) -> list[Any] | None:
+    """The array in a model's reply, found in the same way; None without any."""
+    found = extract_json(text)
+    return found if isinstance(found, list) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +159,8 @@ class CallLog:
     """The calls of one piece of an adapter's work: its clients, the calls that are running, and those it lost."""
 
     clients: dict[str, ChatClient]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The run's config, as the adapter got it."""
     running: list[Call] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -210,6 +222,11 @@ class _Current:
                 yield
             finally:
                 self._log = before
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config of the run; empty outside of one."""
+        return self._log.config
 
     def client(self, role: str) -> ChatClient:
         """The client of a role. Raises ``UsageError`` outside of a run."""

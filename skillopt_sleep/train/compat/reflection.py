@@ -58,13 +58,17 @@ def run_minibatch_reflect(
     step_buffer_context: str = "",
     meta_skill_context: str = "",
     update_mode: str = "patch",
+    skill_aware_reflection: bool | None = None,
+    skill_aware_appendix_source: str | None = None,  # noqa: ARG001  only the mode that is refused reads it
 ) -> list[Row | None]:
     """Let the analysts look at the results; return their patches, which are also written to ``patches_dir``.
 
     Conversations are read from ``prediction_dir`` if a result has none. Raises ``UsageError`` for an ``update_mode``
-    other than patch: this program does not train whole rewrites.
+    other than patch and for ``skill_aware_reflection``, which this program does not have.
     """
-    _check_mode(update_mode)
+    check_mode(update_mode)
+    if skill_aware_reflection:
+        raise UsageError("skill_aware_reflection is not available here; leave it out")
     rows = _reflect(
         [read_row(row, None, Path(prediction_dir)) for row in results],
         skill_content,
@@ -98,7 +102,7 @@ def run_error_analyst_minibatch(
     update_mode: str = "patch",
 ) -> Row | None:
     """Show one analyst these results as failures, whatever their scores; return its patch, None if it has none."""
-    _check_mode(update_mode)
+    check_mode(update_mode)
     tried = step_buffer_context or rejection_context or trajectory_memory_context
     return _reflect_once(
         items, skill_content, prediction_dir, edit_budget, 0.0, system_prompt, tried, meta_skill_context
@@ -118,7 +122,7 @@ def run_success_analyst_minibatch(
     update_mode: str = "patch",
 ) -> Row | None:
     """Show one analyst these results as successes, in the same way."""
-    _check_mode(update_mode)
+    check_mode(update_mode)
     tried = step_buffer_context or trajectory_memory_context
     return _reflect_once(
         items, skill_content, prediction_dir, edit_budget, 1.0, system_prompt, tried, meta_skill_context
@@ -294,6 +298,7 @@ def _format_turn(turn: object) -> list[str]:
     return [f"[{turn.get('role', 'agent')}] {message_text(turn)[: PART_CHARS['said']]}"]
 
 
-def _check_mode(update_mode: str) -> None:
+def check_mode(update_mode: str) -> None:
+    """Raise ``UsageError`` for a mode that is not available."""
     if update_mode != "patch":
         raise UsageError(f"update_mode {update_mode!r} is not available here, only 'patch'")

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from skillopt_sleep.errors import SleepError, UsageError
+from skillopt_sleep.calls.parallel import Pool
+from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import did_you_mean, excerpt, sha256
+from skillopt_sleep.train.clients import AskClient, DirectAsk, as_backend
 from skillopt_sleep.train.compat.bridge import AdapterEnv, arguments_from_config, is_adapter
+from skillopt_sleep.train.compat.chats import ENVIRONMENTS
 from skillopt_sleep.train.ports import MADE_WITH, ChatClient, Item, SkillEnv
-from skillopt_sleep.train.results import RolloutResult, check_result, environment_error
+from skillopt_sleep.train.results import RolloutResult, check_result, compute_score, report_mistakes, unmeasured
 
 REQUIRED = ("get_items", "rollout_one")
+ADAPTER_FILE = "adapter.py"
+"""The file of a folder that defines its environment."""
+_PACKAGED = re.compile(rf"^\s*(?:from\s+\.|(?:from|import)\s+{re.escape(ENVIRONMENTS)}\.(?!base\b))", re.MULTILINE)
 OPTIONAL = (
     "get_initial_skill",
     "get_task_types",
@@ -57,10 +64,14 @@ def load_environment(
 ) -> SkillEnv:
     """Make the environment that a file defines: ``my_env.py``, or ``my_env.py:MyEnv`` if it defines several.
 
+    A folder stands for its ``adapter.py``.
+
     A relative path starts at ``folder``; ``config`` as in ``make_environment``. Raises ``UsageError`` naming the file.
     """
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
     place = (folder or Path()) / path
+    if (place / ADAPTER_FILE).is_file():
+        place /= ADAPTER_FILE
     if not place.is_file():
         raise UsageError(f"there is no environment file {place}")
     return make_environment(_find_in_module(_import_file(place), name, place), options, f"{place}", config=config)
@@ -89,7 +100,7 @@ def make_environment(
         env = as_env(maker(**{**arguments_from_config(maker, config or {}), **options}))
     except SleepError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{where} cannot be made: {type(error).__name__}: {excerpt(str(error), 160)}") from error
     with suppress(AttributeError):  # a class with __slots__ has no room for it
         setattr(env, MADE_WITH, dict(options))
@@ -100,7 +111,14 @@ def set_up(env: SkillEnv, config: Mapping[str, Any], optimizer: ChatClient, targ
     """Call the environment's ``setup``, if it has one, with the flat config and the clients of a run."""
     setup = getattr(env, "setup", None)
     if callable(setup):
-        setup({"env": env.name, **config}, optimizer_client=optimizer, target_client=target)
+        with report_mistakes(f"setup of the environment {env.name!r}"):
+            setup({"env": env.name, **config}, optimizer_client=optimizer, target_client=target)
+
+
+def load_split(env: SkillEnv, split: str) -> list[Item]:
+    """The items of a split. Raises ``UsageError`` for a mistake of the environment."""
+    with report_mistakes(f"get_items({split!r}) of the environment {env.name!r}"):
+        return list(env.get_items(split))
 
 
 def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
@@ -108,17 +126,46 @@ def roll_out(env: SkillEnv, item: Item, skill: str, target_client: ChatClient) -
 
     Raises what the client raises, and ``UsageError`` for a mistake of the environment.
     """
-    try:
+    with report_mistakes(f"the environment {env.name!r}", item):
         result = env.rollout_one(item=item, skill=skill, target_client=target_client)
-    except SleepError:
-        raise
-    except Exception as error:
-        raise environment_error(f"the environment {env.name!r}", error, item) from error
     result = check_result(result, item)
     if result.id != str(item["id"]):
         raise UsageError(f"item {str(item['id'])!r}: its result has the id {result.id!r}; it must be that of the item")
     result.task_type = result.task_type or str(item.get("task_type") or "")
     return result
+
+
+def run_rollout(
+    env: object,
+    skill: str,
+    items: Sequence[Item],
+    *,
+    target_client: object,
+    workers: int = 8,
+    verbose: bool = False,
+    stage_label: str = "rollout",
+) -> list[RolloutResult]:
+    """Attempt every item once, outside of any run: no ledger, no retry, no cap. The results are in the items' order.
+
+    An attempt that lost a call comes back unmeasured. Raises as ``roll_out`` does, and ``FatalBackend``.
+    """
+    wrapped, backend = as_env(env), as_backend(target_client, "target")
+    if callable(getattr(wrapped, "rollout_batch", None)):
+        raise UsageError(f"{wrapped.name} rolls out batches; call its rollout_batch, or train() and eval")
+
+    def attempt(numbered: tuple[int, Item]) -> RolloutResult:
+        number, item = numbered
+        try:
+            asks = AskClient(ask=DirectAsk(backend=backend)).for_rollout(phase=stage_label, sample=number)
+            return roll_out(wrapped, item, skill, asks)
+        except TransientBackend as error:
+            return unmeasured(item, error)
+
+    results = list(Pool(workers)(attempt, list(enumerate(items))))
+    if verbose:
+        hard, soft = compute_score(results)
+        sys.stderr.write(f"{stage_label}: {len(results)} items, hard {hard:.4f}, soft {soft:.4f}\n")
+    return results
 
 
 class _DuckTypedEnv(SkillEnv):
@@ -135,23 +182,51 @@ class _DuckTypedEnv(SkillEnv):
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a file under a name of its own; its folder is on the import path meanwhile."""
-    name = f"skillopt_sleep_env_{sha256(str(path.resolve()).encode())[:12]}"
+    """Import a file under a name of its own; its folder and the one above are on the import path meanwhile.
+
+    A file of a package is imported as ``compat.envs.FOLDER.FILE``, so that its relative imports work, and those by that
+    full name too.
+    """
+    path = path.resolve()
+    name = f"skillopt_sleep_env_{sha256(str(path).encode())[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(path.resolve().parent))
+    places = [str(path.parent), str(path.parent.parent)]
+    sys.path[:0] = places
     try:
+        if _is_in_package(path):
+            return _import_from_package(path)
+        sys.modules[name] = module
         spec.loader.exec_module(module)
     except SleepError:
         raise
-    except Exception as error:
-        raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {excerpt(str(error), 160)}") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {excerpt(str(error), 240)}") from error
     finally:
-        sys.path.remove(str(path.resolve().parent))
+        for place in places:
+            sys.path.remove(place)
     return module
+
+
+def _is_in_package(path: Path) -> bool:
+    """Whether a file belongs to a package: ``__init__.py`` beside it, or imports that only work in one."""
+    if not (path.parent.name.isidentifier() and path.stem.isidentifier()):
+        return False
+    return (path.parent / "__init__.py").is_file() or bool(_PACKAGED.search(path.read_text("utf-8", "replace")))
+
+
+def _import_from_package(path: Path) -> ModuleType:
+    """Import a file as part of its folder, in place of another folder of that name imported before."""
+    package = f"{ENVIRONMENTS}.{path.parent.name}"
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+    above = str(path.parent.parent)
+    known = list(sys.modules[ENVIRONMENTS].__path__)
+    sys.modules[ENVIRONMENTS].__path__ = [above, *(place for place in known if place != above)]
+    importlib.invalidate_caches()
+    return importlib.import_module(f"{package}.{path.stem}")
 
 
 def _find_in_module(module: ModuleType, name: str, path: Path) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from skillopt_sleep.model.task import ExactReference, Split, TaskRecord, group_o
 from skillopt_sleep.optimizer.replay import judge_of, replay_prompt
 from skillopt_sleep.registry import Kind, build, names
 from skillopt_sleep.train.clients import as_ask
+from skillopt_sleep.train.identity import digest_of
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.splits import SPLITS, parse_ratio, split_items
@@ -57,6 +59,10 @@ class ChecksEnv(SkillEnv):
         self._show_checks = show_checks
         default = {name: cast("Judge", build(Kind.JUDGE, name, {})) for name in names(Kind.JUDGE)}
         self._judges = default if judges is None else judges
+        changed: dict[str, Any] = {name: judge for name, judge in self._judges.items() if judge != default.get(name)}
+        self._configured = {
+            name: dataclasses.asdict(judge) for name, judge in changed.items() if dataclasses.is_dataclass(type(judge))
+        }
         self._initial_skill = initial_skill
         self._optimizer: ChatClient | None = None
         for task in self._tasks.values():
@@ -67,8 +73,9 @@ class ChecksEnv(SkillEnv):
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
-        """The option that changes a run; the items have a digest of their own."""
-        return {"show_checks": self._show_checks}
+        """What changes a run, the options of judges included; the items have a digest of their own."""
+        judges = {"judges": digest_of(self._configured)} if self._configured else {}
+        return {"show_checks": self._show_checks, **judges}
 
     def get_initial_skill(self) -> str:
         """The ``initial_skill`` given, "" by default."""

@@ -140,7 +140,7 @@ class SimpleQAEnv(SkillEnv):
             return score.hard, score.soft, score.rationale
         try:
             scored: Any = self._scoring(without_thinking(text), item)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise environment_error("the scorer", error, item) from error
         what = f"item {str(item['id'])!r}: the scorer's"
         if isinstance(scored, tuple | list):

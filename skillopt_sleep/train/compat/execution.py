@@ -1,0 +1,185 @@
+"""The reference's choice between a chat model and an agent's command line as the target, and the client behind it.
+
+Five of its environments ask for the target's backend and, if it is an agent, lay out a workspace and run the agent in
+it. Here the files of the workspace travel in the prompt, so that such a call too is counted, capped and kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.train.compat.chats import Row, chat_target, chat_target_messages, current
+
+SKILL_FILE = "SKILL.md"
+FILE_CHARS, WORKSPACE_CHARS = 20_000, 100_000
+"""Characters of one file, and of all files, that are shown to the target."""
+CODEX_OPTIONS = ("path", "profile", "sandbox", "approval_policy", "reasoning_effort")
+CODEX_SWITCHES = ("network_access", "web_search", "use_sdk")
+
+
+def get_target_backend() -> str:
+    """The config's ``target_backend`` (set it in ``extras``), ``openai_chat`` by default."""
+    return str(current.config.get("target_backend") or "openai_chat")
+
+
+def is_target_exec_backend() -> bool:
+    """Whether ``target_backend`` ends in ``_exec``: then an adapter lays out workspaces for ``run_target_exec``."""
+    return get_target_backend().endswith("_exec")
+
+
+def is_target_chat_backend() -> bool:
+    """Whether the adapter is to ask the target through ``chat_target``."""
+    return not is_target_exec_backend()
+
+
+def is_optimizer_chat_backend() -> bool:
+    """True: the optimizer is asked through ``chat_optimizer``, whatever backend answers."""
+    return True
+
+
+def get_codex_exec_config() -> dict[str, str | bool | int]:
+    """The config's ``codex_exec_`` values, without that prefix; empty texts and False by default."""
+    defaults: dict[str, str | bool | int] = dict.fromkeys(CODEX_OPTIONS, "") | dict.fromkeys(CODEX_SWITCHES, False)
+    given = {name: current.config.get(f"codex_exec_{name}") for name in defaults}
+    return defaults | {name: value for name, value in given.items() if value is not None}
+
+
+def render_skill_md(
+    skill_content: str,
+    *,
+    name: str = "skillopt-target",
+    description: str = "The skill that is being trained.",
+    preamble: str = "",
+) -> str:
+    """A skill as the file an agent reads: frontmatter with its name and description, a preamble, the text."""
+    body = "\n\n".join(part.strip() for part in (preamble, skill_content) if part.strip())
+    return f"---\nname: {name}\ndescription: {description}\n---\n\n{body}\n"
+
+
+def prepare_workspace(
+    *,
+    work_dir: str,
+    skill_md: str,
+    task_text: str = "",
+    task_filename: str = "task.md",
+    images: list[str] | None = None,
+    extra_files: dict[str, str] | None = None,
+    copy_files: list[tuple[str, str]] | None = None,
+    link_dirs: list[tuple[str, str]] | None = None,
+) -> tuple[str, str]:
+    """Lay out a folder for one task; return the paths of its ``SKILL.md`` and its task file.
+
+    ``extra_files`` are texts by name, ``copy_files`` and ``link_dirs`` pairs of a source and a name in the folder.
+    Raises ``UsageError`` for a name that leads out of the folder.
+    """
+    texts = {SKILL_FILE: skill_md, task_filename: task_text} | (extra_files or {})
+    for name, text in texts.items():
+        _place(work_dir, name).write_text(text, encoding="utf-8")
+    for source, name in [*(copy_files or ()), *((image, Path(image).name) for image in images or ())]:
+        shutil.copyfile(source, _place(work_dir, name))
+    for source, name in link_dirs or ():
+        link = _place(work_dir, name)
+        if not link.is_symlink():
+            link.symlink_to(Path(source).resolve(), target_is_directory=True)
+    return str(Path(work_dir, SKILL_FILE)), str(Path(work_dir, task_filename))
+
+
+def run_target_exec(
+    *,
+    work_dir: str,
+    prompt: str,
+    model: str,  # noqa: ARG001  the run's own target answers
+    timeout: int,
+    images: list[str] | None = None,
+    data_dirs: list[str] | None = None,
+    allowed_tools: list[str] | str | None = None,  # noqa: ARG001  nothing is executed
+    permission_mode: str | None = None,  # noqa: ARG001
+    sandbox: str | None = None,  # noqa: ARG001
+    full_auto: bool | None = None,  # noqa: ARG001
+    allow_file_edits: bool = False,
+) -> tuple[str, str]:
+    """Ask the target with a workspace's texts in the prompt; return its answer, twice: here it is the whole record.
+
+    Raises ``UsageError`` for pictures and for tasks that edit files, which this program has no way to run.
+    """
+    if images or allow_file_edits:
+        what = "pictures" if images else "allow_file_edits"
+        raise UsageError(f"run_target_exec with {what} is not available here: the target is asked in text")
+    skill = Path(work_dir, SKILL_FILE)
+    system = skill.read_text(encoding="utf-8") if skill.is_file() else ""
+    shown, left = [], WORKSPACE_CHARS
+    for folder in (work_dir, *(data_dirs or ())):
+        for name, text in _read_texts(Path(folder)):
+            part = excerpt(text, min(FILE_CHARS, left)) if left > 0 else ""
+            left -= len(part)
+            shown.append(f'<file name="{name}">\n{part or "(left out: too long)"}\n</file>')
+    text, _ = chat_target(system, "\n\n".join([prompt, *shown]), timeout=timeout)
+    return text, text
+
+
+class _Tracker:
+    """Counts nothing: the run's ledger has every call."""
+
+    def record(self, *_given: object, **_named: object) -> None:
+        """Do nothing."""
+
+    def summary(self) -> dict[str, int]:
+        """Nothing."""
+        return {}
+
+
+tracker = _Tracker()
+
+
+def get_reasoning_effort() -> str | None:
+    """The config's ``reasoning_effort``, None by default."""
+    return current.config.get("reasoning_effort") or None
+
+
+def get_target_client() -> SimpleNamespace:
+    """An object whose ``chat.completions.create(messages=…)`` asks the target like ``chat_target_messages``."""
+    return SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=_complete)))
+
+
+def _needs_responses_api(deployment: str) -> bool:  # noqa: ARG001  published so
+    """False: the run's backend chooses its own protocol."""
+    return False
+
+
+def _complete(*, messages: Sequence[Row], **options: Any) -> SimpleNamespace:
+    limit = options.get("max_completion_tokens") or options.get("max_tokens") or 16384
+    tools, choice = options.get("tools"), options.get("tool_choice")
+    text, usage = chat_target_messages(list(messages), limit, tools=tools, tool_choice=choice)
+    message = SimpleNamespace(role="assistant", content=text, tool_calls=None)
+    choices = [SimpleNamespace(index=0, message=message, finish_reason="stop")]
+    return SimpleNamespace(choices=choices, usage=SimpleNamespace(**usage), model=str(options.get("model") or ""))
+
+
+def _place(work_dir: str, name: str) -> Path:
+    """A path in the workspace, whose folder is created."""
+    root = Path(work_dir).resolve()
+    path = Path(os.path.normpath(root / name))
+    if root not in path.parents:
+        raise UsageError(f"the workspace file {name!r} is outside of {work_dir}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _read_texts(folder: Path) -> list[tuple[str, str]]:
+    """The texts of a folder's files by name, without the skill, which is the system prompt."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file() and name != SKILL_FILE:
+            try:
+                found.append((name, path.read_text(encoding="utf-8")))
+            except (UnicodeDecodeError, OSError):
+                continue
+    return found

@@ -1,0 +1,158 @@
+"""The stages of a training step as the reference's functions, over this program's stages; patches and rows are dicts.
+
+They ask the optimizer of the run that is going on, so they work where ``chat_optimizer`` does.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillopt_sleep.calls.parallel import Pool
+from skillopt_sleep.optimizer.aggregate import aggregate
+from skillopt_sleep.optimizer.client import Optimizer
+from skillopt_sleep.optimizer.step import StepPlan, select
+from skillopt_sleep.train import config
+from skillopt_sleep.train.clients import as_ask
+from skillopt_sleep.train.compat.chats import Row, current
+from skillopt_sleep.train.compat.reflection import check_mode, read_row
+from skillopt_sleep.train.epoch import Revisit, write_guidance, write_notes
+from skillopt_sleep.train.patches import RawPatch, describe_request, read_patch, tag_id, to_patch
+from skillopt_sleep.train.run import StepNote
+from skillopt_sleep.train.skill_text import guidance_of, with_guidance
+
+
+def build_scheduler(
+    mode: str = "constant", max_lr: int = 8, min_lr: int = 2, total_steps: int = 8
+) -> config.LRScheduler:
+    """Build the schedule of that name, with the reference's defaults. Raises ``ValueError``."""
+    return config.build_scheduler(mode, max_lr, min_lr, total_steps)
+
+
+def merge_patches(
+    skill_content: str,
+    failure_patches: list[Row],
+    success_patches: list[Row],
+    batch_size: int = 8,
+    verbose: bool = True,  # noqa: ARG001, FBT001, FBT002
+    workers: int = 16,
+    update_mode: str = "patch",
+    meta_skill_context: str = "",
+) -> Row:
+    """Merge the analysts' patches into one, ``batch_size`` at a time. Raises ``FatalBackend`` and ``BudgetSpent``."""
+    check_mode(update_mode)
+    patches = [
+        read_patch(raw)[0]
+        for source, rows in (("failure", failure_patches), ("success", success_patches))
+        for row in rows
+        if (raw := RawPatch.from_dict({**row, "source_type": source})) is not None
+    ]
+    document = _with_notes(skill_content, meta_skill_context)
+    merged = aggregate(patches, document, _optimizer(workers), merge_batch_size=max(2, batch_size))
+    return to_patch(merged.patch).to_dict()
+
+
+def rank_and_select(
+    skill_content: str, patch: Row, max_edits: int, meta_skill_context: str = "", update_mode: str = "patch"
+) -> Row:
+    """Keep the ``max_edits`` most useful edits of a patch. Raises ``FatalBackend`` and ``BudgetSpent``."""
+    check_mode(update_mode)
+    raw = RawPatch.from_dict({"patch": patch})
+    given = read_patch(raw)[0] if raw else None
+    if given is None:
+        return {"reasoning": "", "edits": []}
+    document = _with_notes(skill_content, meta_skill_context)
+    selected = select(given, document, _optimizer(1), plan=StepPlan(edit_budget=max_edits))
+    kept = to_patch(type(given)(proposals=selected.chosen, reasoning=given.reasoning))
+    kept.ranking_details = {"how": selected.how}
+    return kept.to_dict()
+
+
+def run_slow_update(
+    skill_content: str,
+    results_prev: list[Row],
+    results_curr: list[Row],
+    items: list[Row],
+    *,
+    prev_skill: str = "",  # noqa: ARG001  the attempts show what it did
+    prev_slow_update_content: str = "",
+    prev_rollout_dir: str = "",
+    curr_rollout_dir: str = "",
+    comparison_pairs: list[Row] | None = None,
+    system_prompt: str | None = None,
+) -> Row | None:
+    """Let the optimizer write guidance from the same items under two skills; None if it wrote nothing usable.
+
+    ``comparison_pairs`` (rows with ``prev`` and ``curr``) take the place of the results. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
+    """
+    if comparison_pairs:
+        sides = [_read_pair(pair) for pair in comparison_pairs]
+        results_prev, results_curr = [before for before, _ in sides], [now for _, now in sides]
+    known = {str(item["id"]): item for item in items}
+    before = {
+        result.id: result
+        for row in results_prev
+        if not (result := read_row({"hard": 0} | row, known, Path(prev_rollout_dir, "predictions"))).call_error
+    }
+    after = [read_row({"hard": 0} | row, known, Path(curr_rollout_dir, "predictions")) for row in results_curr]
+    revisits = [
+        Revisit(
+            id=tag_id(now),
+            passed_before=before[now.id].hard >= 1,
+            passed_now=now.hard >= 1,
+            asked=describe_request(now),
+            before=f"{before[now.id].response}\n{before[now.id].fail_reason}".strip(),
+            now=f"{now.response}\n{now.fail_reason}".strip(),
+        )
+        for now in after
+        if not now.call_error and now.id in before
+    ]
+    skill = with_guidance(skill_content, prev_slow_update_content) if prev_slow_update_content else skill_content
+    made = write_guidance(skill, revisits, _optimizer(1, slow_update=system_prompt))
+    if made.nothing:
+        return None
+    return {"reasoning": "", "slow_update_content": guidance_of(made.skill)}
+
+
+def run_meta_skill(
+    prev_skill: str,
+    curr_skill: str,
+    comparison_pairs: list[Row],
+    *,
+    prev_meta_skill_content: str = "",
+    system_prompt: str | None = None,
+) -> Row | None:
+    """Let the optimizer rewrite its own notes after a change of the skill; None if it wrote nothing usable.
+
+    Raises ``FatalBackend`` and ``BudgetSpent``.
+    """
+    changes = difflib.ndiff(prev_skill.splitlines(), curr_skill.splitlines())
+    courses = [tuple(float(side.get("hard") or 0) >= 1 for side in _read_pair(pair)) for pair in comparison_pairs]
+    better, worse = courses.count((False, True)), courses.count((True, False))
+    outcome = f"of {len(courses)} tasks {better} improved, {worse} got worse"
+    edits = tuple(line for line in changes if line.startswith(("+ ", "- ")))
+    history = [StepNote(step=1, edits=edits, outcome=outcome)]
+    optimizer = _optimizer(1, meta_skill=system_prompt)
+    notes, why = write_notes(prev_meta_skill_content, history, guidance_of(curr_skill), optimizer)
+    return None if why else {"reasoning": "", "meta_skill_content": notes}
+
+
+def _optimizer(workers: int, **wording: str | None) -> Optimizer:
+    given = {name: text for name, text in wording.items() if text is not None}
+    return Optimizer(ask=as_ask(current.client("optimizer")), parallel=Pool(workers), wording=given)
+
+
+def _with_notes(skill: str, notes: str) -> str:
+    return f"{skill}\n\nNotes of the optimizer:\n{notes}" if notes.strip() else skill
+
+
+def _read_pair(pair: Mapping[str, Any]) -> Sequence[Row]:
+    """The rows before and after: ``prev`` and ``curr``, or ``prev_hard`` and ``curr_hard`` alone."""
+    rest = {key: value for key, value in pair.items() if key not in {"prev", "curr"}}
+    return [
+        rest | ({"hard": pair.get(f"{side}_hard")} if f"{side}_hard" in pair else {}) | dict(pair.get(side) or {})
+        for side in ("prev", "curr")
+    ]
