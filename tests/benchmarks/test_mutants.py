@@ -55,6 +55,31 @@ def test_applied_mutant_is_seen_by_whoever_imported_the_function():
         exact_error.__code__ = code
 
 
+def test_applied_mutant_changes_a_default_value():
+    """A mutant in the default value of a parameter changes what a call without that argument does."""
+    from skillopt_sleep.calls.chain import Breaker
+
+    (mutant,) = [
+        mutant
+        for mutant in mutants.find_mutants("skillopt_sleep.calls.chain")
+        if (mutant.place, mutant.before, mutant.after) == ("Breaker.__init__", "4", "5")
+    ]
+    code, defaults = Breaker.__init__.__code__, Breaker.__init__.__defaults__
+    try:
+        mutants.apply(mutant)
+        assert Breaker.__init__.__defaults__ == (5,)
+    finally:
+        Breaker.__init__.__code__, Breaker.__init__.__defaults__ = code, defaults
+
+
+@pytest.mark.parametrize(("survivors", "status"), [(0, 0), (1, 0), (2, 1)])
+def test_too_many_survivors_fail(survivors, status, capsys):
+    """The run fails when fewer mutants are killed than wanted, and names those that survived."""
+    found = mutants.find_mutants("skillopt_sleep.gate.rule")[:10]
+    assert mutants.print_table(found, found[:survivors], 0.9) == status
+    assert capsys.readouterr().out.count("survived: ") == survivors
+
+
 def test_sample_is_seeded():
     """The same seed draws the same mutants; 0 draws all of them."""
     found = mutants.find_mutants("skillopt_sleep.gate.rule")
