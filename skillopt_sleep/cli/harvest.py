@@ -35,7 +35,9 @@ def harvest_command(
     With --sessions --json: a line of JSON for each file with new prompts. With --tasks-out: the tasks that rules alone
     find in the waiting sessions, as a file to review by hand and use with `run --tasks`; nothing leaves the inbox.
     """
-    from skillopt_sleep.usecases.sessions import count_waiting, file_sessions, select_in_scope
+    from skillopt_sleep.model.session import Place, list_typed
+    from skillopt_sleep.reports.formatting import list_left_out, plain
+    from skillopt_sleep.usecases.sessions import count_left_out, count_waiting, file_sessions, select_in_scope
 
     if everything and not sessions:
         raise UsageError("--all goes with --sessions: it prints every session of the archive")
@@ -48,13 +50,16 @@ def harvest_command(
         for session in shown:
             click.echo(msgspec.json.encode(_row(session)).decode() if as_json else _describe(session))
     else:
-        prompts = sum(len(session.turns) for session in shown)
+        prompts = sum(len(list_typed(session.turns)) for session in shown)
+        left_out = count_left_out(workspace)
         counts = {
             "files": filed.seen,
             "files_read": filed.read,
             "sessions": len(shown),
             "prompts": prompts,
             "waiting": count_waiting(workspace),
+            "out_of_scope": left_out[Place.OTHER],
+            "unplaced": left_out[Place.UNKNOWN],
         }
         if as_json:
             print_json(counts | {"skipped": filed.skipped})
@@ -63,8 +68,8 @@ def harvest_command(
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
                 f" {counts['waiting']} sessions wait to be mined."
             )
-    from skillopt_sleep.reports.formatting import plain
-
+            if note := list_left_out(out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN]):
+                click.echo(f"Left out: {'; '.join(note)}.")
     for skip in filed.skipped:
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
         times = f" ({skip.count} times)" if skip.count > 1 else ""

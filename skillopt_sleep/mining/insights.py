@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from skillopt_sleep.mining.episodes import Episode, split_episodes, strip_pasted
 from skillopt_sleep.model.near_duplicates import group_recurrences
-from skillopt_sleep.model.session import Feedback, Session, Turn
+from skillopt_sleep.model.session import Feedback, Session, Turn, list_typed
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
 
@@ -76,6 +76,10 @@ class Insights(Struct, frozen=True, kw_only=True):
     groups_needed: int = GROUPS_FOR_VERDICT
     groups_missing: int = GROUPS_FOR_VERDICT
     """Different requests that a verdict still needs."""
+    out_of_scope: int = 0
+    """Sessions of other projects, which are not counted above."""
+    unplaced: int = 0
+    """Sessions of deleted worktrees that may be of this project or of another; not counted above."""
     days_missing: int | None = None
     """Days of such work until then; None when the sessions carry no times, or hold no task."""
 
@@ -94,7 +98,7 @@ def find_insights(
     sessions: Sequence[Session], tasks: Sequence[TaskRecord], *, groups_needed: int = GROUPS_FOR_VERDICT
 ) -> Insights:
     """Count and group what was said; ``tasks`` are those mined from these sessions."""
-    turns = [turn for session in sessions for turn in session.turns if not turn.kind.weak]
+    turns = list_typed(turn for session in sessions for turn in session.turns)
     days = sorted({turn.at[:10] for turn in turns} - {""})
     asked = [_Asked(session=session, episode=episode) for session in sessions for episode in split_episodes(session)]
     corrections = _sort_latest_first(correction for item in asked for correction in item.corrections())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -36,6 +37,17 @@ class PromptKind(enum.StrEnum):
     def weak(self) -> bool:
         """Whether such words ground no task and no rule by themselves."""
         return self in (PromptKind.ANSWER, PromptKind.HEADLESS)
+
+
+class Place(enum.Enum):
+    """Where a session belongs, seen from a project."""
+
+    OWN = enum.auto()
+    """To the project."""
+    OTHER = enum.auto()
+    """To another project."""
+    UNKNOWN = enum.auto()
+    """To a deleted worktree that may be of this project or of another."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -78,6 +90,8 @@ class Session(Struct, frozen=True, kw_only=True):
     cwd: str = ""
     branch: str = ""
     commit: str = ""
+    remote: str = ""
+    """The remote of its repository, as ``repository.normalize_remote`` writes it."""
     model: str = ""
     started_at: str = ""
     ended_at: str = ""
@@ -111,6 +125,12 @@ class SessionKey(Struct, frozen=True, kw_only=True):
     cwd: str = ""
     ended_at: str = ""
     model: str = ""
+    remote: str = ""
+
+
+def list_typed(turns: Iterable[Turn]) -> list[Turn]:
+    """The turns that count as prompts of a person, in every count that this program shows."""
+    return [turn for turn in turns if not turn.kind.weak]
 
 
 def is_own_run(cwd: str, first_words: str) -> bool:

@@ -35,6 +35,10 @@ class DryRun(Struct, frozen=True, kw_only=True):
     expected: tuple[Expected, ...]
     cap: int
     refused: int = 0
+    older: int = 0
+    """Sessions of this project from before ``lookback_days``."""
+    unplaced: int = 0
+    """Sessions of deleted worktrees that may be of this project or of another."""
     shortfall: Shortfall = Shortfall()
     """What the tasks still lack for a verdict."""
 
@@ -69,7 +73,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
 
     Tasks that a model would mine are not known yet; those that rules find stand in for them.
     """
-    harvested = harvest(kit.sources, plan.window, kit.inbox, kit.redact)
+    harvested = harvest(kit.sources, plan.window, kit.inbox, kit.redact, kit.place)
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     scope = plan.window.scope
     refused = 0
@@ -87,6 +91,8 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         sessions=len(sessions),
         waiting=harvested.counts.waiting,
         out_of_scope=harvested.counts.out_of_scope,
+        older=harvested.counts.older,
+        unplaced=harvested.counts.unplaced,
         pools=pools,
         expected=_count_for_plan(pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0),
         cap=plan.caps.calls,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile
-from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.model.ports import Source
-from skillopt_sleep.model.session import Feedback, Session, SessionFile, SessionKey, Skip, Turn
+from skillopt_sleep.model.session import Feedback, Place, Session, SessionFile, SessionKey, Skip, Turn, list_typed
 from skillopt_sleep.night.ports import Inbox
 from skillopt_sleep.night.report import Counts, NightReport
 
@@ -68,16 +65,27 @@ class Harvested(Struct, frozen=True, kw_only=True):
         return next((model for model, _ in models.most_common(1)), "")
 
 
-def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Callable[[Session], Session]) -> Harvested:
-    """File what is new, then choose the newest waiting sessions in scope; the others keep waiting."""
+def harvest(
+    sources: Sequence[Source],
+    window: Window,
+    inbox: Inbox,
+    redact: Callable[[Session], Session],
+    place: Callable[[str, str], Place],
+) -> Harvested:
+    """File what is new, then choose the newest waiting sessions in scope; the others keep waiting.
+
+    ``place`` tells by folder and remote whether a session is in scope.
+    """
     filed = file_sessions(sources, inbox, redact)
     waiting = inbox.waiting()
-    in_window = [key for key in waiting if in_scope(key.cwd, window.scope) and key.ended_at >= window.since]
+    placed = [(key, place(key.cwd, key.remote)) for key in waiting]
+    own = [key for key, where in placed if where is Place.OWN]
+    in_window = [key for key in own if key.ended_at >= window.since]
     taken = tuple(in_window[: window.max_sessions])
-    turns = [turn for key in taken for turn in _list_waiting_turns(inbox.load(key), key)]
+    turns = list_typed(turn for key in taken for turn in _list_waiting_turns(inbox.load(key), key))
     return Harvested(
         sessions=taken,
-        recent=_list_recent(inbox, window.scope),
+        recent=_list_recent(inbox, place),
         skipped=filed.skipped,
         counts=Counts(
             files_seen=filed.seen,
@@ -86,17 +94,19 @@ def harvest(sources: Sequence[Source], window: Window, inbox: Inbox, redact: Cal
             prompts=len(turns),
             corrections=sum(turn.feedback is Feedback.CORRECTION for turn in turns),
             waiting=len(in_window) - len(taken),
-            out_of_scope=len(waiting) - len(in_window),
+            out_of_scope=sum(where is Place.OTHER for _, where in placed),
+            older=len(own) - len(in_window),
+            unplaced=sum(where is Place.UNKNOWN for _, where in placed),
         ),
     )
 
 
-def _list_recent(inbox: Inbox, scope: str) -> tuple[SessionKey, ...]:
+def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[SessionKey, ...]:
     """The latest ``RECENT`` sessions of each source in scope."""
     found: dict[str, list[SessionKey]] = {}
     for key in inbox.recent():
         of_source = found.setdefault(key.source, [])
-        if len(of_source) < RECENT and in_scope(key.cwd, scope):
+        if len(of_source) < RECENT and place(key.cwd, key.remote) is Place.OWN:
             of_source.append(key)
     return tuple(key for keys in found.values() for key in keys)
 
@@ -140,11 +150,3 @@ def _file_batch(
         filed = inbox.file(source.name, file, redact(session) if session else None)
         if filed is not None:
             yield filed
-
-
-@functools.lru_cache(maxsize=4096)  # thousands of sessions are in a few folders
-def in_scope(cwd: str, scope: str) -> bool:
-    """Whether work done in ``cwd`` belongs to the project folder ``scope``; "" stands for all work."""
-    if not scope:
-        return True
-    return bool(cwd) and PurePath(os.path.normpath(cwd)).is_relative_to(os.path.normpath(scope))

@@ -21,7 +21,7 @@ from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.ports import Ledger, Source
 from skillopt_sleep.model.rollout import GateMetric
-from skillopt_sleep.model.session import Session
+from skillopt_sleep.model.session import Place, Session
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.harvest import Harvested, Window
@@ -193,6 +193,8 @@ class Kit:
     journal: Journal
     connect: Callable[[Ledger, Harvested], Connection]
     redact: Callable[[Session], Session]
+    place: Callable[[str, str], Place]
+    """Tells by folder and remote whether a session belongs to the project of this night."""
     commit_of: Callable[[TaskRecord], str] = _read_commit
 
 

@@ -116,7 +116,11 @@ class BackendHealth(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """``files_seen`` were listed and ``files_read`` opened; ``waiting`` sessions and ``left`` tasks are for later."""
+    """``files_seen`` were listed and ``files_read`` opened; ``waiting`` sessions and ``left`` tasks are for later.
+
+    Not used were ``out_of_scope`` sessions of other projects, ``older`` ones of this project from before
+    ``lookback_days``, and ``unplaced`` ones whose worktree is gone and may be of this project or of another.
+    """
 
     files_seen: int = 0
     files_read: int = 0
@@ -125,6 +129,8 @@ class Counts(Struct, frozen=True, kw_only=True):
     corrections: int = 0
     waiting: int = 0
     out_of_scope: int = 0
+    older: int = 0
+    unplaced: int = 0
     mined: int = 0
     refused: int = 0
     tasks: int = 0

@@ -61,6 +61,8 @@ class SelectedTasks(Struct, frozen=True, kw_only=True):
         if self.sessions:
             return replace(report, stopped_by=StoppedBy.NO_TASKS, why="the new sessions hold no task to learn from")
         why = "there are no new sessions of this project"
+        if report.counts.older:
+            why += f"; {report.counts.older} older ones wait (lookback_days=0 includes them)"
         if report.counts.out_of_scope:
             why += f"; {report.counts.out_of_scope} of other projects wait (--scope all includes them)"
         return replace(report, stopped_by=StoppedBy.NO_SESSIONS, why=why)

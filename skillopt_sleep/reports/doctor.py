@@ -12,7 +12,7 @@ from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.report import BackendHealth
-from skillopt_sleep.reports.formatting import PHASES, number, plain
+from skillopt_sleep.reports.formatting import PHASES, list_left_out, number, plain
 from skillopt_sleep.reports.insights import render_insights
 from skillopt_sleep.reports.measurements import describe_shortfall
 from skillopt_sleep.reports.status import describe_schedule
@@ -161,11 +161,11 @@ def _found(rehearsal: DryRun) -> Iterator[str]:
     yield f"It would read {number(rehearsal.sessions, 'session')}; {number(found, 'task')} can be used."
     left = (
         (rehearsal.waiting, "session kept for a later night", "sessions kept for a later night"),
-        (rehearsal.out_of_scope, "session of another project", "sessions of other projects"),
         (rehearsal.refused, "unsuitable task", "unsuitable tasks"),
         (pools.left, "task kept for a later night", "tasks kept for a later night"),
     )
-    if said := "; ".join(number(count, one, many) for count, one, many in left if count):
+    sessions = list_left_out(out_of_scope=rehearsal.out_of_scope, older=rehearsal.older, unplaced=rehearsal.unplaced)
+    if said := "; ".join((*(number(count, one, many) for count, one, many in left if count), *sessions)):
         yield f"Left out: {said}."
 
 

@@ -96,6 +96,16 @@ def number(count: int, noun: str = "", plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -> tuple[str, ...]:
+    """The sessions that were left out, by reason."""
+    rows = (
+        (older, "session from before lookback_days", "sessions from before lookback_days"),
+        (out_of_scope, "session of another project", "sessions of other projects"),
+        (unplaced, "session of an unknown worktree", "sessions of unknown worktrees"),
+    )
+    return tuple(number(count, one, many) for count, one, many in rows if count)
+
+
 def times(count: int) -> str:
     """How often: ``never``, ``once``, ``twice``, ``3 times``."""
     return {0: "never", 1: "once", 2: "twice"}.get(count) or f"{count:,} times"

@@ -169,6 +169,15 @@ def _unmeasured(report: NightReport) -> Headline:
 
 def _no_sessions(report: NightReport) -> Headline:
     counts = report.counts
+    if counts.older:
+        return Headline(
+            Ending.NOTHING_NEW,
+            "nothing new in this project",
+            f"This project has no session of the days that a night looks back. {number(counts.older, 'older session')}"
+            " could be used.",
+            _COME_BACK,
+            (Step("skillopt-sleep run --set lookback_days=0", "learns from the older ones too"),),
+        )
     if counts.out_of_scope:
         other = number(counts.out_of_scope, "session of another project", "sessions of other projects")
         return Headline(

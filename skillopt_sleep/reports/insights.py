@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
-from skillopt_sleep.reports.formatting import number, plain, times
+from skillopt_sleep.reports.formatting import list_left_out, number, plain, times
 
 FINDINGS = 8
 """Findings of each kind on the page; the rest is counted."""
@@ -23,11 +23,12 @@ QUOTE_CHARACTERS = 110
 def render_insights(found: Insights) -> str:
     """The page, as Markdown that also reads well as plain text; without a final newline."""
     if not found.prompts:
-        return (
+        text = (
             "# What your sessions tell\n\n"
             "Nothing yet: no prompt that you typed was found here. Work with your agent as usual and look again, or"
             " look at all your projects with `--scope all`."
         )
+        return "\n\n".join((text, *_left_out(found)))
     sections = [
         ["# What your sessions tell", "", *_counts(found)],
         list(_requests(found.asked)),
@@ -50,7 +51,13 @@ def _counts(found: Insights) -> Iterator[str]:
         yield f"You corrected an answer {times(len(found.corrections))} and approved one {times(found.approvals)}."
     else:
         yield "No correction or approval of an answer was recognized."
+    yield from _left_out(found)
     yield "All of this was read from your own session files: no model was asked, and nothing left this machine."
+
+
+def _left_out(found: Insights) -> Iterator[str]:
+    if sessions := list_left_out(out_of_scope=found.out_of_scope, unplaced=found.unplaced):
+        yield f"Not counted: {'; '.join(sessions)}."
 
 
 def _requests(asked: Sequence[Recurring]) -> Iterator[str]:

@@ -243,6 +243,8 @@ def _read(report: NightReport) -> Iterator[str]:
     left = (
         (counts.waiting, "session", "above the limit of one night, kept for the next"),
         (counts.out_of_scope, "session", "of other projects, not read"),
+        (counts.older, "session", "of this project from before `lookback_days`, not read"),
+        (counts.unplaced, "session", "of deleted worktrees that may be of another project, not read"),
         (counts.left, "task", "above the limit of one night, kept for the next"),
     )
     if any(count for count, _, _ in left):

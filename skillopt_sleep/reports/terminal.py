@@ -16,6 +16,7 @@ from skillopt_sleep.reports.formatting import (
     DOCUMENTS,
     describe_earlier_spend,
     describe_expectation,
+    list_left_out,
     money,
     number,
     plain,
@@ -174,9 +175,9 @@ def _left_out(report: NightReport) -> str:
         (len(report.refused), "unsuitable task or rule", "unsuitable tasks or rules"),
         (counts.waiting, "session kept for the next night", "sessions kept for the next night"),
         (counts.left, "task kept for the next night", "tasks kept for the next night"),
-        (counts.out_of_scope, "session of another project", "sessions of other projects"),
     )
-    return "; ".join(number(count, one, many) for count, one, many in left if count)
+    sessions = list_left_out(out_of_scope=counts.out_of_scope, older=counts.older, unplaced=counts.unplaced)
+    return "; ".join((*(number(count, one, many) for count, one, many in left if count), *sessions))
 
 
 def _spent(report: NightReport) -> str:

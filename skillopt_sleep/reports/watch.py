@@ -1,8 +1,9 @@
 """What ``watch`` prints: whether a person corrects the agent less often since a rule was adopted.
 
 A rule is proven on replays; whether it helps in daily work shows only in the sessions. Nothing but counting happens
-here, without a model. A correction counts for a rule when it resembles the rule, or the words the rule was learnt from,
-in more than the phrases people use around any complaint.
+here, without a model. A prompt counts for a rule when it is one of the corrections that the rule was written from,
+word for word, or when it is a correction that resembles the rule, or those words, in more than the phrases people use
+around any complaint.
 """
 
 from __future__ import annotations
@@ -110,11 +111,37 @@ def _watch_rule(rule: LiveRule, every: Sequence[tuple[datetime, Turn]], marks: t
     since = _parse_moment(rule.adopted_at) or datetime.max.replace(tzinfo=UTC)
     spans = [(_parse_moment(start), _parse_moment(end)) for start, end in rule.lived]
     turns = [(at, turn) for at, turn in every if not any(a and b and a <= at < b for a, b in spans)]
-    about = [at for at, turn in turns if turn.feedback is Feedback.CORRECTION and _is_about(turn.prompt, rule, marks)]
+    quotes = _list_quotes(rule)
+    about = [
+        at
+        for at, turn in turns
+        if _is_quoted(turn.prompt, quotes)
+        or (turn.feedback is Feedback.CORRECTION and _is_about(turn.prompt, rule, marks))
+    ]
     before = Period(prompts=sum(at < since for at, _ in turns), corrections=sum(at < since for at in about))
     after = Period(prompts=len(turns) - before.prompts, corrections=len(about) - before.corrections)
     state, p, missing = _judge(before, after)
     return Watched(rule=rule, before=before, after=after, state=state, p=p, missing=missing)
+
+
+def _list_quotes(rule: LiveRule) -> tuple[str, ...]:
+    """The corrections that a rule was written from, without those of its tasks that share no word with it.
+
+    When none shares a word with it, such as after a translation, all of them stay.
+    """
+    about = _weighty_terms(rule.text)
+    quotes = [quote for words in rule.words if (quote := _fold(words))]
+    return tuple(quote for quote in quotes if about & _weighty_terms(quote)) or tuple(quotes)
+
+
+def _is_quoted(prompt: str, quotes: Sequence[str]) -> bool:
+    """Whether a prompt is one of the quotes, which may be shortened, or only a part of what was typed."""
+    typed = f" {_fold(prompt)} "
+    return any(typed.startswith(f" {quote[:-1]}") if quote.endswith("…") else f" {quote} " in typed for quote in quotes)
+
+
+def _fold(words: str) -> str:
+    return " ".join(words.casefold().split())
 
 
 def _is_about(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
+from skillopt_sleep.model.repository import normalize_remote
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import codex_records as records
@@ -170,6 +171,7 @@ class _RolloutReader:
             cwd=meta.cwd or "",
             branch=(meta.git and meta.git.branch) or "",
             commit=(meta.git and meta.git.commit_hash) or "",
+            remote=normalize_remote((meta.git and meta.git.repository_url) or ""),
             model=self._model,
             started_at=self._started_at,
             ended_at=self._at,

@@ -41,6 +41,7 @@ class Git(Struct, gc=False):
 
     branch: str | None = None
     commit_hash: str | None = None
+    repository_url: str | None = None
 
 
 class SessionMeta(Struct, gc=False):

@@ -19,6 +19,9 @@ CONTEXT_TURNS = 2
 """Turns shown before the first waiting one, because a correction is worth little without what it corrects."""
 
 
+_REMOTE = "COALESCE(remote, '') AS remote FROM sessions LEFT JOIN session_remotes USING (source, path)"
+
+
 class SessionInbox:
     """Sessions that were filed, mined or not (``ports.Inbox``).
 
@@ -77,6 +80,10 @@ class SessionInbox:
                     msgspec.json.encode(merged),
                 ),
             )
+            if session.remote:
+                connection.execute(
+                    "INSERT OR REPLACE INTO session_remotes VALUES (?, ?, ?)", (source, session.path, session.remote)
+                )
             return msgspec.structs.replace(session, turns=new) if new else None
 
     def _split_turns(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
@@ -101,23 +108,31 @@ class SessionInbox:
     def recent(self) -> tuple[SessionKey, ...]:
         """Return archived sessions whose model is known, mined or not, the newest first."""
         rows = self._database.rows(
-            "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
-            " FROM sessions WHERE model != '' ORDER BY ended_at DESC, path"
+            f"SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model, {_REMOTE}"
+            " WHERE model != '' ORDER BY ended_at DESC, path"
         )
         return tuple(SessionKey(**row) for row in rows)
 
     def waiting(self) -> tuple[SessionKey, ...]:
         """Return sessions with turns that no committed mining has seen, the newest first."""
         rows = self._database.rows(
-            "SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model"
-            " FROM sessions WHERE waiting != '' ORDER BY ended_at DESC, path"
+            f"SELECT source, path, waiting AS first_turn, last_turn, cwd, ended_at, model, {_REMOTE}"
+            " WHERE waiting != '' ORDER BY ended_at DESC, path"
         )
         return tuple(SessionKey(**row) for row in rows)
 
-    def waiting_by_folder(self) -> dict[str, int]:
-        """Return how many sessions wait to be mined, by the folder they worked in."""
-        rows = self._database.rows("SELECT cwd, COUNT(*) AS waiting FROM sessions WHERE waiting != '' GROUP BY cwd")
-        return {row["cwd"]: row["waiting"] for row in rows}
+    def count(self, *, waiting: bool = False) -> dict[tuple[str, str, str], int]:
+        """Return how many sessions are archived, or wait to be mined, by source, folder and remote."""
+        rows = self._database.rows(
+            f"SELECT source, cwd, COUNT(*) AS sessions, {_REMOTE} WHERE waiting != '' OR NOT ?"
+            " GROUP BY source, cwd, COALESCE(remote, '')",
+            (waiting,),
+        )
+        return {(row["source"], row["cwd"], row["remote"]): row["sessions"] for row in rows}
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders of all archived sessions."""
+        return tuple(row["cwd"] for row in self._database.rows("SELECT DISTINCT cwd FROM sessions"))
 
     def load(self, key: SessionKey) -> Session:
         """Return the turns of a session from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""

@@ -23,9 +23,11 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
-VERSION = 3
+VERSION = 4
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
-running the schema again, which only ever adds tables."""
+running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
+MIGRATIONS = {4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';"}
+"""What a lower version needs besides. 4: Codex sessions are read again, because they name the remote."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
@@ -41,6 +43,10 @@ CREATE INDEX IF NOT EXISTS sessions_waiting ON sessions (cwd) WHERE waiting != '
 CREATE TABLE IF NOT EXISTS turns (
     source TEXT NOT NULL, turn TEXT NOT NULL, path TEXT NOT NULL,
     PRIMARY KEY (source, turn)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS session_remotes (
+    source TEXT NOT NULL, path TEXT NOT NULL, remote TEXT NOT NULL,
+    PRIMARY KEY (source, path)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (
     scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
@@ -251,7 +257,10 @@ class Database:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         if version < VERSION:
-            self._connection.executescript(f"BEGIN IMMEDIATE;{self._schema}PRAGMA user_version = {VERSION};COMMIT;")
+            due = "".join(script for number, script in MIGRATIONS.items() if version < number)
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE;{self._schema}{due}PRAGMA user_version = {VERSION};COMMIT;"
+            )
 
     def _describe(self, action: str, error: sqlite3.Error) -> DiskError:
         return DiskError(f"cannot {action} {self.path}: {error}{self._find_advice(error)}")

@@ -70,7 +70,18 @@ COLUMNS: tuple[tuple[str, str, Decoder], ...] = (
 """Columns whose values must be decodable, and how they are decoded; NULL is always allowed."""
 BACKUP = "sleep.db.copy"
 """Name of the backup, made after each night."""
-PAST = ("adoptions", "adopted_how", "proposals", "nights", "tried_edits", "tried_lives", "tasks", "sessions", "turns")
+PAST = (
+    "adoptions",
+    "adopted_how",
+    "proposals",
+    "nights",
+    "tried_edits",
+    "tried_lives",
+    "tasks",
+    "sessions",
+    "turns",
+    "session_remotes",
+)
 """Tables about the past: rows that the damaged file has lost are taken from the backup."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}
 """Columns besides the key in which a row of the backup must agree to be the same entry: numbers are reused."""

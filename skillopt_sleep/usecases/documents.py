@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.night.harvest import file_sessions, in_scope
+from skillopt_sleep.night.harvest import file_sessions
 from skillopt_sleep.storage.live_files import read_baseline
 from skillopt_sleep.usecases.adapters import build_sources, night_caps, role_of
 from skillopt_sleep.usecases.sessions import redact
@@ -122,12 +122,12 @@ def target_skill_name(workspace: Workspace) -> str:
 def _archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
     """The sources with archived sessions, and the archived sessions in scope of each of ``sources``."""
     asked = {source.name for source in sources}
-    rows = workspace.database.rows("SELECT source, cwd, COUNT(*) AS sessions FROM sessions GROUP BY source, cwd")
     counts: Counter[str] = Counter()
-    for row in rows:
-        if row["source"] in asked and in_scope(row["cwd"], workspace.scope):
-            counts[row["source"]] += row["sessions"]
-    return {row["source"] for row in rows}, counts
+    archived = workspace.inbox.count()
+    for (source, cwd, remote), sessions in archived.items():
+        if source in asked and workspace.project_scope.holds(cwd, remote):
+            counts[source] += sessions
+    return {source for source, _, _ in archived}, counts
 
 
 def _has_files(source: Source) -> bool:

@@ -23,7 +23,6 @@ from skillopt_sleep.mining.commands import (
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.ports import NamesProvider
 from skillopt_sleep.model.rollout import CheckCommand
-from skillopt_sleep.night.harvest import in_scope
 from skillopt_sleep.safety.receivers import name_provider
 from skillopt_sleep.storage.permissions import Agreements
 from skillopt_sleep.usecases.adapters import build_backend, build_sources
@@ -83,9 +82,9 @@ def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tup
     settings = workspace.settings
     allowed = {name.strip() for name in settings.share_with.split(",")}
     sources = {
-        row["source"]
-        for row in workspace.database.rows("SELECT DISTINCT source, cwd FROM sessions")
-        if in_scope(row["cwd"], workspace.scope) and settings.source in {"auto", "all", row["source"]}
+        source
+        for source, cwd, remote in workspace.inbox.count()
+        if settings.source in {"auto", "all", source} and workspace.project_scope.holds(cwd, remote)
     }
     agreed = Agreements(workspace.database, workspace.clock).all()
     return new_receivers(sources, _providers(backends) - allowed, agreed)

@@ -149,6 +149,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         journal=workspace.journal,
         connect=functools.partial(connect, workspace, plan, progress, consent=over_sessions),
         redact=functools.partial(redact, workspace),
+        place=workspace.project_scope.place,
         commit_of=functools.partial(commit_of_task, workspace),
     )
 

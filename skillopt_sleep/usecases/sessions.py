@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from skillopt_sleep.model.session import Session
-from skillopt_sleep.night.harvest import Filed, in_scope
+from msgspec.structs import replace
+
+from skillopt_sleep.model.session import Place, Session
+from skillopt_sleep.night.harvest import Filed
 from skillopt_sleep.night.harvest import file_sessions as file_into
 from skillopt_sleep.usecases.adapters import build_sources
 
@@ -29,12 +32,26 @@ def file_sessions(workspace: Workspace) -> Filed:
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:
     """The sessions of the project and the source that the settings ask for."""
-    source = workspace.settings.source
+    holds = workspace.project_scope.holds
     return tuple(
         session
         for session in sessions
-        if in_scope(session.cwd, workspace.scope) and source in {"auto", "all", session.source}
+        if _is_asked_for(workspace, session.source) and holds(session.cwd, session.remote)
     )
+
+
+def _is_asked_for(workspace: Workspace, source: str) -> bool:
+    return workspace.settings.source in {"auto", "all", source}
+
+
+def count_left_out(workspace: Workspace) -> Counter[Place]:
+    """The archived sessions of the source asked for that are not in scope, by where they belong."""
+    left_out: Counter[Place] = Counter()
+    for (source, cwd, remote), sessions in workspace.inbox.count().items():
+        if _is_asked_for(workspace, source):
+            left_out[workspace.project_scope.place(cwd, remote)] += sessions
+    del left_out[Place.OWN]
+    return left_out
 
 
 def load_archived(workspace: Workspace) -> tuple[Session, ...]:
@@ -45,13 +62,15 @@ def load_archived(workspace: Workspace) -> tuple[Session, ...]:
 def load_waiting(workspace: Workspace) -> tuple[Session, ...]:
     """The sessions in scope that no night has mined yet."""
     inbox = workspace.inbox
-    return tuple(inbox.load(key) for key in inbox.waiting() if in_scope(key.cwd, workspace.scope))
+    holds = workspace.project_scope.holds
+    return tuple(inbox.load(key) for key in inbox.waiting() if holds(key.cwd, key.remote))
 
 
 def count_waiting(workspace: Workspace) -> int:
     """The number of sessions in scope that wait to be mined; reads none of them."""
-    counts = workspace.inbox.waiting_by_folder()
-    return sum(count for cwd, count in counts.items() if in_scope(cwd, workspace.scope))
+    holds = workspace.project_scope.holds
+    waiting = workspace.inbox.count(waiting=True)
+    return sum(sessions for (_, cwd, remote), sessions in waiting.items() if holds(cwd, remote))
 
 
 def collect_insights(workspace: Workspace) -> Insights:
@@ -62,4 +81,6 @@ def collect_insights(workspace: Workspace) -> Insights:
     workspace = workspace.as_dry_run()
     file_sessions(workspace)
     sessions = load_archived(workspace)
-    return find_insights(sessions, mine_heuristic(sessions).tasks)
+    found = find_insights(sessions, mine_heuristic(sessions).tasks)
+    left_out = count_left_out(workspace)
+    return replace(found, out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN])

@@ -29,6 +29,7 @@ from skillopt_sleep.storage.staging import ProposalStaging
 if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor
     from skillopt_sleep.storage.permissions import Approvals
+    from skillopt_sleep.storage.projects import ProjectScope
     from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
 
 DATABASE = "sleep.db"
@@ -81,6 +82,13 @@ class Workspace:
     def scope(self) -> str:
         """The folder whose sessions are looked at, "" for all of them."""
         return "" if self.settings.scope == "all" else str(self.project)
+
+    @cached_property
+    def project_scope(self) -> ProjectScope:
+        """Tells which sessions are looked at: those of the project with its worktrees and clones, or all."""
+        from skillopt_sleep.storage.projects import ProjectScope
+
+        return ProjectScope(self.scope, self.inbox.folders)
 
     @cached_property
     def data_dir(self) -> Path:

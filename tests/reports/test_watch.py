@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.session import Feedback, PromptKind, Session, Turn
+from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.reports.watch import LiveRule, WatchState, compare_corrections
 
 RULE = LiveRule(
@@ -185,3 +187,30 @@ def test_time_a_rule_was_live_before():
     (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
     assert (found.before.corrections, found.before.prompts) == (2, 2)
     assert found.after.corrections == 1
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        pytest.param("no, tabs please, not spaces", id="as it is"),
+        pytest.param("Sure. No, tabs  please,\nnot spaces", id="in longer words"),
+        pytest.param("tabs! " * 60, id="shortened in the task"),
+    ],
+)
+def test_correction_that_a_rule_was_written_from_counts_for_it(quote):
+    """Also one that only a model recognised as a correction, and beside a rule that shares all its terms (R7)."""
+    words = excerpt(quote, 200) if "!" in quote else RULE.words[0]
+    rule = replace(RULE, words=(words,))
+    turns = (typed(9, "indent it"), typed(9, quote))
+    twin = rule_of(7, "Tabs please, not spaces.", "tabs please, not spaces")
+    found, _ = compare_corrections([rule, twin], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert (found.before.corrections, found.before.prompts) == (1, 2)
+    assert found.state is WatchState.EARLY
+
+
+def test_other_corrections_of_its_tasks_do_not_count():
+    """A task may hold corrections of other matters; only those that share a word with the rule are its own."""
+    rule = replace(RULE, words=(*RULE.words, "name the branch after the ticket"))
+    turns = (typed(9, "name the branch after the ticket"), typed(9, RULE.words[0]))
+    (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert found.before.corrections == 1

@@ -261,6 +261,7 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
         session,
         cwd=redact(session.cwd),
         branch=redact(session.branch),
+        remote=redact(session.remote),
         turns=tuple(
             replace(
                 turn,
@@ -282,7 +283,7 @@ def redact_task(task: TaskRecord, redactor: Redactor) -> TaskRecord:
 
 
 def _list_texts(session: Session) -> Iterator[str]:
-    yield from (session.cwd, session.branch)
+    yield from (session.cwd, session.branch, session.remote)
     for turn in session.turns:
         yield from (turn.prompt, turn.final, *turn.tools, *turn.skills, *turn.files)
         yield from (command.line for command in turn.commands)

@@ -1,0 +1,240 @@
+"""Tells which sessions belong to a project: those in its folder, its worktrees and its clones.
+
+A session records only where it ran. Agents put their work into worktrees in many places and delete them later, so the
+path alone is not enough. Everything here is read from files: git is not run, and nothing of the project is executed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PurePath
+
+from skillopt_sleep.model.repository import is_local_remote, normalize_remote
+from skillopt_sleep.model.session import Place
+
+MAX_BYTES = 1_000_000
+"""Size up to which a file of git is read."""
+MAX_WORKTREES = 2_000
+"""Worktrees of one repository that are looked at."""
+MAX_ORIGINS = 4
+"""Steps from a clone to the local repository it was cloned from, and on."""
+
+_PLACE = re.compile(
+    r"/(?:\.(?:codex|cursor|superset|windsurf|claude-squad)/worktrees|\.claude-worktrees|conductor/workspaces"
+    r"|vibe-kanban/worktrees|opencode/worktree)/(?P<first>[^/]+)(?:/(?P<second>[^/]+))?"
+)
+"""Folders in which agents collect the worktrees of all repositories; one of the two names is usually the repository's:
+Codex has ``worktrees/<id>/<repository>``, others ``worktrees/<repository>/<branch>``."""
+_BESIDE = re.compile(r"(?P<repository>.*/[^/]+?)(?:\.|-|_|__)worktrees?/[^/]+")
+"""A folder of worktrees beside the repository that it is named after."""
+_SECTION = re.compile(r'\[\s*remote\s+"(?P<name>[^"\n]*)"\s*\](?P<body>[^\[]*)', re.IGNORECASE)
+_SETTING = re.compile(r"^[ \t]*url[ \t]*=[ \t]*(?P<url>.+?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A git repository, seen from one of its working trees."""
+
+    top: Path
+    """The working tree."""
+    common: Path
+    """The folder that all its working trees share; usually ``.git`` of the main checkout."""
+
+    @cached_property
+    def remote(self) -> str:
+        """Its ``origin``, or its only remote, normalised; "" for none.
+
+        Other remotes do not count: two projects made from one template may both fetch from it.
+        """
+        text = _read(self.common / "config")
+        remotes = {section["name"]: _SETTING.search(section["body"]) for section in _SECTION.finditer(text)}
+        found = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else None)
+        return normalize_remote(re.split(r"\s[#;]", found["url"])[0].strip(' "')) if found else ""
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """What identifies it; two repositories with a key in common are clones of one."""
+        return frozenset({str(self.common), *_identify_remote(self.remote, self.top)})
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names its worktrees may carry: that of the main checkout, and that on the remote."""
+        checkout = self.common.parent if self.common.name == ".git" else self.common
+        return frozenset({checkout.name.removesuffix(".git"), name_remote(self.remote)} - {""})
+
+    def list_worktrees(self) -> Iterator[Path]:
+        """Every other working tree that git remembers, deleted ones too."""
+        try:
+            for entry in islice(os.scandir(self.common / "worktrees"), MAX_WORKTREES):
+                if link := _read(Path(entry.path, "gitdir")).strip():
+                    yield Path(os.path.realpath(Path(entry.path, link))).parent
+        except OSError:
+            return
+
+
+def name_remote(remote: str) -> str:
+    """The last part of a remote: the repository's own name."""
+    return remote.rstrip("/").rpartition("/")[2].removesuffix(".git")
+
+
+def find_repository(folder: Path) -> Repository | None:
+    """The repository of the nearest working tree at or above a folder, which may have been deleted.
+
+    A working tree whose repository is gone is passed over.
+    """
+    for top in (folder, *folder.parents):
+        if repository := _open_working_tree(top):
+            return repository
+    return None
+
+
+def _open_working_tree(top: Path) -> Repository | None:
+    """The repository with ``.git`` in this very folder."""
+    git = top / ".git"
+    if _is_folder(git):
+        return Repository(top, Path(os.path.realpath(git))) if _read(git / "HEAD") else None
+    link = _read(git)
+    if not link.startswith("gitdir:"):
+        return None
+    own = Path(os.path.realpath(top / link.removeprefix("gitdir:").strip()))
+    if not _is_folder(own):
+        return None
+    common = _read(own / "commondir").strip()
+    return Repository(top, Path(os.path.realpath(own / common)) if common else own)
+
+
+def _identify_remote(remote: str, base: Path, steps: int = MAX_ORIGINS) -> frozenset[str]:
+    """The keys that a remote stands for; a local one leads on to the remote of that repository."""
+    if not remote or not is_local_remote(remote):
+        return frozenset({remote} - {""})
+    path = Path(os.path.realpath(base / Path(remote).expanduser()))
+    path = path.parent if path.name == ".git" else path
+    origin = _open_working_tree(path) or (Repository(path, path) if _read(path / "HEAD") else None)
+    if origin is None:
+        return frozenset({str(path), str(path / ".git")})
+    further = _identify_remote(origin.remote, origin.top, steps - 1) if steps else frozenset()
+    return frozenset({str(origin.common), *further})
+
+
+class ProjectScope:
+    """The sessions of one project folder, or of all folders when ``folder`` is "".
+
+    ``list_folders`` returns the folders of all known sessions. A deleted worktree that is known by its name alone is
+    taken only if none of them belongs to another repository of that name.
+    """
+
+    def __init__(self, folder: str, list_folders: Callable[[], Iterable[str]] = tuple) -> None:
+        self.folder = folder
+        self._list_folders = list_folders
+        self._known: dict[tuple[str, str], Place] = {}
+
+    def holds(self, cwd: str, remote: str = "") -> bool:
+        """Whether a session that ran in ``cwd`` belongs to the project; ``remote`` is the one it recorded, or ""."""
+        return self.place(cwd, remote) is Place.OWN
+
+    def place(self, cwd: str, remote: str = "") -> Place:
+        """Where a session belongs."""
+        if not self.folder:
+            return Place.OWN
+        if (cwd, remote) not in self._known:
+            place = self._find_place(cwd, remote)
+            if place is None:  # depends on which sessions are known, and these become more
+                return self._match_by_name(cwd)
+            self._known[cwd, remote] = place
+        return self._known[cwd, remote]
+
+    @cached_property
+    def _root(self) -> Path:
+        return Path(os.path.realpath(self.folder))
+
+    @cached_property
+    def _repository(self) -> Repository | None:
+        return find_repository(self._root)
+
+    @cached_property
+    def _worktrees(self) -> tuple[Path, ...]:
+        return tuple(self._repository.list_worktrees()) if self._repository else ()
+
+    @cached_property
+    def _part(self) -> str:
+        """The part of the repository that the project is, "." for all of it."""
+        return self._root.relative_to(self._repository.top).as_posix() if self._repository else "."
+
+    def _find_place(self, cwd: str, remote: str) -> Place | None:
+        """Where a session belongs; None when only the name of a deleted worktree can tell."""
+        if not _is_usable(cwd):
+            return Place.OTHER
+        path = Path(os.path.realpath(cwd))
+        mine = self._repository
+        own = path.is_relative_to(self._root) if mine is None else self._is_own(path, remote, mine)
+        return None if own is None else Place.OWN if own else Place.OTHER
+
+    def _is_own(self, path: Path, remote: str, mine: Repository) -> bool | None:
+        """Whether a folder is a working tree of the project's repository; None when only its name can tell."""
+        collected = _PLACE.search(path.as_posix())
+        theirs = find_repository(path)
+        if theirs and collected and len(theirs.top.as_posix()) <= collected.start("first"):
+            theirs = None  # a repository that merely contains the agents' folder, such as one of dotfiles
+        if theirs and _is_folder(path):
+            return bool(theirs.keys & mine.keys) and self._has_part(path.relative_to(theirs.top))
+        if self._part != "." and f"/{self._part}/" not in f"{path.as_posix()}/":
+            return False
+        listed = any(path.is_relative_to(tree) for tree in self._worktrees)
+        if listed or mine.keys & _identify_remote(remote, path):
+            return True
+        if remote and name_remote(remote) not in mine.names:
+            return False
+        if collected and not theirs:
+            return False if remote else None
+        beside = _BESIDE.match(path.as_posix())
+        theirs = theirs or (_open_working_tree(Path(beside["repository"])) if beside else None)
+        return theirs is not None and bool(theirs.keys & mine.keys)
+
+    def _match_by_name(self, cwd: str) -> Place:
+        """Where a deleted worktree belongs, by the name of its folder in a place where agents collect worktrees."""
+        mine = self._repository
+        collected = _PLACE.search(Path(os.path.realpath(cwd)).as_posix())
+        if mine is None or collected is None:
+            return Place.OTHER
+        if not mine.names & set(collected.groups()):
+            return Place.OTHER if collected["second"] else Place.UNKNOWN
+        others = (
+            find_repository(Path(folder))
+            for folder in dict.fromkeys(self._list_folders())
+            if _is_usable(folder) and _is_folder(Path(folder))
+        )
+        shared = any(other.names & mine.names and not other.keys & mine.keys for other in others if other)
+        return Place.UNKNOWN if shared else Place.OWN
+
+    def _has_part(self, folder: Path) -> bool:
+        return self._part == "." or folder.is_relative_to(self._part)
+
+
+def _is_usable(folder: str) -> bool:
+    """Whether a recorded folder is a path at all."""
+    return PurePath(folder).is_absolute() and "\0" not in folder
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> str:
+    """The text of a small regular file, "" when there is none, or when it is no text."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
+            return ""
+        text = path.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+    return "" if "\0" in text else text
