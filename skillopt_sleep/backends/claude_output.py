@@ -37,7 +37,7 @@ from skillopt_sleep.errors import (
 )
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
-from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.document import Document, DocumentKind, read_region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
 from skillopt_sleep.model.usage import make_usage, read_price
 
@@ -318,7 +318,7 @@ def _read_skill_shown(events: Sequence[_Event], document: Document, root: Path) 
     others = [text for text in handed if text not in ours and Path(text.partition("\n")[0]).name == name]
     if others:
         return Shown(kind=document.kind, offered=False, read=False, how=f"another skill {name} took its place")
-    body = region(document)
+    body = read_region(document)
     read = any(contains_every_line(text, body) for text in ours) or _has_opened_file(events, root, name)
     if listed is None:
         how = "this version of claude does not list its skills"

@@ -30,7 +30,7 @@ from skillopt_sleep.backends.workspace import contains_every_line
 from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
-from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.document import Document, DocumentKind, read_region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
 from skillopt_sleep.model.usage import make_usage
 
@@ -115,7 +115,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
     def contains(self, document: Document) -> bool:
         """Tell whether the text of a skill was sent to the model."""
-        body = region(document)
+        body = read_region(document)
         return bool(body.strip()) and any(contains_every_line(text, body) for text in (*self.results, *self.told))
 
 

@@ -1,14 +1,7 @@
-"""A skill or memory file as exact bytes, and the one region of it that edits may touch.
+"""Documents: a skill or memory file as exact bytes, and the one region of it that edits may touch.
 
-The file belongs to its owner: whatever lies outside the region comes back byte for byte, with its byte order mark,
-its line ends, its missing final newline and its invalid UTF-8. Inside, a newline stands for the line end of the file.
-
-Documents under test; the baseline is the candidate made of the live ones.
-
-Edits of a text whose parts are no list items: the anchor is words that stand in it exactly once.
-
-A skill that people wrote has headings and paragraphs as well as rules. Where an anchor names no whole rule, it is
-looked for as text: as it stands, else with its white space folded.
+The file belongs to its owner. Everything outside the region comes back byte for byte: byte order mark, line ends, a
+missing final newline, invalid UTF-8. Inside the region, a newline stands for the line end of the file.
 """
 
 from __future__ import annotations
@@ -32,12 +25,12 @@ if TYPE_CHECKING:
 BEGIN = "<!-- skillopt-sleep:begin -->"
 END = "<!-- skillopt-sleep:end -->"
 NOTE = "<!-- Rules learnt from your own sessions; `skillopt-sleep revert` takes them out again. -->"
-"""First line of every block, for whoever finds it in the file; no part of the region."""
+"""First line of every block, for people who find it in the file; not part of the region."""
 DESCRIPTION = (
     "House rules learnt from this user's own sessions, the formats, conventions and corrections they insist on."
     " Read them before any task here."
 )
-"""What an agent sees of a skill that we create, until it opens it."""
+"""The description of a skill that we create: all an agent sees of it until it opens the skill."""
 
 _MARKER = re.compile(r"^\ufeff?(?P<line>[ \t]*<!-- skillopt-sleep:(?P<edge>begin|end) -->[ \t\r]*)$", re.MULTILINE)
 _NOTE_LINE = re.compile(rf"{re.escape(NOTE)}[ \t\r]*\n")
@@ -47,67 +40,89 @@ _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _LINE_END = re.compile(r"\r\n?|\n")
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 """What "surrogateescape" makes of bytes that are not UTF-8."""
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 
 class DocumentKind(enum.StrEnum):
-    """A skill is loaded when it is needed, memory is always in front of the agent."""
+    """An agent loads a skill when it needs it; memory is part of every request."""
 
     SKILL = "skill"
     MEMORY = "memory"
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """A live file or a proposed version of it.
-
-    ``content`` is None when the file does not exist. ``whole`` says that the file was handed over whole (its body is
-    editable, its frontmatter never); otherwise only our managed block is.
-    """
+    """A live file, or a proposed version of it."""
 
     kind: DocumentKind
     path: str
     content: bytes | None = None
+    """None when the file does not exist."""
     whole: bool = False
+    """Whether the user gave us the whole file: then its body is the region (never the frontmatter), not our block."""
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """The documents an agent is given in one arm of a comparison; the live ones form the baseline."""
+
+    documents: tuple[Document, ...]
+    """At most one of each kind."""
+
+    def __getitem__(self, kind: DocumentKind) -> Document | None:
+        return next((document for document in self.documents if document.kind is kind), None)
+
+    def with_document(self, changed: Document) -> Candidate:
+        """Return the candidate with the document of that kind replaced."""
+        return Candidate(documents=tuple(changed if old.kind is changed.kind else old for old in self.documents))
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits over kinds and contents, whatever the paths."""
+        contents = [
+            (document.kind.encode(), b"\0absent" if document.content is None else document.content)
+            for document in self.documents
+        ]
+        return sha256(b"".join(b"%s:%d:%s" % (kind, len(content), content) for kind, content in contents))[:16]
 
 
 class Span(NamedTuple):
-    """Where a bullet stands in a region: from the start of its first line to the end of its last, newline excluded."""
+    """The place of a text in a region; a rule runs from its first line to the end of its last, without the newline."""
 
     start: int
     end: int
 
 
-def description(document: Document) -> str:
-    """What a skill's frontmatter says it is for, "" when it does not say."""
+def read_description(document: Document) -> str:
+    """Return what a skill's frontmatter says it is for; "" when it does not say."""
     head = (document.content or b"")[:4096].decode("utf-8", "replace").partition("\n---")[0]
     line = next((line for line in head.splitlines() if line.startswith("description:")), "")
     return line.removeprefix("description:").strip(" \t\"'")
 
 
-def region(document: Document) -> str:
-    """The text that edits may touch: the body of a whole document, the content of our block in any other.
+def read_region(document: Document) -> str:
+    """Return the text that edits may touch: the body of a whole document, in any other the content of our block.
 
-    "" where there is no block. Raises ``Refused`` for a file whose markers or frontmatter do not pair up.
+    Returns "" where there is no block. Raises ``Refused`` for a file whose markers or frontmatter do not pair up.
     """
-    return _parse(document).region
+    return _split(document).region
 
 
 def with_region(document: Document, text: str) -> Document:
-    """The document with another region, and not a byte moved outside it.
+    """Return the document with another region; no byte outside it changes.
 
-    ``with_region(with_region(d, text), region(d)) == d`` for every text, with three exceptions. A blank text takes the
-    block out with all that came with it, also one that was there and empty before. A whole memory file of no bytes,
-    and a skill of nothing but the frontmatter we would give it, count as absent: what is left empty is no document.
-    And a whole document whose line ends are mixed, or shown by its body alone, may get them all alike.
+    A missing block is put at the end of the file; a missing skill gets its frontmatter. A blank text removes the block
+    with everything that came with it. So ``with_region(with_region(d, text), read_region(d)) == d`` for every text,
+    with three exceptions: an empty block is not put back; a whole memory file of no bytes, or a skill of nothing but
+    the frontmatter we would give it, becomes an absent file; and the line ends of a whole document that mixes them, or
+    has them in its body alone, may all become alike.
 
-    A missing block is put at the end of the file; a missing skill gets its frontmatter. Raises ``Refused`` as
-    ``region`` does, and when the text itself holds a marker of our block.
+    Raises ``Refused`` as ``read_region`` does, and for a text that holds a marker of our block.
     """
-    parts = _parse(document)
+    parts = _split(document)
     text = text if document.whole or text.strip() else ""
     if text == parts.region:
         return document
-    changed = _with_body(document, parts, text) if document.whole else _with_block(document, parts, text)
+    changed = _join_body(document, parts, text) if document.whole else _join_block(document, parts, text)
     if changed is not None and parts.newline != "\n":
         changed = _BARE_NEWLINE.sub(parts.newline, changed)
     content = None if changed is None else changed.encode("utf-8", "surrogateescape")
@@ -118,7 +133,7 @@ def require_usable(document: Document, *, most_bytes: int) -> None:
     """Raise ``Refused``, naming file, line and remedy, when a night could not work with this document.
 
     ``run`` and ``doctor`` both ask this before anything is paid for. Bytes outside the region may be anything but NUL,
-    which stands for a binary file or UTF-16: text added to that would damage it.
+    which indicates a binary file or UTF-16: text added to that would damage it.
     """
     content = document.content or b""
     if len(content) > most_bytes:
@@ -129,17 +144,117 @@ def require_usable(document: Document, *, most_bytes: int) -> None:
     if (zero := content.find(b"\0")) >= 0:
         line = content.count(b"\n", 0, zero) + 1
         raise Refused(f"{document.path}, line {line}: holds a NUL byte, as no UTF-8 text does; save it as UTF-8")
-    parts = _parse(document)
+    parts = _split(document)
     if broken := _UNDECODABLE.search(parts.region):
-        line = _line_of(parts.before + parts.opening + parts.region[: broken.start()])
+        line = _count_lines(parts.before + parts.opening + parts.region[: broken.start()])
         raise Refused(f"{document.path}, line {line}: is not valid UTF-8 there; save the file as UTF-8")
 
 
+def _count_lines(text: str) -> int:
+    return text.count("\n") + 1
+
+
+class _Parts(NamedTuple):
+    """The text of a file in five parts; ``opening`` and ``closing`` frame our block and are "" without one."""
+
+    newline: str
+    before: str
+    opening: str = ""
+    region: str = ""
+    closing: str = ""
+    after: str = ""
+
+
+def _split(document: Document) -> _Parts:
+    raw = _make_new_text(document) if document.content is None else document.content.decode("utf-8", "surrogateescape")
+    windows = 0 < raw.count("\n") == raw.count("\r\n") and "\r\r\n" not in raw  # mixed line ends stay as they are
+    newline = "\r\n" if windows else "\n"
+    text = raw.replace(newline, "\n")
+    if document.whole:
+        head = _FRONTMATTER.match(text)
+        if head is None or (_FENCE.match(text) and not head["fenced"]):
+            raise Refused(f"{document.path}, line 1: its frontmatter never ends; close it with a line of ---")
+        return _Parts(newline, before=head[0], region=text[head.end() :])
+    markers = list(_MARKER.finditer(text))
+    if not markers:
+        return _Parts(newline, before=text)
+    if [marker["edge"] for marker in markers] != ["begin", "end"]:
+        lines = [_count_lines(text[: marker.start("line")]) for marker in markers]
+        found = ", ".join(f"{marker['edge']} in line {line}" for marker, line in zip(markers, lines, strict=True))
+        raise Refused(
+            f"{document.path}, line {lines[0]}: the markers of our block do not pair up (found: {found});"
+            f" keep one line {BEGIN} and one line {END} after it, or delete them all"
+        )
+    (start, inside), (end, after) = (marker.span("line") for marker in markers)
+    inside += 1
+    if note := _NOTE_LINE.match(text, inside):
+        inside = note.end()
+    return _Parts(newline, text[:start], text[start:inside], text[inside:end], text[end:after], text[after:])
+
+
+def _make_new_text(document: Document) -> str:
+    """Return what a file that we create holds besides rules."""
+    if document.kind is DocumentKind.MEMORY:
+        return ""
+    name = PurePath(document.path).parent.name
+    return f"---\nname: {name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)}\ndescription: {DESCRIPTION}\n---"
+
+
+def _join_body(document: Document, parts: _Parts, text: str) -> str | None:
+    created = _make_new_text(document)
+    if parts.before == created and not (text.strip() if created else text):
+        return None
+    fenced = parts.before.endswith(("-", " ", "\t"))
+    return parts.before + ("\n\n" if fenced and text and not _LINE_END.match(text) else "") + text
+
+
+def _join_block(document: Document, parts: _Parts, text: str) -> str | None:
+    if _MARKER.search(text):
+        raise Refused(f"{document.path}: a rule must not contain the markers of our own block; take them out")
+    if not text:
+        rest, created = _remove_block(parts), _make_new_text(document)
+        return None if created and rest == f"{created}\n" else rest
+    rules = text if text.endswith("\n") else f"{text}\n"
+    if parts.opening:
+        return parts.before + parts.opening + rules + parts.closing + parts.after
+    return _append_new_block(document, parts.before, f"{BEGIN}\n{NOTE}\n{rules}{END}")
+
+
+def _append_new_block(document: Document, text: str, block: str) -> str:
+    """Put the block at the end of a file in such a way that ``_remove_block`` can restore the file exactly.
+
+    A blank line separates it from the text before it. It ends in a newline only if the file did, or if there was no
+    file: that tells a missing file from an empty one.
+    """
+    if document.content is None:
+        return f"{text}\n\n{block}\n" if text else f"{block}\n"
+    if not text:
+        return block
+    return f"{text}\n{block}\n" if text.endswith("\n") else f"{text}\n\n{block}"
+
+
+def _remove_block(parts: _Parts) -> str | None:
+    """Return the text around the block, without what ``_append_new_block`` added; None when there was no file."""
+    before, rest = parts.before, parts.after.removeprefix("\n")
+    if not before:
+        return None if parts.after == "\n" else rest
+    if before.endswith("\n\n") and (not rest or rest.startswith("\n")):
+        before = before.removesuffix("\n" if parts.after else "\n\n")
+    return before + rest
+
+
+@functools.cache
+def _load_markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415  50 ms that a program without documents does not need
+
+    return MarkdownIt("commonmark")
+
+
 @functools.lru_cache(maxsize=64)  # every edit of a step looks at the same few texts
-def bullet_spans(text: str) -> tuple[Span, ...]:
-    """Where the top-level list items of a region stand, each with its further lines, as Markdown has it."""
+def find_rules(text: str) -> tuple[Span, ...]:
+    """Return the places of the rules of a region: its top-level list items, as CommonMark reads them."""
     tokens: list[Token] = []
-    parser = _markdown()
+    parser = _load_markdown()
     parser.block.parse(_LINE_END.sub("\n", text), parser, {}, tokens)
     ends = [match.span() for match in _LINE_END.finditer(text)]
     starts = [0, *(after for _, after in ends)]
@@ -154,136 +269,17 @@ def bullet_spans(text: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def bullets(text: str) -> tuple[str, ...]:
-    """The rules of a region: its top-level list items, each exactly as it stands there."""
-    return tuple(text[start:end] for start, end in bullet_spans(text))
+def list_rules(text: str) -> tuple[str, ...]:
+    """Return the rules of a region, exactly as they are written there."""
+    return tuple(text[start:end] for start, end in find_rules(text))
 
 
-@functools.cache
-def _markdown() -> MarkdownIt:
-    from markdown_it import MarkdownIt  # noqa: PLC0415  50 ms that a program without documents does not need
-
-    return MarkdownIt("commonmark")
+# A skill that people wrote has headings and paragraphs besides rules. The functions below edit it as plain text: the
+# anchor is a piece of text found exactly once, either literally or with white space folded.
 
 
-class _Parts(NamedTuple):
-    """The text of a file, cut in five; ``opening`` and ``closing`` are the frame of our block, "" without one."""
-
-    newline: str
-    before: str
-    opening: str = ""
-    region: str = ""
-    closing: str = ""
-    after: str = ""
-
-
-def _parse(document: Document) -> _Parts:
-    raw = _fresh(document) if document.content is None else document.content.decode("utf-8", "surrogateescape")
-    windows = 0 < raw.count("\n") == raw.count("\r\n") and "\r\r\n" not in raw  # mixed line ends stay as they are
-    newline = "\r\n" if windows else "\n"
-    text = raw.replace(newline, "\n")
-    if document.whole:
-        head = _FRONTMATTER.match(text)
-        if head is None or (_FENCE.match(text) and not head["fenced"]):
-            raise Refused(f"{document.path}, line 1: its frontmatter never ends; close it with a line of ---")
-        return _Parts(newline, before=head[0], region=text[head.end() :])
-    markers = list(_MARKER.finditer(text))
-    if not markers:
-        return _Parts(newline, before=text)
-    if [marker["edge"] for marker in markers] != ["begin", "end"]:
-        lines = [_line_of(text[: marker.start("line")]) for marker in markers]
-        found = ", ".join(f"{marker['edge']} in line {line}" for marker, line in zip(markers, lines, strict=True))
-        raise Refused(
-            f"{document.path}, line {lines[0]}: the markers of our block do not pair up (found: {found});"
-            f" keep one line {BEGIN} and one line {END} after it, or delete them all"
-        )
-    (start, inside), (end, after) = (marker.span("line") for marker in markers)
-    inside += 1
-    if note := _NOTE_LINE.match(text, inside):
-        inside = note.end()
-    return _Parts(newline, text[:start], text[start:inside], text[inside:end], text[end:after], text[after:])
-
-
-def _line_of(text_before: str) -> int:
-    """The number of the line that begins or goes on after this text."""
-    return text_before.count("\n") + 1
-
-
-def _with_body(document: Document, parts: _Parts, text: str) -> str | None:
-    fresh = _fresh(document)
-    if parts.before == fresh and not (text.strip() if fresh else text):
-        return None
-    fenced = parts.before.endswith(("-", " ", "\t"))
-    return parts.before + ("\n\n" if fenced and text and not _LINE_END.match(text) else "") + text
-
-
-def _with_block(document: Document, parts: _Parts, text: str) -> str | None:
-    if _MARKER.search(text):
-        raise Refused(f"{document.path}: a rule may not hold the markers of our own block")
-    if not text:
-        rest, fresh = _detached(parts), _fresh(document)
-        return None if fresh and rest == f"{fresh}\n" else rest
-    rules = text if text.endswith("\n") else f"{text}\n"
-    if parts.opening:
-        return parts.before + parts.opening + rules + parts.closing + parts.after
-    return _attached(document, parts.before, f"{BEGIN}\n{NOTE}\n{rules}{END}")
-
-
-def _attached(document: Document, text: str, block: str) -> str:
-    """The block at the end of a file, so that ``_detached`` can tell what the file was before.
-
-    A blank line parts it from what stands before it. It ends in a newline exactly when the file did, and also when
-    there was no file, which tells that from an empty one.
-    """
-    if document.content is None:
-        return f"{text}\n\n{block}\n" if text else f"{block}\n"
-    if not text:
-        return block
-    return f"{text}\n{block}\n" if text.endswith("\n") else f"{text}\n\n{block}"
-
-
-def _detached(parts: _Parts) -> str | None:
-    """What stands around the block, without what ``_attached`` put there; None when that is no file at all."""
-    before, rest = parts.before, parts.after.removeprefix("\n")
-    if not before:
-        return None if parts.after == "\n" else rest
-    if before.endswith("\n\n") and (not rest or rest.startswith("\n")):
-        before = before.removesuffix("\n" if parts.after else "\n\n")
-    return before + rest
-
-
-def _fresh(document: Document) -> str:
-    """What a file that we create holds besides rules."""
-    if document.kind is DocumentKind.MEMORY:
-        return ""
-    name = PurePath(document.path).parent.name
-    return f"---\nname: {name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)}\ndescription: {DESCRIPTION}\n---"
-
-
-class Candidate(Struct, frozen=True, kw_only=True):
-    """The documents an agent is given in one arm of a comparison, at most one of each kind."""
-
-    documents: tuple[Document, ...]
-
-    def __getitem__(self, kind: DocumentKind) -> Document | None:
-        return next((document for document in self.documents if document.kind is kind), None)
-
-    def with_document(self, changed: Document) -> Candidate:
-        """The same candidate with the document of that kind replaced."""
-        return Candidate(documents=tuple(changed if old.kind is changed.kind else old for old in self.documents))
-
-    @property
-    def digest(self) -> str:
-        """Sixteen hex digits over kinds and contents; equal for byte-identical candidates wherever they lie."""
-        contents = [(each.kind, b"\0absent" if each.content is None else each.content) for each in self.documents]
-        return sha256(b"".join(b"%s:%d:%s" % (kind.encode(), len(content), content) for kind, content in contents))[:16]
-
-
-_PARAGRAPHS = re.compile(r"\n[ \t]*\n")
-
-
-class NotOnce(Exception):
-    """The anchor is found nowhere, or in several places; says how often."""
+class AnchorNotUnique(Exception):
+    """The anchor of an edit is not found, or is found in several places."""
 
     def __init__(self, times: int) -> None:
         super().__init__(f"found {times} times in the text, must be found exactly once" if times else "not found")
@@ -292,17 +288,20 @@ class NotOnce(Exception):
 def is_block(content: str) -> bool:
     """Whether a text is more than one rule: it has a heading, several list items, or several paragraphs."""
     text = content.strip()
-    return text.startswith("#") or "\n#" in text or len(bullet_spans(text)) > 1 or bool(_PARAGRAPHS.search(text))
+    return text.startswith("#") or "\n#" in text or len(find_rules(text)) > 1 or bool(_PARAGRAPH_END.search(text))
 
 
 def append_block(text: str, content: str) -> str:
-    """The text with the content as its last block."""
+    """Return the text with the content as its last block."""
     return f"{text.rstrip()}\n\n{content.strip()}\n" if text.strip() else f"{content.strip()}\n"
 
 
 def insert_below(text: str, anchor: str, content: str) -> str:
-    """The text with the content on lines of its own below the line where the anchor ends. Raises ``NotOnce``."""
-    span = _find(text, anchor)
+    """Return the text with the content on lines of its own below the anchor's last line.
+
+    Raises ``AnchorNotUnique``, as ``replace_words`` and ``delete_words`` do.
+    """
+    span = _find_anchor(text, anchor)
     line_end = text.find("\n", max(span.start, span.end - 1))
     if line_end < 0:
         return f"{text}\n{content.strip()}\n"
@@ -310,25 +309,23 @@ def insert_below(text: str, anchor: str, content: str) -> str:
 
 
 def replace_words(text: str, anchor: str, content: str) -> str:
-    """The text with the content in place of the anchor. Raises ``NotOnce``."""
-    span = _find(text, anchor)
+    """Return the text with the content in place of the anchor."""
+    span = _find_anchor(text, anchor)
     return text[: span.start] + content.strip() + text[span.end :]
 
 
 def delete_words(text: str, anchor: str) -> str:
-    """The text without the anchor, and without the line when nothing else stood on it. Raises ``NotOnce``."""
-    start, end = _find(text, anchor)
+    """Return the text without the anchor, and without its line when nothing else is on it."""
+    start, end = _find_anchor(text, anchor)
     line_start = text.rfind("\n", 0, start) + 1
-    if text[line_start:start].strip() or (end and text[end - 1] == "\n"):
-        return text[:start] + text[end:]
     line_end = text.find("\n", end)
     rest = text[end:] if line_end < 0 else text[end:line_end]
-    if rest.strip():
+    if text[line_start:start].strip() or (end and text[end - 1] == "\n") or rest.strip():
         return text[:start] + text[end:]
     return text[:line_start] + ("" if line_end < 0 else text[line_end + 1 :])
 
 
-def _find(text: str, anchor: str) -> Span:
+def _find_anchor(text: str, anchor: str) -> Span:
     exact = text.count(anchor) if anchor else 0
     if exact == 1:
         start = text.index(anchor)
@@ -336,5 +333,5 @@ def _find(text: str, anchor: str) -> Span:
     words = r"\s+".join(map(re.escape, anchor.split()))
     found = [] if exact or not words else [Span(*match.span()) for match in re.finditer(words, text)]
     if len(found) != 1:
-        raise NotOnce(exact or len(found))
+        raise AnchorNotUnique(exact or len(found))
     return found[0]

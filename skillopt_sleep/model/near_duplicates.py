@@ -86,10 +86,14 @@ def terms(text: str) -> Mapping[str, float]:
     """The terms that say what a text is about, in order, with their weights; stop words alone stand for themselves."""
     read = text[:READ]
     most = TERMS if read.isascii() or not _RUN.search(read) else TERMS * PARTS
-    meant = dict.fromkeys(_term(word) for word in _words(read, _signs) if word not in STOPWORDS)
-    if not meant:
-        return dict.fromkeys(_words(read)[:most], 1.0)
-    return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in list(meant)[:most]}
+    meant = all_terms(read)
+    return dict(itertools.islice(meant.items(), most)) if meant else dict.fromkeys(_words(read)[:most], 1.0)
+
+
+def all_terms(text: str, ignored: frozenset[str] = frozenset()) -> Mapping[str, float]:
+    """Return every term of a whole text with its weight, in order, without stop words and ``ignored`` words."""
+    meant = dict.fromkeys(_term(word) for word in _words(text, _signs) if word not in STOPWORDS and word not in ignored)
+    return {term: LIGHT if term in _LIGHT_TERMS or term.isdecimal() else 1.0 for term in meant}
 
 
 def matter(text: str) -> frozenset[str]:

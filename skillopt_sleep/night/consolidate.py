@@ -22,7 +22,7 @@ from skillopt_sleep.gate.pending import (
     revive,
 )
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import TaskRecord
@@ -271,7 +271,7 @@ def _propose(
     if document is None:
         return StepProposal(document=current, analyses=tuple(analyses))
     tasks = runner.pools.train
-    also = (runner.plan.preferences, region(document))
+    also = (runner.plan.preferences, read_region(document))
 
     def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
         changed, applied = apply_edits(document, edits, cap=runner.plan.block_cap)
@@ -286,7 +286,7 @@ def _propose(
 
     target = EditTarget(
         document=current,
-        text=region(document),
+        text=read_region(document),
         hold_back=lambda edit: (
             hold_back(_complete_anchor(edit, document), history.barred) or _check_grounds(edit, tasks, rollouts, also)
         ),

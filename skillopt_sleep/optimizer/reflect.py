@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.document import Candidate, DocumentKind, region
+from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, parse_edits
 from skillopt_sleep.model.replies import Refusal, extract_json
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, rollout_stats
@@ -182,7 +182,7 @@ def reflect(
         return (Analysis(patch=EditPatch(), nothing=why),)
     known = frozenset(task.id for task in tasks)
     return analyse(
-        minibatches, kind, region(document), known, models.as_optimizer, lesson=lesson, phase=f"reflect {kind}"
+        minibatches, kind, read_region(document), known, models.as_optimizer, lesson=lesson, phase=f"reflect {kind}"
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import TransientBackend, UsageError
 from skillopt_sleep.model.call import Prompt, Reply
-from skillopt_sleep.model.document import Candidate, DocumentKind, region
+from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.ports import Ask, Judge, Parallel
 from skillopt_sleep.model.rollout import (
     Assignment,
@@ -127,7 +127,7 @@ def _folder(cwd: str, project: str) -> str:
 def _documents(candidate: Candidate) -> str:
     """What the agent would have read: a skill without its frontmatter, a memory file whole."""
     texts = {
-        document.kind: region(document) if document.whole else (document.content or b"").decode("utf-8", "replace")
+        document.kind: read_region(document) if document.whole else (document.content or b"").decode("utf-8", "replace")
         for document in candidate.documents
     }
     return "\n\n".join(f"<{kind}>\n{text.strip()}\n</{kind}>" for kind, text in texts.items() if text.strip())

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, is_same
+from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, is_same_edit
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.optimizer.aggregate import EditPatch, Proposal, aggregate, by_support, united
 from skillopt_sleep.optimizer.client import Optimizer, numbered, object_schema
@@ -191,7 +191,7 @@ def hold_back(edit: EditRecord, rejected: Sequence[AppliedEdit]) -> AppliedEdit 
     """
     if (why := guard(edit.text)) is not None:
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
-    before = next((earlier for earlier in rejected if is_same(edit, earlier.edit)), None)
+    before = next((earlier for earlier in rejected if is_same_edit(edit, earlier.edit)), None)
     if before is None:
         return None
     fate = f"is {before.why}" if before.status is EditStatus.SKIPPED else "was tried before and turned down"

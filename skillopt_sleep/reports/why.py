@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, unmarked
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, strip_list_mark
 from skillopt_sleep.model.text import contains_words, excerpt, fold
 from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, sentence, when
@@ -96,10 +96,10 @@ def find_rules(
     but not there as adopted; ``pending`` are the ids of the undecided edits.
     """
     rules = _rules(nights)
-    for text in (wanted, unmarked(wanted), wanted.lstrip(LIST_MARKS)):
+    for text in (wanted, strip_list_mark(wanted), wanted.lstrip(LIST_MARKS)):
         for matches in (
             lambda edit, text: edit.id == text.strip(),
-            lambda edit, text: fold(unmarked(_text(edit))) == fold(text),
+            lambda edit, text: fold(strip_list_mark(_text(edit))) == fold(text),
             lambda edit, text: contains_words(_text(edit), text),
         ):
             if found := [edit for edit in rules.values() if matches(edit, text)]:

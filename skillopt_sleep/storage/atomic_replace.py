@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import DiskError, Refused, SleepError
-from skillopt_sleep.model.document import Document, DocumentKind, region, with_region
+from skillopt_sleep.model.document import Document, DocumentKind, read_region, with_region
 from skillopt_sleep.storage.database import REPAIR, Database
 from skillopt_sleep.storage.files import (
     drop_temporaries,
@@ -82,7 +82,7 @@ class Swap(Struct, frozen=True, kw_only=True):
         return Document(kind=self.kind, path=self.path, content=content, whole=self.whole)
 
     def _region(self, content: bytes | None) -> str:
-        return region(self._document(content))
+        return read_region(self._document(content))
 
     def _write(self, content: bytes | None) -> None:
         path = Path(self.path)

@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, region, require_usable, with_region
-from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits, stands
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region, require_usable, with_region
+from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits, is_in_effect
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import read_regular
 
@@ -51,7 +51,7 @@ class Adoption(Struct, frozen=True, kw_only=True):
 
     def region(self, content: bytes | None) -> str:
         """Return the editable region of this file with other content."""
-        return region(self.document(content))
+        return read_region(self.document(content))
 
 
 class AdoptedEdit(Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def find_altered_edits(database: Database, project: str) -> dict[tuple[str, str]
             except (Refused, DiskError):  # it cannot be read, or its markers do not pair up
                 text = ""
             found.update(
-                {(adoption.night, edit.id): adoption.path for edit in adoption.edits if not stands(text, edit)}
+                {(adoption.night, edit.id): adoption.path for edit in adoption.edits if not is_in_effect(text, edit)}
             )
     return found
 

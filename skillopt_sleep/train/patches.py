@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp as Op
-from skillopt_sleep.model.edit import EditRecord, EditStatus, edit_id
+from skillopt_sleep.model.edit import EditRecord, EditStatus, compute_edit_id
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
 from skillopt_sleep.optimizer.client import quote
@@ -262,7 +262,7 @@ def to_record(edit: Edit) -> EditRecord:
     text = "" if op == Op.DELETE else (edit.content or "").strip()
     anchor = "" if op == Op.APPEND else edit.target or ""
     return EditRecord(
-        id=edit_id(Op(op), DocumentKind.SKILL, text, anchor),
+        id=compute_edit_id(Op(op), DocumentKind.SKILL, text, anchor),
         op=Op(op),
         document=DocumentKind.SKILL,
         text=text,

@@ -13,7 +13,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate.account import Account, score_needed
 from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.model.call import Role
-from skillopt_sleep.model.document import DocumentKind, description
+from skillopt_sleep.model.document import DocumentKind, read_description
 from skillopt_sleep.model.ports import Agent
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.task import CommandReference
@@ -204,4 +204,4 @@ def _read_description(workspace: Workspace, baseline: Candidate) -> str:
         return ""
     if skill.content is None:
         raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {skill.path}")
-    return description(skill)
+    return read_description(skill)

@@ -118,7 +118,7 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
     when there are no tasks.
     """
     from skillopt_sleep.mining.task_file import encode_tasks
-    from skillopt_sleep.model.document import DocumentKind, region
+    from skillopt_sleep.model.document import DocumentKind, read_region
     from skillopt_sleep.storage.files import read_regular, write_atomic
 
     data, skill = (read_regular(out_root / name) for name in (NIGHT_TASKS, NIGHT_SKILL))
@@ -137,7 +137,7 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
         live = baseline[DocumentKind.SKILL]
         if live is None and notes:
             raise Refused("; ".join(notes))
-        skill = region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
+        skill = read_region(live).lstrip("\n").encode("utf-8", "surrogatepass") if live else b""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / NIGHT_TASKS).exists() or not any(folder.iterdir()):  # a folder with other files keeps its mode
         folder.chmod(0o700)

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import Refused
-from skillopt_sleep.model.document import BEGIN, END, Document, DocumentKind, bullets, region, with_region
+from skillopt_sleep.model.document import BEGIN, END, Document, DocumentKind, list_rules, read_region, with_region
 
 RULES = "- Use tabs.\n- Say the total first.\n"
 
@@ -58,7 +58,7 @@ def test_block_put_into_a_file_and_emptied(content, crlf, text):
     """Putting rules into a file without a block and taking them out again gives back every byte."""
     before = memory(content.replace(b"\n", b"\r\n") if crlf else content)
     between = with_region(before, text)
-    assert region(between).strip() == text.strip()
+    assert read_region(between).strip() == text.strip()
     assert with_region(between, "") == before
 
 
@@ -68,7 +68,7 @@ def test_block_in_the_middle_of_a_file(head, rules, text, tail, end):
     lines = [BEGIN.encode(), *rules.encode().splitlines(), END.encode()]
     before = memory(head + end + end.join(lines) + end + tail)
     between = with_region(before, text)
-    assert with_region(between, region(before)) == before or not text.strip()
+    assert with_region(between, read_region(before)) == before or not text.strip()
     if text.strip():
         assert between.content.startswith(head + end + BEGIN.encode())
         assert between.content.endswith(END.encode() + end + tail)
@@ -81,10 +81,10 @@ def test_body_of_a_whole_document(frontmatter, body, crlf, text):
     before = skill(content.replace(b"\n", b"\r\n") if crlf else content)
     assume(not body.startswith(b"---") and content and (frontmatter or not crlf))
     between = with_region(before, text)
-    assert bullets(region(between)) == bullets(text)
+    assert list_rules(read_region(between)) == list_rules(text)
     fenced = frontmatter.rstrip(b"\n")
     assert between.content.startswith(fenced.replace(b"\n", b"\r\n") if crlf else fenced)
-    assert with_region(between, region(before)) == before
+    assert with_region(between, read_region(before)) == before
 
 
 @given(TEXTS, st.sampled_from([memory(None), memory(b""), skill(None), skill(None, whole=False)]))
@@ -125,7 +125,7 @@ def test_newlines_of_a_windows_file():
     """New rules adopt the line ends of the file, and are read back with plain newlines."""
     changed = with_region(memory(b"# Mine\r\n"), RULES)
     assert changed.content.count(b"\r\n") == changed.content.count(b"\n")
-    assert region(changed) == RULES
+    assert read_region(changed) == RULES
 
 
 def test_block_taken_out_from_between_paragraphs():
@@ -147,13 +147,13 @@ def test_block_taken_out_from_between_paragraphs():
 def test_markers_that_do_not_pair_up(content):
     """Refused, naming the file and the fix."""
     with pytest.raises(Refused, match=r"/p/CLAUDE.md, line [1-9]: the markers .* keep one line"):
-        region(memory(content.encode()))
+        read_region(memory(content.encode()))
 
 
 def test_frontmatter_that_never_ends():
     """Refused: where the body begins would be a guess."""
     with pytest.raises(Refused, match="close it with a line of ---"):
-        region(skill(b"---\nname: x\n- a rule\n"))
+        read_region(skill(b"---\nname: x\n- a rule\n"))
 
 
 def test_marker_in_the_text_of_a_region():
@@ -176,4 +176,4 @@ def test_marker_in_the_text_of_a_region():
 )
 def test_bullets_of_a_region(text, found):
     """Rules are the top-level list items, as Markdown has it."""
-    assert bullets(text) == found
+    assert list_rules(text) == found

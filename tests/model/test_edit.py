@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.document import BEGIN, Document, DocumentKind, bullets, region, with_region
-from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits, edit_id, parse_edits
+from skillopt_sleep.model.document import BEGIN, Document, DocumentKind, list_rules, read_region, with_region
+from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id, parse_edits
 
 LIVE = "- Use tabs.\n- Sort the\n  imports.\n- Use tabs. In tables too.\n"
 
@@ -19,7 +19,7 @@ def document(text: str = LIVE) -> Document:
 
 def edit(op: str, text: str = "", anchor: str = "", kind: DocumentKind = DocumentKind.MEMORY) -> EditRecord:
     """An edit as a reflection proposes it."""
-    number = edit_id(EditOp(op), kind, text, anchor)
+    number = compute_edit_id(EditOp(op), kind, text, anchor)
     return EditRecord(id=number, op=EditOp(op), document=kind, text=text, anchor=anchor)
 
 
@@ -59,10 +59,10 @@ def test_edit_that_fits(made, result):
     """It is applied to its rule and nothing else moves; its anchor then is that whole rule."""
     changed, (outcome,) = apply_edits(document(), [made])
     assert (outcome.status, outcome.why) == (EditStatus.APPLIED, "")
-    assert region(changed) == result
+    assert read_region(changed) == result
     assert changed.content.startswith(b"# Mine\n")
     if made.anchor:
-        assert f"- {outcome.edit.anchor}" in [" ".join(rule.split()) for rule in bullets(LIVE)]
+        assert f"- {outcome.edit.anchor}" in [" ".join(rule.split()) for rule in list_rules(LIVE)]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_edit_that_fits(made, result):
         pytest.param(edit("append", "x" * 9000), "skipped", "over the cap of 8000", id="over-the-cap"),
         pytest.param(edit("append", f"a {BEGIN}"), "guarded", "marker", id="our-own-marker"),
         pytest.param(edit("append", "a\n---\nb"), "guarded", "frontmatter", id="frontmatter-fence"),
-        pytest.param(edit("append", "- - -"), "guarded", "says nothing", id="no-words"),
+        pytest.param(edit("append", "- - -"), "guarded", "is empty", id="no-words"),
         pytest.param(edit("append", "--"), "guarded", "list item", id="no-list-item"),
         pytest.param(edit("append", "a", kind=DocumentKind.SKILL), "unmatched", "for the skill", id="other-document"),
     ],
@@ -92,7 +92,7 @@ def test_edits_that_build_on_each_other():
     """Each is applied to what the ones before it made."""
     edits = [edit("append", "One."), edit("replace", "Two.", "One."), edit("delete", anchor="One.")]
     changed, outcomes = apply_edits(document(""), edits)
-    assert region(changed) == "- Two.\n"
+    assert read_region(changed) == "- Two.\n"
     assert [outcome.status for outcome in outcomes] == ["applied", "applied", "unmatched"]
 
 
@@ -139,12 +139,12 @@ def test_any_text_in_any_region(text, op, new, anchor):
     body = Document(kind=DocumentKind.SKILL, path="x/SKILL.md", content=text.encode(errors="replace"), whole=True)
     if body.content.startswith(b"---"):
         return
-    old = bullets(region(body))
+    old = list_rules(read_region(body))
     changed, (outcome,) = apply_edits(body, [edit(op, new, anchor, DocumentKind.SKILL)])
     if outcome.status is not EditStatus.APPLIED:
         assert changed == body
         return
-    now = bullets(region(changed))
+    now = list_rules(read_region(changed))
     gained = {EditOp.APPEND: 1, EditOp.INSERT_AFTER: 1, EditOp.REPLACE: 0, EditOp.DELETE: -1}[op]
     assert len(now) - len(old) == gained
     assert len([rule for rule in now if rule not in old]) == (0 if op is EditOp.DELETE else 1)
@@ -212,8 +212,9 @@ def test_reply_that_is_no_list_of_edits(raw):
 def test_ids_of_edits():
     """White space and list marks do not tell two edits apart; what they do and where does."""
     same = {
-        edit_id(EditOp.APPEND, DocumentKind.SKILL, text, "") for text in ("Use tabs.", "- Use\n  tabs.", "* Use tabs. ")
+        compute_edit_id(EditOp.APPEND, DocumentKind.SKILL, text, "")
+        for text in ("Use tabs.", "- Use\n  tabs.", "* Use tabs. ")
     }
     assert len(same) == 1
-    assert edit_id(EditOp.APPEND, DocumentKind.MEMORY, "Use tabs.", "") not in same
-    assert edit_id(EditOp.REPLACE, DocumentKind.SKILL, "Use tabs.", "a") not in same
+    assert compute_edit_id(EditOp.APPEND, DocumentKind.MEMORY, "Use tabs.", "") not in same
+    assert compute_edit_id(EditOp.REPLACE, DocumentKind.SKILL, "Use tabs.", "a") not in same

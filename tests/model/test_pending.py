@@ -20,7 +20,7 @@ from skillopt_sleep.gate.pending import (
 )
 from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
-from skillopt_sleep.model.edit import EditOp, EditRecord, edit_id, is_same
+from skillopt_sleep.model.edit import EditOp, EditRecord, compute_edit_id, is_same_edit
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 
 
@@ -153,7 +153,9 @@ def test_life_ends_when_what_is_left_of_it_cannot_decide(wins, ties, over):
 
 
 def record(op=EditOp.APPEND, text="Say please", anchor="", document=DocumentKind.SKILL):
-    return EditRecord(id=edit_id(op, document, text, anchor), op=op, document=document, text=text, anchor=anchor)
+    return EditRecord(
+        id=compute_edit_id(op, document, text, anchor), op=op, document=document, text=text, anchor=anchor
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def record(op=EditOp.APPEND, text="Say please", anchor="", document=DocumentKind
 )
 def test_what_makes_two_edits_the_same(one, two, same):
     """What they do, folded; a deletion says nothing, so it is known by what it deletes."""
-    assert is_same(one, two) is is_same(two, one) is same
+    assert is_same_edit(one, two) is is_same_edit(two, one) is same
 
 
 def test_groups_are_known_again_by_their_tasks():

@@ -9,7 +9,7 @@ import pytest
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Prompt, Role
-from skillopt_sleep.model.document import region
+from skillopt_sleep.model.document import read_region
 from skillopt_sleep.model.rollout import Ending, ReplayMode, Shown, Trajectory
 from skillopt_sleep.night.report import Loading, StoppedBy
 from skillopt_sleep.settings import load
@@ -33,7 +33,7 @@ class Working(SimulatedBackend):
     def run(self, assignment):
         self.done.append(assignment.digest + str(assignment.sample))
         there = [each for each in assignment.documents if each.content is not None]
-        read = "\n".join(region(each) for each in there) if self.opens else ""
+        read = "\n".join(read_region(each) for each in there) if self.opens else ""
         reply = self.complete(Prompt(system=read, user=assignment.user, sample=assignment.sample))
         shown = tuple(Shown(kind=each.kind, offered=True, read=self.opens, how="it was sent") for each in there)
         return Trajectory(text=reply.text, shown=shown, ending=self.ending, cost_usd=0.0)

@@ -20,7 +20,7 @@ from skillopt_sleep.gate.rule import GateMode, Tally, Verdict
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.model.call import Health
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
-from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, edit_id
+from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, compute_edit_id
 from skillopt_sleep.model.session import SessionKey
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, Split, TaskRecord
 from skillopt_sleep.night.consolidate import consolidate
@@ -77,7 +77,9 @@ def models(*proposed, target=polite):
 
 
 def edit(text=USELESS, op=EditOp.APPEND, anchor="", document=DocumentKind.SKILL):
-    return EditRecord(id=edit_id(op, document, text, anchor), op=op, document=document, text=text, anchor=anchor)
+    return EditRecord(
+        id=compute_edit_id(op, document, text, anchor), op=op, document=document, text=text, anchor=anchor
+    )
 
 
 def waiting(name, tally, *edits, k=6):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
-from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits, edit_id
+from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id
 from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.staging import SCHEMA, ProposalStaging
 from tests.fakes.clock import FakeClock
@@ -15,7 +15,7 @@ MEMORY, SKILL = DocumentKind.MEMORY, DocumentKind.SKILL
 
 def edit(op: str, text: str = "", anchor: str = "", kind: DocumentKind = MEMORY) -> EditRecord:
     """An edit as a reflection proposes it."""
-    number = edit_id(EditOp(op), kind, text, anchor)
+    number = compute_edit_id(EditOp(op), kind, text, anchor)
     return EditRecord(id=number, op=EditOp(op), document=kind, text=text, anchor=anchor)
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.model.document import BEGIN, END, bullets
+from skillopt_sleep.model.document import BEGIN, END, list_rules
 from skillopt_sleep.model.edit import EditOp
 from skillopt_sleep.storage import adoption
 from skillopt_sleep.storage import atomic_replace as swaps
@@ -92,7 +92,7 @@ def test_some_edits_of_a_night(project):
     """Only the chosen edits become live, and a document without any of them is not touched."""
     project.stage("n1", a := edit("append", "a"), b := edit("append", "b"), edit("append", "s", kind=SKILL))
     (change,) = adopt(project.staging, "n1", only={b.id})
-    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
     assert [each.id for each in change.edits] == [b.id]
     assert not project.skill.exists()
     with pytest.raises(Refused, match=f"live are: night n1 \\(edits {b.id}\\)"):
@@ -254,9 +254,9 @@ def test_one_edit_of_many_nights(project):
     adopt(project.staging, "n2")
     (change,) = revert(project.staging, edit=b.id)
     assert [each.id for each in change.edits] == [b.id]
-    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- a, sharper", "- c")
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- a, sharper", "- c")
     revert(project.staging, night="n2")
-    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- a",)
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- a",)
     revert(project.staging, night="n1")
     assert project.memory.read_bytes() == MINE
 
@@ -275,7 +275,7 @@ def test_edits_that_later_ones_depend_on(project):
     revert(project.staging, edit=c.id)
     revert(project.staging, edit=b.id)
     revert(project.staging, night="n1")
-    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- d",)
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- d",)
 
 
 def test_anchor_that_would_mean_another_rule(project):
@@ -288,7 +288,7 @@ def test_anchor_that_would_mean_another_rule(project):
     adopt(project.staging, "n3")
     with pytest.raises(Refused, match="later edits depend on"):
         revert(project.staging, night="n2")
-    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- Use spaces in tables.",)
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- Use spaces in tables.",)
 
 
 def test_file_changed_outside_our_region(project):
@@ -373,7 +373,7 @@ def test_adopted_by_hand_is_not_accepted(project):
     (document,) = project.staging.proposals()[0].manifest.documents
     (change,) = adopt_by_hand(project.staging, "n1", [replace(document, edits=(b,))], how=f"{BY_HAND}: why not")
     assert [adopted.id for adopted in change.edits] == [b.id]
-    assert bullets(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- b",)
     (live,) = read_adoptions(project.database)
     assert (live.how, live.night, live.adopted_at) == (f"{BY_HAND}: why not", "n1", "2026-03-02T03:00:00+00:00")
     assert status(project, "n1") is ProposalStatus.STAGED

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.model.document import Document, DocumentKind, region
+from skillopt_sleep.model.document import Document, DocumentKind, read_region
 from skillopt_sleep.model.replies import without_thinking
 from skillopt_sleep.model.text import did_you_mean, excerpt
 from skillopt_sleep.prompts import render
@@ -106,7 +106,7 @@ class SimpleQAEnv(SkillEnv):
         question, answers = get_question(item), get_answers(item)
         context, choices = str(item.get("context") or "").strip(), _choices(item)
         document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
-        body = region(document).strip()  # as an agent reads it, without frontmatter
+        body = read_region(document).strip()  # as an agent reads it, without frontmatter
         system, user = render(
             "answer_question",
             skill=f"<skill>\n{body}\n</skill>" if body else "",
