@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.errors import BadReply
 from skillopt_sleep.gate.account import Arm, EvidenceRow, Position, Trial, Tried, evidence_row
 from skillopt_sleep.gate.noise import BaseReplay
 from skillopt_sleep.gate.pending import ClosedEdit, Dropped, PendingEdit, current_groups
@@ -18,7 +19,15 @@ from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Split, TaskRecord, reference_kind
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.report import GateAction, HoldoutDetail, HoldoutRow, NightReport, PendingReport, TrialReport
+from skillopt_sleep.night.report import (
+    GateAction,
+    HoldoutDetail,
+    HoldoutRow,
+    NightReport,
+    PendingReport,
+    StoppedBy,
+    TrialReport,
+)
 from skillopt_sleep.optimizer.step import Reflection
 
 MAX_RESPONSE = 240
@@ -152,10 +161,16 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         trials = [step.trial for step in self.steps if step.trial is not None]
         accepted = [step.trial for step in self.steps if step.trial and step.decision.verdict is Verdict.ACCEPT]
         lost = [result.call_error for step in self.steps for result in step.rollouts if result.call_error]
+        unreadable = [error for error in lost if error.startswith(BadReply.__name__)]
+        stopped = report.stopped_by
+        if verdict is Verdict.UNMEASURED and 2 * len(unreadable) > len(lost):
+            stopped = StoppedBy.UNREADABLE
+            why = f"{len(unreadable)} replies could not be read, the first one: {unreadable[0]}"
         lost += [step.reflection.nothing for step in self.steps if step.reflection.lost]
         report = replace(
             report,
             verdict=verdict,
+            stopped_by=stopped,
             why=report.why if report.stopped_by else why,
             accepted=verdict is Verdict.ACCEPT,
             gate_action=_name_action(verdict, self.gate_mode),

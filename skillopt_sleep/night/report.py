@@ -78,11 +78,12 @@ class NightState(enum.StrEnum):
 
 
 class StoppedBy(enum.StrEnum):
-    """What ended a night early."""
+    """What ended a night early; ``unreadable``: replies came, and nobody could read them."""
 
     NO_SESSIONS = "no_sessions"
     NO_TASKS = "no_tasks"
     BACKEND = "backend"
+    UNREADABLE = "unreadable"
     BUDGET = "budget"
     HANDOFF = "handoff"
     REFUSED = "refused"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BackendUnusable
+from skillopt_sleep.errors import BackendUnusable, BadReply
 from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, revive
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import mine_model
@@ -30,6 +30,9 @@ from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.report import NightReport, StoppedBy
 from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Manner, Models
+
+UNREADABLE = ("cannot be read", "answered without any")
+"""Words in the error of a reply that came in the wrong form; any other was lost."""
 
 
 class SelectedTasks(Struct, frozen=True, kw_only=True):
@@ -97,14 +100,16 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
     split = replace(plan.split, seed=seed)
     tasks = choose_tasks(wanted, kit.archive.past(scope), split, _list_retriable(plan, models), among=known)
     if mined.unmined and not tasks:
+        is_unreadable = any(words in mined.lost for words in UNREADABLE)
+        advice = (
+            "another optimizer model may keep to the form" if is_unreadable else "run again when the service is back"
+        )
         raise BackendUnusable(
             f"{len(mined.unmined)} of {len(sessions)} sessions could not be mined ({mined.lost}); they wait in the"
-            " inbox: run again when the service is back"
-        )
+            f" inbox: {advice}"
+        ) from (BadReply(mined.lost) if is_unreadable else None)
     if unmined := len(sessions) - len(done):
-        notes.append(
-            f"{unmined} sessions could not be mined tonight because the reply was lost; they wait in the inbox"
-        )
+        notes.append(f"{unmined} sessions could not be mined tonight ({mined.lost}); they wait in the inbox")
     if others := len(known) - len(wanted):
         notes.append(f"{others} tasks are not about the skill {skill!r}; they wait for a night without --target-skill")
     return SelectedTasks(

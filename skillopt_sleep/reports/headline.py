@@ -215,6 +215,17 @@ def _backend(report: NightReport) -> Headline:
     )
 
 
+def _unreadable(report: NightReport) -> Headline:
+    return Headline(
+        Ending.STOPPED,
+        "replies could not be read",
+        _join("The model answered, but not in the form that was asked for.", sentence(report.why)),
+        "An unreadable reply never counts as a bad one. Another model may keep to the form: --optimizer-model, or"
+        " --target-model where the agent's own answers are at fault.",
+        (_DOCTOR, _RUN),
+    )
+
+
 def _budget(report: NightReport) -> Headline:
     cap, flag = _nearest_cap(report.caps, report.spend)
     return Headline(
@@ -296,6 +307,7 @@ _STOPS: Mapping[StoppedBy, Callable[[NightReport], Headline]] = {
     StoppedBy.NO_SESSIONS: _no_sessions,
     StoppedBy.NO_TASKS: _no_tasks,
     StoppedBy.BACKEND: _backend,
+    StoppedBy.UNREADABLE: _unreadable,
     StoppedBy.BUDGET: _budget,
     StoppedBy.HANDOFF: _handoff,
     StoppedBy.REFUSED: _refused,

@@ -12,10 +12,19 @@ from typing import ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import Awaiting, BackendError, BudgetSpent, Interrupted, Refused, SleepError
+from skillopt_sleep.errors import (
+    Awaiting,
+    BackendError,
+    BackendUnusable,
+    BadReply,
+    BudgetSpent,
+    Interrupted,
+    Refused,
+    SleepError,
+)
 from skillopt_sleep.gate.account import EvidenceRow
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.model.call import Spend
+from skillopt_sleep.model.call import Role, Spend
 from skillopt_sleep.model.ports import Clock, Ledger
 from skillopt_sleep.night.ports import Outcome
 from skillopt_sleep.night.report import GateAction, NightReport, NightState, StoppedBy
@@ -110,12 +119,18 @@ class JournalledNight:
     def end(self, error: BaseException | None) -> None:
         """Conclude the night: every way it can end has its state, its reason and its exit code."""
         report = self.report()
+        unmeasured = error is None and report.verdict is Verdict.UNMEASURED
+        if unmeasured:  # the next run makes the lost calls again
+            self._journal.forget(self.id, from_stage="consolidate")
+            if report.stopped_by is StoppedBy.UNREADABLE:  # most of them are verdicts, which answers have kept
+                self._ledger.forget_replies(Role.OPTIMIZER)
+        if (unmeasured or isinstance(error, BudgetSpent)) and (failure := _find_failure(self._ledger.endings)):
+            if error is not None:
+                self._journal.renew_caps(self.id)
+            error = failure
         if error is not None:
             report = _conclude_with_error(report, error)
         else:
-            unmeasured = report.verdict is Verdict.UNMEASURED
-            if unmeasured:  # the next run makes the lost calls again
-                self._journal.forget(self.id, from_stage="consolidate")
             report = replace(
                 report,
                 state=NightState.STOPPED if unmeasured else NightState.FINISHED,
@@ -233,6 +248,11 @@ class NightJournal:
                 (report.state, diagnostics, report.night),
             )
 
+    def renew_caps(self, night: str) -> None:
+        """Let the next run of this night spend up to the caps again."""
+        with self.database.transaction() as connection:
+            connection.execute("UPDATE nights SET sitting = sitting + 1 WHERE id = ?", (night,))
+
     def write(self, report: NightReport, files: Mapping[str, bytes]) -> None:
         """Write files into the folder of the night, each atomically."""
         folder = make_own_folder(Path(report.project), "nights", report.night)
@@ -248,6 +268,18 @@ class NightJournal:
         return tuple(decode_json(row["report"], NightReport) for row in rows)
 
 
+def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
+    """Return the error of a night that no model answered: a cap that is reached then is no cause. None otherwise."""
+    if not endings or endings.keys() & {"", BudgetSpent.__name__}:
+        return None
+    errors = ", ".join(f"{count} x {name}" for name, count in endings.items())
+    failure = BackendUnusable(
+        f"every call failed ({errors}); nothing is scored: try skillopt-sleep doctor, and run again when it is mended"
+    )
+    failure.__cause__ = BadReply(errors) if set(endings) == {BadReply.__name__} else None
+    return failure
+
+
 def _conclude_with_error(report: NightReport, error: BaseException) -> NightReport:
     """Return the report of a night that an error ended."""
     why = str(error) or type(error).__name__
@@ -259,6 +291,8 @@ def _conclude_with_error(report: NightReport, error: BaseException) -> NightRepo
     }
     by = next((by for kind, by in stopped.items() if isinstance(error, kind)), StoppedBy.CRASH)
     code = error.exit_code if isinstance(error, SleepError) else 1
+    if isinstance(error.__cause__, BadReply):
+        by = StoppedBy.UNREADABLE
     if isinstance(error, Interrupted | KeyboardInterrupt):
         by, code = StoppedBy.INTERRUPTED, getattr(error, "exit_code", 130)
         why = "interrupted; run again to resume this night"
@@ -272,6 +306,6 @@ def _conclude_with_error(report: NightReport, error: BaseException) -> NightRepo
         why=why,
         exit_code=code,
         call_error=f"{type(error).__name__}: {why}"
-        if by in {StoppedBy.BACKEND, StoppedBy.CRASH}
+        if by in {StoppedBy.BACKEND, StoppedBy.UNREADABLE, StoppedBy.CRASH}
         else report.call_error,
     )

@@ -1,4 +1,4 @@
-"""Keeps every reply that was paid for and every attempt made for it; a night never changes or deletes one.
+"""Keeps every reply that was paid for and every attempt made for it.
 
 A training run has a ledger of its own, in a folder with its files and the results it has finished.
 """
@@ -38,6 +38,8 @@ class NightLedger:
         self._night = night
         self._sitting = sitting
         self._reused: Counter[str] = Counter()
+        self.endings: Counter[str] = Counter()
+        """The attempts of this process by the class of their error, "" for an answer."""
 
     def find(self, role: Role, prompt: Prompt, model: str) -> Reply | None:
         """Return the committed reply to this prompt and sample, None when there is none."""
@@ -72,6 +74,12 @@ class NightLedger:
                     *(usage.input_tokens, usage.output_tokens, attempt.cost_usd, attempt.seconds),
                 ),
             )
+            self.endings[attempt.error] += 1
+
+    def forget_replies(self, role: Role) -> None:
+        """Delete the replies of a role, so that they are asked for again; what they cost stays on the account."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM replies WHERE night = ? AND role = ?", (self._night, role))
 
     def spent(self, *, whole_night: bool = False) -> Spend:
         """Return what this sitting, or the whole night, has spent; ``seconds`` is left to the clock of the process."""

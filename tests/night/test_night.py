@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError, UsageError
 from skillopt_sleep.gate.rule import Verdict
@@ -14,6 +16,7 @@ from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
 from skillopt_sleep.reports.diagnostics import build_schema
+from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_status
@@ -96,13 +99,60 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
     workspace = person.workspace(simulated={"faults": {fault: 1.0}})
     monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
     report = run_night(workspace, plan_night(workspace))
-    assert (report.stopped_by, report.exit_code) == (StoppedBy.BACKEND, 4)
+    by = StoppedBy.UNREADABLE if fault == "bad_reply" else StoppedBy.BACKEND
+    assert (report.stopped_by, report.exit_code) == (by, 4)
     assert report.baseline_score is None
     assert sum(phase.calls for phase in report.phases) <= 40
     check_diagnostics(person, report)
     _, again = run(person)
     assert again.verdict is Verdict.ACCEPT
     assert again.night == report.night
+
+
+@pytest.mark.parametrize("fault", ["overloaded", "timed_out", "empty", "bad_reply"])
+@pytest.mark.parametrize("cap", [{"max_calls": 5}, {"max_minutes": 0.01}, {"max_tokens": 150_000, "max_calls": 3}])
+def test_cap_is_no_cause_when_every_call_failed(tmp_path, fault, cap, monkeypatch):
+    """The backend is named, and the same night goes on with new caps once it answers."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    workspace = person.workspace(simulated={"faults": {fault: 1.0}}, **cap)
+    monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
+    report = run_night(workspace, plan_night(workspace))
+    by = StoppedBy.UNREADABLE if fault == "bad_reply" else StoppedBy.BACKEND
+    assert (report.stopped_by, report.exit_code) == (by, 4), report.why
+    headline = summarize_night(report)
+    assert not any("cap" in text or "--max" in text for text in (report.why, headline.title, headline.text))
+    check_diagnostics(person, report)
+    _, again = run(person)
+    assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT), again.why
+
+
+class Careless:
+    """``ports.Backend`` around another, whose verdicts leave out ``pass``."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.name, self.model, self.sees, self.provider = inner.name, inner.model, inner.sees, inner.provider
+        self.probe, self.close = inner.probe, inner.close
+
+    def complete(self, prompt):
+        reply = self._inner.complete(prompt)
+        return replace(reply, text=reply.text.replace('"pass"', '"passed"'))
+
+
+def test_unreadable_verdicts_are_called_unreadable(tmp_path):
+    """They are not called lost; another night asks for the verdicts again and pays for no answer twice."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    workspace = person.workspace()
+    careless = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Careless(backend))
+    report = run_night(careless, plan_night(careless))
+    assert (report.stopped_by, report.exit_code, report.verdict) == (StoppedBy.UNREADABLE, 5, Verdict.UNMEASURED)
+    assert "pass" in report.why
+    headline = summarize_night(report)
+    assert "never arrived" not in headline.text
+    assert "could not be read" in headline.title
+    check_diagnostics(person, report)
+    _, again = run(person)
+    assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT), again.why
 
 
 def test_transient_faults_are_retried(tmp_path, monkeypatch):
