@@ -11,12 +11,11 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash
+from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash, find_config_folder
 from skillopt_sleep.backends.claude_output import CLAUDE, STREAM_OPTIONS, read_announced_wait, read_result
 from skillopt_sleep.backends.outcomes import add_cost, build_reply, decode_json
 from skillopt_sleep.backends.process import Children, Ended, find_command
@@ -24,7 +23,7 @@ from skillopt_sleep.errors import BackendError, BadReply, NotLoggedIn, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
-from skillopt_sleep.safety.receivers import identify_provider
+from skillopt_sleep.safety.receivers import choose_receiver, identify_provider
 
 ANTHROPIC = "anthropic"
 ADDRESS = "ANTHROPIC_BASE_URL"
@@ -196,16 +195,15 @@ class ClaudeBackend:
 def find_provider(env: Mapping[str, str]) -> str:
     """Return who receives the prompts of a Claude Code with this environment and the user's settings.
 
-    "anthropic" for Anthropic's own address, a cloud by its name, else the host; "" for this machine itself. When the
-    environment and the settings disagree, the answer is the one that is not Anthropic.
+    "anthropic" for Anthropic's own address, a cloud by its name, else the host; "" for this machine itself. The
+    settings win over the environment; when the two disagree, a stranger is named rather than not.
     """
-    home = env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
     try:
-        settings = decode_json(Path(home, "settings.json").read_bytes(), _Settings).env
+        settings = decode_json((find_config_folder(env) / "settings.json").read_bytes(), _Settings).env
     except (OSError, BadReply):  # the CLI ignores such a file too
         settings = {}
-    providers = (_find_provider({name: str(value) for name, value in settings.items()}), _find_provider(env))
-    return next((provider for provider in providers if provider != ANTHROPIC), ANTHROPIC)
+    named = {name: str(value) for name, value in settings.items() if str(value).strip()}
+    return choose_receiver([_find_provider({**env, **named}), _find_provider({**named, **env})], ANTHROPIC)
 
 
 def _find_provider(env: Mapping[str, str]) -> str:

@@ -140,7 +140,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             finally:
                 # a session with a shell leaves an empty folder in the user's home
                 with contextlib.suppress(OSError):  # it does not exist, or holds something that is not ours
-                    (_find_config_folder(self.env) / "session-env" / session).rmdir()
+                    (find_config_folder(self.env) / "session-env" / session).rmdir()
             if has_sandbox_failed(ended.stdout):
                 raise Overloaded("claude's sandbox did not start, so commands of the agent were not run")
             deadline = self.call_seconds if ended.silent else self.seconds
@@ -249,14 +249,15 @@ def _select_login(env: Mapping[str, str]) -> dict[str, str]:
 def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
     """Read the user's settings that a login may depend on; none from a file that cannot be read, as the CLI does."""
     try:
-        content = (_find_config_folder(env) / "settings.json").read_bytes()
+        content = (find_config_folder(env) / "settings.json").read_bytes()
         settings = msgspec.json.decode(content, type=dict[str, Json])
     except (OSError, ValueError):  # the latter also when it is not text at all
         return {}
     return {name: value for name, value in settings.items() if name in LOGIN_SETTINGS}
 
 
-def _find_config_folder(env: Mapping[str, str]) -> Path:
+def find_config_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own Claude Code."""
     named = env.get("CLAUDE_CONFIG_DIR", "").partition(",")[0]
     return Path(named) if named else Path(env.get("HOME") or env.get("USERPROFILE", "")) / ".claude"
 

@@ -18,9 +18,11 @@ import msgspec
 
 from skillopt_sleep.backends.child_registry import MARK
 from skillopt_sleep.backends.codex_home import (
+    BEDROCK,
     OPENAI,
     CodexHome,
     find_provider,
+    find_unused_provider,
     read_settings,
     read_user_config,
     rename_builtin_provider,
@@ -41,10 +43,11 @@ from skillopt_sleep.backends.outcomes import add_cost, build_reply
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, find_command
 from skillopt_sleep.backends.sandbox import TOOL_VARIABLES, add_results, build_agent_environment, find_flaw
 from skillopt_sleep.backends.workspace import Layout, Workspace, open_workspace
-from skillopt_sleep.errors import BackendError, DiskError, NotLoggedIn, SettingsError, TimedOut
+from skillopt_sleep.errors import BackendError, DiskError, NotAllowed, NotLoggedIn, SettingsError, TimedOut
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Bounds, Health, Prompt, Reply
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
+from skillopt_sleep.safety.receivers import hide_secrets
 
 INSTALL = "npm install -g @openai/codex, or name the program by `command` in [backends.codex]"
 FOOTPRINT = 160 * 2**20
@@ -105,7 +108,6 @@ WITH_TOOLS = (
 )
 OWN_PREFIXES = ("CODEX_", "OPENAI_")
 """Prefixes of variables that a login may depend on; the key of another provider is named in its settings."""
-BEDROCK = "amazon-bedrock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,7 @@ class CodexBackend:
         except SettingsError:  # `probe` reports it
             provider = "the provider that its config.toml names"
         receiver = "OpenAI" if provider == OPENAI else provider or "this machine"
-        return f"{receiver}, through the codex CLI and the account it is logged in to"
+        return f"{receiver}, through the codex CLI and the account it is logged in to{self._describe_unused()}"
 
     @property
     def footprint(self) -> int:
@@ -162,14 +164,26 @@ class CodexBackend:
 
     @property
     def provider(self) -> str:
-        """Who receives the prompts; see ``find_provider``. Raises ``SettingsError``."""
+        """Who receives the prompts, in every mode; see ``find_provider``. Raises ``SettingsError``."""
         users = read_user_config(self.env) if self.use_user_config else {}
-        return find_provider(users | read_settings(self.config), self.env)
+        return find_provider(read_settings(self.config, users), self.env)
 
     @property
     def priced(self) -> bool:
         """Codex names no price."""
         return False
+
+    def _describe_unused(self) -> str:
+        """Tell, in words that follow the receiver, that a provider of the user's config.toml is not asked."""
+        if self.use_user_config:
+            return ""
+        try:
+            unused = find_unused_provider(read_user_config(self.env))
+        except SettingsError:  # nothing of that file takes part
+            return ""
+        if not unused:
+            return ""
+        return f" (not {hide_secrets(unused)}, which config.toml names; `use_user_config = true` would ask it)"
 
     def probe(self) -> Health:
         """Ask the CLI, offline, whether it is installed and logged in.
@@ -202,6 +216,8 @@ class CodexBackend:
         path = self.env.get("PATH", "")
         if self.use_user_config:
             return "with use_user_config the user's own AGENTS.md and skills would take part: take it out, or use text"
+        if mode is ReplayMode.TEXT:
+            return ""
         if shutil.which(self.command, path=path) is None:
             return ""  # `probe` reports it
         if mode is ReplayMode.WORKTREE and shutil.which("git", path=path) is None:
@@ -215,7 +231,12 @@ class CodexBackend:
         return f"codex's sandbox does not work here ({problem}): install bubblewrap, and allow user namespaces"
 
     def run(self, assignment: Assignment) -> Trajectory:
-        """Let the agent work in a workspace; see ``Agent.run``. Raises what ``complete`` raises."""
+        """Let the agent work in a workspace; see ``Agent.run``. Raises what ``complete`` raises.
+
+        Raises ``NotAllowed`` with ``use_user_config``: another provider than that of ``complete`` would be asked.
+        """
+        if self.use_user_config:
+            raise NotAllowed(f"codex cannot replay by itself: {self.refuses(assignment.mode)}")
         with self._home.hold_until_first_call() as waited:
             seconds = _subtract_wait(assignment.within, waited).clip(self.loop_timeout)
             env = self._home.build_environment(self.env)
@@ -301,7 +322,7 @@ class CodexBackend:
             settings += restrict_user_config(users)
         else:
             yield "--ignore-user-config"
-        settings += rename_builtin_provider(users | read_settings(self.config), seconds=self.timeout)
+        settings += rename_builtin_provider(read_settings(self.config, users), seconds=self.timeout)
         system = folder / "system.md"
         system.write_text(prompt.system if prompt.system.strip() else NO_SYSTEM, encoding="utf-8", errors="replace")
         yield from _as_options([*settings, f"model_instructions_file={json.dumps(str(system), ensure_ascii=False)}"])

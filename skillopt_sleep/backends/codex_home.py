@@ -20,9 +20,10 @@ from skillopt_sleep.backends.child_registry import ChildRegistry, Note, restore_
 from skillopt_sleep.backends.process import build_folder_prefix
 from skillopt_sleep.errors import DiskError, SettingsError, TimedOut
 from skillopt_sleep.model import Json
-from skillopt_sleep.safety.receivers import identify_provider
+from skillopt_sleep.safety.receivers import choose_receiver, identify_provider
 
 OPENAI = "openai"
+BEDROCK = "amazon-bedrock"
 LOCAL_PROVIDERS = frozenset({"oss", "ollama", "ollama-chat", "lmstudio"})
 """Providers built into Codex that run on this machine, unless the environment says otherwise."""
 LOCAL_ADDRESS = "CODEX_OSS_BASE_URL"
@@ -126,16 +127,35 @@ def read_user_config(env: Mapping[str, str]) -> dict[str, Json]:
         raise SettingsError(f"{config} cannot be read as TOML: {error}") from error
 
 
-def read_settings(settings: tuple[str, ...]) -> dict[str, Json]:
-    """Read settings as ``-c`` accepts them: a value is TOML, or else a plain string. A dotted name is one key."""
+def read_settings(settings: tuple[str, ...], users: Mapping[str, Json] | None = None) -> dict[str, Json]:
+    """Return the user's configuration with settings on top, as Codex applies ``-c``.
+
+    A name is cut at every dot, and a later setting replaces an earlier one; a value is TOML, or else a plain string.
+    """
     table: dict[str, Json] = {}
     for setting in settings:
-        key, _, value = setting.partition("=")
+        key, _, text = setting.partition("=")
         try:
-            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+            value: Json = tomllib.loads(f"value = {text}")["value"]
         except ValueError:
-            table[key.strip()] = value.strip()
-    return table
+            value = text.strip()
+        *sections, last = key.strip().split(".")
+        inner = table
+        for section in sections:
+            found = inner.get(section)
+            if not isinstance(found, dict):
+                found = inner[section] = {}
+            inner = found
+        inner[last] = value
+    return _merge(users or {}, table)
+
+
+def _merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Json]:
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        merged[name] = _merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
@@ -152,7 +172,7 @@ def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
 
 def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> list[str]:
     """Return settings that ask the built-in provider under ``PROVIDER``; none when another one is to be asked."""
-    if config.get("model_provider", OPENAI) != OPENAI:
+    if _choose_provider(config) != OPENAI:
         return []
     address = config.get("openai_base_url")
     table = [
@@ -169,38 +189,38 @@ def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> li
 def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
     """Return who receives the prompts: "openai" for its own address, else the host; "" for this machine itself.
 
-    A provider whose address cannot be found is returned by its own name, as a stranger.
+    Codex ignores ``OPENAI_BASE_URL``, and tables of the user's for its built-in provider. It sends the prompts of a
+    provider without an address to OpenAI. A provider that is not described is returned by its name, as a stranger.
     """
-    profile = config.get("profile")
-    chosen = _find_in_table(config, "profiles", str(profile), "model_provider") if profile else None
-    name = str(chosen or config.get("model_provider") or OPENAI)
-    address = _find_in_table(config, "model_providers", name, "base_url")
-    if address is None and name == OPENAI:
-        addresses = (config.get("openai_base_url"), config.get("chatgpt_base_url"), env.get("OPENAI_BASE_URL"))
-        providers = [identify_provider(str(url)) for url in addresses if url]
-        return next((provider for provider in providers if provider != OPENAI), OPENAI)
-    if address is None and name in LOCAL_PROVIDERS:
-        return identify_provider(env[LOCAL_ADDRESS]) if env.get(LOCAL_ADDRESS) else ""
-    return name if address is None else identify_provider(str(address))
+    name = _choose_provider(config)
+    if name == OPENAI:
+        address, other = config.get("openai_base_url"), config.get("chatgpt_base_url")
+        candidates = [identify_provider(str(address)) if address else OPENAI]
+        candidates += [identify_provider(str(other))] if other else []
+        return choose_receiver(candidates, OPENAI)
+    table = _get_table(config, "model_providers", name)
+    address = table.get("base_url")
+    if name in LOCAL_PROVIDERS:
+        here = identify_provider(env[LOCAL_ADDRESS]) if env.get(LOCAL_ADDRESS) else ""
+        return choose_receiver([here, *([identify_provider(str(address))] if address else [])], OPENAI)
+    if address:
+        return identify_provider(str(address))
+    return OPENAI if table and name != BEDROCK else name
 
 
-def _find_in_table(config: Mapping[str, Json], section: str, name: str, key: str) -> Json:
-    """Return a key of a named table, however the table is spelled; None when it is not set.
+def find_unused_provider(users: Mapping[str, Json]) -> str:
+    """Return the provider or address that the user's own config.toml names, "" for OpenAI's."""
+    name = _choose_provider(users)
+    return name if name != OPENAI else str(users.get("openai_base_url") or "")
 
-    Nested tables and dotted names mean the same; the more exact spelling wins.
-    """
-    quoted = f'"{name}"'
-    spellings = (
-        (f"{section}.{name}.{key}",),
-        (f"{section}.{quoted}.{key}",),
-        (f"{section}.{name}", key),
-        (f"{section}.{quoted}", key),
-        (section, name, key),
-    )
-    for path in spellings:
-        value: Json = dict(config)
-        for part in path:
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is not None:
-            return value
-    return None
+
+def _choose_provider(config: Mapping[str, Json]) -> str:
+    """Return the name of the provider that Codex asks: the profile's, if it names one."""
+    profile = _get_table(config, "profiles", str(config.get("profile") or ""))
+    return str(profile.get("model_provider") or config.get("model_provider") or OPENAI)
+
+
+def _get_table(config: Mapping[str, Json], section: str, name: str) -> Mapping[str, Json]:
+    tables = config.get(section)
+    table = tables.get(name) if isinstance(tables, dict) else None
+    return table if isinstance(table, dict) else {}

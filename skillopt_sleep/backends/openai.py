@@ -20,7 +20,6 @@ from skillopt_sleep.backends.openai_api import (
     Api,
     Endpoint,
     build_request,
-    hide_secrets,
     is_limit_refused,
     is_schema_refused,
     read_reply,
@@ -29,7 +28,7 @@ from skillopt_sleep.backends.outcomes import decode_json
 from skillopt_sleep.errors import BackendError, BadReply, ModelRefused, NotLoggedIn, Overloaded, SettingsError, TimedOut
 from skillopt_sleep.model.call import Health, Prompt, Reply
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.safety.receivers import identify_provider
+from skillopt_sleep.safety.receivers import hide_secrets, identify_provider
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "none"

@@ -48,6 +48,7 @@ from skillopt_sleep.model.call import Prompt, Reply, Usage
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.model.usage import estimate_usage, make_usage
 from skillopt_sleep.prompts import render
+from skillopt_sleep.safety.receivers import hide_secrets
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -264,14 +265,6 @@ def _describe_redirect(shown: str, status: int, location: str) -> EndpointMoved:
         f"{shown} redirects {where} (status {status}); redirects are not followed, and nothing was sent there. If you"
         " trust that address, set it as `base_url` in [backends.openai]"
     )
-
-
-def hide_secrets(url: str) -> str:
-    """Return an address that anybody may read: without a user, a password and a query."""
-    start, two_dots, rest = url.partition("://")
-    rest = rest.partition("?")[0].partition("#")[0]
-    host, slash, path = rest.partition("/")
-    return f"{start}{two_dots}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def build_request(

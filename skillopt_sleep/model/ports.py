@@ -122,7 +122,8 @@ class Agent(Protocol):
     def refuses(self, mode: ReplayMode) -> str:
         """Why this machine cannot replay so, in one line that says what to install, "" when it can.
 
-        Found out without a model call. Raises nothing.
+        For text: why its agent cannot try once, in a folder, what was tried as text. Found out without a model call.
+        Raises nothing.
         """
 
     def run(self, assignment: Assignment) -> Trajectory:

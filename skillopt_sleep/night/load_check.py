@@ -49,7 +49,7 @@ def check_loading(outcome: Consolidated, models: Models) -> Loaded:
     if records:
         loading, why = _read_records(records, accepted)
     elif not models.manner.probes:
-        loading, why = Loading.NOT_CHECKED, "this backend has no agent that would load it"
+        loading, why = Loading.NOT_CHECKED, "this backend has no agent that could load it as it is set up"
     else:
         loading, why = _replay_once(outcome, accepted, models)
     return Loaded(replay=replace(report, loading=loading, why=why))

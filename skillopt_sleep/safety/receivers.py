@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 NAMES: Mapping[str, str] = MappingProxyType({"anthropic": "Anthropic", "openai": "OpenAI"})
@@ -39,6 +39,20 @@ def identify_provider(url: str) -> str:
     except ValueError:
         here = host == "localhost" or host.endswith(".localhost")
     return "" if here else OWN_HOSTS.get(host, host)
+
+
+def hide_secrets(url: str) -> str:
+    """Return an address that anybody may read: without a user, a password and a query."""
+    start, two_dots, rest = url.partition("://")
+    rest = rest.partition("?")[0].partition("#")[0]
+    host, slash, path = rest.partition("/")
+    return f"{start}{two_dots}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def choose_receiver(candidates: Collection[str], own: str) -> str:
+    """Return the receiver to name when several are possible: a stranger, else ``own``, else this machine ("")."""
+    strangers = (provider for provider in candidates if provider not in {own, ""})
+    return next(strangers, own if own in candidates else "")
 
 
 SHORTEST = 8

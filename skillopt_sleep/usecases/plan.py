@@ -119,7 +119,7 @@ def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
     backend = build_backend(workspace, Role.TARGET)
     try:
         if mode is ReplayMode.TEXT:
-            return Manner(probes=isinstance(backend, Agent))
+            return Manner(probes=isinstance(backend, Agent) and not backend.refuses(ReplayMode.TEXT))
         if not isinstance(backend, Agent):
             agents = " or ".join(agent.backend for agent in all_agents())
             raise UsageError(

@@ -29,6 +29,17 @@ PROMPT = Prompt(system="be brief", user="say hello")
         ({"CLAUDE_CODE_USE_BEDROCK": "0"}, None, "anthropic"),
         ({"CLAUDE_CODE_USE_VERTEX": "1", "ANTHROPIC_VERTEX_BASE_URL": "http://v.example"}, None, "v.example"),
         ({}, {"env": 5}, "anthropic"),
+        (
+            {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"},
+            {"env": {"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}},
+            "anthropic",
+        ),
+        (
+            {"ANTHROPIC_BASE_URL": "https://evil.example"},
+            {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}},
+            "evil.example",
+        ),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:9"}, None, "anthropic"),
     ],
 )
 def test_receiver_is_the_address_not_the_label(tmp_path, env, settings, expected):

@@ -19,6 +19,7 @@ from skillopt_sleep.errors import (
     BadReply,
     EmptyReply,
     ModelRefused,
+    NotAllowed,
     NotInstalled,
     NotLoggedIn,
     Overloaded,
@@ -30,6 +31,7 @@ from skillopt_sleep.errors import (
     TooOld,
 )
 from skillopt_sleep.model.call import Bounds, Prompt, Usage
+from skillopt_sleep.model.rollout import Assignment, ReplayMode
 from skillopt_sleep.model.session import is_own_run
 from skillopt_sleep.registry import Kind, build
 
@@ -343,7 +345,25 @@ def test_wait_that_stands_in_a_file_of_the_project(codex, fake_cli):
         ((), {}, "openai"),
         (('model_provider="openai"', 'openai_base_url="https://api.openai.com/v1"'), {}, "openai"),
         (('openai_base_url="https://evil.example/v1"',), {}, "evil.example"),
-        ((), {"OPENAI_BASE_URL": "https://evil.example/v1"}, "evil.example"),
+        ((), {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "openai"),
+        ((), {"OPENAI_BASE_URL": "https://evil.example/v1"}, "openai"),
+        (('openai_base_url="http://127.0.0.1:9/v1"',), {}, ""),
+        (('chatgpt_base_url="http://127.0.0.1:9"',), {}, "openai"),
+        (('chatgpt_base_url="https://evil.example"',), {}, "evil.example"),
+        (('model_providers.openai={base_url="http://127.0.0.1:9/v1"}',), {}, "openai"),
+        (("model_provider=mine", 'model_providers.mine={name="mine"}'), {}, "openai"),
+        (("model_provider=amazon-bedrock", 'model_providers.amazon-bedrock.aws={region="x"}'), {}, "amazon-bedrock"),
+        (("model_provider=ollama", 'model_providers.ollama={base_url="https://evil.example"}'), {}, "evil.example"),
+        (
+            (
+                "model_provider=evil",
+                "model_providers.evil.base_url=http://127.0.0.1:9",
+                'model_providers.evil={base_url="https://x.example"}',
+            ),
+            {},
+            "x.example",
+        ),
+        (('profile="p"', 'profiles.p={model_provider="openai"}', "model_provider=evil"), {}, "openai"),
         (("model_provider=evil", 'model_providers.evil={base_url="http://10.1.2.3:9/v1"}'), {}, "10.1.2.3"),
         (("model_provider=evil", 'model_providers={evil={base_url="http://10.1.2.3:9/v1"}}'), {}, "10.1.2.3"),
         (("model_provider=evil", "model_providers.evil.base_url=http://me:pw@x.example/v1"), {}, "x.example"),
@@ -366,7 +386,29 @@ def test_receiver_in_the_users_own_settings(fake_cli):
     (home / "config.toml").write_text('model_provider = "a"\n[model_providers.a]\nbase_url = "https://a.example/v1"\n')
     users = CodexBackend(env=fake_cli.env, use_user_config=True)
     assert (users.provider, users.sees.split(",")[0]) == ("a.example", "a.example")
-    assert CodexBackend(env=fake_cli.env).provider == "openai"
+    ours = CodexBackend(env=fake_cli.env)
+    assert (ours.provider, "(not a, which config.toml names" in ours.sees) == ("openai", True)
+    named = ("model_providers.a.base_url=http://127.0.0.1:9",)
+    assert CodexBackend(env=fake_cli.env, use_user_config=True, config=named).provider == ""
+
+
+def test_profile_is_not_overruled(fake_cli):
+    """The built-in provider is asked under our name only if it is the one that was chosen."""
+    fake_cli.behave(stdout=events(said("hi"), COMPLETED))
+    backend = CodexBackend(env=fake_cli.env, config=('profile="p"', 'profiles.p={model_provider="evil"}'))
+    backend.complete(PROMPT)
+    assert not any(word.startswith("model_provider=") for word in fake_cli.calls[0]["argv"])
+    backend.close()
+
+
+def test_agent_is_not_run_with_another_provider_than_the_text(fake_cli):
+    """With the user's own configuration the agent is never run, also not to check what it loads."""
+    backend = CodexBackend(env=fake_cli.env, use_user_config=True)
+    assert "use_user_config" in backend.refuses(ReplayMode.TEXT)
+    assert CodexBackend(env=fake_cli.env).refuses(ReplayMode.TEXT) == ""
+    with pytest.raises(NotAllowed, match="use_user_config"):
+        backend.run(Assignment(system="", user="work", mode=ReplayMode.NATIVE))
+    assert fake_cli.calls == []
 
 
 def test_deadline_is_what_is_left_of_the_minutes(codex, fake_cli):

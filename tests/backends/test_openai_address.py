@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.backends.openai import OpenAIBackend, hide_secrets
+from skillopt_sleep.backends.openai import OpenAIBackend
 from skillopt_sleep.backends.openai_api import read_reply
 from skillopt_sleep.errors import NotLoggedIn, RateLimited, SettingsError, TimedOut
 from skillopt_sleep.model.call import Bounds, Prompt
+from skillopt_sleep.safety.receivers import hide_secrets
 from tests.backends.test_openai import FakeApi, api, refused
 
 __all__ = ["api"]
