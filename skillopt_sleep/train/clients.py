@@ -340,22 +340,6 @@ class TurnClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectAsk:
-    """``ports.Ask`` straight to a backend: no ledger, no retry, no cap."""
-
-    backend: Backend
-
-    @property
-    def model(self) -> str:
-        """The model asked for."""
-        return self.backend.model
-
-    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
-        """Ask."""
-        return self.backend.complete(prompt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatAsk:
     client: ChatClient
 

@@ -270,3 +270,55 @@ def test_config_names_the_field_that_was_meant():
 def test_soft_score_may_be_left_out():
     """Without a soft score, the hard one is used."""
     assert (RolloutResult("a", hard=1).soft, RolloutResult("a", 0.0, 0.5).soft) == (1, 0.5)
+
+
+class Raising(SchoolEnv):
+    """Raises in one of its methods."""
+
+    def __init__(self, place, error):
+        super().__init__()
+        self.error = error
+        setattr(self, place, self.fail)
+
+    def fail(self, *_given, **_named):
+        raise self.error
+
+
+PLACES = ("setup", "get_items", "traits", "plan_epoch", "rollout_one", "reflect_batch", "get_task_types")
+
+
+@pytest.mark.parametrize("error", [ValueError("line one\nline two"), SystemExit(3)], ids=["exception", "exit"])
+@pytest.mark.parametrize("place", PLACES)
+def test_mistake_anywhere_is_one_line_and_loses_nothing(tmp_path, place, error):
+    """The line names the method; when it is repaired, the run goes on and pays for nothing twice."""
+    first, second, clean = School(), School(), School()
+    with pytest.raises(UsageError, match="raised " + type(error).__name__) as raised:
+        trainer(tmp_path, first, Raising(place, error), workers=1).train()
+    assert raised.value.exit_code == 2
+    assert "\n" not in str(raised.value)
+    assert place in str(raised.value) or place == "rollout_one"
+    trainer(tmp_path, second, workers=1).train()
+    trainer(tmp_path / "clean", clean, workers=1).train()
+    assert len(first.calls) + len(second.calls) == len(clean.calls)
+    assert bool(first.calls) is (place in {"plan_epoch", "reflect_batch", "get_task_types"})
+
+
+@pytest.mark.parametrize("place", ["get_initial_skill", "calls_of"])
+def test_mistake_before_the_run_is_one_line(tmp_path, place):
+    """The skill it starts from, and the price."""
+    with pytest.raises(UsageError, match=f"{place} of the environment 'school' raised SystemExit"):
+        trainer(tmp_path, env=Raising(place, SystemExit(3)), skill=None).price()
+
+
+def test_result_with_an_integer_id(tmp_path):
+    """It is the id of its item, written as text."""
+
+    class Counting(SchoolEnv):
+        def __init__(self):
+            super().__init__()
+            rows = [row for split in self.splits.values() for row in split]
+            for number, row in enumerate(rows):
+                row["id"] = number
+
+    assert trainer(tmp_path, env=Counting()).train()["test_hard"] == 1
+    assert RolloutResult(id=7, hard=1).to_dict()["id"] == "7"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from skillopt_sleep import registry
-from skillopt_sleep.errors import Overloaded, UsageError
+from skillopt_sleep.errors import BadReply, Overloaded, UsageError
 from skillopt_sleep.mining.task_file import encode_tasks
 from skillopt_sleep.model.task import (
     Check,
@@ -473,3 +475,20 @@ def test_items_without_answers_are_refused(answers, says):
 def test_result_takes_the_type_of_its_item():
     """An environment may leave the task type out."""
     assert roll_out(Mine(), ITEM | {"task_type": "geo"}, "", Client("Paris")).task_type == "geo"
+
+
+def test_settings_of_judges_reach_checks(tmp_path):
+    """A rubric judge that the settings let try five times asks five times, and a run knows that it did."""
+    task = TaskRecord(id="t", intent="Write a title.", reference=RubricReference(rubric="It is short."))
+    (tmp_path / "tasks.json").write_bytes(encode_tasks([task]))
+    table = {"name": "checks", "data": str(tmp_path / "tasks.json"), "ratio": "1:0:0"}
+    workspace = SimpleNamespace(settings=SimpleNamespace(judges={"rubric": {"tries": 5}}))
+    calls = {}
+    for name, where in {"default": None, "set": workspace}.items():
+        env = build_environment(table, workspace=where)
+        client = Client(*["no verdict"] * 9)
+        env.setup({}, optimizer_client=client, target_client=client)
+        with contextlib.suppress(BadReply):
+            roll_out(env, env.get_items("train")[0], "", client)
+        calls[name] = len(client.asked), "judges" in env.traits()
+    assert calls == {"default": (3, False), "set": (6, True)}

@@ -13,7 +13,7 @@ import pytest
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.train import SkillOptConfig, SkillOptTrainer, run_rollout
-from skillopt_sleep.train.compat import layout
+from skillopt_sleep.train.compat import PATHS
 from skillopt_sleep.train.compat.chats import CallLog, current
 from skillopt_sleep.train.environments import load_environment
 from tests.benchmarks.worlds import make_world
@@ -62,7 +62,7 @@ def test_package_trains_to_the_end(moved, place, backend):
     assert bool(list(out.rglob("work/SKILL.md"))) is (backend == "codex_exec")
 
 
-@pytest.mark.parametrize("path", layout.PATHS)
+@pytest.mark.parametrize("path", PATHS)
 def test_every_path_and_name_is_importable(path):
     """The table has no name without a home."""
     module = importlib.import_module(f"skillopt_sleep.train.compat.{path}")
@@ -168,3 +168,19 @@ def test_workspace_file_outside_is_refused(tmp_path):
 
     with pytest.raises(UsageError, match="outside"):
         prepare_workspace(work_dir=str(tmp_path / "w"), skill_md="", extra_files={"../x": ""})
+
+
+@pytest.mark.parametrize("place", ["__init__", "setup", "get_dataloader", "rollout", "reflect", "get_task_types"])
+def test_mistake_of_an_adapter_is_one_line(moved, place):
+    """Wherever it exits, the error names the method."""
+    text = (moved / "adapter.py").read_text()
+    (moved / "adapter.py").write_text(f"{text}\n    def {place}(self, *given, **named):\n        raise SystemExit(3)\n")
+    with pytest.raises(UsageError, match="SystemExit: 3") as raised:
+        SkillOptTrainer(
+            config=SkillOptConfig(num_epochs=1, batch_size=6, verbose=False, out_root=str(moved.parent / "out")),
+            env=load_environment(str(moved), {"split_dir": str(moved.parent / "split")}),
+            optimizer_client=SimulatedBackend(worlds=WORLD, seed=1),
+            target_client=SimulatedBackend(worlds=WORLD, seed=2),
+            initial_skill="# Skill\n",
+        ).train()
+    assert "\n" not in str(raised.value)

@@ -1,11 +1,17 @@
 """The reference implementation's adapter API, so that environments written for it train here.
 
-Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and nothing else: ``layout`` has the module
-paths, and the base classes, loaders, chat functions and analysts have the names and signatures it knows. ``AdapterEnv``
+Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and nothing else: its module paths
+are in the table ``PATHS``, and the base classes, loaders, chat functions and analysts have the names and signatures it knows. ``AdapterEnv``
 runs its adapter under this program's trainer. The differences are listed in docs/environments.md.
 """
 
 from __future__ import annotations
+
+import importlib
+import sys
+from functools import partial
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 
 from skillopt_sleep.train.compat.adapter import BaseDataLoader, BatchSpec, EnvAdapter, SplitDataLoader
 from skillopt_sleep.train.compat.bridge import AdapterEnv
@@ -24,7 +30,6 @@ from skillopt_sleep.train.compat.execution import (
     is_target_chat_backend,
     is_target_exec_backend,
 )
-from skillopt_sleep.train.compat.layout import install_modules
 from skillopt_sleep.train.compat.reflection import (
     fmt_minibatch_trajectories,
     fmt_trajectory,
@@ -69,5 +74,103 @@ __all__ = [
     "run_success_analyst_minibatch",
     "skill_hash",
 ]
+
+ROOT = "skillopt_sleep.train"
+LOADERS = "BatchSpec BaseDataLoader SplitDataLoader"
+REFLECTION = (
+    "run_minibatch_reflect run_error_analyst_minibatch run_success_analyst_minibatch fmt_trajectory"
+    " fmt_minibatch_trajectories"
+)
+CHATS = "chat_target chat_target_messages chat_optimizer chat_optimizer_messages"
+BACKENDS = (
+    "get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend get_codex_exec_config"
+)
+HARNESS = "prepare_workspace render_skill_md run_target_exec"
+AZURE = "get_target_client get_reasoning_effort tracker _needs_responses_api"
+JSON = "extract_json extract_json_array"
+PATCHES = "apply_patch apply_patch_with_report apply_edit"
+SCHEDULERS = "LRScheduler ConstantScheduler LinearScheduler CosineScheduler AutonomousScheduler"
+GATE = "GateAction GateResult evaluate_gate select_gate_score"
+VALUES = "Edit Patch RawPatch FailureSummaryEntry"
+RESULTS = "RolloutResult SlowUpdateResult GateAction GateResult"
+
+HOMES = {
+    "compat.adapter": f"{LOADERS} EnvAdapter",
+    "compat.reflection": REFLECTION,
+    "compat.chats": f"{CHATS} {JSON} load_prompt",
+    "compat.execution": f"{BACKENDS} {HARNESS} {AZURE}",
+    "compat.stages": "merge_patches rank_and_select run_slow_update run_meta_skill build_scheduler",
+    "config": SCHEDULERS,
+    "patches": f"{VALUES} {PATCHES}",
+    "ports": "BaseLLMClient",
+    "results": f"{RESULTS} {GATE} compute_score",
+    "skill_text": "skill_hash",
+}
+"""The modules the names live in."""
+PATHS = {
+    "config": "",
+    "datasets": LOADERS,
+    "datasets.base": LOADERS,
+    "engine": "",
+    "engine.trainer": "",
+    "envs": "EnvAdapter",
+    "envs.base": "EnvAdapter",
+    "evaluation": GATE,
+    "evaluation.gate": GATE,
+    "gradient": f"{REFLECTION} merge_patches",
+    "gradient.aggregate": "merge_patches",
+    "gradient.reflect": REFLECTION,
+    "model": f"{CHATS} {BACKENDS}",
+    "model.azure_openai": f"{CHATS} {AZURE}",
+    "model.backend_config": BACKENDS,
+    "model.codex_harness": HARNESS,
+    "optimizer": "",
+    "optimizer.clip": "rank_and_select",
+    "optimizer.meta_skill": "run_meta_skill",
+    "optimizer.scheduler": f"{SCHEDULERS} build_scheduler",
+    "optimizer.skill": PATCHES,
+    "optimizer.slow_update": "run_slow_update",
+    "prompts": "load_prompt",
+    "types": f"{VALUES} {RESULTS} {LOADERS}",
+    "utils": f"compute_score skill_hash {JSON}",
+    "utils.json_utils": JSON,
+    "utils.scoring": "compute_score skill_hash",
+}
+"""The names that each module of the reference offers."""
+SUBSTITUTES = {
+    "ReflACTTrainer": "use skillopt_sleep.train.SkillOptTrainer(config=…, env=adapter, …)",
+    "load_config": "use a training file (docs/training.md), or skillopt_sleep.train.SkillOptConfig.from_dict",
+    "get_optimizer_client": "use chat_optimizer, so that the call is counted",
+    "set_target_backend": "name the target in [target] of the training file",
+    "set_optimizer_backend": "name the optimizer in [optimizer] of the training file",
+}
+"""What to use for names of the reference that are not here."""
+
+
+def install_modules() -> None:
+    """Make every path of the reference importable."""
+    for path, names in PATHS.items():
+        name = f"{ROOT}.compat.{path}"
+        module = module_from_spec(ModuleSpec(name, None, is_package=True))
+        module.__doc__ = f"The names of the reference's ``skillopt.{path}``."
+        vars(module).update(__all__=names.split(), __getattr__=partial(find_name, path))
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        setattr(sys.modules[parent], child, module)
+
+
+def find_name(path: str, name: str) -> object:
+    """The value of a name in a module of the reference. Raises ``ImportError`` saying what to use instead."""
+    if name in PATHS[path].split():
+        home = next(home for home, names in HOMES.items() if name in names.split())
+        found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)
+        return found
+    if name.startswith("__") or path == "envs":  # an environment of that name may be a file
+        raise AttributeError(name)
+    instead = SUBSTITUTES.get(name) or "docs/environments.md lists what is; PATH has ".replace("PATH", path) + (
+        PATHS[path].replace(" ", ", ") or "no names here"
+    )
+    raise ImportError(f"skillopt.{path}.{name} is not available here: {instead}")
+
 
 install_modules()

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,8 +20,10 @@ from typing import Any
 from skillopt_sleep.calls.parallel import Pool
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt, Reply
+from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.model.text import did_you_mean, excerpt, sha256
-from skillopt_sleep.train.clients import AskClient, DirectAsk, as_backend
+from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.compat.bridge import AdapterEnv, arguments_from_config, is_adapter
 from skillopt_sleep.train.compat.chats import ENVIRONMENTS
 from skillopt_sleep.train.ports import MADE_WITH, ChatClient, Item, SkillEnv
@@ -156,7 +159,7 @@ def run_rollout(
     def attempt(numbered: tuple[int, Item]) -> RolloutResult:
         number, item = numbered
         try:
-            asks = AskClient(ask=DirectAsk(backend=backend)).for_rollout(phase=stage_label, sample=number)
+            asks = AskClient(ask=_DirectAsk(backend=backend)).for_rollout(phase=stage_label, sample=number)
             return roll_out(wrapped, item, skill, asks)
         except TransientBackend as error:
             return unmeasured(item, error)
@@ -166,6 +169,22 @@ def run_rollout(
         hard, soft = compute_score(results)
         sys.stderr.write(f"{stage_label}: {len(results)} items, hard {hard:.4f}, soft {soft:.4f}\n")
     return results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DirectAsk:
+    """``ports.Ask`` straight to a backend: no ledger, no retry, no cap."""
+
+    backend: Backend
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.backend.model
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a ledger would book it
+        """Ask."""
+        return self.backend.complete(prompt)
 
 
 class _DuckTypedEnv(SkillEnv):
