@@ -479,9 +479,11 @@ def test_result_takes_the_type_of_its_item():
 
 def test_settings_of_judges_reach_checks(tmp_path):
     """A rubric judge that the settings let try five times asks five times, and a run knows that it did."""
-    task = TaskRecord(id="t", intent="Write a title.", reference=RubricReference(rubric="It is short."))
+    task = TaskRecord(
+        id="t", intent="Write a title.", split=Split.TRAIN, reference=RubricReference(rubric="It is short.")
+    )
     (tmp_path / "tasks.json").write_bytes(encode_tasks([task]))
-    table = {"name": "checks", "data": str(tmp_path / "tasks.json"), "ratio": "1:0:0"}
+    table = {"name": "checks", "data": str(tmp_path / "tasks.json")}
     workspace = SimpleNamespace(settings=SimpleNamespace(judges={"rubric": {"tries": 5}}))
     calls = {}
     for name, where in {"default": None, "set": workspace}.items():

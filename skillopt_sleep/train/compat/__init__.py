@@ -1,8 +1,9 @@
 """The reference implementation's adapter API, so that environments written for it train here.
 
-Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and nothing else: its module paths
-are in the table ``PATHS``, and the base classes, loaders, chat functions and analysts have the names and signatures it knows. ``AdapterEnv``
-runs its adapter under this program's trainer. The differences are listed in docs/environments.md.
+Such an environment needs ``sed s/skillopt/skillopt_sleep.train.compat/`` and nothing else. It imports from some twenty
+modules, which hold nothing of their own here, so they are the table ``PATHS`` instead of twenty files; a name is looked
+up where it lives when it is imported. ``AdapterEnv`` runs an adapter under this program's trainer. The differences are
+listed in docs/environments.md.
 """
 
 from __future__ import annotations
