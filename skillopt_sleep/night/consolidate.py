@@ -6,6 +6,7 @@ validation tasks (``try_edits``), recorded as a ``DocumentStep`` of the outcome 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -33,7 +34,7 @@ from skillopt_sleep.night.try_edits import TrialRunner, list_seen_names, may_be_
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.safety.grounds import Grounds, find_unfounded
+from skillopt_sleep.safety.provenance import Grounds, ground_rule
 
 
 def consolidate(
@@ -222,7 +223,7 @@ def _evolve(kind: DocumentKind, state: _State, runner: TrialRunner, history: _Hi
         mixed_weight=plan.gate_mixed_weight,
     )
     analyses = reflect(kind, current, rollouts, tasks, runner.models, lesson=lesson)
-    proposal = _propose(kind, current, analyses, rollouts, runner=runner, history=history)
+    proposal = _propose(kind, current, analyses, runner=runner, history=history)
     reflection = proposal.summarize_reflection(plan.edit_budget)
     was_measured = not reflection.lost and any(rollout.score is not None for rollout in rollouts)
     step = DocumentStep(
@@ -261,7 +262,6 @@ def _propose(
     kind: DocumentKind,
     current: Candidate,
     analyses: Sequence[Analysis],
-    rollouts: Sequence[ReplayResult],
     *,
     runner: TrialRunner,
     history: _History,
@@ -270,8 +270,8 @@ def _propose(
     document = current[kind]
     if document is None:
         return StepProposal(document=current, analyses=tuple(analyses))
-    tasks = runner.pools.train
     also = (runner.plan.preferences, read_region(document))
+    analyses, held = _ground_edits(analyses, runner.pools.train, also=also)
 
     def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
         changed, applied = apply_edits(document, edits, cap=runner.plan.block_cap)
@@ -287,13 +287,12 @@ def _propose(
     target = EditTarget(
         document=current,
         text=read_region(document),
-        hold_back=lambda edit: (
-            hold_back(_complete_anchor(edit, document), history.barred) or _check_grounds(edit, tasks, rollouts, also)
-        ),
+        hold_back=lambda edit: hold_back(_complete_anchor(edit, document), history.barred),
         apply=apply,
     )
     plan = StepPlan(edit_budget=runner.plan.edit_budget, merge_by_model=False, rank_by_model=False)
-    return propose(target, analyses, runner.models.as_optimizer, plan=plan)
+    proposal = propose(target, analyses, runner.models.as_optimizer, plan=plan)
+    return dataclasses.replace(proposal, edits=(*proposal.edits, *held))
 
 
 def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
@@ -302,15 +301,32 @@ def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
     return alone.edit
 
 
-def _check_grounds(
-    edit: EditRecord, tasks: Sequence[TaskRecord], rollouts: Sequence[ReplayResult], also: tuple[str, ...]
-) -> AppliedEdit | None:
-    """Hold back an edit that does not rest on words typed in the tasks it names (or in any, if it names none)."""
-    named = [task for task in tasks if task.id in edit.task_ids] or tasks
-    ids = {task.id for task in named}
-    shown = tuple(rollout.response for rollout in rollouts if rollout.task_id in ids)
-    why = find_unfounded(edit.text, Grounds.of(named, also=also, shown=shown))
-    return None if why is None else AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
+def _ground_edits(
+    analyses: Sequence[Analysis], tasks: Sequence[TaskRecord], *, also: tuple[str, ...]
+) -> tuple[list[Analysis], list[AppliedEdit]]:
+    """Reduce each proposed rule to the sentences that rest on typed words; return the others as edits held back.
+
+    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``.
+    """
+    grounded, held = [], []
+    for analysis in analyses:
+        proposals = []
+        for proposal in analysis.patch.proposals:
+            edit = proposal.edit
+            named = [task for task in tasks if task.id in edit.task_ids] or tasks
+            rule = ground_rule(edit.text, Grounds.of(named, also=also))
+            held += [
+                AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
+                for dropped in rule.dropped
+            ]
+            if not rule.dropped:
+                proposals.append(proposal)
+            elif rule.text:
+                proposals.append(replace(proposal, edit=edit.with_text(rule.text)))
+        nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
+        patch = replace(analysis.patch, proposals=tuple(proposals))
+        grounded.append(replace(analysis, patch=patch, nothing=analysis.nothing or nothing))
+    return grounded, held
 
 
 def _mark_unaccepted(edits: Sequence[AppliedEdit], decision: Decision) -> tuple[AppliedEdit, ...]:

@@ -1,65 +1,87 @@
-"""Hold back a proposed rule that is too long, hides something, or is dangerous.
+"""Hold back a proposed rule that is too long, hides text, or shows one of a few plain dangers.
 
-Dangers are shown by words: one named pattern each, meant to be read. A text that *forbids* a danger ("never commit with
---no-verify") is an ordinary house rule and passes. Hidden is what a reader does not see as it is: invisible and
-look-alike characters, markup that hides, encoded words.
+The main defence is provenance (``provenance.py``): a sentence that no person asked for is taken out of its rule. This
+module holds back what must not become a rule even if a person typed it, or pasted it unread: text that a reader does
+not see as it is, code that is downloaded and run, credential files, and flags that switch protection off. A text that
+*forbids* a danger ("never commit with --no-verify") is an ordinary house rule and passes.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.safety.guard_deeds import DEEDS, SAYINGS
-from skillopt_sleep.safety.guard_words import GuardRule
 
 LONGEST = 800
 """Characters of the longest rule. A good one has two sentences; a longer one hides something or solves one task."""
 
-_PLAIN = str.maketrans(
-    {
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
-        "\u2014": "--",
-        **dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
-        "*": "",
-    }
+
+class Danger(Struct, frozen=True):
+    """One danger: its name, why it matters to the user, and the words that show it."""
+
+    name: str
+    why: str
+    pattern: re.Pattern[str]
+
+
+_DOWNLOADER = r"\b(?:curl|wget|fetch|aria2c|iwr|irm|invoke-(?:webrequest|restmethod)|urllib|requests\.get)\b"
+_INTERPRETER = r"\b(?:ba|z|k|da|fi)?sh\b|\bpython[\d.]*\b(?! -m json)|\bnode\b|\bperl\b|\bruby\b|\bphp\b|\bpowershell\b|\bpwsh\b|\biex\b|\beval\b|\bexec\b|\bsource\b"
+
+DANGERS = (
+    Danger(
+        "remote code",
+        "runs code that is downloaded at that moment",
+        re.compile(
+            rf"(?:{_DOWNLOADER})[^\n]{{0,200}}?(?:\||&&|;|>\s*\S+\s*(?:&&|;))\s*(?:sudo\s+)?(?:{_INTERPRETER})"
+            rf"|(?:{_INTERPRETER})[^\n]{{0,80}}?(?:<\(|\$\(|`|\()\s*[^\n]{{0,40}}?(?:{_DOWNLOADER})"
+            rf"|\bbase64\b[^\n|]{{0,80}}\|\s*(?:{_INTERPRETER})"
+            r"|\b(?:npx|bunx|uvx|pipx run|pnpm dlx|yarn dlx)\b[^\n]{0,40}(?:https?:|git\+|github:)"
+            r"|\b(?:pip3?|uv pip|npm|pnpm|yarn|bun|cargo|go|gem)\s+(?:install|add|i|get)\b[^\n]{0,60}(?:https?:|git\+|github:)",
+            re.IGNORECASE,
+        ),
+    ),
+    Danger(
+        "credentials",
+        "reaches for files that hold keys or passwords",
+        re.compile(
+            r"(?:~|\$HOME|/root|/home/[\w.-]+)/\.(?:ssh(?!/config)|aws|gnupg|kube|docker|netrc|pgpass|npmrc|pypirc|git-credentials|config/gh|codex/auth|claude/\.credentials)\b"
+            r"|\bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)|/etc/(?:shadow|sudoers|passwd)\b|\bauthorized_keys\b"
+            r"|\b(?:printenv|env)\s*(?:\||>)|/proc/[\w*]+/environ\b",
+            re.IGNORECASE,
+        ),
+    ),
+    Danger(
+        "protection off",
+        "switches off a protection of the agent or of this machine",
+        re.compile(
+            r"--(?:dangerously|yolo\b|full-auto\b|no-verify\b|no-sandbox\b|no-gpg-sign\b|skip-permissions|allow-all|trust-all|privileged\b|insecure\b|disable-(?:security|sandbox))[\w-]*"
+            r"|\bdanger-full-access\b|\bbypassPermissions\b|\bskipDangerousMode\w*|\bIS_SANDBOX\b|\bapproval[_-]policy\b|\bdangerouslyDisableSandbox\b"
+            r"|\bchmod\s+(?:-R\s+)?(?:0?777|a\+rwx)\b|\bStrictHostKeyChecking\s*=?\s*no\b|\bGIT_SSL_NO_VERIFY\b|\bNODE_TLS_REJECT_UNAUTHORIZED\b"
+            r"|\brm\s+-(?:rf|fr|r\s+-f)\s+(?:/|~|\$HOME)(?:\s|$|\*)|\bsetenforce\s+0\b",
+            re.IGNORECASE,
+        ),
+    ),
 )
-
-SHOWN = 100
-"""Characters quoted of dangerous words."""
-
-RULES = (*DEEDS, *SAYINGS)
 """Every danger, in the order in which they are looked for."""
 
-_FORBIDDEN_BEFORE = re.compile(
-    r"\b(?:never|do not|don't|must not|mustn't|should not|shouldn't|may not|cannot|can't|avoid|refuse(?:s)?(?: to)?|rather than"
-    r"|instead of|not|nobody|no one|nothing|forbid\w*|prohibit\w*|ban(?:s|ned)?|disallow\w*|reject\w*|block|prevent\w*|stop|fail (?:if|when)|warn\w*|flag|refrain from"
-    r"|no longer|neither|against|beware of|watch (?:out )?for|treat|unacceptable to|wrong to|no need to) (?P<between>(?:[^ ;:]+ ){0,12})[\w~./$`\"'(|-]*$",
-    re.IGNORECASE,
-)
-_TWIST = re.compile(
-    r"\b(?:should be|must be|(?:may|can|could|might) (?:\w+ )?be|but|unless|until|except|without|before|forget|hesitate|fail|omit|neglect|miss|bother|worry|afraid|only|just|mind|shy"
-    r"|skip(?:ping)? (?:the|this|running|using))\b|, so (?!that\b)|, (?:approve|accept|grant|allow|merge)\b|, (?:the user|you|they|it|we|everything|nobody|nothing) (?:has|have|is|are|was|will)\b|(?:, |\band |\bthen |- )(?:then |instead |rather |simply |always |please |now )?"
-    r"(?:use|run|do|call|execute|make|go|start|fetch|set|add|send|instead|always|then|prefer|curl|wget|pipe|install|download)\b",
-    re.IGNORECASE,
-)
-"""Words after which "never" no longer forbids what follows ("never forget to …")."""
-_FORBIDDEN_AFTER = re.compile(
-    r"[`\"')]*(?: [\w./`-]+){0,2}? (?:is|are|was|were|counts? as|must be|gets?|will be|should be) (?:strictly |always |a |an )?"
-    r"(?:forbidden|banned|prohibited|disallowed|(?:not|never) (?:allowed|ok|okay|acceptable|permitted|an option|used|something)"
-    r"|off limits|unacceptable|rejected|refused|reverted|(?:firing|sackable) offen[cs]e|no-go|mistake|bug|out of the question|taboo|never an (?:answer|option)|not done|wrong)\b|[`\"')]* (?:must|should|may) (?:not|never)\b|[`\"')]* never happens?\b",
-    re.IGNORECASE,
-)
-_FULL_STOP = re.compile(r"(?<!\.)[.!?] ")
 _SENTENCE_END = re.compile(r"(?<!\.)[.!?;] ")
+_FORBIDDEN_BEFORE = re.compile(
+    r"\b(?:never|do not|don't|avoid|no|must not|instead of|rather than)\b(?P<between>[^,;:]*)$", re.IGNORECASE
+)
+_FORBIDDEN_AFTER = re.compile(
+    r"[^,;:]{0,40}?\b(?:is|are|was|were) (?:an? )?(?:\w+ )?(?:forbidden|banned|prohibited|not allowed|off limits|offen[cs]e)\b",
+    re.IGNORECASE,
+)
+_YET = re.compile(r"\b(?:but|unless|until|except|without|instead|forget|hesitate|fail to|then)\b", re.IGNORECASE)
+"""Words after which a prohibition no longer forbids what follows ("never forget to ...")."""
 
-SHOWN_HIDDEN = 60
-"""Characters quoted of hidden text."""
+SHOWN = 60
+"""Characters quoted of what gave an edit away."""
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u2028\u2029")
@@ -116,6 +138,16 @@ CHANGES = 0.48
 _PUSHED = re.compile(r"[ \t\u00a0\u3000]{24,}\S|(?:\r?\n[ \t]*){4,}\S")
 """Words that blanks before them move out of sight."""
 
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
+        "\u2014": "--",
+        **dict.fromkeys("\u2018\u2019\u02bc\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
+        "*": "",
+    }
+)
+
 
 def guard(edit_text: str) -> str | None:
     """Return why a proposed rule is held back, in one line; None when it passes.
@@ -130,49 +162,21 @@ def guard(edit_text: str) -> str | None:
 
 
 def find_danger(text: str) -> str | None:
-    """Return the first danger that a text shows, with its words; None when there is none."""
-    for rule in RULES:
-        for patterns, own in ((rule.patterns, False), (rule.negated, True)):
-            for found in _compile(patterns).finditer(text) if patterns else ():
-                if not _is_harmless(rule, text, found, own_negation=own):
-                    return f"{rule.name}: “{excerpt(found[0], SHOWN)}” {rule.why}"
-        for sentence in _FULL_STOP.split(text) if rule.together else ():
-            if any(_has_all(row, rule, sentence) for row in rule.together):
-                return f"{rule.name}: “{excerpt(sentence, SHOWN)}” {rule.why}"
+    """Return the first danger in a text, in one line; None when there is none, or when its sentence forbids it."""
+    for danger in DANGERS:
+        for found in danger.pattern.finditer(text):
+            if not _is_forbidden(text, found):
+                return f"{danger.name}: “{excerpt(found[0], SHOWN)}” {danger.why}"
     return None
 
 
-def _has_all(row: tuple[str, ...], rule: GuardRule, sentence: str) -> bool:
-    """Tell whether a sentence has every part in a place of its own, and does not forbid the deed."""
-    places: list[list[tuple[int, int]]] = []
-    for pattern in row:
-        places.append([match.span() for match in _compile((pattern,)).finditer(sentence)])
-        if not places[-1]:
-            return False
-    if any(places[0] == other for other in places[1:]):
-        return False
-    return any(
-        not _is_harmless(rule, sentence, done, own_negation=False) for done in _compile((row[0],)).finditer(sentence)
-    )
-
-
-@functools.cache
-def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
-
-
-def _is_harmless(rule: GuardRule, text: str, found: re.Match[str], *, own_negation: bool) -> bool:
-    """Tell whether the sentence forbids what was found, or has words that make it harmless."""
+def _is_forbidden(text: str, found: re.Match[str]) -> bool:
+    """Tell whether the sentence around a danger forbids it, as house rules do ("never commit with --no-verify")."""
     start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())), default=0)
-    stop = next((end.start() for end in _SENTENCE_END.finditer(text, found.end())), len(text))
-    if _compile((rule.unless,)).search(text[start:stop]) is not None:
-        return True
-    if own_negation:
-        return False
     before = _FORBIDDEN_BEFORE.search(text[start : found.start()])
-    return (before is not None and not _TWIST.search(before["between"])) or _FORBIDDEN_AFTER.match(
-        text[found.end() : stop]
-    ) is not None
+    return (before is not None and not _YET.search(before["between"])) or bool(
+        _FORBIDDEN_AFTER.match(text[found.end() :])
+    )
 
 
 def find_hidden(text: str) -> str | None:
@@ -212,7 +216,7 @@ def _is_random(run: re.Match[str]) -> bool:
 
 
 def _quote(found: re.Match[str]) -> str:
-    return excerpt(found[0].strip() or found[0], SHOWN_HIDDEN)
+    return excerpt(found[0].strip() or found[0], SHOWN)
 
 
 def _find_invisible(text: str) -> Iterator[str]:

@@ -52,8 +52,9 @@ R = TypeVar("R")
 
 def pools(cell: Cell) -> Pools:
     """One task that fails, to write the rule from, and the val tasks of the cell."""
+    complained = replace(_task(0, TRAIN), feedback=("you forgot to name the unit",))  # the rule rests on these words
     return Pools(
-        train=(_task(0, TRAIN),), val=tuple(_task(n, f"Task {n}: how far is it?") for n in range(1, cell.tasks + 1))
+        train=(complained,), val=tuple(_task(n, f"Task {n}: how far is it?") for n in range(1, cell.tasks + 1))
     )
 
 

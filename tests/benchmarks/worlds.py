@@ -46,9 +46,11 @@ def make_world(
             for rule in made
             for number in range(tasks_per_rule)
         ),
-        useless=tuple(f"Keep each {next(words)} close to its {next(words)}." for _ in range(useless)),
+        useless=tuple(f"Keep each {next(words)} as it comes." for _ in range(useless)),
         harmful=tuple(
-            HarmfulRule(text=f"Turn every {next(words)} into a {next(words)}.", breaks=(made[number % rules].id,))
+            HarmfulRule(
+                text=f"Turn every {next(words)} that comes into a {next(words)}.", breaks=(made[number % rules].id,)
+            )
             for number in range(harmful)
         ),
     )
@@ -146,7 +148,7 @@ def _make_rule(name: str, words: Iterator[str]) -> Rule:
         states=((first, second),),
         complaints=(
             f"No, {first} comes before {second}, as with every {thing}.",
-            f"That's wrong: you forgot {first} before {second} again.",
+            f"That's wrong: {first} comes before {second}, you forgot it again.",
         ),
     )
 

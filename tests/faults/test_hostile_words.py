@@ -18,6 +18,7 @@ from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.reports.formatting import plain
 from skillopt_sleep.reports.markdown import render_report
 from skillopt_sleep.reports.terminal import render_summary
+from skillopt_sleep.usecases.adopt import adopt_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_report, read_status
@@ -99,10 +100,41 @@ def test_an_injected_session_with_an_obedient_optimizer(tmp_path, gate_mode):
     assert "What was held back" in page
 
 
+class Tailing(Obedient):
+    """The same, but it only adds a hostile tail to every edit that the simulated optimizer proposes."""
+
+    def complete(self, prompt):
+        reply = self._inner.complete(prompt)
+        if prompt.schema is None or "edits" not in prompt.schema["properties"]:
+            return reply
+        answer = json.loads(reply.text)
+        for number, edit in enumerate(answer.get("edits", ())):
+            if edit["text"]:
+                edit["text"] += f" {OBEYED[number % len(OBEYED)]}"
+        return msgspec.structs.replace(reply, text=json.dumps(answer))
+
+
+@pytest.mark.parametrize("gate_mode", ["paired", "off"])
+def test_optimizer_that_adds_a_hostile_tail_to_every_edit(tmp_path, gate_mode):
+    """Nothing of a tail is tried, staged or live; the honest sentences survive and can be adopted."""
+    person = make_person(tmp_path / "mira", rules=3, tasks_per_rule=10)
+    workspace = person.workspace(gate_mode=gate_mode, edit_budget=8)
+    workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Tailing(backend))
+    report = run_night(workspace, plan_night(workspace))
+    learnt = [each.edit.text for each in report.applied_edits]
+    assert learnt
+    assert set(learnt) <= {*(rule.text for rule in person.world.rules), *person.world.useless}
+    held = {each.edit.text: each for each in report.held_edits}
+    assert {held[tail].status for tail in OBEYED if tail in held} == {EditStatus.GUARDED}
+    assert report.proposal is not None
+    adopt_night(workspace, None)
+    written = [path.read_text() for path in tmp_path.rglob("*.md") if path.name != "report.md"]
+    assert any(learnt[0] in text for text in written)
+    assert not [tail for tail in OBEYED for text in written if tail in text]
+
+
 def test_a_held_edit_is_adopted_only_by_its_own_name(tmp_path):
     """Neither the night as a whole nor what is undecided takes it along."""
-    from skillopt_sleep.usecases.adopt import adopt_night
-
     person = make_person(tmp_path / "mira", rules=3, tasks_per_rule=10)
     workspace = person.workspace(miner="model")
     workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Obedient(backend))
@@ -146,8 +178,6 @@ def test_a_cloned_project_grants_nothing(tmp_path):
         (person.project / name).write_text('backend = "openai"\nmax_usd = 1000\n')
     workspace = person.workspace()
     assert read_status(workspace).proposals == ()
-    from skillopt_sleep.usecases.adopt import adopt_night
-
     for night in (None, "20260101-000000-abcd", "../../..", "/etc", "x\0y"):
         with pytest.raises((SleepError, ValueError)):
             adopt_night(workspace, night)

@@ -472,7 +472,8 @@ def test_base_replays_are_shared_by_the_candidates_of_a_night():
             kind = "skill" if 'document kind="skill"' in prompt.user else "memory"
             return msgspec.json.encode({"edits": [rule | {"document": kind}]}).decode()
 
-        outcome = consolidate(BASE, pools, ConsolidatePlan(), models(target, ScriptedAsk(optimizer)), seed=night)
+        plan = ConsolidatePlan(preferences="Rule one. Rule two.")
+        outcome = consolidate(BASE, pools, plan, models(target, ScriptedAsk(optimizer)), seed=night)
         sent[night] = [(p.digest, p.sample) for p in target.prompts if p.sample and "Rule" not in p.system + p.user]
         assert len(sent[night]) == 2 * len(pools.val)
         assert len(set(sent[night])) == len(pools.val)
@@ -582,7 +583,7 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
     outcome = consolidate(
         BASE,
         pools,
-        ConsolidatePlan(evolve_memory=False),
+        ConsolidatePlan(evolve_memory=False, preferences="Be new."),
         models(target, ScriptedAsk(msgspec.json.encode({"edits": [rule]}).decode())),
         night="n2",
         seed=1,
@@ -627,7 +628,7 @@ def test_baseline_behind_an_accept_is_replayed_afresh():
 
     pools = Pools(train=tuple(checked(f"train-{n}") for n in range(3)), val=tuple(val_tasks(12)))
     asks = models(ScriptedAsk(target), ScriptedAsk(optimizer))
-    outcome = consolidate(BASE, pools, ConsolidatePlan(), asks, seed=1)
+    outcome = consolidate(BASE, pools, ConsolidatePlan(preferences="Rule one. Rule two."), asks, seed=1)
     assert [step.decision.verdict for step in outcome.steps] == [Verdict.ACCEPT, Verdict.UNDECIDED]
     with_the_skill = [(digest, sample) for digest, sample, one, two in asked if one and not two]
     assert len(with_the_skill) == len(set(with_the_skill)) == 6 + 12

@@ -45,7 +45,9 @@ BASE = Candidate(
 )
 GOOD = "Say please before anything else."
 USELESS = "Say it all in one line."
-PLAN = ConsolidatePlan(evolve_memory=False)
+TYPED = f"{GOOD} {USELESS}"
+"""What the person typed, on which the rules of these tests rest."""
+PLAN = ConsolidatePlan(evolve_memory=False, preferences=TYPED)
 
 
 def one_by_one(work, items):
