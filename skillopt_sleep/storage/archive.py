@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -121,14 +122,24 @@ class SessionInbox:
         )
         return tuple(SessionKey(**row) for row in rows)
 
-    def count(self, *, waiting: bool = False) -> dict[tuple[str, str, str], int]:
-        """Return how many sessions are archived, or wait to be mined, by source, folder and remote."""
+    def count(self) -> dict[tuple[str, str, str], int]:
+        """Return how many sessions are archived, by source, folder and remote."""
         rows = self._database.rows(
-            f"SELECT source, cwd, COUNT(*) AS sessions, {_REMOTE} WHERE waiting != '' OR NOT ?"
-            " GROUP BY source, cwd, COALESCE(remote, '')",
-            (waiting,),
+            f"SELECT source, cwd, COUNT(*) AS sessions, {_REMOTE} GROUP BY source, cwd, COALESCE(remote, '')"
         )
         return {(row["source"], row["cwd"], row["remote"]): row["sessions"] for row in rows}
+
+    def count_waiting(self) -> Mapping[tuple[str, str], int]:
+        """Return how many sessions wait to be mined, by folder and remote; most are counted in an index alone."""
+        rows = self._database.rows("SELECT cwd, COUNT(*) AS sessions FROM sessions WHERE waiting != '' GROUP BY cwd")
+        counts = Counter({(row["cwd"], ""): row["sessions"] for row in rows})
+        for row in self._database.rows(
+            "SELECT cwd, remote, COUNT(*) AS sessions FROM session_remotes CROSS JOIN sessions USING (source, path)"
+            " WHERE waiting != '' GROUP BY cwd, remote"
+        ):
+            counts[row["cwd"], row["remote"]] += row["sessions"]
+            counts[row["cwd"], ""] -= row["sessions"]
+        return +counts
 
     def folders(self) -> tuple[str, ...]:
         """Return the folders of all archived sessions."""

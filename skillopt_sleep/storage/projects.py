@@ -83,17 +83,6 @@ def name_remote(remote: str) -> str:
     return remote.rstrip("/").rpartition("/")[2].removesuffix(".git")
 
 
-def find_repository(folder: Path) -> Repository | None:
-    """The repository of the nearest working tree at or above a folder, which may have been deleted.
-
-    A working tree whose repository is gone is passed over.
-    """
-    for top in (folder, *folder.parents):
-        if repository := _open_working_tree(top):
-            return repository
-    return None
-
-
 def _open_working_tree(top: Path) -> Repository | None:
     """The repository with ``.git`` in this very folder."""
     git = top / ".git"
@@ -133,6 +122,7 @@ class ProjectScope:
         self.folder = folder
         self._list_folders = list_folders
         self._known: dict[tuple[str, str], Place] = {}
+        self._repositories: dict[Path, Repository | None] = {}
 
     def holds(self, cwd: str, remote: str = "") -> bool:
         """Whether a session that ran in ``cwd`` belongs to the project; ``remote`` is the one it recorded, or ""."""
@@ -140,7 +130,7 @@ class ProjectScope:
 
     def place(self, cwd: str, remote: str = "") -> Place:
         """Where a session belongs."""
-        if not self.folder:
+        if not self.folder or cwd == self.folder:
             return Place.OWN
         if (cwd, remote) not in self._known:
             place = self._find_place(cwd, remote)
@@ -149,13 +139,30 @@ class ProjectScope:
             self._known[cwd, remote] = place
         return self._known[cwd, remote]
 
+    def _find_repository(self, folder: Path) -> Repository | None:
+        """The repository of the nearest working tree at or above a folder, which may have been deleted.
+
+        A working tree whose repository is gone is passed over. Each folder is looked at once: sessions share most of
+        the folders above them.
+        """
+        found, passed = None, []
+        for top in (folder, *folder.parents):
+            if top in self._repositories:
+                found = self._repositories[top]
+                break
+            passed.append(top)
+            if found := _open_working_tree(top):
+                break
+        self._repositories.update(dict.fromkeys(passed, found))
+        return found
+
     @cached_property
     def _root(self) -> Path:
         return Path(os.path.realpath(self.folder))
 
     @cached_property
     def _repository(self) -> Repository | None:
-        return find_repository(self._root)
+        return self._find_repository(self._root)
 
     @cached_property
     def _worktrees(self) -> tuple[Path, ...]:
@@ -178,7 +185,7 @@ class ProjectScope:
     def _is_own(self, path: Path, remote: str, mine: Repository) -> bool | None:
         """Whether a folder is a working tree of the project's repository; None when only its name can tell."""
         collected = _PLACE.search(path.as_posix())
-        theirs = find_repository(path)
+        theirs = self._find_repository(path)
         if theirs and collected and len(theirs.top.as_posix()) <= collected.start("first"):
             theirs = None  # a repository that merely contains the agents' folder, such as one of dotfiles
         if theirs and _is_folder(path):
@@ -205,7 +212,7 @@ class ProjectScope:
         if not mine.names & set(collected.groups()):
             return Place.OTHER if collected["second"] else Place.UNKNOWN
         others = (
-            find_repository(Path(folder))
+            self._find_repository(Path(os.path.realpath(folder)))
             for folder in dict.fromkeys(self._list_folders())
             if _is_usable(folder) and _is_folder(Path(folder))
         )

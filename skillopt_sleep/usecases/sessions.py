@@ -69,8 +69,8 @@ def load_waiting(workspace: Workspace) -> tuple[Session, ...]:
 def count_waiting(workspace: Workspace) -> int:
     """The number of sessions in scope that wait to be mined; reads none of them."""
     holds = workspace.project_scope.holds
-    waiting = workspace.inbox.count(waiting=True)
-    return sum(sessions for (_, cwd, remote), sessions in waiting.items() if holds(cwd, remote))
+    waiting = workspace.inbox.count_waiting()
+    return sum(sessions for (cwd, remote), sessions in waiting.items() if holds(cwd, remote))
 
 
 def collect_insights(workspace: Workspace) -> Insights:

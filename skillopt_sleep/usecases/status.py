@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from skillopt_sleep.errors import UsageError
@@ -13,6 +13,7 @@ from skillopt_sleep.usecases.sessions import count_waiting, load_archived
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
+    from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.reports.watch import Watched
     from skillopt_sleep.usecases.workspace import Workspace
 
@@ -62,6 +63,7 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
     project = str(workspace.project)
     reports = {report.night: report for report in workspace.journal.reports(project)}
     lived = read_reverted_rules(workspace.database, project)
+    tasks = {task.id: task for task in workspace.archive.tasks(workspace.scope)}
     rules = [
         LiveRule(
             edit=edit,
@@ -69,7 +71,7 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
             path=adoption.path,
             adopted_at=adoption.adopted_at,
             lived=lived.get((adoption.path, edit.text or edit.anchor), ()),
-            words=_words_behind(edit.task_ids, reports, adoption.night),
+            words=_list_words(edit.task_ids, tasks, reports.get(adoption.night)),
         )
         for adoption in reversed(live)
         for edit in adoption.edits
@@ -77,8 +79,11 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
     return compare_corrections(rules, load_archived(workspace))
 
 
-def _words_behind(tasks: tuple[str, ...], reports: Mapping[str, NightReport], night: str) -> tuple[str, ...]:
-    """The user's words in the tasks an edit was written from."""
-    report = reports.get(night)
-    labels = report.tasks if report else ()
-    return tuple(dict.fromkeys(words for label in labels if label.id in tasks for words in label.words))
+def _list_words(ids: Collection[str], tasks: Mapping[str, TaskRecord], report: NightReport | None) -> tuple[str, ...]:
+    """The user's words in the tasks an edit was written from.
+
+    The report of the night holds only some of them, and none when the edit was written in an earlier night.
+    """
+    reported = [words for label in (report.tasks if report else ()) if label.id in ids for words in label.words]
+    archived = [words for id_ in ids if id_ in tasks for words in tasks[id_].feedback]
+    return tuple(dict.fromkeys((*archived, *reported)))

@@ -56,6 +56,16 @@ def test_rule_just_adopted(cli, mira, adopted):
     assert "Too early to tell" in done.out
 
 
+def test_rule_of_an_earlier_night_keeps_its_corrections(cli, mira, adopted, monkeypatch):
+    """The report of the night that accepted it does not list the tasks it was written from (finding R7)."""
+    before = cli("watch", "--json", *mira.places).json
+    monkeypatch.setattr("skillopt_sleep.storage.journal.NightJournal.reports", lambda *_: ())
+    rows = cli("watch", "--json", *mira.places).json
+    assert adopted["applied_edits"]
+    assert all(set(row["rule"]["words"]) <= set(now["rule"]["words"]) for row, now in zip(before, rows, strict=True))
+    assert all(row["before"]["corrections"] for row in rows)
+
+
 def test_rule_that_does_not_help(cli, mira, adopted):
     """The same corrections go on: it says so with the counts and the command that takes it out; the next night too."""
     assert again(mira, days=1) > 0

@@ -31,6 +31,17 @@ def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, rehearsa
     assert database.rows("PRAGMA user_version")[0][0] == VERSION
 
 
+def test_codex_sessions_of_an_older_program_are_read_again(tmp_path):
+    """They name the remote of their repository, which version 3 did not keep."""
+    path = tmp_path / "sleep.db"
+    Database(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO files VALUES ('codex', '/a.jsonl', 3, 4)")
+        raw.execute("PRAGMA user_version = 3")
+    raw.close()
+    assert [tuple(row) for row in Database(path).rows("SELECT * FROM files")] == [("codex", "/a.jsonl", 3, -1)]
+
+
 def test_file_of_a_newer_program_is_left_alone(tmp_path):
     """A schema this program does not know is refused by name, and nothing is written."""
     path = tmp_path / "sleep.db"

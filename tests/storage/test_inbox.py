@@ -153,3 +153,15 @@ def test_database_of_a_newer_program_is_left_alone(tmp_path):
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(DiskError, match="newer version"):
         Database(path)
+
+
+def test_sessions_are_counted_by_folder_and_remote(database):
+    """The remote is kept when a later reading names it, and the counts of all and of waiting ones agree."""
+    inbox = SessionInbox(database)
+    inbox.file("claude", file(10), session("1"))
+    inbox.file("claude", file(10, "/s/b.jsonl"), session("2", path="/s/b.jsonl"))
+    assert inbox.count() == {("claude", "/work/shop", ""): 2}
+    inbox.file("claude", file(20, "/s/b.jsonl"), session("2", path="/s/b.jsonl", remote="github.com/acme/shop"))
+    assert inbox.count() == {("claude", "/work/shop", ""): 1, ("claude", "/work/shop", "github.com/acme/shop"): 1}
+    assert inbox.count_waiting() == {("/work/shop", ""): 1, ("/work/shop", "github.com/acme/shop"): 1}
+    assert {key.remote for key in inbox.waiting()} == {"", "github.com/acme/shop"}

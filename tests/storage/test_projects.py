@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -164,11 +165,19 @@ def test_folder_without_git_is_a_project_with_all_it_contains(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "cwd", ["", "shop", "[trimmed for fixture]", "/\0", "/" + "x" * 5000, "C:\\work\\shop", "\udc80"]
+    "cwd", ["", "shop", "[trimmed for fixture]", "/\0", "/" + "x" * 5000, "/x" * 3000, "C:\\work\\shop", "\udc80"]
 )
 def test_folder_that_is_none_is_of_no_project(shop, cwd):
     """A session file may say anything."""
     assert scope(shop).place(cwd) is Place.OTHER
+
+
+def test_many_folders_are_placed_quickly(shop):
+    """Sessions lie in hundreds of folders, and ``status`` asks about all of them."""
+    here = scope(shop)
+    start = time.perf_counter()
+    assert all(here.holds(str(shop / "packages" / str(number))) for number in range(500))
+    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("damage", ["loop", "missing", "binary", "pipe", "config"])
