@@ -200,7 +200,7 @@ class ProjectScope:
         if collected and not theirs:
             return False if remote else None
         beside = _BESIDE.match(path.as_posix())
-        theirs = theirs or (_open_working_tree(Path(beside["repository"])) if beside else None)
+        theirs = (_open_working_tree(Path(beside["repository"])) if beside else None) or theirs
         return theirs is not None and bool(theirs.keys & mine.keys)
 
     def _match_by_name(self, cwd: str) -> Place:

@@ -86,6 +86,24 @@ def test_worktree_that_git_has_forgotten_is_known_by_its_place(shop, place):
     assert scope(shop, shop, tree).holds(str(tree))
 
 
+@pytest.mark.parametrize("place", [*PLACES[2:5], ".claude/worktrees/gone"])
+def test_repository_of_dotfiles_around_everything_takes_nothing(shop, tmp_path, place):
+    """A home folder under git is above every project, and above the places of the agents."""
+    home = make_repository(tmp_path / "dotfiles")
+    (home / ".git").rename(tmp_path / ".git")
+    gone = (shop / place).resolve()
+    assert scope(shop, shop, gone).holds(str(gone))
+    assert not scope(shop).holds(str(tmp_path / "notes"))
+
+
+def test_what_is_left_of_a_removed_worktree_is_no_repository(shop, tmp_path):
+    """Git leaves the folder when it holds ignored files."""
+    left = tmp_path / ".codex" / "worktrees" / "1a2b" / "shop"
+    (left / "node_modules").mkdir(parents=True)
+    assert scope(shop, shop, left).holds(str(left))
+    assert not scope(shop, shop, left).holds(str(left.with_name("till")))
+
+
 def test_name_alone_does_not_tell_two_repositories_of_one_name_apart(shop, tmp_path):
     """Such a session is of neither, and is counted as unknown."""
     namesake = make_repository(tmp_path / "fork" / "shop")
