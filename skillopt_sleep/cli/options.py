@@ -145,7 +145,7 @@ def program_name() -> str:
     if shutil.which("skillopt-sleep"):
         return "skillopt-sleep"
     script = Path(__file__).parents[2] / "scripts" / "run"
-    words = ["bash", str(script)] if script.is_file() else [sys.executable, "-m", "skillopt_sleep"]
+    words = ["bash", str(script)] if script.is_file() else [sys.executable, "-P", "-m", "skillopt_sleep"]
     return shlex.join(words)
 
 
