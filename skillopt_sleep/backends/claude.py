@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash, find_config_folder
+from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash, find_config_folder, select_login
 from skillopt_sleep.backends.claude_output import CLAUDE, STREAM_OPTIONS, read_announced_wait, read_result
 from skillopt_sleep.backends.outcomes import add_cost, build_reply, decode_json
 from skillopt_sleep.backends.process import Children, Ended, find_command
@@ -156,7 +156,7 @@ class ClaudeBackend:
         return NativeClaude(
             command=find_command(self.command, self.env, install=INSTALL),
             model=self.model,
-            env=self._without_parent(),
+            env=self._build_environment(),
             children=self._children,
             seconds=within.clip(self.loop_timeout),
             call_seconds=self.timeout,
@@ -170,8 +170,8 @@ class ClaudeBackend:
             return self.max_usd
         return max(LEAST_USD, min(within.usd, self.max_usd or within.usd))
 
-    def _without_parent(self) -> dict[str, str]:
-        return {name: value for name, value in self.env.items() if name not in PARENT}
+    def _build_environment(self) -> dict[str, str]:
+        return select_login({name: value for name, value in self.env.items() if name not in PARENT})
 
     def _run(self, *arguments: str, seconds: float, system: str | None = None, stdin: str = "") -> Ended:
         argv = [find_command(self.command, self.env, install=INSTALL), *arguments]
@@ -184,7 +184,7 @@ class ClaudeBackend:
                 argv += ["--system-prompt-file", str(file)]
             return self._children.run(
                 argv,
-                env=self._without_parent() | QUIET | NO_ATTACHMENTS | {"API_TIMEOUT_MS": str(int(seconds * 1000))},
+                env=self._build_environment() | QUIET | NO_ATTACHMENTS | {"API_TIMEOUT_MS": str(int(seconds * 1000))},
                 cwd=workspace,
                 seconds=seconds,
                 stdin=stdin,

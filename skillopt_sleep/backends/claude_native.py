@@ -32,10 +32,11 @@ from skillopt_sleep.backends.claude_output import (
     read_trajectory,
     read_version,
 )
+from skillopt_sleep.backends.outcomes import decode_json
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, build_folder_prefix
 from skillopt_sleep.backends.sandbox import add_results, build_agent_environment, confine_with_bubblewrap, find_flaw
 from skillopt_sleep.backends.workspace import Workspace, open_workspace
-from skillopt_sleep.errors import Overloaded
+from skillopt_sleep.errors import BadReply, Overloaded
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, Shown, Trajectory
@@ -177,7 +178,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         timeout = str(int(self.call_seconds * 1000))
         return self.children.run(
             argv,
-            env={**_select_login(self.env), **NATIVE_QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": timeout},
+            env={**select_login(self.env), **NATIVE_QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": timeout},
             cwd=place.cwd,
             seconds=self.seconds,
             stdin=escape_slash(MENTION.sub("@ ", assignment.user)),
@@ -195,7 +196,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         if mode is ReplayMode.WORKTREE:
             # commands run in the sandbox need no login
             bare = build_agent_environment(self.env, prefixes=())
-            secrets = sorted(name for name in _select_login(self.env) if name not in bare and name != MARK)
+            secrets = sorted(name for name in select_login(self.env) if name not in bare and name != MARK)
             withheld: list[Json] = [{"name": name, "mode": "deny"} for name in secrets]
             settings["sandbox"] = SANDBOX | {"credentials": {"envVars": withheld}}
             settings["permissions"] = {"allow": ["Bash"]}
@@ -234,8 +235,11 @@ def escape_slash(prompt: str) -> str:
     return f"\n{prompt}" if prompt.startswith("/") else prompt
 
 
-def _select_login(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables the CLI needs to log in: its own, and those of a cloud that is switched on."""
+def select_login(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the CLI, in every mode: where things are, and what its login depends on.
+
+    Those are its own variables, those of a cloud that is switched on, and those that the user's settings name.
+    """
     settings = msgspec.json.encode(_read_login_settings(env)).decode()
     clouds = [
         prefix
@@ -250,8 +254,8 @@ def _read_login_settings(env: Mapping[str, str]) -> dict[str, Json]:
     """Read the user's settings that a login may depend on; none from a file that cannot be read, as the CLI does."""
     try:
         content = (find_config_folder(env) / "settings.json").read_bytes()
-        settings = msgspec.json.decode(content, type=dict[str, Json])
-    except (OSError, ValueError):  # the latter also when it is not text at all
+        settings = decode_json(content, dict[str, Json])
+    except (OSError, BadReply):
         return {}
     return {name: value for name, value in settings.items() if name in LOGIN_SETTINGS}
 
@@ -265,6 +269,6 @@ def find_config_folder(env: Mapping[str, str]) -> Path:
 def _read_lines(path: Path) -> list[Json]:
     found: list[Json] = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
-        with contextlib.suppress(msgspec.DecodeError):
-            found.append(msgspec.json.decode(line))
+        with contextlib.suppress(BadReply):
+            found.append(decode_json(line, dict[str, Json]))
     return found

@@ -223,7 +223,7 @@ class CodexBackend:
         if mode is ReplayMode.WORKTREE and shutil.which("git", path=path) is None:
             return "git is missing: install it (apt-get install git)"
         try:
-            problem = find_flaw(self._children, self._confine, self._home.build_environment(self.env))
+            problem = find_flaw(self._children, self._confine, self._narrow(self._home.build_environment(self.env)))
         except (BackendError, DiskError) as error:
             problem = str(error)
         if not problem:
@@ -272,14 +272,12 @@ class CodexBackend:
     ) -> Ended:
         provider = rename_builtin_provider(read_settings(self.config), seconds=self.timeout)
         settings = [*self.config, *QUIET, *provider]
-        named = " ".join(settings)
         instructions = json.dumps(assignment.system, ensure_ascii=False)
         argv = [find_command(self.command, self.env, install=INSTALL), *WORK, "-C", str(place.cwd)]
         argv += ["--model", self.model] if self.model else []
         argv += _as_options([*settings, *WITH_TOOLS, f"developer_instructions={instructions}"])
-        prefixes = (*OWN_PREFIXES, "AWS_") if BEDROCK in named else OWN_PREFIXES
         # codex does not set up its sandbox in a folder below TMPDIR, so it gets another TMPDIR than ours
-        work_env = build_agent_environment(env, prefixes=prefixes, settings=named) | {"TMPDIR": str(place.scratch)}
+        work_env = self._narrow(env) | {"TMPDIR": str(place.scratch)}
         return self._children.run(
             [*argv, "-"],
             env={**LOGS, **work_env},
@@ -296,6 +294,16 @@ class CodexBackend:
         settings = [*CONFINED, f"sandbox_workspace_write.writable_roots={roots}"]
         return (find_command(self.command, self.env, install=INSTALL), "sandbox", *_as_options(settings), "--", *argv)
 
+    def _narrow(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of the CLI, in every mode: where things are, and what its login depends on.
+
+        Those are its own variables, those that its settings name, and those of a cloud. Raises ``SettingsError``.
+        """
+        users = read_user_config(self.env) if self.use_user_config else {}
+        named = f"{json.dumps(users, default=str)} {' '.join(self.config)}"
+        prefixes = (*OWN_PREFIXES, "AWS_") if BEDROCK in named else OWN_PREFIXES
+        return build_agent_environment(env, prefixes=prefixes, settings=named)
+
     def _run(self, *arguments: str, seconds: float, prompt: Prompt | None = None) -> Ended:
         command = find_command(self.command, self.env, install=INSTALL)
         env = self.env if self.use_user_config else self._home.build_environment(self.env)
@@ -304,7 +312,7 @@ class CodexBackend:
             workspace.mkdir()
             return self._children.run(
                 [command, *arguments, *(self._build_options(prompt, folder, workspace) if prompt else ())],
-                env={**LOGS, **env},
+                env={**LOGS, **self._narrow(env)},
                 cwd=workspace,
                 seconds=seconds,
                 stdin=prompt.user if prompt else "",

@@ -35,7 +35,7 @@ def start_command() -> tuple[str, ...]:
     ``-P`` keeps a file in the current folder from being imported as a module.
     """
     if not sys.executable:
-        raise UsageError("the Python that runs this does not know its own path; start it as `python -P -m skillopt_sleep`")
+        raise UsageError("this Python does not know its own path; start the program as `python -P -m skillopt_sleep`")
     return (str(Path(sys.executable).absolute()), "-P", "-m", "skillopt_sleep")
 
 
