@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import os
+import stat
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -166,6 +167,23 @@ def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(value for name, value in env.items() if is_secret_name(name) and is_worth_hiding(value))
 
 
+def read_named_file(path: Path, what: str) -> bytes | None:
+    """The bytes of a file that the user named, None when there is none; links are followed; ``what`` is for errors.
+
+    Raises ``SettingsError`` for a folder, a FIFO or a device, which might never end, and for what cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(handle, "rb") as file:  # noqa: PTH123  a descriptor, no path
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise SettingsError(f"cannot read {what} {path}: it is a FIFO or a device; name a regular file")
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"cannot read {what} {path}: {error.strerror}") from error
+
+
 def _merge(under: Table, over: Table) -> Table:
     """Tables of two layers: an option the later layer does not name keeps its value."""
     return {name: under.get(name, {}) | over.get(name, {}) for name in {**under, **over}}
@@ -197,14 +215,13 @@ def _choices(kind: object) -> tuple[str, ...]:
 
 
 def _read_file(path: Path, *, required: bool) -> dict[str, object]:
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        if required:
-            raise SettingsError(f"there is no settings file {path}, which {FILE_VARIABLE} names") from None
+    if str(path) == os.devnull:
         return {}
-    except OSError as error:
-        raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
+    text = read_named_file(path, "the settings file")
+    if text is None:
+        if required:
+            raise SettingsError(f"there is no settings file {path}, which {FILE_VARIABLE} names")
+        return {}
     try:
         return msgspec.toml.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -5,16 +5,18 @@ A command's module is imported only when the command is called, so that starting
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TextIO, cast
 
 import click
 
 from skillopt_sleep import __version__
-from skillopt_sleep.errors import SleepError
+from skillopt_sleep.errors import DiskError, SleepError
 
 NAME = "skillopt-sleep"
 
@@ -115,8 +117,60 @@ def program(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+class _Stderr:
+    """Standard error that drops what cannot be written: a full disk behind it must not change how a command ends."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write the text, or nothing."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            _discard(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be flushed."""
+        try:
+            self._stream.flush()
+        except OSError:
+            _discard(self._stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what is still buffered to nowhere, or Python would try it again at exit and change the exit code."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that are closed on nothing; the next file opened would else get their number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  open until the end
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit with its code; an error the user can fix is one line on stderr."""
+    _open_closed_streams()
+    stderr = sys.stderr
+    sys.stderr = cast("TextIO", _Stderr(stderr))
+    try:
+        sys.exit(_run(arguments))
+    finally:
+        sys.stderr = stderr
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = program.main(None if arguments is None else list(arguments), prog_name=NAME, standalone_mode=False)
     except click.ClickException as error:
@@ -130,7 +184,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo(f"{NAME}: interrupted", err=True)
         code = 130
-    sys.exit(code if isinstance(code, int) else 0)
+    except OSError as error:
+        _print_error(_explain(error))
+        _discard(sys.stdout)
+        code = DiskError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: OSError) -> str:
+    """What the system refused, and what helps, in one line."""
+    what = f"{error.filename or 'input or output'}: {error.strerror or error}"
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return f"{what}; allow more open files, as with: ulimit -n 256"
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{what}; name a shorter path"
+    return f"{what}; check that its disk is not full and that you may use it"
 
 
 def _print_error(message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -210,6 +211,8 @@ def open_workspace(
     context = click.get_current_context(silent=True)
     if context is not None:
         context.call_on_close(lambda: _print_notices(notices))
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        workspace.data_dir.lstat()  # a name that no file can have ends the command here
     end_leftovers(workspace)
     return workspace
 

@@ -158,11 +158,11 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
 def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     """Read a task file. Raises ``UsageError`` when it cannot be read or holds no task."""
     from skillopt_sleep.mining.task_file import decode_tasks
+    from skillopt_sleep.settings import read_named_file
 
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the task file {path}: {error.strerror}") from error
+    data = read_named_file(path, "the task file")
+    if data is None:
+        raise UsageError(f"cannot read the task file {path}: No such file")
     tasks = decode_tasks(data, str(path))
     if not tasks:
         raise UsageError(f"the task file {path} holds no tasks; `skillopt-sleep harvest --tasks-out FILE` writes some")
