@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from skillopt_sleep.calls.budget import Budget
 from skillopt_sleep.calls.chain import Breaker, Retried
-from skillopt_sleep.errors import BackendUnusable, BudgetSpent, Overloaded
-from skillopt_sleep.model.call import Caps, Prompt, Spend
+from skillopt_sleep.calls.send import Ledgered, Recorded
+from skillopt_sleep.errors import BackendUnusable, BudgetSpent, EmptyReply, Overloaded, UsageError
+from skillopt_sleep.model.call import Bounds, Caps, Prompt, Reply, Role, Spend, Usage
+from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory
+from skillopt_sleep.storage.database import Database
+from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.clock import FakeClock
 
@@ -52,3 +57,113 @@ def test_minutes_in_the_message_of_a_cap():
     budget = Budget(Caps(calls=1), Spend(calls=1, seconds=1800.0), FakeClock())
     with pytest.raises(BudgetSpent, match=r"30\.0 min spent"):
         budget.reserve(Prompt(system="", user="hello"))
+
+
+@pytest.mark.parametrize(("latency", "cut"), [(59.5, True), (59.0, True), (58.9, False)])
+def test_work_that_ends_within_a_second_of_the_cap_was_cut_short(tmp_path, latency, cut):
+    """Clocks of two processes agree to a second; the cap took the tokens and the money that the work had cost."""
+    work = Assignment(system="", user="do it", mode=ReplayMode.NATIVE, within=Bounds(seconds=60.0))
+    usage = Usage(input_tokens=7, output_tokens=2)
+    done = Trajectory(text="", ending=Ending.OUT_OF_TIME, latency=latency, usage=usage, cost_usd=0.25)
+
+    class Worker(ScriptedBackend):
+        def run(self, _):
+            return done
+
+        def refuses(self, _):
+            return ""
+
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    send = Recorded(role=Role.TARGET, model="m", backend=Worker("x"), ledger=ledger, clock=FakeClock())
+    if cut:
+        with pytest.raises(BudgetSpent, match="the cap on minutes came") as stopped:
+            send(work, phase="p", number=1)
+        assert stopped.value.cap == "minutes"
+    else:
+        assert send(work, phase="p", number=1) == done
+    assert ledger.spent() == Spend(calls=1, tokens=9, usd=0.25)
+
+
+def test_answered_prompt_is_not_remembered_as_being_asked(tmp_path):
+    """A night of many thousand prompts keeps no lock for those that are answered."""
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    ask = Ledgered(role=Role.TARGET, model="m", ledger=ledger, send=lambda prompt, phase: Reply(text=phase))
+    assert ask(Prompt(system="", user="x"), phase="p").text == "p"
+    assert ask._asking == {}
+
+
+class Slow(ScriptedBackend):
+    """A backend whose calls take three seconds, and that keeps its replies until they are stored."""
+
+    def __init__(self, clock, *lines):
+        super().__init__(*lines)
+        self.clock = clock
+        self.dropped = []
+
+    def complete(self, prompt):
+        self.clock.sleep(3.0)
+        return super().complete(prompt)
+
+    def kept(self, prompt):
+        self.dropped.append(prompt)
+
+
+class Redactor:
+    """Removes one word from text and from replies."""
+
+    def clean(self, value):
+        if isinstance(value, str):
+            return value.replace("secret", "[...]")
+        return replace(value, text=self.clean(value.text))
+
+
+def send_recorded(tmp_path, *lines, redactor=None):
+    """Send one prompt that has a secret in it; the backend, the ledger, and the reply or the error."""
+    clock = FakeClock()
+    clock.seconds = 100.0
+    backend = Slow(clock, *lines)
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    send = Recorded(role=Role.TARGET, model="m", backend=backend, ledger=ledger, clock=clock, redactor=redactor)
+    try:
+        outcome = send(Prompt(system="a secret", user="my secret"), phase="p", number=2)
+    except EmptyReply as error:
+        outcome = error
+    return backend, ledger, outcome
+
+
+def test_answered_call_is_recorded(tmp_path):
+    """With its time and number; secrets leave neither way, and the backend may then drop the reply."""
+    backend, ledger, reply = send_recorded(tmp_path, "the secret answer", redactor=Redactor())
+    assert reply.text == "the [...] answer"
+    assert [(prompt.system, prompt.user) for prompt in backend.prompts] == [("a [...]", "my [...]")]
+    assert backend.dropped == backend.prompts
+    (tally,) = ledger.tallies()
+    assert (tally.calls, tally.retries, tally.seconds, tally.input_tokens, tally.errors) == (1, 1, 3.0, 10, {})
+
+
+def test_lost_call_is_recorded(tmp_path):
+    """With its time and its error, without the secrets of the message; an impossible price is not believed."""
+    lost = EmptyReply("a secret in the message")
+    lost.args = (*lost.args, 7)
+    lost.cost_usd, lost.input_tokens = -4.0, 5
+    backend, ledger, error = send_recorded(tmp_path, lost, redactor=Redactor())
+    assert error.args == ("a [...] in the message", 7)
+    assert backend.dropped == []
+    (tally,) = ledger.tallies()
+    assert (tally.calls, tally.seconds, tally.input_tokens, tally.cost_usd) == (1, 3.0, 5, None)
+    assert tally.errors == {"EmptyReply": 1}
+
+
+def test_backend_without_an_agent_does_no_work(tmp_path):
+    """The message names the setting that does without one."""
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    send = Recorded(role=Role.TARGET, model="m", backend=ScriptedBackend("x"), ledger=ledger, clock=FakeClock())
+    with pytest.raises(UsageError, match=r"has no agent .*use --replay text"):
+        send(Assignment(system="", user="do it", mode=ReplayMode.NATIVE), phase="p", number=1)
+
+
+def test_backend_that_keeps_nothing_is_not_told(tmp_path):
+    """A backend without stored replies is only asked."""
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    send = Recorded(role=Role.TARGET, model="m", backend=ScriptedBackend("x"), ledger=ledger, clock=FakeClock())
+    assert send(Prompt(system="", user="secret"), phase="p", number=1).text == "x"

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import Base, PendingEdit, drop_if_over, revive
 from skillopt_sleep.gate.rule import (
+    GO_ON_AT,
     MOST_LOSSES,
     PAIRS_A_LIFE,
     Pair,
@@ -91,6 +92,8 @@ def make_pending(k=6, **tally):
         pytest.param({"wins": 6, "ties": PAIRS_A_LIFE - 6}, False, id="no pair left"),
         pytest.param({"wins": 12, "losses": MOST_LOSSES}, True, id="as many losses as may be"),
         pytest.param({"wins": 12, "losses": MOST_LOSSES + 1}, False, id="one loss more"),
+        pytest.param({"wins": 5, "ties": PAIRS_A_LIFE - 6}, True, id="the last pair could decide"),
+        pytest.param({"wins": 14, "losses": 3, "unjudged": 4}, False, id="losses and doubt together"),
         pytest.param({"wins": 2, "ties": PAIRS_A_LIFE - 8, "unjudged": 1}, True, id="doubt just made up for"),
         pytest.param({"wins": 2, "ties": PAIRS_A_LIFE - 7, "unjudged": 1}, False, id="doubt that stays"),
     ],
@@ -106,3 +109,38 @@ def test_waiting_edit_that_no_longer_fits_its_document():
     edit = EditRecord(id="e", op=EditOp.REPLACE, document=DocumentKind.SKILL, text="New.", anchor="Gone long ago.")
     dropped = revive(replace(make_pending(wins=3), edits=(edit,)), Candidate(documents=(document,)), Base())
     assert dropped.why == "it can no longer be applied"
+
+
+@pytest.mark.parametrize(
+    ("tally", "why"),
+    [
+        ({"wins": 6, "ties": PAIRS_A_LIFE - 6}, "undecided after 108 pairs"),
+        ({"ties": PAIRS_A_LIFE - 1}, "undecided after 107 pairs, and at most 1 more could not decide it"),
+        (
+            {"wins": 14, "losses": 3, "unjudged": 4},
+            "undecided after 17 pairs, and the judge gave no readable verdict on 4 more",
+        ),
+    ],
+)
+def test_reason_why_a_life_is_over(tally, why):
+    """The reason counts the pairs, and says what is left and why that is not enough."""
+    dropped = drop_if_over(make_pending(**tally))
+    assert (dropped.why, dropped.final) == (why, True)
+
+
+def test_waiting_edit_without_its_document():
+    """An edit whose document is gone is dropped, and may begin anew when it is back."""
+    dropped = revive(make_pending(wins=3), Candidate(documents=()), Base())
+    assert (dropped.why, dropped.final) == ("there is no skill any more", False)
+
+
+def test_edit_that_earned_another_round_is_not_behind():
+    """The score that earns another round in the same night is the first that is not behind."""
+    assert not make_pending(wins=GO_ON_AT).behind
+    assert make_pending(ties=1).behind
+
+
+def test_base_has_sixteen_digits():
+    """Stored edits name their base by these; it tells different bases apart."""
+    assert len(Base().digest) == 16
+    assert Base().digest != Base(target="m").digest

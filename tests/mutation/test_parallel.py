@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_missing_answer_stops_nothing():
 
 def test_interrupt_ends_the_running_items(monkeypatch):
     """An interrupt of the waiting thread calls ``on_interrupt``, starts nothing more and is passed on."""
-    running, ended, begun = threading.Event(), threading.Event(), []
+    running, ended, begun, finished = threading.Event(), threading.Event(), [], []
 
     def interrupt(_futures):
         running.wait(timeout=5)
@@ -154,12 +155,15 @@ def test_interrupt_ends_the_running_items(monkeypatch):
     def work(number):
         begun.append(number)
         running.set()
-        assert ended.wait(timeout=5)
+        ended.wait(timeout=1)
+        time.sleep(0.05)
+        finished.append(number)
 
     monkeypatch.setattr(parallel, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
         Pool(1, on_interrupt=ended.set)(work, [0, 1, 2])
-    assert begun == [0]
+    assert ended.is_set()
+    assert begun == finished == [0]
 
 
 # --- the limiter --------------------------------------------------------------------------------------------------
@@ -219,6 +223,16 @@ def test_retry_after_holds_back_every_call():
     limiter.leave(None)
     limiter.enter()
     assert clock.slept == [12.0]
+
+
+def test_half_a_second_that_was_asked_for_is_waited():
+    """A wait shorter than a second is a wait too."""
+    clock = FakeClock()
+    limiter = Limiter(8, clock)
+    limiter.enter()
+    limiter.leave(RateLimited("429", retry_after=0.5))
+    limiter.enter()
+    assert clock.slept == [0.5]
 
 
 def test_memory_limits_the_calls_in_flight(monkeypatch):
