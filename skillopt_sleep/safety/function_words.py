@@ -133,7 +133,7 @@ _INTERJECTION = re.compile(
 )
 """A refusal that opens a complaint ("no, amounts in cents") and negates nothing in it."""
 _COMPLAINT = re.compile(
-    r"\byou(?:['’]ve| have| had)? (?:(?:just|still|again|always|keep|kept|even) )*(?:didn['’]t|did not|haven['’]t|never|forg[eo]t\w*|skipp\w*|ignor\w*|remov\w*|delet\w*|omitt\w*|dropp\w*|left|missed|keep|kept|used|added|put|wrote|made|changed)\b"
+    r"(?<!before )(?<!after )(?<!when )(?<!if )(?<!until )(?<!unless )\byou(?:['’]ve| have| had)? (?:(?:just|still|again|always|keep|kept|even) )*(?:didn['’]t|did not|haven['’]t|never|forg[eo]t\w*|skipped|ignored?|removed?|deleted?|omitted|dropp?ed|drop|skip|omit|left|missed|keep|kept|used|added|put|wrote|made|changed)\b"
     r"|\bwhy (?:did|do|are|is|would|have|didn['’]t|don['’]t|isn['’]t)\b|\bdu hast\b|\bhast du\b|\b(?:warum|wieso)\b|\btu as\b|\bvous avez\b|\bpourquoi\b|\b(?:te )?has \w+[ai]do\b|\bolvidaste\b|\bpor qué\b|\bfaltou\b|\b(?:você|vc) (?:esqueceu|não)\b|\besqueceu\b"
     r"|\bhai \w+to\b|\bperché\b|\bты (?:опять|снова|не|забыл\w*)\b|\b(?:почему|зачем)\b|你(?:又|忘|没)|又忘|忘记|忘了|为什么|忘れた|忘れて(?:る|い)|なぜ|どうして|잊었|잊으셨|왜",
     re.IGNORECASE,
@@ -142,41 +142,45 @@ _COMPLAINT = re.compile(
 
 
 class Polarity(Struct, frozen=True):
-    """Whether a clause demands what it speaks of."""
+    """Whether a clause demands what it speaks of, or forbids it."""
 
-    forbids: bool = False
-    """Whether it negates, or leaves out, an odd number of times."""
-    is_marked: bool = False
-    """Whether it holds any word that negates or leaves out."""
+    negations: int = 0
+    """Negations that do not cancel each other."""
     omits: bool = False
-    """Whether it leaves something out, other than by a negation."""
+    """Whether it speaks of leaving something out."""
     concedes: bool = False
     """Whether it sets a condition aside ("even if")."""
     complains: bool = False
     """Whether it says what was done wrong."""
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether it holds any word that negates, leaves out or concedes."""
+        return bool(self.negations or self.omits or self.concedes)
+
+    @property
+    def forbids(self) -> bool:
+        """Whether it forbids; two reversals make a demand ("never skip")."""
+        return bool((self.negations + self.omits) % 2)
+
     def allows(self, other: Polarity) -> bool:
         """Tell whether a clause of this polarity, as typed, may become one of the other polarity about the same."""
         if other.concedes and not self.concedes:
             return False
-        if self.complains:
-            return not self.is_marked or not other.forbids
+        if self.complains:  # "you forgot the tests" demands tests; "why do you add comments" may demand either
+            return not (self.negations or self.omits) or not other.forbids
         return self.forbids == other.forbids
 
 
 def read_polarity(clause: str) -> Polarity:
     """Read whether a clause demands or forbids; negations of a condition, and a refusal that opens it, do not count.
 
-    Several negations count as one, as in most languages, except "without" and words of leaving something out.
+    Several negations count as one, as in most languages; "without" and its like count beside them.
     """
     clause = _INTERJECTION.sub(" ", clause)
-    stated = _CONDITION.sub(" ", clause)
-    negates, concedes = bool(_NEGATION.search(stated)), bool(_CONCESSION.search(clause))
-    omissions = len(_PRIVATIVE.findall(clause)) + len(_OMISSION.findall(clause))
     return Polarity(
-        forbids=bool((negates + omissions) % 2),
-        is_marked=bool(negates or omissions),
-        omits=omissions > 0,
-        concedes=concedes,
+        negations=bool(_NEGATION.search(_CONDITION.sub(" ", clause))) + len(_PRIVATIVE.findall(clause)),
+        omits=bool(_OMISSION.search(clause)),
+        concedes=bool(_CONCESSION.search(clause)),
         complains=bool(_COMPLAINT.search(clause)),
     )

@@ -98,7 +98,7 @@ class GroundedRule(Struct, frozen=True):
 def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
     """Take out of a rule every sentence that does not rest on what a person typed.
 
-    The order of words does not matter, nor do sentences vouch for each other. Takes time linear in both texts.
+    The order of words does not matter, nor do sentences vouch for each other.
     """
     typed = _Typed(grounds.typed)
     kept, dropped = [], []
@@ -124,14 +124,6 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in map(str.strip, (*sentences, text[start:])) if _TERM.search(sentence)]
 
 
-class _Clause:
-    """A typed clause: what it speaks of, and whether it demands or forbids that."""
-
-    def __init__(self, text: str) -> None:
-        self.terms = frozenset(_weigh_terms(text))
-        self.polarity = read_polarity(text)
-
-
 class _Typed:
     """The typed words, prepared once for all sentences of a rule."""
 
@@ -140,8 +132,14 @@ class _Typed:
         self._text = fold(" \n ".join(texts))
         self._verbatim = frozenset(map(_without_mark, sentences))
         self._sentences = [frozenset(_weigh_terms(sentence)) for sentence in sentences]
-        self._clauses = [_Clause(clause) for sentence in sentences for clause in split_clauses(sentence)]
-        self._terms = frozenset(term for terms in self._sentences for term in terms)
+        self._clauses = [
+            (frozenset(_weigh_terms(clause)), read_polarity(clause))
+            for sentence in sentences
+            for clause in split_clauses(sentence)
+        ]
+        self._stems: dict[str, set[str]] = {}
+        for term in frozenset(term for terms in self._sentences for term in terms):
+            self._stems.setdefault(term[:SHORTEST_STEM], set()).add(term)
 
     def find_objections(self, sentence: str) -> Iterator[str]:
         """Yield why a sentence does not rest on the typed words; nothing when it does."""
@@ -151,9 +149,8 @@ class _Typed:
         strange = [name for name in _find_particulars(claimed) if not self._was_typed(name)]
         if strange:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"
-        terms = _weigh_terms(claimed)
         least = LEAST_SHARE_UNSPACED if len(_UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
-        shares = [measure_share(terms, typed) for typed in self._sentences]
+        shares = self._measure_shares(_weigh_terms(claimed), self._sentences)
         if max(shares, default=0.0) < least:
             yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
         for clause in split_clauses(claimed):
@@ -162,16 +159,33 @@ class _Typed:
     def _object_to_clause(self, clause: str) -> Iterator[str]:
         """Yield why a clause has no place in its sentence: all of it is new, or it reverses what was typed."""
         terms, polarity = _weigh_terms(clause), read_polarity(clause)
-        near = [(share, typed) for typed in self._clauses if terms and (share := measure_share(terms, typed.terms)) > 0]
+        shares = self._measure_shares(terms, [typed for typed, _ in self._clauses])
+        near = [(share, typed) for share, (_, typed) in zip(shares, self._clauses, strict=True) if share > 0]
         if not near:
-            if sum(terms.values()) >= LONGEST_STRANGE_CLAUSE or (terms and polarity.omits):
+            is_odd = polarity.omits or polarity.concedes or (polarity.is_marked and not terms)
+            if is_odd or sum(terms.values()) >= LONGEST_STRANGE_CLAUSE:
                 yield f"provenance: nothing you typed speaks of “{excerpt(clause.strip(), 80)}”"
             return
-        is_allowed = any(typed.polarity.allows(polarity) for _, typed in near)
-        if not is_allowed and (
-            polarity.is_marked or polarity.concedes or max(share for share, _ in near) >= REVERSED_SHARE
-        ):
+        is_contrary = polarity.is_marked or max(share for share, _ in near) >= REVERSED_SHARE
+        if is_contrary and not any(typed.allows(polarity) for _, typed in near):
             yield f"provenance: “{excerpt(clause.strip(), 80)}” is the contrary of what you typed"
+
+    def _measure_shares(self, terms: Mapping[str, float], typed: Sequence[frozenset[str]]) -> list[float]:
+        """Return which share of the weight of the terms is in each typed text, in any form; 0 without terms."""
+        weight = sum(terms.values())
+        forms = [(mass, self._find_forms(term)) for term, mass in terms.items()]
+        known = [(mass, form) for mass, form in forms if form]
+        return [sum(mass for mass, form in known if form & words) / weight if known else 0.0 for words in typed]
+
+    def _find_forms(self, term: str) -> frozenset[str]:
+        """Return the typed terms that are this one, or another grammatical form of it (the same beginning)."""
+        if len(term) < SHORTEST_STEM or _UNSPACED.match(term):
+            return frozenset({term}) & self._stems.get(term[:SHORTEST_STEM], set())
+        return frozenset(
+            other
+            for other in self._stems.get(term[:SHORTEST_STEM], ())
+            if term[: (alike := math.ceil(SAME_STEM * max(len(term), len(other))))] == other[:alike]
+        )
 
     def _was_typed(self, particular: str) -> bool:
         folded = fold(particular).strip(".,;:")
@@ -193,26 +207,6 @@ class _Typed:
 def split_clauses(sentence: str) -> list[str]:
     """Split a sentence at commas, colons, brackets and conjunctions."""
     return [clause for clause in _CLAUSE_END.split(sentence) if _TERM.search(clause)]
-
-
-def measure_share(terms: Mapping[str, float], typed: frozenset[str]) -> float:
-    """Return the weight of the terms that were typed, in any form, as a share from 0 to 1; 1 for no terms at all."""
-    weight = sum(terms.values())
-    return sum(mass for term, mass in terms.items() if has_form(term, typed)) / weight if weight else 1.0
-
-
-def has_form(term: str, typed: frozenset[str]) -> bool:
-    """Tell whether a term was typed, in this or another grammatical form (the same beginning)."""
-    if term in typed:
-        return True
-    if len(term) < SHORTEST_STEM or _UNSPACED.match(term):
-        return False
-    for other in typed:
-        if term[:SHORTEST_STEM] == other[:SHORTEST_STEM]:
-            alike = math.ceil(SAME_STEM * max(len(term), len(other)))
-            if term[:alike] == other[:alike]:
-                return True
-    return False
 
 
 def _without_mark(sentence: str) -> str:
