@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from msgspec import Struct
 from skillopt_sleep.model.edit import EditRecord
 from skillopt_sleep.model.near_duplicates import TWINS, similar, terms
 from skillopt_sleep.model.session import Feedback, Session, Turn
+from skillopt_sleep.model.text import STOPWORDS
 from skillopt_sleep.reports.formatting import number, plain
 
 ENOUGH = 3.0
@@ -31,6 +33,14 @@ CHANCE = 0.05
 
 CHARACTERS = 90
 """Characters shown of a rule."""
+
+WORDS_OF_A_PART = 2
+"""Words of content by which a correction is known within a longer prompt; with fewer it must be the whole prompt."""
+
+READ = 4_000
+"""Characters of a prompt in which a correction is looked for; what follows is pasted."""
+
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 class WatchState(enum.StrEnum):
@@ -104,10 +114,16 @@ def compare_corrections(rules: Sequence[LiveRule], sessions: Iterable[Session]) 
         for turn in session.turns
         if not turn.kind.weak and (moment := _parse_moment(turn.at)) is not None
     ]
-    return tuple(_watch_rule(rule, turns, _find_marks(rule, rules)) for rule in rules)
+    folded = {turn.id: _fold(turn.prompt) for _, turn in turns}
+    return tuple(_watch_rule(rule, turns, folded, _find_marks(rule, rules)) for rule in rules)
 
 
-def _watch_rule(rule: LiveRule, every: Sequence[tuple[datetime, Turn]], marks: tuple[frozenset[str], float]) -> Watched:
+def _watch_rule(
+    rule: LiveRule,
+    every: Sequence[tuple[datetime, Turn]],
+    folded: Mapping[str, str],
+    marks: tuple[frozenset[str], float],
+) -> Watched:
     since = _parse_moment(rule.adopted_at) or datetime.max.replace(tzinfo=UTC)
     spans = [(_parse_moment(start), _parse_moment(end)) for start, end in rule.lived]
     turns = [(at, turn) for at, turn in every if not any(a and b and a <= at < b for a, b in spans)]
@@ -115,7 +131,7 @@ def _watch_rule(rule: LiveRule, every: Sequence[tuple[datetime, Turn]], marks: t
     about = [
         at
         for at, turn in turns
-        if _is_quoted(turn.prompt, quotes)
+        if any(quote.stands_in(folded[turn.id]) for quote in quotes)
         or (turn.feedback is Feedback.CORRECTION and _is_about(turn.prompt, rule, marks))
     ]
     before = Period(prompts=sum(at < since for at, _ in turns), corrections=sum(at < since for at in about))
@@ -124,24 +140,43 @@ def _watch_rule(rule: LiveRule, every: Sequence[tuple[datetime, Turn]], marks: t
     return Watched(rule=rule, before=before, after=after, state=state, p=p, missing=missing)
 
 
-def _list_quotes(rule: LiveRule) -> tuple[str, ...]:
-    """The corrections that a rule was written from, without those of its tasks that share no word with it.
+class _Quote(Struct, frozen=True, kw_only=True):
+    """Words to find in prompts, folded."""
 
-    When none shares a word with it, such as after a translation, all of them stay.
+    words: str
+    is_cut: bool
+    """Whether the end was cut off."""
+    may_be_part: bool
+    """Whether it says enough to be known within a longer prompt; "no, again" does not."""
+
+    def stands_in(self, typed: str) -> bool:
+        """Whether a folded prompt holds it."""
+        if self.is_cut:
+            return typed.startswith(self.words)
+        return typed == self.words or (self.may_be_part and f" {self.words} " in f" {typed} ")
+
+
+def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
+    """The rule and the corrections it was written from.
+
+    Corrections of its tasks that share no word with the rule are left out, unless none does, as after a translation.
     """
     about = _weighty_terms(rule.text)
-    quotes = [quote for words in rule.words if (quote := _fold(words))]
-    return tuple(quote for quote in quotes if about & _weighty_terms(quote)) or tuple(quotes)
-
-
-def _is_quoted(prompt: str, quotes: Sequence[str]) -> bool:
-    """Whether a prompt is one of the quotes, which may be shortened, or only a part of what was typed."""
-    typed = f" {_fold(prompt)} "
-    return any(typed.startswith(f" {quote[:-1]}") if quote.endswith("…") else f" {quote} " in typed for quote in quotes)
+    own = [words for words in rule.words if about & _weighty_terms(words)] or rule.words
+    return tuple(
+        _Quote(
+            words=folded,
+            is_cut=words.rstrip().endswith("…"),
+            may_be_part=len(set(folded.split()) - STOPWORDS) >= WORDS_OF_A_PART,
+        )
+        for words in (rule.text, *own)
+        if (folded := _fold(words))
+    )
 
 
 def _fold(words: str) -> str:
-    return " ".join(words.casefold().split())
+    """The words alone, without case, punctuation and spaces of any kind between them."""
+    return _BETWEEN_WORDS.sub(" ", words[:READ].casefold()).strip()
 
 
 def _is_about(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) -> bool:

@@ -214,3 +214,19 @@ def test_other_corrections_of_its_tasks_do_not_count():
     turns = (typed(9, "name the branch after the ticket"), typed(9, RULE.words[0]))
     (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
     assert found.before.corrections == 1
+
+
+def test_rule_that_is_a_correction_word_for_word():
+    """It counts without the words of a task, whatever the punctuation, the case and the bullet (finding R7)."""
+    rule = replace(RULE, words=(), edit=replace(RULE.edit, text="- Never push to main!"))
+    turns = (typed(9, "ok. never push to main"), typed(9, "never push to mainline"))
+    (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert found.before.corrections == 1
+
+
+def test_correction_that_says_nothing_by_itself_is_not_looked_for_in_prompts():
+    """A task's "no" stands in many prompts about other matters."""
+    rule = replace(RULE, words=("no", "again, please"))
+    turns = (typed(9, "there is no test for it"), typed(9, "run it again, please"), typed(9, "No!"))
+    (found,) = compare_corrections([rule], [Session(source="claude", path="/s", session_id="s", turns=turns)])
+    assert found.before.corrections == 1
