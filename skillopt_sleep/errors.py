@@ -1,4 +1,4 @@
-"""Every error this program raises on purpose, in one tree; each class knows its exit code.
+"""Every error this program raises on purpose, in one tree; a class carries the exit code of the command line.
 
 ::
 
@@ -13,9 +13,9 @@
     │   │   ├── ModelRefused        the model does not exist or is not ours to use
     │   │   ├── TooOld              the CLI must be upgraded
     │   │   ├── EndpointMoved       the address redirects to another one, which is not followed
-    │   │   ├── NotAllowed          the user has not agreed that the provider is sent these sessions
+    │   │   ├── NotAllowed          the user has not agreed to send these sessions to the provider
     │   │   ├── QuotaExhausted
-    │   │   └── BackendUnusable     call after call was lost in transport
+    │   │   └── BackendUnusable     every recent call failed
     │   ├── TransientBackend    4   worth another try; then the rollout is unmeasured
     │   │   ├── RateLimited         carries ``retry_after``
     │   │   ├── Overloaded
@@ -23,8 +23,8 @@
     │   │   ├── EmptyReply
     │   │   ├── BadReply            the reply cannot be read as what was asked for
     │   │   └── TooLong             the same prompt would be too long again: not tried again
-    │   └── Awaiting            3   questions are laid down and wait for their answers
-    ├── BudgetSpent             5   the next call would overspend a cap
+    │   └── Awaiting            3   questions in files wait for answers
+    ├── BudgetSpent             5   the next call would exceed a cap
     ├── NightRunning            6   another night holds the lock
     ├── DiskError               7   our own files cannot be read or written
     ├── Refused                 8   live file changed, guarded edit, nothing to adopt
@@ -39,13 +39,13 @@ import signal
 
 
 class SleepError(Exception):
-    """Root of the tree; ``exit_code`` is what the command line ends with."""
+    """Base class; ``exit_code`` is the exit status of the command line."""
 
     exit_code: int = 1
 
 
 class UsageError(SleepError):
-    """Flags, names or a file handed over by the user cannot be used as they are."""
+    """The user gave a flag, name or file that cannot be used."""
 
     exit_code = 2
 
@@ -55,32 +55,29 @@ class SettingsError(UsageError):
 
 
 class ConfigError(UsageError, ValueError):
-    """A field of a training config, by name. A ``ValueError`` too, which is what users of the library expect."""
+    """A field of a training config has an unusable value. Also a ``ValueError``, as users of the library expect."""
 
 
 class BackendError(SleepError):
-    """A model, or the agent CLI in front of it, did not do what was asked.
-
-    What was paid for all the same, as far as the agent says: ``input_tokens``, ``output_tokens``, and ``cost_usd``,
-    which is None where no price is known.
-    """
+    """A model, or its agent CLI, failed. The fields hold what the failed call cost nevertheless, as far as reported."""
 
     exit_code = 4
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    """None when no price is known."""
 
 
 class FatalBackend(BackendError):
-    """No later call can succeed: the night stops at once and keeps what is paid for."""
+    """No later call can succeed: the night stops at once and keeps every reply it has paid for."""
 
 
 class NotInstalled(FatalBackend):
-    """The agent CLI is not on this machine."""
+    """The agent CLI is not installed on this machine."""
 
 
 class NotLoggedIn(FatalBackend):
-    """The account is logged out, the key is missing or refused."""
+    """The account is logged out, or the API key is missing or refused."""
 
 
 class ModelRefused(FatalBackend):
@@ -88,7 +85,7 @@ class ModelRefused(FatalBackend):
 
 
 class TooOld(FatalBackend):
-    """The agent CLI is older than the model demands."""
+    """The agent CLI is older than the model requires."""
 
 
 class EndpointMoved(FatalBackend):
@@ -96,7 +93,7 @@ class EndpointMoved(FatalBackend):
 
 
 class NotAllowed(FatalBackend):
-    """The user has not agreed that this provider is sent these sessions."""
+    """The user has not agreed to send these sessions to this provider."""
 
 
 class QuotaExhausted(FatalBackend):
@@ -104,11 +101,11 @@ class QuotaExhausted(FatalBackend):
 
 
 class BackendUnusable(FatalBackend):
-    """Call after call was lost in transport: the service is down, not the task hard."""
+    """Every recent call failed: the service is down, the tasks are not to blame."""
 
 
 class TransientBackend(BackendError):
-    """Transport lost this call; the next try may succeed, not before ``retry_after`` seconds where that is known."""
+    """This call failed, and another try may succeed: after ``retry_after`` seconds, where that is known."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -116,9 +113,9 @@ class TransientBackend(BackendError):
 
 
 class Awaiting(BackendError):
-    """Questions are laid down for somebody to answer; the next ``run`` goes on with what is there by then.
+    """Questions were written to files for somebody to answer; the next ``run`` uses the answers there are by then.
 
-    ``missing`` counts those that had no answer when this was raised.
+    ``missing`` is the number of unanswered questions.
     """
 
     exit_code = 3
@@ -129,33 +126,33 @@ class Awaiting(BackendError):
 
 
 class RateLimited(TransientBackend):
-    """Too many calls."""
+    """The provider refused the call because there were too many in a short time."""
 
 
 class Overloaded(TransientBackend):
-    """The provider is overloaded, or could not be reached."""
+    """The provider is overloaded or cannot be reached."""
 
 
 class TimedOut(TransientBackend):
-    """No answer within our own deadline."""
+    """No answer came within our deadline."""
 
 
 class EmptyReply(TransientBackend):
-    """The model's reply holds no text at all."""
+    """The model's reply contains no text."""
 
 
 class BadReply(TransientBackend):
-    """The reply cannot be read as what was asked for."""
+    """The reply does not have the requested form."""
 
 
 class TooLong(TransientBackend):
-    """The prompt, or the answer to it, is longer than the model takes: the same one will be again."""
+    """The prompt, or its answer, is longer than the model allows; another try would fail as well."""
 
 
 class BudgetSpent(SleepError):
-    """The next call would overspend a cap; nothing was sent. ``cap`` names it.
+    """The next call would exceed the cap named by ``cap``, so it was not sent.
 
-    An agent CLI that has stopped at the cap it was given was sent something: ``cost_usd`` is then what that cost.
+    Also raised for an agent CLI that stopped at its own cap; the other fields then hold what it spent.
     """
 
     exit_code = 5
@@ -169,7 +166,7 @@ class BudgetSpent(SleepError):
 
 
 class NightRunning(SleepError):
-    """Another night holds the lock."""
+    """Another night is running and holds the lock."""
 
     exit_code = 6
 
@@ -181,13 +178,13 @@ class DiskError(SleepError):
 
 
 class Refused(SleepError):
-    """Done on purpose: a live file changed, an edit is guarded, there is nothing to adopt."""
+    """The program declines to act: a live file has changed, the guard holds an edit back, nothing can be adopted."""
 
     exit_code = 8
 
 
 class Interrupted(SleepError):
-    """Stopped by a signal; the next ``run`` goes on with the same night."""
+    """A signal stopped the night; the next ``run`` resumes it."""
 
     def __init__(self, message: str, *, signum: int = signal.SIGINT) -> None:
         super().__init__(message)

@@ -20,7 +20,7 @@ import msgspec
 
 from skillopt_sleep.errors import SettingsError, UsageError
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import suggest_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -61,7 +61,7 @@ def require(kind: Kind, name: str) -> None:
         known = names(kind)
         or_file = ", or a file such as my_env.py" if kind is Kind.ENVIRONMENT else ""
         raise UsageError(
-            f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{or_file}{did_you_mean(name, known)}"
+            f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{or_file}{suggest_name(name, known)}"
         )
 
 
@@ -112,7 +112,7 @@ def require_options(kind: Kind, name: str, options: Iterable[str]) -> frozenset[
     fields = option_names(kind, name)
     for key in options:
         if key not in fields:
-            known = f"{', '.join(sorted(fields))}{did_you_mean(key, fields)}"
+            known = f"{', '.join(sorted(fields))}{suggest_name(key, fields)}"
             raise SettingsError(f"[{kind}.{name}] has no option {key!r}, only {known}")
     return fields
 

@@ -20,7 +20,7 @@ from skillopt_sleep.errors import SettingsError
 from skillopt_sleep.gate.rule import GateMode
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.rollout import GateMetric, ReplayMode
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import suggest_name
 from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 
 PREFIX = "SKILLOPT_SLEEP_"
@@ -192,7 +192,7 @@ def _merge(under: Table, over: Table) -> Table:
 def _convert(key: str, value: object, where: str) -> object:
     """One value in the type of its setting."""
     if key not in _TYPES:
-        hint = did_you_mean(key, _TYPES)
+        hint = suggest_name(key, _TYPES)
         raise SettingsError(f"{where}: there is no setting {key!r}{hint} (`skillopt-sleep settings` lists them all)")
     choices = _choices(_TYPES[key])
     canonical, written = value, str(value).strip().lower()

@@ -38,7 +38,7 @@ from skillopt_sleep.errors import (
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
-from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
+from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, get_skill_name
 from skillopt_sleep.model.usage import make_usage, read_price
 
 CLAUDE = AgentAdvice(
@@ -308,7 +308,7 @@ def _read_ending(ended: Ended, answers: Sequence[_Event], deadline: float) -> tu
 
 def _read_skill_shown(events: Sequence[_Event], document: Document, root: Path) -> Shown:
     """Tell whether the skill was on the CLI's list, and whether its text, from our folder, went to the model."""
-    name = skill_name(document)
+    name = get_skill_name(document)
     listed = next((event.skills for event in events if event.subtype == "init" and event.skills is not None), None)
     handed = [
         block.text for event in events if event.synthetic for block in event.blocks if "Base directory" in block.text

@@ -31,7 +31,7 @@ from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedI
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
-from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, skill_name
+from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, get_skill_name
 from skillopt_sleep.model.usage import make_usage
 
 CODEX = AgentAdvice(
@@ -240,7 +240,7 @@ def read_trajectory(
         turns=known.requests,
         shown=tuple(_read_shown(document, record) for document in documents),
         skills_called=tuple(
-            skill_name(document)
+            get_skill_name(document)
             for document in documents
             if document.kind is DocumentKind.SKILL and known.contains(document)
         ),
@@ -272,7 +272,7 @@ def _read_shown(document: Document, record: Record | None) -> Shown:
         offered = any(contains_every_line(text, body) for text in record.told)
         how = "its text was sent" if offered else "its text was not sent"
         return Shown(kind=document.kind, offered=offered, read=offered, how=how)
-    name = skill_name(document)
+    name = get_skill_name(document)
     offered = any(f"- {name}: " in text and f"{name}/SKILL.md)" in text for text in record.told)
     read = record.contains(document)
     how = "its text was sent" if read else "it was on the list" if offered else "it was not on the list"

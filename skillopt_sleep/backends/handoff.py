@@ -19,7 +19,7 @@ import msgspec
 from skillopt_sleep.errors import Awaiting, BackendUnusable, Refused
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Health, Prompt, Reply, Usage
-from skillopt_sleep.model.json_schema import violations
+from skillopt_sleep.model.json_schema import find_violations
 from skillopt_sleep.model.replies import extract_json
 
 CHARACTERS_PER_TOKEN = 4
@@ -158,7 +158,7 @@ def _find_fault(prompt: Prompt, answer: str) -> str:
         value = extract_json(answer)
     except ValueError:
         return "no JSON in it; expected: one object of the form in the question"
-    wrong = list(islice(violations(value, _reduce_schema(prompt.schema)), NAMED))
+    wrong = list(islice(find_violations(value, _reduce_schema(prompt.schema)), NAMED))
     return f"{', '.join(wrong)}; expected: the form in the question" if wrong else ""
 
 

@@ -22,7 +22,7 @@ from skillopt_sleep.backends.checkout import Checkout
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.document import Document, DocumentKind
-from skillopt_sleep.model.rollout import Assignment, ReplayMode, skill_name
+from skillopt_sleep.model.rollout import Assignment, ReplayMode, get_skill_name
 
 DIFF_LIMIT = 40_000
 """Characters of a diff that are kept: half as much again as a judge is shown."""
@@ -59,7 +59,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     def find_place(self, document: Document) -> Path:
         """Return where a document belongs, relative to the top of the workspace."""
         if document.kind is DocumentKind.SKILL:
-            return Path(self.skills) / skill_name(document) / "SKILL.md"
+            return Path(self.skills) / get_skill_name(document) / "SKILL.md"
         return Path(self.memory)
 
 

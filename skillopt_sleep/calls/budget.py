@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.calls.send import SendOnce
 from skillopt_sleep.errors import BackendError, BudgetSpent
-from skillopt_sleep.model.call import Allowance, Bounds, Caps, Prompt, Reply, Spend, Usage, blocking_cap
+from skillopt_sleep.model.call import Allowance, Bounds, Caps, Prompt, Reply, Spend, Usage, find_blocking_cap
 from skillopt_sleep.model.ports import Clock, Progress
 from skillopt_sleep.model.rollout import Assignment
 
@@ -234,7 +234,7 @@ class Budget:
 
     def _find_blocking(self, caps: Caps, need: Need, spent: Spend) -> str | None:
         with_those = replace(spent, calls=spent.calls + len(self._reserved))
-        return blocking_cap(
+        return find_blocking_cap(
             caps, with_those, in_flight=0, tokens_per_call=need.least_tokens, usd_per_call=need.least_usd
         )
 

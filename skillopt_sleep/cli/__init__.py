@@ -87,9 +87,9 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command when there is none of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from skillopt_sleep.model.text import did_you_mean
+            from skillopt_sleep.model.text import suggest_name
 
-            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+            ctx.fail(f"there is no command {args[0]!r}{suggest_name(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 

@@ -41,7 +41,7 @@ from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.ports import PairJudge, Parallel
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine
 from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.optimizer.replay import Attempt, Models, answer, judge_of, replay
+from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge, replay
 
 CONFIRMING = 500
 """Added to a night's first sample number: replays that confirm a loss belong to none of its rounds."""
@@ -319,7 +319,7 @@ def _score(
     task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
 ) -> tuple[ReplayResult, ReplayResult, Arm | None]:
     """Score both; the arm is ``first`` where one call showed the judge two different answers, else None."""
-    judge = judge_of(task, models.judges)
+    judge = find_judge(task, models.judges)
     if old.score is not None or new.score is not None:  # an agent's own ending is already its score
         one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))
         return replace(old, score=one), replace(new, score=two), None

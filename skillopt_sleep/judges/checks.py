@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.json_schema import matches, violations
+from skillopt_sleep.model.json_schema import find_violations, matches
 from skillopt_sleep.model.ports import Ask
 from skillopt_sleep.model.replies import extract_json
 from skillopt_sleep.model.rollout import ReplayResult, Score
@@ -94,7 +94,7 @@ def _json_schema(check: Check, rollout: ReplayResult) -> str:
         value = extract_json(rollout.response)
     except ValueError:
         return "it holds no JSON"
-    return next(violations(value, cast("dict[str, Json]", check.value), "its JSON"), "")
+    return next(find_violations(value, cast("dict[str, Json]", check.value), "its JSON"), "")
 
 
 def _sections(markdown: str, heading: str) -> list[str]:

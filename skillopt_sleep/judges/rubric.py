@@ -78,7 +78,7 @@ class RubricJudge:
         Equal answers of two samples are two calls: a verdict used twice would be one coin counted as two. Who is not
         going to count them gives both the same number.
         """
-        return _score(self._asked(task, rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
+        return _score(self._asked(task, render_rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
         """Score two responses in one call that does not say which is which, afresh for each sample of the pair.
@@ -90,7 +90,7 @@ class RubricJudge:
         if first.work == second.work:
             score = self.score(task, replace(first, sample=sample), ask)
             return score, score
-        verdict = self._asked(task, pair_prompt(task, first.work, second.work), ask, _PairVerdict, sample)
+        verdict = self._asked(task, render_pair_prompt(task, first.work, second.work), ask, _PairVerdict, sample)
         return _score(verdict.first), _score(verdict.second)
 
     def _asked(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V], sample: int) -> V:
@@ -109,7 +109,7 @@ def _score(verdict: _Verdict) -> Score:
     return Score(hard=float(verdict.passed), soft=verdict.score, rationale=verdict.reason)
 
 
-def rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
+def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
     """What the judge is sent; the answer stands in it once, quoted."""
     request, rubric, quoted = _quoted(task, answer)
     system, user = render(
@@ -118,7 +118,7 @@ def rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
     return Prompt(system=system, user=user, schema=SCHEMA)
 
 
-def pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
+def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
     """What the judge is sent of a pair: each answer once, quoted; swapped answers swap places and nothing else."""
     request, rubric, one, two = _quoted(task, first, second)
     system, user = render(

@@ -24,7 +24,7 @@ from skillopt_sleep.model.task import (
     TaskRecord,
     parse_check,
 )
-from skillopt_sleep.model.text import did_you_mean, sha256
+from skillopt_sleep.model.text import sha256, suggest_name
 from skillopt_sleep.registry import Kind, find_reference, names
 
 StructT = TypeVar("StructT", bound=Struct)
@@ -160,6 +160,6 @@ def _require_object(raw: Json, known: Iterable[str], where: str) -> dict[str, Js
         raise UsageError(f"{where}: expected an object, got {raw!r:.60}")
     for name in raw:
         if name not in (names := list(known)):
-            hint = did_you_mean(name, names) or f"; known are {', '.join(names)}"
+            hint = suggest_name(name, names) or f"; known are {', '.join(names)}"
             raise UsageError(f"{where}: unknown key {name!r}{hint}")
     return raw

@@ -1,6 +1,6 @@
-"""What is sent to a model and what comes back, in values every backend shares.
+"""Model calls: prompts, replies, and what a night may spend on them.
 
-What a night may spend, what it has spent, and which cap stands in the way of the next call.
+All backends, the ledger and the budget share these values.
 """
 
 from __future__ import annotations
@@ -15,145 +15,157 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
 
 _LONE = re.compile("[\ud800-\udfff]")
-"""Half a character: a byte of a document that is no UTF-8, as Python reads it. No encoding can send it."""
+"""A lone surrogate: how Python reads a byte that is not UTF-8. No encoding can send it."""
 
 
 class Role(enum.StrEnum):
-    """Target: the model whose skill improves. Optimizer: the one that mines, judges and reflects."""
+    """The target is the model whose skill improves; the optimizer mines, judges and reflects."""
 
     TARGET = "target"
     OPTIMIZER = "optimizer"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """What is left for one call when it is sent: seconds, and dollars; None = as much as it likes."""
+    """What one call may take at most; None means no limit."""
 
     seconds: float | None = None
+    """Wall time."""
     usd: float | None = None
 
     def clip(self, seconds: float) -> float:
-        """A deadline of so many seconds, or what is left where that is less."""
+        """Return the given number of seconds, or those that are left if they are fewer."""
         return seconds if self.seconds is None else min(seconds, self.seconds)
 
     def after(self, waited: float) -> Bounds:
-        """What is left once so many seconds have passed."""
+        """Return the bounds that are left after a wait of so many seconds."""
         return Bounds(seconds=None if self.seconds is None else self.seconds - waited, usd=self.usd)
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """One request. ``schema`` asks for a JSON object of that shape ("" text otherwise).
-
-    ``sample`` keeps repeated rollouts of one prompt apart in the ledger; a real model never sees it. A backend that
-    can honours ``max_output_tokens`` and ``temperature``; None leaves them to the model. ``within`` is set by the
-    night's budget.
-    """
+    """One request to a model."""
 
     system: str
     user: str
     schema: dict[str, Json] | None = None
+    """JSON Schema of the object to reply with; None asks for text."""
     sample: int = 0
+    """Number of a repeated rollout; separates their replies in the ledger, and is never sent."""
     max_output_tokens: int | None = None
+    """Honoured by backends that can; None leaves it to the model."""
     temperature: float | None = None
+    """Honoured by backends that can; None leaves it to the model."""
     within: Bounds = Bounds()
+    """Set by the night's budget."""
 
     def __post_init__(self) -> None:
-        """Show what is no character as one that says so: a file keeps its bytes, whoever reads of it needs text."""
+        """Replace lone surrogates by U+FFFD: the file keeps its bytes, but only text can be sent."""
         for name in ("system", "user"):
             if _LONE.search(text := getattr(self, name)):
                 msgspec.structs.force_setattr(self, name, _LONE.sub("\ufffd", text))
 
     @property
     def digest(self) -> str:
-        """Hex digest of the words and the schema that the model is sent; the other fields are no part of it."""
+        """Hex digest of what the model is sent: texts and schema, none of the other fields."""
         return sha256(msgspec.json.encode([self.system, self.user, self.schema]))
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens of one call as the provider reports them; ``input_tokens`` includes cached ones.
-
-    ``estimated`` is True when the provider reports nothing and the figures are characters / 4.
-    """
+    """Tokens of one call, as the provider reports them."""
 
     input_tokens: int = 0
+    """Tokens of the request, cached ones included."""
     output_tokens: int = 0
     cached_tokens: int = 0
     estimated: bool = False
+    """Whether the provider reported nothing usable, and the counts are characters / 4."""
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """One answer. ``cost_usd`` is None when the provider names no price. ``latency`` is in seconds."""
+    """One answer of a model."""
 
     text: str
     model: str = ""
+    """The model that answered, as the provider names it."""
     usage: Usage = Usage()
     cost_usd: float | None = None
+    """None when the provider names no price."""
     latency: float = 0.0
+    """Seconds."""
     tools_called: tuple[str, ...] = ()
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """What a probe found out without a model call. ``detail`` says what to do when not ``ready``."""
+    """Whether a backend can be used, found out without a model call."""
 
     ready: bool
     version: str = ""
     logged_in: bool | None = None
+    """None when it cannot be found out."""
     detail: str = ""
+    """What to do when the backend is not ready."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One request that was sent, for the account. ``error`` is the class of what went wrong, "" when it was answered.
-
-    ``number`` counts the tries for one reply from 1; ``seconds`` is wall time.
-    """
+    """One request that was sent, as the account records it."""
 
     phase: str
+    """Which part of the night sent it."""
     role: Role
     number: int = 1
+    """Counts the tries for one reply, from 1."""
     error: str = ""
+    """Name of the exception class; "" when the request was answered."""
     usage: Usage = Usage()
     cost_usd: float | None = None
+    """None when the provider names no price."""
     seconds: float = 0.0
+    """Wall time."""
 
 
 class Caps(Struct, frozen=True, kw_only=True):
-    """Hard limits of one night; the first one hit stops it. ``minutes`` is wall time of one sitting."""
+    """Hard limits of one night; the first one reached stops it."""
 
     calls: int = 120
     tokens: int = 400_000
+    """Input and output tokens together."""
     usd: float = 2.0
     minutes: float = 60.0
+    """Wall time between start, or resumption, and end."""
 
 
 class Spend(Struct, frozen=True, kw_only=True):
-    """What was spent: attempts sent to a provider, tokens in and out, dollars where a price is known, seconds.
-
-    ``unpriced`` counts the calls whose provider named no price: ``usd`` is then a lower bound, and said to be.
-    """
+    """What a night has spent."""
 
     calls: int = 0
+    """Attempts that were sent to a provider."""
     tokens: int = 0
+    """Input and output tokens together."""
     usd: float = 0.0
+    """The sum of the known prices."""
     unpriced: int = 0
+    """Calls without a known price; if there are any, reports call ``usd`` a lower bound."""
     seconds: float = 0.0
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """Calls of one phase, at least, as a rule, and at most, when every call is answered at once."""
+    """Forecast of the calls of one phase, if none has to be repeated."""
 
     phase: str
     least: int
     most: int
     usual: int = 0
+    """Calls that a typical night makes."""
 
 
 class Allowance(Struct, frozen=True, kw_only=True):
-    """What the nights of a day may spend together, and what they had spent when this one began or went on."""
+    """What all nights of one day may spend together."""
 
     caps: Caps
     spent: Spend = Spend()
+    """What they had spent when this night began, or was resumed."""
 
     def after(self, spent: Spend) -> Spend:
-        """What they have spent when this night has spent so much more."""
+        """Return the spending of the day once this night has spent so much."""
         return Spend(
             calls=self.spent.calls + spent.calls,
             tokens=self.spent.tokens + spent.tokens,
@@ -162,13 +174,13 @@ class Allowance(Struct, frozen=True, kw_only=True):
         )
 
 
-def blocking_cap(
+def find_blocking_cap(
     caps: Caps, spend: Spend, *, in_flight: int, tokens_per_call: float, usd_per_call: float
 ) -> str | None:
-    """Name the cap that one more call could overspend, or None when it may be sent.
+    """Return the name of the cap that one more call could exceed; None when the call may be sent.
 
-    Calls in flight are counted as if each came back at the expected size, so parallel work cannot jointly run over
-    what a serial night would have kept to. ``tokens_per_call`` and ``usd_per_call`` are the expectation for one call.
+    Every call in flight counts with the expected size, so parallel calls cannot together exceed a cap that serial
+    calls would have kept. ``tokens_per_call`` and ``usd_per_call`` are the expectation for one call.
     """
     ahead = in_flight + 1
     if spend.calls + ahead > caps.calls:
@@ -183,17 +195,18 @@ def blocking_cap(
 
 
 class PhaseTally(Struct, frozen=True, kw_only=True):
-    """What one phase of the night cost. ``reused`` replies were already paid for in this night.
-
-    ``seconds`` adds up the time of the calls, which overlap; ``cost_usd`` is None when no call named a price.
-    """
+    """What one phase of the night cost."""
 
     phase: str
     calls: int = 0
     reused: int = 0
+    """Replies that this night had already paid for."""
     retries: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    """None when no call named a price."""
     seconds: float = 0.0
+    """Sum of the calls' durations, which may overlap."""
     errors: dict[str, int] = field(default_factory=dict)
+    """Number of failed attempts by the name of the exception class."""

@@ -47,7 +47,7 @@ def check_schema(schema: Json, where: str = "schema", depth: int = 0) -> None:
         check_schema(inner, f"{where}.{name}", depth + 1)
 
 
-def violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:
+def find_violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:
     """What ``value`` lacks to conform to a checked schema, in words; nothing when it does."""
     types = schema.get("type")
     wanted = [types] if isinstance(types, str) else types
@@ -78,9 +78,9 @@ def _object_violations(value: dict[str, Json], schema: Schema, where: str) -> It
     others = schema.get("additionalProperties", True)
     for name, inner in value.items():
         if name in properties:
-            yield from violations(inner, properties[name], f"{where}.{name}")
+            yield from find_violations(inner, properties[name], f"{where}.{name}")
         elif isinstance(others, dict):
-            yield from violations(inner, others, f"{where}.{name}")
+            yield from find_violations(inner, others, f"{where}.{name}")
         elif others is False:
             yield f"{where} must not have {name!r}"
 
@@ -89,7 +89,7 @@ def _array_violations(value: list[Json], schema: Schema, where: str) -> Iterator
     yield from _size_violations(len(value), schema, ("minItems", "maxItems"), f"the number of items of {where}")
     if isinstance(items := schema.get("items"), dict):
         for number, item in enumerate(value):
-            yield from violations(item, items, f"{where}[{number}]")
+            yield from find_violations(item, items, f"{where}[{number}]")
 
 
 def _size_violations(size: float, schema: Schema, keywords: tuple[str, str], what: str) -> Iterator[str]:

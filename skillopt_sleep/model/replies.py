@@ -1,12 +1,7 @@
-"""Read JSON out of what a model wrote, and leave out what it only thought.
+"""Reads JSON from a model's reply, and quotes untrusted text in a prompt.
 
-Structured output mostly is pure JSON, but a CLI may wrap it in a code fence, put a sentence before it or a remark
-after it, and a thinking model its thoughts. Slips that leave no doubt of the meaning are read over: raw control
-characters inside strings, and commas before a closing bracket.
-
-What was not made into a task or an edit, and why; apart, because whatever reads a model's reply needs it.
-
-Text written by others, put into a prompt as data: it can end neither its tag nor begin one of ours.
+A CLI may wrap structured output in a code fence or in sentences, and a thinking model adds its thoughts. Two harmless
+slips are tolerated: raw control characters inside strings, and commas before a closing bracket.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
 
 ATTEMPTS = 64
-"""Places in a text where JSON is tried; each may read to the end, so their number bounds the time."""
+"""Places in a text where JSON may be looked for; this bounds the time, as every attempt may read to the end."""
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 _THOUGHT = re.compile(r"^[ \t]*<(think|thinking)\b[^<>]*>.*?</\1\s*>\s*", re.DOTALL | re.IGNORECASE | re.MULTILINE)
@@ -33,50 +28,50 @@ _CLOSED = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 _OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["\[\]{\d-]|true|false|null))""")
 """Where an object or an array may begin; other braces and brackets are prose."""
 _MEANT = re.compile(r"""(?:\[\s*)?(?:\{\s*"|\[\s*")""")
-"""What begins like this is meant as JSON: where it is damaged, what stands inside it is a fragment."""
+"""Text that was certainly meant as JSON; when it is damaged, JSON found inside it is only a fragment."""
 _MARK = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
 
-def without_thinking(text: str) -> str:
-    """The text without ``<think>`` and ``<thinking>`` blocks that begin a line, and without a closing tag's remainder.
+def strip_thinking(text: str) -> str:
+    """Return the text without its ``<think>`` and ``<thinking>`` blocks, which must begin a line.
 
-    A template may hold the opening tag, so what stands before a lone closing tag is thought too. An opening tag that
-    is never closed, and a closing one with nothing after it, are left as they are.
+    The opening tag may be part of the model's template, so the text before a lone closing tag is removed too. An
+    opening tag that is never closed, and a closing tag with nothing after it, are kept.
     """
-    return _after_remainder(_THOUGHT.sub("", text))
+    return _drop_unopened_thought(_THOUGHT.sub("", text))
 
 
 def extract_json(text: str) -> Json:
-    """The JSON in a text: all of it, what a code fence holds, else the largest object, else the largest array.
+    """Return the JSON of a reply: the whole text, a code fence, else the largest object, else the largest array.
 
-    What stands inside a larger piece is no answer by itself, nor is what was thought. Raises ``ValueError`` when there
-    is none.
+    Parts of a larger piece of JSON, and JSON in the model's thoughts, are no answer. Raises ``ValueError`` when the
+    reply holds no JSON.
     """
     answered = _THOUGHT.sub("", text)
     before: tuple[str, ...] = (text,)
-    for part in dict.fromkeys((_after_remainder(answered), answered)):  # a string of the JSON may name the tag
+    for part in dict.fromkeys((_drop_unopened_thought(answered), answered)):  # a JSON string may name the tag
         for candidate in (*before, part, *_FENCE.findall(part)):
             try:
-                return _whole(candidate.strip("\ufeff \t\r\n"))
+                return _parse_whole(candidate.strip("\ufeff \t\r\n"))
             except ValueError:
                 continue
         before = ()
-        found = max(_outermost(part), key=lambda each: each[:2], default=None)
+        found = max(_find_outermost(part), key=lambda piece: piece[:2], default=None)
         if found is not None:
             return found[2]
     raise ValueError(f"no JSON in a reply of {len(text)} characters that begins {text[:60]!r}")
 
 
-def _after_remainder(text: str) -> str:
-    """What follows the last closing tag that no opening one precedes; the text where nothing does."""
+def _drop_unopened_thought(text: str) -> str:
+    """Return the text after the last closing tag that comes before any opening tag; the whole text without one."""
     opened = _OPENED.search(text)
     closed = list(_CLOSED.finditer(text, 0, opened.start() if opened else len(text)))
     rest = text[closed[-1].end() :].lstrip() if closed else ""
     return rest or text
 
 
-def _whole(text: str) -> Json:
+def _parse_whole(text: str) -> Json:
     try:
         value, end = _decode(text)
     except ValueError:
@@ -87,8 +82,8 @@ def _whole(text: str) -> Json:
     return value
 
 
-def _outermost(text: str) -> Iterator[tuple[bool, int, Json]]:
-    """Every object and array that stands in no other one: whether it says something by name, its length, its value."""
+def _find_outermost(text: str) -> Iterator[tuple[bool, int, Json]]:
+    """Yield every object and array outside of any other: whether it has named fields, its length, its value."""
     at, tried = 0, 0
     while tried < ATTEMPTS and (opening := _OPENING.search(text, at)):
         start = opening.start()
@@ -100,21 +95,21 @@ def _outermost(text: str) -> Iterator[tuple[bool, int, Json]]:
             if not _MEANT.match(text, start):
                 at = start + 1
                 continue
-            at = _closing(text, start)
+            at = _find_closing(text, start)
             try:
-                value = _whole(text[start:at])
+                value = _parse_whole(text[start:at])
             except ValueError:
                 continue
-        yield _names(value), at - start, value
+        yield _has_fields(value), at - start, value
 
 
-def _names(value: Json) -> bool:
-    """Whether it is an object with something in it, or an array of objects."""
+def _has_fields(value: Json) -> bool:
+    """Whether a value is an object that is not empty, or an array of objects."""
     return bool(value) and (isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict)))
 
 
-def _closing(text: str, start: int) -> int:
-    """Where the bracket that opens at ``start`` is closed; the end of the text where it never is."""
+def _find_closing(text: str, start: int) -> int:
+    """Return the end of the bracket that opens at ``start``; the end of the text if it is never closed."""
     depth = 0
     for mark in _MARK.finditer(text, start):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark[0], 0)
@@ -124,17 +119,17 @@ def _closing(text: str, start: int) -> int:
 
 
 def _decode(text: str) -> tuple[Json, int]:
-    """The value that begins a text, and where it ends."""
+    """Return the value that begins a text, and the place where it ends."""
     try:
         return _DECODER.raw_decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _finite(number: str) -> float:
+def _read_finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise ValueError(f"{number} is beyond every float")
+        raise ValueError(f"{number} is too large for a float")
     return value
 
 
@@ -142,31 +137,33 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, strict=False)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_finite, strict=False)
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Something that was not made into a task or an edit, by name. ``subject`` is a session id, task id or edit."""
+    """Something that could not become a task or an edit, and the reason."""
 
     subject: str
+    """A session id, a task id, or the edit's number or id."""
     words: str
+    """The refused text, shortened."""
     why: str
 
 
 BRACKET = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
-"""Looks like the bracket it stands for, and opens no tag."""
+"""Looks like ``<``, but opens no tag."""
 
 
 def escape_tags(text: str, *tags: str) -> str:
-    """The text with nothing in it that could be taken for one of ``tags``, opening or closing, however spaced."""
-    return _opening(tags).sub(BRACKET, text)
+    """Return the text with every opening or closing one of ``tags`` made harmless, however it is spaced."""
+    return _compile_tags(tags).sub(BRACKET, text)
 
 
 def make_tag_suffix(*texts: str) -> str:
-    """Sixteen hex digits that depend on all of the texts: for a tag's name, which none of them can know beforehand."""
+    """Return sixteen hex digits for the name of a tag that encloses these texts; none of them can predict it."""
     return sha256("\0".join(texts).encode("utf-8", "replace"))[:16]
 
 
 @functools.cache
-def _opening(tags: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_tags(tags: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<(?=[\s/]*(?:{'|'.join(map(re.escape, tags))})\b)", re.IGNORECASE)

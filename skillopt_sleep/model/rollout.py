@@ -1,8 +1,7 @@
-"""One attempt at one task under one candidate, its score, and what several attempts say together.
+"""Rollouts: attempts of a model or an agent at a task, and their scores.
 
-Work for an agent rather than a question for a model: what it is given, and what is known of how it went.
-
-An assignment is a prompt, and a trajectory a reply, so both pass through the same account, caps and ledger as any call.
+An agent is given an ``Assignment``, which is a prompt, and returns a ``Trajectory``, which is a reply, so both pass
+through the same account, caps and ledger as any model call.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ from skillopt_sleep.model.text import sha256
 
 
 class ReplayMode(enum.StrEnum):
-    """What an attempt at a task is.
-
-    Text: one answer, the documents in the prompt, no tools. Native: the agent itself, which loads the documents as its
-    skill and its memory, in an empty folder. Worktree: native, in a throwaway copy of the project as it was then.
-    """
+    """How a task is attempted."""
 
     TEXT = "text"
+    """One model call without tools; the documents are part of the prompt."""
     NATIVE = "native"
+    """The agent itself in an empty folder; it loads the documents as its skill and its memory."""
     WORKTREE = "worktree"
+    """Native, in a throwaway copy of the project at the commit of the session."""
 
 
 class Ending(enum.StrEnum):
-    """How an agent's work ended. All but ``done`` are its own doing, and score 0."""
+    """How an agent's work ended. Every ending but ``done`` is the agent's own fault, and scores 0."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -44,7 +42,7 @@ class Ending(enum.StrEnum):
 
     @property
     def in_words(self) -> str:
-        """The ending as a clause about the agent."""
+        """The ending as a clause about the agent, for a rationale."""
         return {
             Ending.DONE: "it finished",
             Ending.REFUSED: "it refused",
@@ -56,91 +54,91 @@ class Ending(enum.StrEnum):
 
 
 class CheckCommand(Struct, frozen=True, kw_only=True):
-    """A command that tells good work from bad by its exit status, approved by the user; ``seconds`` is its limit."""
+    """A command, approved by the user, whose exit status tells good work from bad."""
 
     line: str
     seconds: float = 300.0
+    """Time limit."""
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
-    """How such a command ended. ``status`` is its exit status, None when it was ended.
-
-    It ran out of time then, or, when ``flooded``, printed more than is kept for a program (16 MB).
-    """
+    """How a check command ended."""
 
     line: str
     status: int | None
+    """Exit status; None when we ended the command, because of its time limit or its output."""
     seconds: float = 0.0
     tail: str = ""
+    """The end of its output."""
     flooded: bool = False
+    """Whether we ended it because it printed more than 16 MB."""
 
     @property
     def passed(self) -> bool:
-        """Whether it ended well."""
+        """Whether the command succeeded."""
         return self.status == 0
 
 
 class Assignment(Prompt, frozen=True, kw_only=True):
-    """A request, ``user``, to an agent in a workspace of its own; ``system`` is said to it beside its own instructions.
-
-    ``documents`` are put where the agent looks for them; one without content is kept away. ``project`` is the git
-    project whose copy at ``commit`` it works in, and ``folder`` the folder in it where it stands; both are "" for an
-    empty workspace. ``commands`` are run there when it has ended.
-    """
+    """A request (``user``) to an agent in a workspace of its own; ``system`` is added to the agent's instructions."""
 
     mode: ReplayMode
     documents: tuple[Document, ...] = ()
+    """Put where the agent looks for them; one without content is made unavailable."""
     project: str = ""
+    """The git project that is copied; "" for an empty workspace."""
     commit: str = ""
+    """The commit that is copied."""
     folder: str = ""
+    """Working folder inside the project; "" for its top."""
     commands: tuple[CheckCommand, ...] = ()
+    """Run in the workspace when the agent has ended."""
 
     @property
     def digest(self) -> str:
-        """Hex digest of everything the agent is given (``sample`` and ``within`` are no part of it)."""
+        """Hex digest of everything the agent is given, without ``sample`` and ``within``."""
         return sha256(msgspec.json.encode(msgspec.structs.replace(self, sample=0, within=Bounds())))
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What the agent's own records say about one document of the candidate; the model is not asked.
-
-    ``offered``: a memory file was loaded, a skill was listed. ``read``: its text went to the model. None means that
-    this agent's records do not tell.
-    """
+    """What the agent's own records, not the model, say about one document of the candidate."""
 
     kind: DocumentKind
     offered: bool | None
+    """Whether the memory file was loaded, or the skill was listed; None when the records do not tell."""
     read: bool | None
+    """Whether its text was sent to the model; None when the records do not tell."""
     how: str = ""
+    """Where the records say so."""
 
 
 class Trajectory(Reply, frozen=True, kw_only=True):
-    """How an agent fulfilled an assignment; ``text`` is the last it said.
-
-    ``turns`` counts its requests to the model, as far as the agent tells. ``changes`` is a unified diff of the
-    workspace, cut when long. ``note`` says what else is worth knowing.
-    """
+    """How an agent carried out an assignment; ``text`` is its last message."""
 
     ending: Ending = Ending.DONE
     turns: int = 0
+    """Requests to the model, as far as the agent reports them."""
     shown: tuple[Shown, ...] = ()
     skills_called: tuple[str, ...] = ()
     changes: str = ""
+    """Unified diff of the workspace, shortened when long."""
     runs: tuple[CommandRun, ...] = ()
+    """How the check commands ended."""
     note: str = ""
+    """Anything else worth knowing about the ending."""
 
 
-def skill_name(document: Document) -> str:
-    """The name an agent knows a skill by: that of its folder."""
+def get_skill_name(document: Document) -> str:
+    """Return the name that an agent gives a skill: that of its folder."""
     return PurePath(document.path).parent.name
 
 
-def not_shown(assignment: Assignment, trajectory: Trajectory) -> str:
-    """Why the trajectory says nothing about the candidate, "" when it does.
+def explain_not_loaded(assignment: Assignment, trajectory: Trajectory) -> str:
+    """Return why an attempt does not count as a trial of the candidate; "" when it does.
 
-    A document that the agent did not load has not been tried; whether a skill is then used is the agent's own choice.
+    A document that the agent did not load was not tried. Whether the agent then uses a skill is its own choice.
     """
-    found = {each.kind: each for each in trajectory.shown}
+    found = {shown.kind: shown for shown in trajectory.shown}
     for document in assignment.documents:
         shown = found.get(document.kind)
         if document.content is not None and shown is not None and shown.offered is False:
@@ -149,7 +147,7 @@ def not_shown(assignment: Assignment, trajectory: Trajectory) -> str:
 
 
 class GateMetric(enum.StrEnum):
-    """Which number of a score decides: pass / fail, the graded one, or a weighted mean of both."""
+    """Which number of a score decides: pass or fail (hard), the grade (soft), or a weighted mean of both."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -157,57 +155,64 @@ class GateMetric(enum.StrEnum):
 
 
 class Score(Struct, frozen=True, kw_only=True):
-    """``hard`` is 0 or 1, ``soft`` lies in [0, 1]; ``rationale`` says why in a sentence."""
+    """How good an answer is, according to a judge."""
 
     hard: float
+    """1 for pass, 0 for fail."""
     soft: float
+    """A grade between 0 and 1."""
     rationale: str = ""
+    """The reason in a sentence."""
 
 
 class ReplayResult(Struct, frozen=True, kw_only=True):
-    """One rollout. ``score`` is None when it is *unmeasured*: transport lost it, and ``call_error`` says how.
-
-    A result without a score is never counted as 0. ``sample`` numbers repeated rollouts of one task from 0.
-    ``latency`` is in seconds. The fields from ``ending`` on are of an agent at work (see ``domain/assignment.py``);
-    ``bypassed`` says that it had a skill in front of it and never opened it.
-    """
+    """One rollout. The fields from ``ending`` on are those of its ``Trajectory``, if an agent made it."""
 
     task_id: str
     candidate: str
+    """Digest of the candidate."""
     sample: int = 0
+    """Number of a repeated rollout of the task, from 0."""
     response: str = ""
     tools_called: tuple[str, ...] = ()
     score: Score | None = None
+    """None when the rollout is *unmeasured*, because its call failed; that never counts as 0."""
     call_error: str = ""
+    """Why the rollout is unmeasured."""
     latency: float = 0.0
+    """Seconds."""
     mode: ReplayMode = ReplayMode.TEXT
     ending: Ending = Ending.DONE
     shown: tuple[Shown, ...] = ()
     bypassed: bool = False
+    """Whether the agent was offered a skill and never opened it."""
     changes: str = ""
     runs: tuple[CommandRun, ...] = ()
 
     @property
     def work(self) -> str:
-        """All there is to judge: the answer and, where files were changed, the changes."""
+        """Everything a judge looks at: the answer, and a diff of the changed files."""
         if not self.changes:
             return self.response
         return f"{self.response}\n\nWhat it changed in the files, as a diff:\n\n{self.changes}"
 
 
 class RolloutStats(Struct, frozen=True, kw_only=True):
-    """What the measured rollouts of one task say: all under one metric, ``pass_rate`` the mean of ``hard``."""
+    """Summary of the measured rollouts of one task, under one metric."""
 
     task_id: str
     best: float
     worst: float
     spread: float
+    """``best`` minus ``worst``."""
     pass_rate: float
+    """Mean of the hard scores."""
     measured: int
+    """Number of measured rollouts."""
 
 
 def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
-    """The one number a metric makes of a score; ``mixed_weight`` in [0, 1] is the share of ``soft`` in mixed."""
+    """Reduce a score to one number; ``mixed_weight`` in [0, 1] is the weight of ``soft`` in the mixed metric."""
     match metric:
         case GateMetric.HARD:
             return score.hard
@@ -217,8 +222,8 @@ def combine(score: Score, metric: GateMetric, mixed_weight: float) -> float:
             return (1.0 - mixed_weight) * score.hard + mixed_weight * score.soft
 
 
-def rollout_stats(results: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float) -> RolloutStats | None:
-    """Best, worst, spread and pass rate over the measured rollouts of one task; None when none was measured."""
+def summarize_rollouts(results: Sequence[ReplayResult], metric: GateMetric, mixed_weight: float) -> RolloutStats | None:
+    """Summarize the rollouts of one task; None when none was measured."""
     scores = [result.score for result in results if result.score is not None]
     if not scores:
         return None

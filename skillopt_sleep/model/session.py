@@ -1,4 +1,4 @@
-"""What was harvested: one conversation of a person with an agent, in the person's own words."""
+"""Sessions: the conversations of a person with a coding agent, as sources read and the archive keeps them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 OWN_RUN_MARKER = "skillopt-sleep-replay"
-"""Stands in the working folder or the first words of every session that our own replays start."""
+"""Part of the working folder or of the first prompt of every session that our own replays start."""
 
 
 class Feedback(enum.StrEnum):
@@ -20,22 +20,22 @@ class Feedback(enum.StrEnum):
 
 
 class PromptKind(enum.StrEnum):
-    """Where in a session the person's words were found."""
+    """How a person's words came into a session."""
 
     TYPED = "typed"
     """An ordinary prompt."""
     QUEUED = "queued"
     """Typed while the agent worked."""
     REJECTION = "rejection"
-    """Said while refusing a tool call: the strongest correction there is."""
+    """Typed while refusing a tool call: the strongest kind of correction."""
     ANSWER = "answer"
-    """A choice made in a question dialogue: weak, grounds no rule by itself."""
+    """A choice in a question dialogue: weak evidence."""
     HEADLESS = "headless"
-    """Given to an unattended run, by a person in a shell or by a program, nobody can tell: as weak as an answer."""
+    """Given to an unattended run, by a person or by a program: weak evidence, as we cannot tell which."""
 
     @property
     def weak(self) -> bool:
-        """Whether such words ground no task and no rule by themselves."""
+        """Whether such words alone justify neither a task nor a rule."""
         return self in (PromptKind.ANSWER, PromptKind.HEADLESS)
 
 
@@ -51,38 +51,36 @@ class Place(enum.Enum):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A shell command the agent ran in a turn.
-
-    ``exit_status`` is None where the session does not record it (killed, still running, redacted id).
-    """
+    """A shell command the agent ran in a turn."""
 
     line: str
     exit_status: int | None = None
+    """None where the session does not record it: killed, still running, or with a redacted id."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One prompt a person typed, and what the agent made of it until the next one.
-
-    ``id`` is stable over re-reads, resumes and forks of a session (the record's own uuid where there is one).
-    ``at`` is ISO 8601 as recorded, "" where it is not. ``feedback`` says what *this* prompt says about the
-    answer to the turn before it. ``final`` is the agent's last text of the turn, "" while it still works.
-    ``files`` are paths the agent wrote or edited; ``skills`` the skills invoked.
-    """
+    """One prompt of a person, and what the agent did until the next one."""
 
     id: str
+    """Stable when a session is read again, resumed or forked: the record's own uuid where there is one."""
     prompt: str
     kind: PromptKind = PromptKind.TYPED
     at: str = ""
+    """ISO 8601 as recorded; "" when unknown."""
     feedback: Feedback = Feedback.NEITHER
+    """What this prompt says about the answer to the turn before it."""
     final: str = ""
+    """The agent's last text of the turn; "" while it still works."""
     tools: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
+    """The skills that were invoked."""
     commands: tuple[Command, ...] = ()
     files: tuple[str, ...] = ()
+    """Paths the agent wrote or edited."""
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """One harvested conversation. Fields a session file does not record are ""."""
+    """One harvested conversation. A field that the session file does not record is ""."""
 
     source: str
     path: str
@@ -99,29 +97,34 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class SessionFile(Struct, frozen=True, kw_only=True):
-    """A session file as the file system shows it, unopened. ``size`` in bytes, ``mtime_ns`` in nanoseconds."""
+    """A session file as the file system describes it, without opening it."""
 
     path: str
     size: int
+    """Bytes."""
     mtime_ns: int
+    """Time of the last change, in nanoseconds since 1970."""
 
 
 class Skip(Struct, frozen=True, kw_only=True):
-    """Something that was not read, counted and named in the report. ``line`` is 1-based, 0 for a whole file."""
+    """Something that could not be read; the report names and counts it."""
 
     path: str
     reason: str
     line: int = 0
+    """Number of the line, from 1; 0 for the whole file."""
     count: int = 1
 
 
 class SessionKey(Struct, frozen=True, kw_only=True):
-    """Where a waiting session lies in the archive, and which turns of it wait (ids of the first and the last)."""
+    """A session in the inbox, and the range of its turns that no night has used yet."""
 
     source: str
     path: str
     first_turn: str
+    """Id of the first waiting turn."""
     last_turn: str
+    """Id of the last waiting turn."""
     cwd: str = ""
     ended_at: str = ""
     model: str = ""
@@ -129,10 +132,10 @@ class SessionKey(Struct, frozen=True, kw_only=True):
 
 
 def list_typed(turns: Iterable[Turn]) -> list[Turn]:
-    """The turns that count as prompts of a person, in every count that this program shows."""
+    """Return the turns that count as prompts of a person, in every number that this program shows."""
     return [turn for turn in turns if not turn.kind.weak]
 
 
 def is_own_run(cwd: str, first_words: str) -> bool:
-    """Whether a session was started by one of our replays: such a session is never harvested."""
+    """Whether one of our own replays started the session; such a session is never harvested."""
     return OWN_RUN_MARKER in cwd or OWN_RUN_MARKER in first_words

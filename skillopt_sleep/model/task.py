@@ -12,7 +12,7 @@ from msgspec import Struct
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.json_schema import check_schema
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import suggest_name
 
 ReferenceT = TypeVar("ReferenceT", bound=Struct)
 
@@ -325,4 +325,4 @@ _READERS: Mapping[CheckKind, Callable[[CheckKind, Json], Json]] = {
 
 
 def _hint(name: str, known: list[str]) -> str:
-    return did_you_mean(name, known) or f"; known are {', '.join(known)}"
+    return suggest_name(name, known) or f"; known are {', '.join(known)}"

@@ -187,7 +187,7 @@ REQUESTS = (
 """Openings that make an order of a question."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, to be put after what was said about the name; "" when nothing known is near it."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 

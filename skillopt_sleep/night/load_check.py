@@ -16,11 +16,11 @@ from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, not_shown
+from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, explain_not_loaded
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.report import Loading, NightReport, ReplayReport
-from skillopt_sleep.optimizer.replay import Manner, Models, assign, attempted
+from skillopt_sleep.optimizer.replay import Manner, Models, assign, record_trajectory
 
 PHASE = "load"
 
@@ -66,8 +66,8 @@ def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models
     except (TransientBackend, BudgetSpent) as error:
         return Loading.NOT_CHECKED, f"{type(error).__name__}: {error}"
     blank = ReplayResult(task_id=task.id, candidate=outcome.candidate.digest, mode=ReplayMode.NATIVE)
-    result = attempted(blank, assignment, reply)
-    if not not_shown(assignment, reply):  # type: ignore[arg-type]
+    result = record_trajectory(blank, assignment, reply)
+    if not explain_not_loaded(assignment, reply):  # type: ignore[arg-type]
         result = replace(result, call_error="")  # only a failure to load matters here
     return _read_records([result], accepted)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, parse_edits
-from skillopt_sleep.optimizer.client import Optimizer, numbered, object_schema
+from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, number_edits
 
 
 class Learnt(enum.StrEnum):
@@ -58,7 +58,7 @@ class EditPatch(Struct, frozen=True, kw_only=True):
         return tuple(proposal.edit for proposal in self.proposals)
 
 
-def united(patches: Sequence[EditPatch]) -> EditPatch:
+def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
     """All edits of several patches, taken from each in turn; equal ones once, with their support and tasks summed.
 
     What failures taught comes first, and an edit that both taught counts as theirs.
@@ -69,7 +69,7 @@ def united(patches: Sequence[EditPatch]) -> EditPatch:
         for proposal in row:
             if proposal is not None:
                 before = merged.get(proposal.edit.id)
-                merged[proposal.edit.id] = proposal if before is None else joined([before, proposal])
+                merged[proposal.edit.id] = proposal if before is None else join_proposals([before, proposal])
     return EditPatch(
         proposals=tuple(merged.values()),
         reasoning="\n".join(dict.fromkeys(patch.reasoning for patch in ordered if patch.reasoning)),
@@ -78,7 +78,7 @@ def united(patches: Sequence[EditPatch]) -> EditPatch:
     )
 
 
-def joined(proposals: Sequence[Proposal]) -> Proposal:
+def join_proposals(proposals: Sequence[Proposal]) -> Proposal:
     """Several proposals of one edit as one: the first one's words, everyone's support and tasks."""
     first = proposals[0]
     tasks = tuple(dict.fromkeys(task for each in proposals for task in each.edit.task_ids))
@@ -92,15 +92,15 @@ def joined(proposals: Sequence[Proposal]) -> Proposal:
     )
 
 
-def by_support(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
+def sort_by_support(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
     """The most often proposed first, then what failures taught, then as they came."""
     return tuple(sorted(proposals, key=lambda each: (-each.edit.support, each.learnt is Learnt.SUCCESS)))
 
 
-SCHEMA = object_schema(
+SCHEMA = make_object_schema(
     groups={
         "type": "array",
-        "items": object_schema(
+        "items": make_object_schema(
             same={"type": "array", "items": {"type": "integer"}},
             text={"type": "string"},
         ),
@@ -156,7 +156,7 @@ def _batched(patches: Sequence[EditPatch], size: int) -> list[Sequence[EditPatch
 
 def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer) -> Aggregated:
     """One merge. A batch of one patch, or of edits that are all equal, needs no model."""
-    patch = united(patches)
+    patch = unite_patches(patches)
     if len(patches) == 1 or len(patch.proposals) <= 1:
         return Aggregated(patch=patch)
     both = {each.learnt for each in patches} == set(Learnt)
@@ -166,7 +166,7 @@ def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer)
         wording="merge_final" if both else WORDING[patches[0].learnt],
         source="failures and of successes, failures first" if both else f"{patches[0].learnt}s",
         document=document.strip() or "(empty)",
-        edits=numbered(patch.edits),
+        edits=number_edits(patch.edits),
     )
     reply, answer = optimizer.read(prompt, _Reply, phase=PHASE)
     raised = replace(patch, proposals=tuple(replace(each, level=each.level + 1) for each in patch.proposals))
@@ -183,7 +183,7 @@ def _grouped(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[P
         members = [number for number in dict.fromkeys(group.same) if number in merged and place[number] == number]
         members = [number for number in members if _alike(merged[members[0]], merged[number])]
         if len(members) > 1:
-            merged[min(members)] = _reworded(joined([merged[number] for number in sorted(members)]), group.text)
+            merged[min(members)] = _reworded(join_proposals([merged[number] for number in sorted(members)]), group.text)
             for number in members:
                 place[number] = 0
             for number in sorted(members)[1:]:

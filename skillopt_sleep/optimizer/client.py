@@ -89,7 +89,7 @@ class Optimizer:
             return None, Answer(text=answer.text, error=f"it cannot be read: {error}")
 
 
-def object_schema(**properties: Json) -> dict[str, Json]:
+def make_object_schema(**properties: Json) -> dict[str, Json]:
     """The JSON Schema of an object with exactly these properties, all of them required."""
     return {
         "type": "object",
@@ -104,7 +104,7 @@ def quote(tag: str, text: str, most: int = EXCERPT) -> str:
     return f"<{tag}>\n{escape_tags(excerpt(text, most), *TAGS)}\n</{tag}>"
 
 
-def numbered(edits: Sequence[EditRecord]) -> str:
+def number_edits(edits: Sequence[EditRecord]) -> str:
     """Edits as a model is shown them, counted from 1."""
     lines = []
     for number, edit in enumerate(edits, start=1):

@@ -14,7 +14,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, parse_edits
 from skillopt_sleep.model.replies import Refusal, extract_json
-from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, rollout_stats
+from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine, summarize_rollouts
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
 from skillopt_sleep.optimizer.client import Optimizer, quote
@@ -198,7 +198,7 @@ def night_minibatches(
     failures: list[tuple[bool, float, str]] = []
     for task in tasks:
         measured = [result for result in rollouts if result.task_id == task.id and result.score is not None]
-        stats = rollout_stats(measured, metric, mixed_weight)
+        stats = summarize_rollouts(measured, metric, mixed_weight)
         if stats is None:
             continue
         if stats.spread > 0:

@@ -1,4 +1,4 @@
-"""Replay: each task attempted under a candidate and scored, all of it independent work.
+"""Replay: attempts every task under a candidate and has it scored, in parallel.
 
 As text, the documents stand in the prompt of one call. Otherwise the agent itself is let to work with the documents in
 place, and what it did by itself, such as refusing or going round in circles, is its score and not a lost call.
@@ -26,7 +26,7 @@ from skillopt_sleep.model.rollout import (
     ReplayResult,
     Score,
     Trajectory,
-    not_shown,
+    explain_not_loaded,
 )
 from skillopt_sleep.model.task import CommandReference, TaskRecord, reference_kind
 from skillopt_sleep.optimizer.client import Optimizer
@@ -83,7 +83,7 @@ def replay(attempts: Sequence[Attempt], models: Models, *, phase: str) -> tuple[
     return tuple(models.parallel(functools.partial(_make, models=models, phase=phase), attempts))
 
 
-def replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) -> Prompt:
+def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) -> Prompt:
     """What the target is sent for one task: the documents, and the request in the person's own words."""
     documents = _documents(candidate)
     context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
@@ -142,15 +142,15 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
     result = ReplayResult(task_id=task.id, candidate=candidate.digest, sample=attempt.sample, mode=manner.mode)
     try:
         if manner.mode is ReplayMode.TEXT:
-            reply = models.target(replay_prompt(task, candidate, sample=attempt.sample), phase=phase)
+            reply = models.target(render_replay_prompt(task, candidate, sample=attempt.sample), phase=phase)
             return replace(result, response=reply.text, tools_called=reply.tools_called, latency=reply.latency)
         assignment = assign(task, candidate, manner, sample=attempt.sample)
-        return attempted(result, assignment, models.target(assignment, phase=phase))
+        return record_trajectory(result, assignment, models.target(assignment, phase=phase))
     except TransientBackend as error:
         return replace(result, call_error=f"{type(error).__name__}: {error}")
 
 
-def attempted(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
+def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
     """The result with what became of an assignment.
 
     A candidate that the agent did not load has not been tried: the rollout is unmeasured.
@@ -162,7 +162,7 @@ def attempted(result: ReplayResult, assignment: Assignment, done: Reply) -> Repl
     score = None
     if done.ending is not Ending.DONE:
         score = Score(hard=0.0, soft=0.0, rationale=f"{done.ending.in_words}{f': {done.note}' if done.note else ''}")
-    unloaded = not_shown(assignment, done)
+    unloaded = explain_not_loaded(assignment, done)
     return replace(
         result,
         response=done.text,
@@ -178,7 +178,7 @@ def attempted(result: ReplayResult, assignment: Assignment, done: Reply) -> Repl
     )
 
 
-def judge_of(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
+def find_judge(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
     """The judge that a task's reference names. Raises ``UsageError`` when there is none of that name."""
     kind = reference_kind(task.reference)
     if kind not in judges:
@@ -192,7 +192,7 @@ def _make(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
         return result
     try:
         # Equal answers of several samples are judged by one call: here none of them counts in a paired verdict.
-        score = judge_of(attempt.task, models.judges).score(attempt.task, replace(result, sample=0), models.optimizer)
+        score = find_judge(attempt.task, models.judges).score(attempt.task, replace(result, sample=0), models.optimizer)
     except TransientBackend as error:
         return replace(result, call_error=f"{type(error).__name__}: {error}")
     return replace(result, score=score)

@@ -14,15 +14,17 @@ from msgspec import Struct
 
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, is_same_edit
 from skillopt_sleep.model.replies import Refusal
-from skillopt_sleep.optimizer.aggregate import EditPatch, Proposal, aggregate, by_support, united
-from skillopt_sleep.optimizer.client import Optimizer, numbered, object_schema
+from skillopt_sleep.optimizer.aggregate import EditPatch, Proposal, aggregate, sort_by_support, unite_patches
+from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, number_edits
 from skillopt_sleep.optimizer.reflect import Analysis, refuse_over_budget
 from skillopt_sleep.safety.guard import guard
 
 DocumentT = TypeVar("DocumentT")
 
-SCHEMA = object_schema(ranking={"type": "array", "items": {"type": "integer"}})
-SCHEMA_WITH_BUDGET = object_schema(ranking={"type": "array", "items": {"type": "integer"}}, budget={"type": "integer"})
+SCHEMA = make_object_schema(ranking={"type": "array", "items": {"type": "integer"}})
+SCHEMA_WITH_BUDGET = make_object_schema(
+    ranking={"type": "array", "items": {"type": "integer"}}, budget={"type": "integer"}
+)
 PHASE = "select"
 
 
@@ -129,7 +131,7 @@ def propose(
         aggregated = aggregate(patches, target.text, optimizer, merge_batch_size=plan.merge_batch_size)
         merged, notes = aggregated.patch, aggregated.notes
     else:
-        merged = united(patches)
+        merged = unite_patches(patches)
     checked = [(proposal, target.hold_back(proposal.edit)) for proposal in merged.proposals]
     held = tuple(applied for _, applied in checked if applied is not None)
     free = EditPatch(proposals=tuple(proposal for proposal, applied in checked if applied is None))
@@ -158,7 +160,7 @@ def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepP
     budget = plan.edit_budget
     if budget is None:
         return Selected(chosen=patch.proposals, how="there is no budget")
-    proposals = by_support(patch.proposals)
+    proposals = sort_by_support(patch.proposals)
     if len(proposals) <= (budget if plan.least is None else plan.least):
         return Selected(chosen=proposals, how="all fit the budget")
     if not plan.rank_by_model:
@@ -169,7 +171,7 @@ def select(patch: EditPatch, document: str, optimizer: Optimizer, *, plan: StepP
         edit_budget=str(budget),
         budget=f"exactly {budget}" if plan.least is None else f"from {plan.least} to {budget}, as you decide",
         document=document.strip() or "(empty)",
-        edits=numbered([proposal.edit for proposal in proposals]),
+        edits=number_edits([proposal.edit for proposal in proposals]),
     )
     reply, answer = optimizer.read(prompt, _Ranking, phase=PHASE)
     if reply is None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from skillopt_sleep.model.json_schema import matches
-from skillopt_sleep.model.replies import without_thinking
+from skillopt_sleep.model.replies import strip_thinking
 from skillopt_sleep.model.rollout import Score
 from skillopt_sleep.model.text import excerpt, fold
 
@@ -67,7 +67,7 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(_MARKS, " "))
 
 def score_answer(response: str, expected: Expected) -> Score:
     """Score a response; for a wrong one, ``rationale`` names the answers wanted."""
-    response = without_thinking(response)
+    response = strip_thinking(response)
     hard, soft = _score(response, expected)
     if hard:
         return Score(hard=1.0, soft=1.0, rationale="the answer is right")

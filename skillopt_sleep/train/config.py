@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from skillopt_sleep.errors import ConfigError
 from skillopt_sleep.model.call import Caps
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import suggest_name
 
 
 class LRScheduler:
@@ -126,7 +126,7 @@ SCHEDULERS: Mapping[str, Callable[[int, int, int], LRScheduler]] = {
 def build_scheduler(mode: str = "cosine", max_lr: int = 4, min_lr: int = 2, total_steps: int = 1) -> LRScheduler:
     """Build the schedule of that name; the defaults are ``SkillOptConfig``'s. Raises ``ValueError``."""
     if mode not in SCHEDULERS:
-        raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{did_you_mean(mode, SCHEDULERS)}")
+        raise ValueError(f"there is no schedule {mode!r}, only {', '.join(SCHEDULERS)}{suggest_name(mode, SCHEDULERS)}")
     return SCHEDULERS[mode](max_lr, min_lr, total_steps)
 
 
@@ -176,7 +176,7 @@ class _Named(type):
         known = [item.name for item in fields(cls)]  # type: ignore[arg-type]  # the class below is a dataclass
         for name in named:
             if name not in known:
-                raise ConfigError(f"a training config has no field {name!r}{did_you_mean(name, known)}")
+                raise ConfigError(f"a training config has no field {name!r}{suggest_name(name, known)}")
         budget, given = named.get("edit_budget"), len(values) > known.index("min_edit_budget")
         if isinstance(budget, int) and budget in range(1, MIN_EDIT_BUDGET) and not given:
             named.setdefault("min_edit_budget", budget)
@@ -282,7 +282,7 @@ def check_prompts(prompts: Iterable[str]) -> None:
     """Raise ``ConfigError`` for the name of an unknown prompt."""
     for name in prompts:
         if name not in PROMPTS:
-            raise ConfigError(f"there is no prompt {name!r} to override{did_you_mean(name, PROMPTS)}")
+            raise ConfigError(f"there is no prompt {name!r} to override{suggest_name(name, PROMPTS)}")
 
 
 def _check(name: str, value: object, default: object) -> None:
@@ -320,5 +320,5 @@ def _check_text(name: str, value: object) -> None:
         raise ConfigError(f"{name} is {value!r:.60}, must be a text that is not empty")
     if name in CHOICES and value not in CHOICES[name]:
         raise ConfigError(
-            f"{name} is {value!r}, must be one of {', '.join(CHOICES[name])}{did_you_mean(value, CHOICES[name])}"
+            f"{name} is {value!r}, must be one of {', '.join(CHOICES[name])}{suggest_name(value, CHOICES[name])}"
         )

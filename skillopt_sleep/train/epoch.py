@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.optimizer.client import Optimizer, object_schema, quote
+from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, quote
 from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.train.gating import DRAWS_A_STEP, judge_candidate
 from skillopt_sleep.train.patches import describe_request, tag_id
@@ -35,8 +35,8 @@ CASES_SHOWN = 8
 """Items of one course that the optimizer sees; it is told their number."""
 NOTES_CAP = 2_000
 """Characters of the optimizer's own notes: every analyst reads them."""
-GUIDANCE_SCHEMA = object_schema(guidance={"type": "string"})
-NOTES_SCHEMA = object_schema(notes={"type": "string"})
+GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
+NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
 
 
 class Course(enum.StrEnum):

@@ -36,7 +36,7 @@ from msgspec import Struct
 
 from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import suggest_name
 from skillopt_sleep.train.config import SkillOptConfig, check_prompts
 
 Table = dict[str, Json]
@@ -135,7 +135,7 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
     known = [*FIELDS, *TABLES, "skill"]
     for name in table:
         if name not in known:
-            raise ConfigError(f"{where}a training file has no {name!r}{did_you_mean(name, known)}")
+            raise ConfigError(f"{where}a training file has no {name!r}{suggest_name(name, known)}")
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from skillopt_sleep.errors import ConfigError, SleepError, UsageError
 from skillopt_sleep.gate.rule import is_strictly_better
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
-from skillopt_sleep.model.text import did_you_mean, excerpt
+from skillopt_sleep.model.text import excerpt, suggest_name
 
 GateAction: TypeAlias = Literal["accept_new_best", "accept", "reject", "undecided", "unmeasured", "greedy_applied"]
 """What the gate did with a candidate; ``greedy_applied``: taken without a comparison, because the gate is off."""
@@ -104,9 +104,9 @@ class RolloutResult:
         for needed in ("id", "hard"):
             if d.get(needed) is None:
                 what = f"the {needed} None" if needed in d else f"no {needed!r}, only {sorted(map(str, d))}"
-                near = "" if needed in d else did_you_mean(needed, map(str, d))
+                near = "" if needed in d else suggest_name(needed, map(str, d))
                 raise ValueError(f"a rollout result has {what}{near}")
-        if d.get("soft") is None and (near := did_you_mean("soft", (str(key) for key in d if key != "soft"))):
+        if d.get("soft") is None and (near := suggest_name("soft", (str(key) for key in d if key != "soft"))):
             raise ValueError(f"a rollout result has no 'soft', only {sorted(map(str, d))}{near}")
         known = {item.name for item in fields(cls)} - {"extras", "given"}
         own = {key: value for key, value in d.items() if key in known and value is not None}

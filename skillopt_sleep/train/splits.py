@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences
-from skillopt_sleep.model.text import did_you_mean, excerpt, fold
+from skillopt_sleep.model.text import excerpt, fold, suggest_name
 from skillopt_sleep.train.answers import normal_form
 from skillopt_sleep.train.ports import Item
 
@@ -72,7 +72,7 @@ class Splits(Struct, frozen=True, kw_only=True):
     def __getitem__(self, split: str) -> tuple[Item, ...]:
         """The items of a split by name. Raises ``UsageError`` for an unknown split."""
         if split not in SPLITS:
-            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{suggest_name(split, SPLITS)}")
         items: tuple[Item, ...] = getattr(self, split)
         return items
 

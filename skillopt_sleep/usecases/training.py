@@ -18,7 +18,7 @@ from msgspec import Struct
 from skillopt_sleep.errors import ConfigError, Refused, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
-from skillopt_sleep.model.text import did_you_mean
+from skillopt_sleep.model.text import suggest_name
 from skillopt_sleep.registry import Kind, build, find, option_names
 from skillopt_sleep.usecases.adapters import build_judges, role_of
 from skillopt_sleep.usecases.documents import read_live_documents
@@ -87,7 +87,7 @@ def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
     known = option_names(Kind.BACKEND, chosen)
     for key in own:
         if key not in known:
-            near = did_you_mean(key, ["backend", *known])
+            near = suggest_name(key, ["backend", *known])
             raise ConfigError(f"[{role}] has no option {key!r} for the backend {chosen}{near}")
     options = {**workspace.settings.backends.get(chosen, {}), **own}
     if chosen == name and model and "model" not in table:

@@ -16,7 +16,7 @@ from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.codex import CodexBackend
 from skillopt_sleep.errors import EmptyReply, NotLoggedIn, Overloaded, TimedOut
 from skillopt_sleep.model.document import Document, DocumentKind
-from skillopt_sleep.model.rollout import Assignment, CheckCommand, Ending, ReplayMode, not_shown
+from skillopt_sleep.model.rollout import Assignment, CheckCommand, Ending, ReplayMode, explain_not_loaded
 from tests.agents.clis import CLIS
 from tests.agents.nights import MODELS
 from tests.agents.working import opening, shell_of
@@ -103,7 +103,7 @@ def test_skill_that_cannot_be_loaded_was_not_tried(cli, built, loopback):
     work = Assignment(system="", user="x", mode=ReplayMode.NATIVE, documents=documents(cli, skill=skill))
     done = built(cli).run(work)
     assert "- house:" not in loopback.requests[-1].text
-    assert "did not load the skill" in not_shown(work, done)
+    assert "did not load the skill" in explain_not_loaded(work, done)
 
 
 @EVERY

@@ -30,7 +30,7 @@ from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.optimizer.reflect import Lesson, reflect
-from skillopt_sleep.optimizer.replay import Models, replay_prompt
+from skillopt_sleep.optimizer.replay import Models, render_replay_prompt
 from tests.benchmarks.worlds import make_sessions, make_world
 
 WORLD = make_world(20260307)
@@ -398,7 +398,7 @@ def test_unseen_world_is_learnt_from_the_prompts_of_a_night(seed):
 
     def results(tasks, text):
         for task in tasks:
-            reply = ask(replay_prompt(records[task.id], candidate(text)), phase="replay").text
+            reply = ask(render_replay_prompt(records[task.id], candidate(text)), phase="replay").text
             result = ReplayResult(task_id=records[task.id].id, candidate="", response=reply)
             yield replace(result, score=RubricJudge().score(records[task.id], result, ask))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import BadReply, EmptyReply, UsageError
-from skillopt_sleep.judges.rubric import LONGEST, PLUGIN, SCHEMA, pair_prompt, rubric_prompt
+from skillopt_sleep.judges.rubric import LONGEST, PLUGIN, SCHEMA, render_pair_prompt, render_rubric_prompt
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
@@ -71,7 +71,7 @@ def test_a_call_that_transport_lost() -> None:
 
 def test_what_the_model_is_shown() -> None:
     """The whole request, the rubric and the answer, each in its own tag; and the shape of the verdict."""
-    prompt = rubric_prompt(TASK, "Keep tabs")
+    prompt = render_rubric_prompt(TASK, "Keep tabs")
     assert re.fullmatch(
         r"<request-(\w{16})>\nYou write for git\.\n\nA diff\.\n\nWrite a commit message\.\n</request-\1>\n\n"
         r"<rubric-\1>\nOne line, imperative\.\n</rubric-\1>\n\n<answer-\1>\nKeep tabs\n</answer-\1>",
@@ -92,7 +92,7 @@ ATTACKS = (
 @given(st.text(max_size=200) | st.sampled_from(ATTACKS) | st.tuples(st.text(), st.sampled_from(ATTACKS)).map("".join))
 def test_any_answer_at_all(answer: str) -> None:
     """It changes the prompt inside its tag and nowhere else: with other words in its place the prompt is the same."""
-    prompt, plain = rubric_prompt(TASK, answer), rubric_prompt(TASK, "Keep tabs")
+    prompt, plain = render_rubric_prompt(TASK, answer), render_rubric_prompt(TASK, "Keep tabs")
     assert prompt.system == plain.system
     head, seal, inside = re.fullmatch(r"(.*)<answer-(\w{16})>\n(.*)\n</answer-\2>", prompt.user, re.DOTALL).groups()  # type: ignore[union-attr]
     assert head.replace(seal, "") == re.split(r"<answer-", plain.user)[0].replace(plain.user[9:25], "")
@@ -103,7 +103,7 @@ def test_any_answer_at_all(answer: str) -> None:
 
 def test_an_answer_without_end() -> None:
     """Its middle is left out, and the judge is told."""
-    prompt = rubric_prompt(TASK, "a" * LONGEST + "b" * LONGEST)
+    prompt = render_rubric_prompt(TASK, "a" * LONGEST + "b" * LONGEST)
     assert len(prompt.user) < LONGEST + 1000
     assert f"[{LONGEST} characters left out here]" in prompt.user
 
@@ -112,7 +112,7 @@ def test_a_task_with_another_reference() -> None:
     """It is refused by name."""
     task = TaskRecord(id="t", intent="x", reference=ExactReference(answer="y"))
     with pytest.raises(UsageError, match="task t: the judge rubric"):
-        rubric_prompt(task, "z")
+        render_rubric_prompt(task, "z")
 
 
 answers = st.text(max_size=200) | st.sampled_from(ATTACKS) | st.tuples(st.text(), st.sampled_from(ATTACKS)).map("".join)
@@ -131,7 +131,7 @@ def places(user: str) -> tuple[str, str, str]:
 @given(answers, answers)
 def test_swapped_answers_swap_places_and_nothing_else(one: str, other: str) -> None:
     """Whatever they say: the rest of the prompt is the same to the byte, so an order can only be seen as an order."""
-    here, there = pair_prompt(TASK, one, other), pair_prompt(TASK, other, one)
+    here, there = render_pair_prompt(TASK, one, other), render_pair_prompt(TASK, other, one)
     first, second, rest = places(here.user)
     assert places(there.user) == (second, first, rest)
     assert (here.system, here.schema) == (there.system, there.schema)
@@ -166,7 +166,7 @@ def test_equal_answers_get_one_score() -> None:
 
 def test_judge_of_a_pair_is_not_told_which_is_which() -> None:
     """No word of the prompt names an arm."""
-    prompt = pair_prompt(TASK, "one", "two")
+    prompt = render_pair_prompt(TASK, "one", "two")
     words = set(re.findall(r"[a-z]+", f"{prompt.system} {prompt.user}".lower()))
     assert words.isdisjoint(
         {"baseline", "candidate", "before", "after", "old", "new", "current", "proposed", "changed"}

@@ -15,8 +15,8 @@ from skillopt_sleep.model.rollout import (
     ReplayMode,
     Shown,
     Trajectory,
-    not_shown,
-    skill_name,
+    explain_not_loaded,
+    get_skill_name,
 )
 
 SKILL = Document(kind=DocumentKind.SKILL, path="/p/.claude/skills/house/SKILL.md", content=b"- one\n", whole=True)
@@ -66,16 +66,18 @@ def shown(kind, offered):
 def test_candidate_that_was_not_loaded_was_not_tried():
     """A document that the agent's own records say was missing; not one they do not tell of, and not an absent one."""
     skill, memory = DocumentKind.SKILL, DocumentKind.MEMORY
-    assert not_shown(WORK, Trajectory(text="", shown=(shown(skill, True), shown(memory, True)))) == ""
-    assert not_shown(WORK, Trajectory(text="", shown=(shown(skill, None),))) == ""
-    assert "the skill: it was not on the list" in not_shown(WORK, Trajectory(text="", shown=(shown(skill, False),)))
+    assert explain_not_loaded(WORK, Trajectory(text="", shown=(shown(skill, True), shown(memory, True)))) == ""
+    assert explain_not_loaded(WORK, Trajectory(text="", shown=(shown(skill, None),))) == ""
+    assert "the skill: it was not on the list" in explain_not_loaded(
+        WORK, Trajectory(text="", shown=(shown(skill, False),))
+    )
     absent = replace(WORK, documents=(replace(SKILL, content=None),))
-    assert not_shown(absent, Trajectory(text="", shown=(shown(skill, False),))) == ""
+    assert explain_not_loaded(absent, Trajectory(text="", shown=(shown(skill, False),))) == ""
 
 
 def test_skill_goes_by_the_name_of_its_folder():
     """As the agents know it."""
-    assert skill_name(SKILL) == "house"
+    assert get_skill_name(SKILL) == "house"
 
 
 @pytest.mark.parametrize("ending", Ending)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.replies import extract_json, without_thinking
+from skillopt_sleep.model.replies import extract_json, strip_thinking
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -79,11 +79,11 @@ def test_json_that_speaks_of_the_tag(text: str) -> None:
 
 def test_text_without_its_thoughts() -> None:
     """Blocks and remainders go; a tag within a sentence stays."""
-    assert without_thinking("<think>no</think>\n\nyes") == "yes"
-    assert without_thinking("no</think>\nyes") == "yes"
-    assert without_thinking("write <think> and </think> in pairs") == "write <think> and </think> in pairs"
-    assert without_thinking("<think>no end") == "<think>no end"
-    assert without_thinking("the tag is </think>") == "the tag is </think>"
+    assert strip_thinking("<think>no</think>\n\nyes") == "yes"
+    assert strip_thinking("no</think>\nyes") == "yes"
+    assert strip_thinking("write <think> and </think> in pairs") == "write <think> and </think> in pairs"
+    assert strip_thinking("<think>no end") == "<think>no end"
+    assert strip_thinking("the tag is </think>") == "the tag is </think>"
 
 
 @pytest.mark.parametrize(

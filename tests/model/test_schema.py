@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.json_schema import PATTERN_SECONDS, check_schema, matches, violations
+from skillopt_sleep.model.json_schema import PATTERN_SECONDS, check_schema, find_violations, matches
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, 1.5]) | st.sampled_from("ab")
 values = st.recursive(
@@ -55,7 +55,7 @@ schemas = st.recursive(
 def test_any_schema_of_the_subset(schema: dict[str, object], value: object) -> None:
     """A value conforms exactly when the reference implementation says so."""
     check_schema(schema)
-    conforms = next(violations(value, schema), None) is None
+    conforms = next(find_violations(value, schema), None) is None
     assert conforms == jsonschema.Draft202012Validator(schema).is_valid(value)
 
 
@@ -70,7 +70,7 @@ def test_a_value_that_does_not_conform() -> None:
             "tags": {"type": "array", "items": {"enum": ["a"]}},
         },
     }
-    assert list(violations({"title": "long", "tags": ["a", "b"], "x": 1}, schema)) == [
+    assert list(find_violations({"title": "long", "tags": ["a", "b"], "x": 1}, schema)) == [
         "the length of answer.title is 4, more than 3",
         "answer.tags[1] is none of ['a']",
         "answer must not have 'x'",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillopt_sleep.errors import TimedOut
-from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal, aggregate, united
+from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal, aggregate, unite_patches
 from skillopt_sleep.optimizer.client import Optimizer
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
@@ -60,7 +60,7 @@ def test_levels_and_sides():
 
 def test_what_failures_taught_wins():
     """An edit that both sides propose counts as learnt from failure, and comes first."""
-    made = united([patch("s", "both", learnt=Learnt.SUCCESS), patch("both")])
+    made = unite_patches([patch("s", "both", learnt=Learnt.SUCCESS), patch("both")])
     assert [(each.edit.text, each.learnt) for each in made.proposals] == [("both", "failure"), ("s", "success")]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from skillopt_sleep import train
 from skillopt_sleep.errors import BudgetSpent, Overloaded, UsageError
-from skillopt_sleep.optimizer.aggregate import united
+from skillopt_sleep.optimizer.aggregate import unite_patches
 from skillopt_sleep.train import SkillEnv, SkillOptConfig, compat
 from skillopt_sleep.train.compat import (
     BaseDataLoader,
@@ -655,7 +655,7 @@ def test_origin_of_an_edit_survives_merging(tmp_path):
     """The fields its author set are in the artefacts after merging."""
     edit = {"op": "append", "content": "x", "update_origin": "mine", "update_target": "appendix"}
     (one, _), (two, _) = proposed(tmp_path, [{"edits": [edit]}, {"edits": [edit]}])
-    (kept,) = to_patch(united([one, two])).edits
+    (kept,) = to_patch(unite_patches([one, two])).edits
     assert (kept.update_origin, kept.update_target, kept.support_count) == ("mine", "appendix", 2)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
-from skillopt_sleep.model.text import did_you_mean, excerpt
+from skillopt_sleep.model.text import excerpt, suggest_name
 from skillopt_sleep.train.compat.adapter import BatchSpec, EnvAdapter
 from skillopt_sleep.train.compat.chats import CallLog, Row, current, find_lost_items, mark_losses
 from skillopt_sleep.train.compat.reflection import read_row, to_plain_row
@@ -57,7 +57,7 @@ class _Config(dict[str, Any]):
     def __getattr__(self, name: str) -> object:
         """The value of that key."""
         if name not in self:
-            raise AttributeError(f"the config has no {name!r}{did_you_mean(name, self)}")
+            raise AttributeError(f"the config has no {name!r}{suggest_name(name, self)}")
         return self[name]
 
 
@@ -111,7 +111,7 @@ class AdapterEnv(SkillEnv):
         if not self._clients:
             raise UsageError(f"the environment {self.name} has no items before setup(), which train() calls first")
         if split not in SPLITS:
-            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+            raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{suggest_name(split, SPLITS)}")
         if split not in self._items:
             with self._run_adapter("build_eval_env"):
                 self._items[split] = self._load(split)

@@ -22,7 +22,7 @@ from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.ports import Backend
-from skillopt_sleep.model.text import did_you_mean, excerpt, sha256
+from skillopt_sleep.model.text import excerpt, sha256, suggest_name
 from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.compat.bridge import AdapterEnv, arguments_from_config, is_adapter
 from skillopt_sleep.train.compat.chats import ENVIRONMENTS
@@ -97,7 +97,7 @@ def make_environment(
         for option in options:
             if option not in known:
                 raise UsageError(
-                    f"{where} has no option {option!r}, only {', '.join(known)}{did_you_mean(option, known)}"
+                    f"{where} has no option {option!r}, only {', '.join(known)}{suggest_name(option, known)}"
                 )
     try:
         env = as_env(maker(**{**arguments_from_config(maker, config or {}), **options}))
@@ -252,7 +252,7 @@ def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
     """What a file offers: the name asked for, ``ENVIRONMENT``, or the only environment class it defines."""
     if name:
         if not hasattr(module, name):
-            raise UsageError(f"{path} has no {name!r}{did_you_mean(name, vars(module))}")
+            raise UsageError(f"{path} has no {name!r}{suggest_name(name, vars(module))}")
         return getattr(module, name)
     if hasattr(module, "ENVIRONMENT"):
         return module.ENVIRONMENT

@@ -15,7 +15,7 @@ from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.ports import Ask, Judge
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import ExactReference, Split, TaskRecord, group_of, may_ask_model, reference_kind
-from skillopt_sleep.optimizer.replay import judge_of, replay_prompt
+from skillopt_sleep.optimizer.replay import find_judge, render_replay_prompt
 from skillopt_sleep.registry import Kind, build, names
 from skillopt_sleep.train.clients import as_ask
 from skillopt_sleep.train.identity import digest_of
@@ -66,7 +66,7 @@ class ChecksEnv(SkillEnv):
         self._initial_skill = initial_skill
         self._optimizer: ChatClient | None = None
         for task in self._tasks.values():
-            judge_of(task, self._judges)
+            find_judge(task, self._judges)
 
     def setup(self, config: dict[str, Any], *, optimizer_client: ChatClient, target_client: ChatClient) -> None:  # noqa: ARG002
         """Let the optimizer judge rubrics."""
@@ -100,10 +100,10 @@ class ChecksEnv(SkillEnv):
         task = self._tasks[str(item["id"])]
         document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
         candidate = Candidate(documents=(document,))
-        prompt = replay_prompt(task, candidate)
+        prompt = render_replay_prompt(task, candidate)
         text, _ = target_client.chat(system=prompt.system, user=prompt.user, stage="rollout")
         rollout = ReplayResult(task_id=task.id, candidate=candidate.digest, response=text)
-        score = judge_of(task, self._judges).score(task, rollout, self._ask(task, target_client))
+        score = find_judge(task, self._judges).score(task, rollout, self._ask(task, target_client))
         reasons = [*task.feedback, *([score.rationale] if self._show_checks else [])]
         answer = task.reference.answer if isinstance(task.reference, ExactReference) else ""
         return RolloutResult(

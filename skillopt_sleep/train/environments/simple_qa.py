@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
-from skillopt_sleep.model.replies import without_thinking
-from skillopt_sleep.model.text import did_you_mean, excerpt
+from skillopt_sleep.model.replies import strip_thinking
+from skillopt_sleep.model.text import excerpt, suggest_name
 from skillopt_sleep.prompts import render
 from skillopt_sleep.train.answers import Expected, Scoring, find_flaw, score_answer
 from skillopt_sleep.train.datasets import load_splits
@@ -125,7 +125,7 @@ class SimpleQAEnv(SkillEnv):
             n_turns=1,
             fail_reason="" if hard >= 1 else why,
             task_type=str(item.get("task_type") or ""),
-            predicted_answer=without_thinking(text).strip(),
+            predicted_answer=strip_thinking(text).strip(),
             question=question,
             reference_text=" | ".join(answers),
             target_system_prompt=system,
@@ -139,7 +139,7 @@ class SimpleQAEnv(SkillEnv):
             score = score_answer(text, self._expected(item))
             return score.hard, score.soft, score.rationale
         try:
-            scored: Any = self._scoring(without_thinking(text), item)
+            scored: Any = self._scoring(strip_thinking(text), item)
         except (Exception, SystemExit) as error:
             raise environment_error("the scorer", error, item) from error
         what = f"item {str(item['id'])!r}: the scorer's"
@@ -167,7 +167,7 @@ class SimpleQAEnv(SkillEnv):
         check_ids(self._all(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))])
         for item in self._all():
             if not get_question(item).strip():
-                near = did_you_mean("question", [name for name in item if name != "question"])
+                near = suggest_name("question", [name for name in item if name != "question"])
                 raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{near}")
             if not callable(self._scoring):
                 _check_answers(item)
@@ -192,7 +192,7 @@ class SimpleQAEnv(SkillEnv):
 def _check_answers(item: Item) -> None:
     """Raise ``UsageError`` for an item without answers, or with one that is neither a text nor a number."""
     if not get_answers(item):
-        near = did_you_mean("answers", [name for name in item if name not in ANSWERS])
+        near = suggest_name("answers", [name for name in item if name not in ANSWERS])
         raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
     for answer in raw_answers(item):
         if not (isinstance(answer, str | int) or (isinstance(answer, float) and math.isfinite(answer))):
@@ -222,7 +222,7 @@ def _read_scoring(name: object, where: str) -> Scoring:
     if not isinstance(name, str):
         raise UsageError(f"{where} is {excerpt(repr(name), 40)}, must be one of {', '.join(known)}, or a function")
     if name not in known:
-        raise UsageError(f"{where} {name!r} is none of {', '.join(known)}{did_you_mean(name, known)}")
+        raise UsageError(f"{where} {name!r} is none of {', '.join(known)}{suggest_name(name, known)}")
     return Scoring(name)
 
 

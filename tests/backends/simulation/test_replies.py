@@ -14,7 +14,7 @@ from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.optimizer import aggregate
 from skillopt_sleep.optimizer import reflect as analyse
 from skillopt_sleep.optimizer import step as select
-from skillopt_sleep.optimizer.client import numbered, quote
+from skillopt_sleep.optimizer.client import number_edits, quote
 from skillopt_sleep.prompts import render
 from skillopt_sleep.train import epoch
 from tests.benchmarks.worlds import make_world
@@ -82,13 +82,13 @@ def test_careless_edit_overwrites_a_rule_that_is_there():
 def test_edits_of_one_rule_are_one_group():
     """Whatever their wording; what no other means stays out of the groups."""
     edits = [edit(RULES[0]), edit(f"Always: {RULES[0]}"), edit(RULES[1]), edit(WORLD.useless[0]), edit("Sing.")]
-    reply = said(aggregate.SCHEMA, "merge", source="failures", document="(empty)", edits=numbered(edits))
+    reply = said(aggregate.SCHEMA, "merge", source="failures", document="(empty)", edits=number_edits(edits))
     assert reply == {"groups": [{"same": [1, 2], "text": RULES[0]}]}
 
 
 def test_ranking_is_by_support():
     """It does not know what is good, only how often it was said; asked for a budget, it wants what was seconded."""
-    edits = numbered([edit(RULES[0]), edit(WORLD.useless[0], 3), edit(RULES[1], 2)])
+    edits = number_edits([edit(RULES[0]), edit(WORLD.useless[0], 3), edit(RULES[1], 2)])
     fields = {"edit_budget": "3", "document": "(empty)", "edits": edits}
     assert said(select.SCHEMA, "ranking", budget="exactly 3", **fields) == {"ranking": [2, 3, 1]}
     asked = said(select.SCHEMA_WITH_BUDGET, "ranking", budget="from 1 to 3, as you decide", **fields)
