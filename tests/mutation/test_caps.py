@@ -232,6 +232,22 @@ def test_minutes_begin_with_those_of_earlier_processes(make_budget):
     assert make_budget(Caps(minutes=math.inf)).admit(prompt) is prompt
 
 
+def test_what_is_spent_never_falls(make_budget):
+    """A reply that claims to have cost less than nothing is booked as free."""
+    budget = make_budget(spent=Spend(tokens=50, usd=0.5))
+    reply = Reply(text="y", usage=Usage(input_tokens=-40), cost_usd=-0.25)
+    budget.settle(budget.reserve(PROMPT), PROMPT, reply)
+    assert budget.spent == Spend(calls=1, tokens=50, usd=0.5)
+
+
+def test_refused_wait_tells_the_minutes(make_budget):
+    """The message counts an hour as sixty minutes."""
+    with pytest.raises(
+        BudgetSpent, match=r"wait of 1 s, and the cap of 60 minutes is reached before \(60\.0 min spent"
+    ):
+        make_budget(Caps(minutes=60.0), Spend(seconds=3600.0)).require_time(1.0)
+
+
 # --- sending within the caps --------------------------------------------------------------------------------------
 
 
