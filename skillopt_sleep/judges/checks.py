@@ -1,4 +1,4 @@
-"""Runs the conditions of a task over an answer, without a model call."""
+"""Judge "checks": tests an answer against the conditions of its task, without a model call."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, TaskRec
 from skillopt_sleep.model.text import excerpt, fold
 
 OPENING = 300
-"""Characters of an answer in which a refusal would be said; further on, such words belong to the work."""
+"""Characters at the start of an answer where a refusal is looked for; later such words belong to the work."""
 
 _REFUSAL = re.compile(
     r"\b(?:as an ai|i must decline|i(?:'m| am) sorry,? but|i do(?: not|n't) have (?:access|the ability)"
     r"|i(?:'m| am)? ?(?:can(?:no|')t|won't|will not|unable to|not able to) (?:help|assist|comply|provide|fulfil|access"
     r"|complete|do (?:this|that|it)|run|perform|process|answer|view|see))\b"
 )
-"""Declining instead of doing the work."""
+"""Phrases of an answer that declines the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecksJudge:
-    """Hard: every check holds. Soft: the share that does. A pattern that runs out of time does not hold."""
+    """Hard score: whether every check holds. Soft score: the share that does. A pattern that times out does not."""
 
     name: ClassVar[str] = "checks"
     reference: ClassVar[type[ChecksReference]] = ChecksReference
@@ -40,56 +40,56 @@ class ChecksJudge:
         checks = require_reference(task, self.reference).checks
         if not checks:
             raise UsageError(f"task {task.id}: the judge checks needs at least one check")
-        failed = [why for check in checks if (why := _HOLDS[check.kind](check, rollout))]
+        failed = [why for check in checks if (why := _CHECKERS[check.kind](check, rollout))]
         soft = 1.0 - len(failed) / len(checks)
         return Score(hard=float(not failed), soft=soft, rationale="; ".join(failed) or f"all {len(checks)} checks hold")
 
 
-def _contains(check: Check, rollout: ReplayResult) -> str:
-    return "" if str(check.value) in rollout.response else f"it does not contain {_quoted(check)}"
+def _check_contains(check: Check, rollout: ReplayResult) -> str:
+    return "" if str(check.value) in rollout.response else f"it does not contain {_quote_value(check)}"
 
 
-def _not_contains(check: Check, rollout: ReplayResult) -> str:
-    return f"it contains {_quoted(check)}" if str(check.value) in rollout.response else ""
+def _check_not_contains(check: Check, rollout: ReplayResult) -> str:
+    return f"it contains {_quote_value(check)}" if str(check.value) in rollout.response else ""
 
 
-def _regex(check: Check, rollout: ReplayResult) -> str:
-    return "" if matches(str(check.value), rollout.response) else f"it does not match {_quoted(check)}"
+def _check_regex(check: Check, rollout: ReplayResult) -> str:
+    return "" if matches(str(check.value), rollout.response) else f"it does not match {_quote_value(check)}"
 
 
-def _section_present(check: Check, rollout: ReplayResult) -> str:
-    return "" if _sections(rollout.response, check.section) else f"it has no section {check.section!r}"
+def _check_section_present(check: Check, rollout: ReplayResult) -> str:
+    return "" if _find_sections(rollout.response, check.section) else f"it has no section {check.section!r}"
 
 
-def _section_contains(check: Check, rollout: ReplayResult) -> str:
-    sections = _sections(rollout.response, check.section)
+def _check_section_contains(check: Check, rollout: ReplayResult) -> str:
+    sections = _find_sections(rollout.response, check.section)
     if not sections:
         return f"it has no section {check.section!r}"
     held = any(str(check.value) in section for section in sections)
-    return "" if held else f"its section {check.section!r} does not contain {_quoted(check)}"
+    return "" if held else f"its section {check.section!r} does not contain {_quote_value(check)}"
 
 
-def _min_chars(check: Check, rollout: ReplayResult) -> str:
+def _check_min_chars(check: Check, rollout: ReplayResult) -> str:
     length, least = len(rollout.response.strip()), cast("int", check.value)
     return f"it has {length} characters, less than {least}" if length < least else ""
 
 
-def _max_chars(check: Check, rollout: ReplayResult) -> str:
+def _check_max_chars(check: Check, rollout: ReplayResult) -> str:
     length, most = len(rollout.response.strip()), cast("int", check.value)
     return f"it has {length} characters, more than {most}" if length > most else ""
 
 
-def _no_refusal(_: Check, rollout: ReplayResult) -> str:
+def _check_no_refusal(_: Check, rollout: ReplayResult) -> str:
     opening = fold(rollout.response[:OPENING]).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     found = _REFUSAL.search(opening)
     return f"it declines: {found[0]!r}" if found else ""
 
 
-def _tool_called(check: Check, rollout: ReplayResult) -> str:
-    return "" if check.value in rollout.tools_called else f"the tool {_quoted(check)} was not called"
+def _check_tool_called(check: Check, rollout: ReplayResult) -> str:
+    return "" if check.value in rollout.tools_called else f"the tool {_quote_value(check)} was not called"
 
 
-def _json_schema(check: Check, rollout: ReplayResult) -> str:
+def _check_json_schema(check: Check, rollout: ReplayResult) -> str:
     try:
         value = extract_json(rollout.response)
     except ValueError:
@@ -97,8 +97,8 @@ def _json_schema(check: Check, rollout: ReplayResult) -> str:
     return next(find_violations(value, cast("dict[str, Json]", check.value), "its JSON"), "")
 
 
-def _sections(markdown: str, heading: str) -> list[str]:
-    """The text under each heading of that name, sub-sections included; names compare without case or punctuation."""
+def _find_sections(markdown: str, heading: str) -> list[str]:
+    """Return the text under every heading of that name, with subsections; case and punctuation are ignored."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  45 ms that only these two checks need
 
     tokens = MarkdownIt().parse(markdown)
@@ -110,33 +110,32 @@ def _sections(markdown: str, heading: str) -> list[str]:
     ]
     found = []
     for index, (depth, name, (_, start)) in enumerate(headings):
-        if _title(name) == _title(heading):
+        if _fold_heading(name) == _fold_heading(heading):
             later = (place[0] for rank, _, place in headings[index + 1 :] if rank <= depth)
             found.append("\n".join(lines[start : next(later, len(lines))]))
     return found
 
 
-def _title(heading: str) -> str:
+def _fold_heading(heading: str) -> str:
     return " ".join(re.findall(r"\w+", fold(heading)))
 
 
-def _quoted(check: Check) -> str:
+def _quote_value(check: Check) -> str:
     return repr(excerpt(str(check.value), 80))
 
 
-_HOLDS: Mapping[CheckKind, Callable[[Check, ReplayResult], str]] = {
-    CheckKind.CONTAINS: _contains,
-    CheckKind.NOT_CONTAINS: _not_contains,
-    CheckKind.REGEX: _regex,
-    CheckKind.SECTION_PRESENT: _section_present,
-    CheckKind.SECTION_CONTAINS: _section_contains,
-    CheckKind.MIN_CHARS: _min_chars,
-    CheckKind.MAX_CHARS: _max_chars,
-    CheckKind.NO_REFUSAL: _no_refusal,
-    CheckKind.TOOL_CALLED: _tool_called,
-    CheckKind.JSON_SCHEMA: _json_schema,
+_CHECKERS: Mapping[CheckKind, Callable[[Check, ReplayResult], str]] = {
+    CheckKind.CONTAINS: _check_contains,
+    CheckKind.NOT_CONTAINS: _check_not_contains,
+    CheckKind.REGEX: _check_regex,
+    CheckKind.SECTION_PRESENT: _check_section_present,
+    CheckKind.SECTION_CONTAINS: _check_section_contains,
+    CheckKind.MIN_CHARS: _check_min_chars,
+    CheckKind.MAX_CHARS: _check_max_chars,
+    CheckKind.NO_REFUSAL: _check_no_refusal,
+    CheckKind.TOOL_CALLED: _check_tool_called,
+    CheckKind.JSON_SCHEMA: _check_json_schema,
 }
-"""Why a check of each kind does not hold, "" when it does."""
-
+"""By kind: returns why a check does not hold, "" when it does."""
 
 PLUGIN = ChecksJudge

@@ -1,8 +1,8 @@
-"""Asks a model whether an answer does what a rubric demands.
+"""Judge "rubric": asks a model whether an answer meets a rubric.
 
-The answer was written by another model, perhaps out of hostile text, so it is quoted as data: inside a tag that ends
-in a digest of what it encloses, which the enclosed text cannot name beforehand, and with nothing in it that looks like
-such a tag. What the answer says about its own score is then words of the answer like any others.
+The answer may contain hostile text, so it is quoted as data: inside a tag whose name ends in a digest of the enclosed
+text, which that text cannot predict, and with anything that looks like such a tag made harmless. Whatever the answer
+says about its own score is then only part of the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skillopt_sleep.prompts import render
 V = TypeVar("V")
 
 LONGEST = 24_000
-"""Characters of an answer that are judged; of a longer one the middle is left out, and the judge is told so."""
+"""Characters of an answer that are judged; the middle of a longer one is left out, with a note to the judge."""
 
 SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -62,39 +62,37 @@ class _PairVerdict(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricJudge:
-    """Hard: the model's pass or fail. Soft: its graded score.
-
-    An unreadable verdict is asked for ``tries`` times in all before it is a ``BadReply``.
-    """
+    """Hard score: the model's pass or fail. Soft score: its grade."""
 
     name: ClassVar[str] = "rubric"
     reference: ClassVar[type[RubricReference]] = RubricReference
 
     tries: int = 2
+    """Calls that may be made for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
 
     def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
-        """Score a response by ``RubricReference.rubric``, afresh for each sample of it.
+        """Score a response by the task's rubric; every sample gets a verdict of its own.
 
-        Equal answers of two samples are two calls: a verdict used twice would be one coin counted as two. Who is not
-        going to count them gives both the same number.
+        Two samples with equal answers take two calls, so that one lucky verdict does not count twice. A caller that
+        does not count them gives both the same sample number.
         """
-        return _score(self._asked(task, render_rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
+        return _make_score(self._ask(task, render_rubric_prompt(task, rollout.work), ask, _Verdict, rollout.sample))
 
     def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
-        """Score two responses in one call that does not say which is which, afresh for each sample of the pair.
+        """Score two responses in one call that does not say which is which; every sample gets its own verdict.
 
-        Equal answers get one score by one call, and so they tie whatever the judge says: that is exact, for a pair that
-        ties takes no part in the score of an edit.
+        Equal answers share one score and therefore tie, whatever the judge says; a tie does not change the score of an
+        edit.
         """
         sample = min(first.sample, second.sample)
         if first.work == second.work:
             score = self.score(task, replace(first, sample=sample), ask)
             return score, score
-        verdict = self._asked(task, render_pair_prompt(task, first.work, second.work), ask, _PairVerdict, sample)
-        return _score(verdict.first), _score(verdict.second)
+        verdict = self._ask(task, render_pair_prompt(task, first.work, second.work), ask, _PairVerdict, sample)
+        return _make_score(verdict.first), _make_score(verdict.second)
 
-    def _asked(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V], sample: int) -> V:
-        """The verdict on this sample; each try at it is a sample of its own, and no other's."""
+    def _ask(self, task: TaskRecord, prompt: Prompt, ask: Ask, wanted: type[V], sample: int) -> V:
+        """Ask for the verdict on this sample; every try has a sample number that no other call uses."""
         problem = ""
         for attempt in range(self.tries):
             reply = ask(replace(prompt, sample=sample * self.tries + attempt), phase="judge")
@@ -105,13 +103,13 @@ class RubricJudge:
         raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
 
 
-def _score(verdict: _Verdict) -> Score:
+def _make_score(verdict: _Verdict) -> Score:
     return Score(hard=float(verdict.passed), soft=verdict.score, rationale=verdict.reason)
 
 
 def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
-    """What the judge is sent; the answer stands in it once, quoted."""
-    request, rubric, quoted = _quoted(task, answer)
+    """Render the judge's prompt, with the answer quoted once."""
+    request, rubric, quoted = _quote_all(task, answer)
     system, user = render(
         "judge_rubric", seal=make_tag_suffix(request, rubric, quoted), request=request, rubric=rubric, answer=quoted
     )
@@ -119,8 +117,8 @@ def render_rubric_prompt(task: TaskRecord, answer: str) -> Prompt:
 
 
 def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
-    """What the judge is sent of a pair: each answer once, quoted; swapped answers swap places and nothing else."""
-    request, rubric, one, two = _quoted(task, first, second)
+    """Render the judge's prompt for a pair; swapping the answers swaps their places and nothing else."""
+    request, rubric, one, two = _quote_all(task, first, second)
     system, user = render(
         "judge_pair",
         seal=make_tag_suffix(request, rubric, *sorted((one, two))),
@@ -132,14 +130,14 @@ def render_pair_prompt(task: TaskRecord, first: str, second: str) -> Prompt:
     return Prompt(system=system, user=user, schema=PAIR_SCHEMA)
 
 
-def _quoted(task: TaskRecord, *answers: str) -> list[str]:
-    """Request, rubric and answers, none of which can end its tag or begin another."""
+def _quote_all(task: TaskRecord, *answers: str) -> list[str]:
+    """Return request, rubric and answers in a form that cannot end its tag or begin another."""
     rubric = require_reference(task, RubricReference).rubric
     request = "\n\n".join(part for part in (task.system, task.context, task.intent) if part.strip())
-    return [escape_tags(text, *TAGS) for text in (request, rubric, *map(_shortened, answers))]
+    return [escape_tags(text, *TAGS) for text in (request, rubric, *map(_shorten, answers))]
 
 
-def _shortened(answer: str) -> str:
+def _shorten(answer: str) -> str:
     if len(answer) <= LONGEST:
         return answer
     half = LONGEST // 2

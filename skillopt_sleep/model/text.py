@@ -1,13 +1,6 @@
-"""Words as they are compared and as they are shown: white space and case folded, cut short between words.
+"""Text functions that every package uses, and the word lists that compare and classify requests.
 
-Words of everyday requests to an agent: those that say nothing, and those that say the same.
-
-What two people call one thing, a similarity of texts must call one thing as well; kept apart from it because a
-vocabulary grows by other rules than code.
-
-A name that nobody knows is answered with the one that was probably meant.
-
-Digests: names for contents, the same on every machine.
+The word lists hold words of everyday requests to an agent: those that carry no meaning, and those that mean the same.
 """
 
 from __future__ import annotations
@@ -17,18 +10,18 @@ from collections.abc import Iterable
 
 
 def fold(text: str) -> str:
-    """The text for comparing quotes: compatibility forms and case folded, white space runs made one blank."""
+    """Return a text in the form in which quotes are compared: NFKC, case and white space folded."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def contains_words(text: str, quote: str) -> bool:
-    """Whether ``quote`` stands in ``text``, white space and case folded; an empty quote stands nowhere."""
+    """Whether ``text`` contains ``quote``, with white space and case folded; an empty quote is never contained."""
     wanted = fold(quote)
     return bool(wanted) and wanted in fold(text)
 
 
 def excerpt(text: str, limit: int) -> str:
-    """At most ``limit`` characters on one line, cut between words, with an ellipsis where something is left out."""
+    """Shorten a text to one line of at most ``limit`` characters, cut between words, with an ellipsis if cut."""
     line = " ".join(text.split())
     if len(line) <= limit:
         return line
@@ -65,7 +58,7 @@ STOPSIGNS = frozenset(
     "下里让会用很没不无出来去再先后并且但而所如何什么样怎谁麻烦谢劳驾问希望应该必须封条位名次种件"
     "請幫這個們嗎為給從對於與讓會過還將來並麼樣誰麻煩謝該須條種願致頂欲"
 )
-"""Chinese characters that say nothing alone: particles, pronouns, measures, courtesies."""
+"""Chinese characters without meaning of their own: particles, pronouns, measure words, courtesies."""
 
 WORK = """
     fix repair resolve solve correct rectify
@@ -119,7 +112,7 @@ MATTER = """
     typo typos misspelling
     test tests testing spec
 """
-"""Words for one matter, one family a line; they weigh as any other word."""
+"""Synonyms, one family a line; they weigh as much as any other word."""
 
 PHRASES = {
     "pull request": "pr",
@@ -142,7 +135,7 @@ PHRASES = {
     "never used": "unused",
     "no longer used": "unused",
 }
-"""Words said in another number of words."""
+"""Phrases and their synonyms with another number of words."""
 
 HOUSEKEEPING = frozenset(
     """
@@ -151,7 +144,7 @@ HOUSEKEEPING = frozenset(
     change latest main master branches tag file files repo message everything thing okay yes
     """.split()  # noqa: SIM905 - as above
 )
-"""Words of steering an agent through a session. A prompt of these alone is not understood outside of it."""
+"""Words that steer an agent through a session; a prompt of these alone makes no sense outside of it."""
 
 CONTINUE = frozenset(
     """
@@ -168,7 +161,7 @@ POINTING = frozenset(
     das dies diese dieser es beide cela ceci ça ces eso esto esta estos
     """.split()  # noqa: SIM905 - as above
 )
-"""Words that point at something said or shown before, or answer it."""
+"""Words that refer to something said or shown before."""
 
 QUESTIONS = frozenset(
     """
@@ -178,25 +171,25 @@ QUESTIONS = frozenset(
     qué cómo cuál quién cuándo dónde
     """.split()  # noqa: SIM905 - as above
 )
-"""Words that a question begins with."""
+"""First words of a question."""
 
 REQUESTS = (
     *("can you", "could you", "would you", "will you", "can we", "could we", "please", "help me"),
     *("kannst du", "bitte", "peux tu", "puedes", "por favor"),
 )
-"""Openings that make an order of a question."""
+"""Phrases that turn a question into a request."""
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, to be put after what was said about the name; "" when nothing known is near it."""
+    """Return ``; did you mean 'x'?`` to end a message about an unknown name; "" when no known name is similar."""
     import difflib  # noqa: PLC0415  only a mistake needs it
 
-    nearest = difflib.get_close_matches(name, [str(each) for each in known], n=1)
+    nearest = difflib.get_close_matches(name, [str(candidate) for candidate in known], n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def sha256(content: bytes) -> str:
-    """The SHA-256 of a content, in hex."""
+    """Return the SHA-256 of a content, in hex."""
     import hashlib  # noqa: PLC0415  it loads OpenSSL, 3 ms, and whoever only looks at what there is digests nothing
 
     return hashlib.sha256(content).hexdigest()

@@ -1,10 +1,8 @@
-"""Aggregate: the patches of many analysts become one, so many at a time, level by level.
+"""Aggregate: merges the edits that many analysts propose into one patch.
 
-What failures taught and what successes taught are merged apart, at once, and then together. A merge asks the optimizer
-which edits mean the same; it may reword those, and nothing else: an edit it does not name stays as it was, and how
-many proposals an edit stands for is counted here, not by a model.
-
-Edits on their way from many analysts to one document: whom they come from, and how many said the same.
+Lessons of failures and of successes are merged separately, in batches and level by level, and finally together. A merge
+asks the optimizer which edits mean the same. It may reword those and nothing else: an edit it does not name stays
+unchanged, and the support of an edit is counted here, not by a model.
 """
 
 from __future__ import annotations
@@ -24,44 +22,44 @@ from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, numbe
 
 
 class Learnt(enum.StrEnum):
-    """What an edit was learnt from: attempts that failed, or ones that succeeded."""
+    """Whether an edit was learnt from failed or from successful attempts."""
 
     FAILURE = "failure"
     SUCCESS = "success"
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """One edit with where it comes from; ``level`` counts the rounds of merging it has been through.
-
-    ``origin`` and ``part`` are what an environment's own analyst said of it: which part of training wrote it, and which
-    part of the document it is for.
-    """
+    """One edit, and where it comes from."""
 
     edit: EditRecord
     learnt: Learnt = Learnt.FAILURE
     level: int = 0
+    """Number of merges it has been through."""
     origin: str = ""
+    """The part of training that wrote it, according to an environment's own analyst."""
     part: str = ""
+    """The part of the document it is for, according to the same analyst."""
 
 
 class EditPatch(Struct, frozen=True, kw_only=True):
-    """Edits that belong together. ``cases``: how many trajectories they were written from."""
+    """Edits that one analyst proposes together, or the merge of several such patches."""
 
     proposals: tuple[Proposal, ...] = ()
     reasoning: str = ""
     learnt: Learnt = Learnt.FAILURE
     cases: int = 0
+    """Number of trajectories the edits were written from."""
 
     @property
     def edits(self) -> tuple[EditRecord, ...]:
-        """The edits alone."""
+        """The edits without their origins."""
         return tuple(proposal.edit for proposal in self.proposals)
 
 
 def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
-    """All edits of several patches, taken from each in turn; equal ones once, with their support and tasks summed.
+    """Unite the edits of several patches, taken in turn; equal edits become one, with their support and tasks added up.
 
-    What failures taught comes first, and an edit that both taught counts as theirs.
+    Lessons of failures come first, and an edit learnt from both counts as one of them.
     """
     ordered = sorted(patches, key=lambda patch: patch.learnt is Learnt.SUCCESS)
     merged: dict[str, Proposal] = {}
@@ -79,22 +77,22 @@ def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
 
 
 def join_proposals(proposals: Sequence[Proposal]) -> Proposal:
-    """Several proposals of one edit as one: the first one's words, everyone's support and tasks."""
+    """Join several proposals into one, which has the text of the first and the support and tasks of all."""
     first = proposals[0]
-    tasks = tuple(dict.fromkeys(task for each in proposals for task in each.edit.task_ids))
-    support = sum(each.edit.support for each in proposals)
-    failed = any(each.learnt is Learnt.FAILURE for each in proposals)
+    tasks = tuple(dict.fromkeys(task for proposal in proposals for task in proposal.edit.task_ids))
+    support = sum(proposal.edit.support for proposal in proposals)
+    failed = any(proposal.learnt is Learnt.FAILURE for proposal in proposals)
     return replace(
         first,
         edit=replace(first.edit, support=support, task_ids=tasks),
         learnt=Learnt.FAILURE if failed else Learnt.SUCCESS,
-        level=max(each.level for each in proposals),
+        level=max(proposal.level for proposal in proposals),
     )
 
 
 def sort_by_support(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
-    """The most often proposed first, then what failures taught, then as they came."""
-    return tuple(sorted(proposals, key=lambda each: (-each.edit.support, each.learnt is Learnt.SUCCESS)))
+    """Sort by support, highest first; at equal support, lessons of failures come first."""
+    return tuple(sorted(proposals, key=lambda proposal: (-proposal.edit.support, proposal.learnt is Learnt.SUCCESS)))
 
 
 SCHEMA = make_object_schema(
@@ -120,28 +118,30 @@ class _Reply(Struct, frozen=True, kw_only=True):
 
 
 class Aggregated(Struct, frozen=True, kw_only=True):
-    """One patch out of many; ``notes`` say which merges had to do without the optimizer, and why."""
+    """The one patch that many were merged into."""
 
     patch: EditPatch
     notes: tuple[str, ...] = ()
+    """Merges that failed to get an answer from the optimizer, with the reason."""
 
 
 def aggregate(
     patches: Sequence[EditPatch], document: str, optimizer: Optimizer, *, merge_batch_size: int
 ) -> Aggregated:
-    """Merge all patches; ``merge_batch_size`` (2 or more) at a time, the merges of a level in parallel.
+    """Merge all patches, ``merge_batch_size`` (2 or more) at a time; the merges of one level run in parallel.
 
-    A merge without two edits that differ costs no call. Where a reply is lost or unreadable, equal edits are joined
-    and the others kept side by side. Raises ``FatalBackend`` and ``BudgetSpent``.
+    A merge without two different edits costs no call. When a reply is lost or unreadable, only equal edits are joined.
+    Raises ``FatalBackend`` and ``BudgetSpent``.
     """
     merge = functools.partial(_merge, document=document, optimizer=optimizer)
     sides = [[patch for patch in patches if patch.proposals and patch.learnt is learnt] for learnt in Learnt]
     notes: list[str] = []
     while any(len(side) > 1 for side in sides):
-        batches = [_batched(side, merge_batch_size) for side in sides]
+        size = merge_batch_size
+        batches = [[side[start : start + size] for start in range(0, len(side), size)] for side in sides]
         merged = optimizer.parallel(merge, [batch for side in batches for batch in side])
-        notes += [note for each in merged for note in each.notes]
-        patches_left = [each.patch for each in merged]
+        notes += [note for result in merged for note in result.notes]
+        patches_left = [result.patch for result in merged]
         sides = [[patches_left.pop(0) for _ in side] for side in batches]
     last = [patch for side in sides for patch in side]
     if len(last) > 1:
@@ -150,16 +150,12 @@ def aggregate(
     return Aggregated(patch=last[0] if last else EditPatch(), notes=tuple(notes))
 
 
-def _batched(patches: Sequence[EditPatch], size: int) -> list[Sequence[EditPatch]]:
-    return [patches[start : start + size] for start in range(0, len(patches), size)]
-
-
 def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer) -> Aggregated:
-    """One merge. A batch of one patch, or of edits that are all equal, needs no model."""
+    """Merge one batch; a single patch, or patches with one edit in all, need no model."""
     patch = unite_patches(patches)
     if len(patches) == 1 or len(patch.proposals) <= 1:
         return Aggregated(patch=patch)
-    both = {each.learnt for each in patches} == set(Learnt)
+    both = {patch.learnt for patch in patches} == set(Learnt)
     prompt = optimizer.prompt(
         "merge",
         SCHEMA,
@@ -169,21 +165,21 @@ def _merge(patches: Sequence[EditPatch], *, document: str, optimizer: Optimizer)
         edits=number_edits(patch.edits),
     )
     reply, answer = optimizer.read(prompt, _Reply, phase=PHASE)
-    raised = replace(patch, proposals=tuple(replace(each, level=each.level + 1) for each in patch.proposals))
+    raised = replace(patch, proposals=tuple(replace(old, level=old.level + 1) for old in patch.proposals))
     if reply is None:
         return Aggregated(patch=raised, notes=(f"{len(patch.proposals)} edits were not compared: {answer.error}",))
-    return Aggregated(patch=replace(raised, proposals=_grouped(raised.proposals, reply.groups)))
+    return Aggregated(patch=replace(raised, proposals=_join_groups(raised.proposals, reply.groups)))
 
 
-def _grouped(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[Proposal, ...]:
-    """The proposals with each group as one, in the place of its first; a number counts in one group only."""
+def _join_groups(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[Proposal, ...]:
+    """Join the proposals of every group, in the place of its first; a number counts in its first group only."""
     place = {number: number for number in range(1, len(proposals) + 1)}
     merged: dict[int, Proposal] = dict(enumerate(proposals, start=1))
     for group in groups:
         members = [number for number in dict.fromkeys(group.same) if number in merged and place[number] == number]
-        members = [number for number in members if _alike(merged[members[0]], merged[number])]
+        members = [number for number in members if _can_mean_same(merged[members[0]], merged[number])]
         if len(members) > 1:
-            merged[min(members)] = _reworded(join_proposals([merged[number] for number in sorted(members)]), group.text)
+            merged[min(members)] = _reword(join_proposals([merged[number] for number in sorted(members)]), group.text)
             for number in members:
                 place[number] = 0
             for number in sorted(members)[1:]:
@@ -191,13 +187,13 @@ def _grouped(proposals: Sequence[Proposal], groups: Sequence[_Group]) -> tuple[P
     return tuple(merged[number] for number in sorted(merged))
 
 
-def _alike(one: Proposal, other: Proposal) -> bool:
-    """Whether two edits can mean the same at all: both take away, or both write."""
+def _can_mean_same(one: Proposal, other: Proposal) -> bool:
+    """Whether two edits can mean the same: both delete, or both write."""
     return (one.edit.op is EditOp.DELETE) is (other.edit.op is EditOp.DELETE)
 
 
-def _reworded(proposal: Proposal, text: str) -> Proposal:
-    """The proposal in the optimizer's words for the group, where these can be a rule."""
+def _reword(proposal: Proposal, text: str) -> Proposal:
+    """Give the proposal the text that the optimizer wrote for its group, if that text can be a rule."""
     edit = proposal.edit
     if edit.op is EditOp.DELETE or not text.strip():
         return proposal

@@ -1,4 +1,7 @@
-"""The optimizer as the stages of a step ask it: a template, a schema, and one way to read the reply."""
+"""Client of the optimizer model: renders a prompt from a template, asks it, and reads the reply by a schema.
+
+All stages of a step ask the optimizer here, so a lost or unreadable reply is treated alike everywhere.
+"""
 
 from __future__ import annotations
 
@@ -44,32 +47,35 @@ TAGS = (
     "before",
     "now",
 )
-"""Every tag that stands in a prompt of the optimizer; none can be opened or closed by what is quoted."""
+"""Every tag in the optimizer's prompts; quoted text can open or close none of them."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A reply as text; ``error`` says why there is none, or why it cannot be used."""
+    """A reply as text, or the reason why there is none."""
 
     text: str = ""
     error: str = ""
+    """Why there is no reply, or why it cannot be used."""
     lost: bool = False
+    """Whether the call itself failed; a reply that cannot be read is not lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """The model that improves the skill. ``wording`` puts other words in place of a template's system part."""
+    """The model that improves the skill."""
 
     ask: Ask
     parallel: Parallel
     wording: Mapping[str, str] = field(default_factory=dict)
+    """Replacements for the system part of templates, by the name of the template or of its variant."""
 
     def prompt(self, template: str, schema: dict[str, Json], *, wording: str = "", **fields: str) -> Prompt:
-        """The prompt of a template; ``wording`` is the name its system part may be overridden under."""
+        """Render a template as a prompt; ``wording`` is the name under which its system part may be replaced."""
         system, user = render(template, **fields)
         return Prompt(system=self.wording.get(wording or template, system), user=user, schema=schema)
 
     def answer(self, prompt: Prompt, *, phase: str) -> Answer:
-        """Ask; what transport lost, or nobody can read, comes back as an error; only the first is ``lost``.
+        """Ask the model; a failed call or a malformed reply is returned as an error.
 
         Raises ``FatalBackend`` and ``BudgetSpent``.
         """
@@ -79,7 +85,7 @@ class Optimizer:
             return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
 
     def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
-        """Ask, and read the reply as a value; None when it was lost or cannot be read, and the answer says why."""
+        """Ask the model and convert its reply; None when that fails, and then the answer says why."""
         answer = self.answer(prompt, phase=phase)
         if answer.error:
             return None, answer
@@ -90,7 +96,7 @@ class Optimizer:
 
 
 def make_object_schema(**properties: Json) -> dict[str, Json]:
-    """The JSON Schema of an object with exactly these properties, all of them required."""
+    """Return the JSON Schema of an object with exactly these properties, all of them required."""
     return {
         "type": "object",
         "additionalProperties": False,
@@ -100,12 +106,12 @@ def make_object_schema(**properties: Json) -> dict[str, Json]:
 
 
 def quote(tag: str, text: str, most: int = EXCERPT) -> str:
-    """Material between tags that it can neither close nor open anew."""
+    """Enclose a text, shortened to ``most`` characters, in a tag that the text can neither close nor open."""
     return f"<{tag}>\n{escape_tags(excerpt(text, most), *TAGS)}\n</{tag}>"
 
 
 def number_edits(edits: Sequence[EditRecord]) -> str:
-    """Edits as a model is shown them, counted from 1."""
+    """Render edits for a prompt, numbered from 1."""
     lines = []
     for number, edit in enumerate(edits, start=1):
         anchor = f"\n   anchor: {escape_tags(edit.anchor, *TAGS)}" if edit.anchor else ""

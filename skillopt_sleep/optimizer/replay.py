@@ -1,7 +1,7 @@
 """Replay: attempts every task under a candidate and has it scored, in parallel.
 
-As text, the documents stand in the prompt of one call. Otherwise the agent itself is let to work with the documents in
-place, and what it did by itself, such as refusing or going round in circles, is its score and not a lost call.
+In text mode, the documents are part of the prompt of one model call. In the other modes the agent itself works with the
+documents in place; if it refuses or runs out of turns, that is its score, not a failed call.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from skillopt_sleep.prompts import render
 
 
 class Manner(Struct, frozen=True, kw_only=True):
-    """How tasks are replayed: the mode, the git project that copies are made of, and the commands the user approved.
-
-    ``probes``: there is an agent behind the target, which is to try once what has been tried as text.
-    """
+    """How tasks are replayed."""
 
     mode: ReplayMode = ReplayMode.TEXT
     probes: bool = False
+    """Whether the target has an agent, which then tries once what was tried as text."""
     project: str = ""
+    """The git project whose copies the agent works in."""
     approved: tuple[CheckCommand, ...] = ()
+    """The commands that the user has approved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The two models of a step, who scores their work, how much is done at once, and how tasks are replayed."""
+    """What a step works with: its two models, the judges, the pool for parallel work, and how tasks are replayed."""
 
     target: Ask
     optimizer: Ask
@@ -57,35 +57,36 @@ class Models:
 
     @property
     def as_optimizer(self) -> Optimizer:
-        """The optimizer model, ready to be asked with the templates of a step."""
+        """The client of the optimizer model."""
         return Optimizer(ask=self.optimizer, parallel=self.parallel)
 
     @property
     def tried_with(self) -> str:
-        """What a tally of pairs holds for: the target's model and, where it is not text, how it was replayed."""
+        """What a tally of pairs applies to: the target's model and, unless it is text, the replay mode."""
         mode = self.manner.mode
         return self.target.model if mode is ReplayMode.TEXT else f"{self.target.model} ({mode})"
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One rollout to make: a task, the candidate it is made under, and the number of the sample."""
+    """One rollout to make."""
 
     task: TaskRecord
     candidate: Candidate
     sample: int = 0
+    """Number of a repeated rollout, from 0."""
 
 
 def replay(attempts: Sequence[Attempt], models: Models, *, phase: str) -> tuple[ReplayResult, ...]:
-    """Make every attempt and score it; results in the order of the attempts.
+    """Make every attempt and score it; the results are in the order of the attempts.
 
-    What transport lost comes back unmeasured, never as a score. Raises ``FatalBackend``, ``BudgetSpent``.
+    A rollout whose call failed is unmeasured and never gets a score. Raises ``FatalBackend``, ``BudgetSpent``.
     """
-    return tuple(models.parallel(functools.partial(_make, models=models, phase=phase), attempts))
+    return tuple(models.parallel(functools.partial(_attempt, models=models, phase=phase), attempts))
 
 
 def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) -> Prompt:
-    """What the target is sent for one task: the documents, and the request in the person's own words."""
-    documents = _documents(candidate)
+    """Render the target's prompt for one task: the documents, and the request in the person's own words."""
+    documents = _render_documents(candidate)
     context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
     if task.system:
         system, user = render(
@@ -97,9 +98,9 @@ def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int 
 
 
 def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: int = 0) -> Assignment:
-    """The same for an agent: the request in the person's own words, and the documents where it looks for them.
+    """Make an agent's assignment of a task: the request in the person's own words, and documents to put in place.
 
-    Of a task's commands only those that the user approved are ever handed on.
+    Only those of the task's commands that the user approved are passed on.
     """
     context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
     system, user = render("replay_native", framing=task.system, context=context, request=task.intent)
@@ -111,21 +112,21 @@ def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: in
         work,
         project=manner.project,
         commit=task.commit,
-        folder=_folder(task.project, manner.project),
-        commands=tuple(each for each in manner.approved if each.line in wanted),
+        folder=_find_folder(task.project, manner.project),
+        commands=tuple(command for command in manner.approved if command.line in wanted),
     )
 
 
-def _folder(cwd: str, project: str) -> str:
-    """Where in the project the session stood, "" at its top."""
+def _find_folder(cwd: str, project: str) -> str:
+    """Return the session's folder inside the project, "" for its top."""
     if not cwd or not PurePath(cwd).is_relative_to(project):
         return ""
     inside = PurePath(cwd).relative_to(project).as_posix()
     return "" if inside == "." or ".." in inside.split("/") else inside
 
 
-def _documents(candidate: Candidate) -> str:
-    """What the agent would have read: a skill without its frontmatter, a memory file whole."""
+def _render_documents(candidate: Candidate) -> str:
+    """Render what an agent would read: a skill without its frontmatter, a memory file in full."""
     texts = {
         document.kind: read_region(document) if document.whole else (document.content or b"").decode("utf-8", "replace")
         for document in candidate.documents
@@ -134,9 +135,9 @@ def _documents(candidate: Candidate) -> str:
 
 
 def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
-    """The target's answer to one attempt; ``call_error`` says when transport lost it.
+    """Let the target answer one attempt; ``call_error`` says why when its call failed.
 
-    It is scored only where the agent's own ending is the score.
+    The result has a score only if the way the agent ended decides it.
     """
     task, candidate, manner = attempt.task, attempt.candidate, models.manner
     result = ReplayResult(task_id=task.id, candidate=candidate.digest, sample=attempt.sample, mode=manner.mode)
@@ -153,12 +154,12 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
     """The result with what became of an assignment.
 
-    A candidate that the agent did not load has not been tried: the rollout is unmeasured.
+    A candidate that the agent did not load was not tried, so the rollout is unmeasured.
     """
     if not isinstance(done, Trajectory):
         raise TypeError(f"an assignment was answered by {type(done).__name__}")
-    read = {each.kind: each.read for each in done.shown}
-    skill = next((each for each in assignment.documents if each.kind is DocumentKind.SKILL), None)
+    read = {shown.kind: shown.read for shown in done.shown}
+    skill = next((document for document in assignment.documents if document.kind is DocumentKind.SKILL), None)
     score = None
     if done.ending is not Ending.DONE:
         score = Score(hard=0.0, soft=0.0, rationale=f"{done.ending.in_words}{f': {done.note}' if done.note else ''}")
@@ -179,19 +180,19 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
 
 
 def find_judge(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
-    """The judge that a task's reference names. Raises ``UsageError`` when there is none of that name."""
+    """Return the judge that a task's reference names. Raises ``UsageError`` when there is no such judge."""
     kind = reference_kind(task.reference)
     if kind not in judges:
-        raise UsageError(f"task {task.id} asks for the judge {kind!r}; there is {', '.join(sorted(judges))}")
+        raise UsageError(f"task {task.id} needs the judge {kind!r}; known judges are {', '.join(sorted(judges))}")
     return judges[kind]
 
 
-def _make(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
+def _attempt(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
     result = answer(attempt, models=models, phase=phase)
     if result.call_error or result.score is not None:
         return result
     try:
-        # Equal answers of several samples are judged by one call: here none of them counts in a paired verdict.
+        # Equal answers of several samples share one judge call, which is fair where no paired verdict counts them.
         score = find_judge(attempt.task, models.judges).score(attempt.task, replace(result, sample=0), models.optimizer)
     except TransientBackend as error:
         return replace(result, call_error=f"{type(error).__name__}: {error}")
