@@ -126,12 +126,12 @@ _TYPES = typing.get_type_hints(Settings, include_extras=True)
 
 
 def environment() -> Mapping[str, str]:
-    """A copy of the process environment."""
+    """Return a copy of the process environment."""
     return dict(os.environ)
 
 
 def settings_path(env: Mapping[str, str]) -> Path:
-    """The settings file, which need not exist."""
+    """Return the settings file, which need not exist."""
     if named := env.get(FILE_VARIABLE):
         return Path(named)
     import platformdirs  # noqa: PLC0415  half of what `--version` would otherwise cost
@@ -140,7 +140,7 @@ def settings_path(env: Mapping[str, str]) -> Path:
 
 
 def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, Origins]:
-    """Read all four layers. ``flags`` holds only what was given on the command line.
+    """Read the settings from the defaults, the file, the environment and ``flags``; the last one counts.
 
     Raises ``SettingsError`` naming the key or value, where it was found, and what is expected.
     """
@@ -163,7 +163,7 @@ def load(env: Mapping[str, str], flags: Mapping[str, Json]) -> tuple[Settings, O
 
 
 def secrets(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The values to redact: of variables whose name says secret, unless they are words, numbers or paths."""
+    """Return the values to redact: of variables whose name says secret, unless they are words, numbers or paths."""
     return tuple(value for name, value in env.items() if is_secret_name(name) and is_worth_hiding(value))
 
 
@@ -208,7 +208,7 @@ def _convert(key: str, value: object, where: str) -> object:
 
 
 def _choices(kind: object) -> tuple[str, ...]:
-    """The values of a closed set, none for an open type."""
+    """Return the values of a closed set, none for an open type."""
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return tuple(str(member.value) for member in kind)
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()

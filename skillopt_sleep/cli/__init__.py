@@ -192,7 +192,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _explain(error: OSError) -> str:
-    """What the system refused, and what helps, in one line."""
+    """Return what the system refused, and what helps, in one line."""
     what = f"{error.filename or 'input or output'}: {error.strerror or error}"
     if error.errno in {errno.EMFILE, errno.ENFILE}:
         return f"{what}; allow more open files, as with: ulimit -n 256"

@@ -74,7 +74,7 @@ def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags:
 
 
 def _merge_flags(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
-    """The options given before and after the name of an action; the later ones count."""
+    """Return the options given before and after the name of an action; the later ones count."""
     return {**before, **{name: value for name, value in after.items() if value}}
 
 

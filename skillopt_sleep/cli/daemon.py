@@ -95,7 +95,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
 
 
 def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
-    """Why no night may begin now, "" when one may."""
+    """Explain why no night may begin now, "" when one may."""
     from skillopt_sleep.scheduling.daemon import is_on_battery
     from skillopt_sleep.storage.lock import is_locked
 

@@ -106,7 +106,7 @@ def eval_command(
 
 
 def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
-    """A training file overridden by the flags, or the flags alone."""
+    """Return a training file overridden by the flags, or the flags alone."""
     from skillopt_sleep.train.recipe import build_recipe, read_recipe
     from skillopt_sleep.usecases.training import parse_target
 
@@ -121,7 +121,7 @@ def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recip
 
 
 def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
-    """The ``KEY=VALUE`` options as a table; a value that is not TOML is plain text."""
+    """Return the ``KEY=VALUE`` options as a table; a value that is not TOML is plain text."""
     table: dict[str, Json] = {}
     for option in options:
         key, equals, text = option.partition("=")
@@ -132,7 +132,7 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
-    """The sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
+    """Return the sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
     from skillopt_sleep.train.evaluate import load_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:

@@ -141,7 +141,7 @@ def _ask_first(workspaces: Sequence[Workspace]) -> None:
 
 
 def _night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
-    """The typed options of ``run``, each with its value, folders as absolute paths."""
+    """Yield the typed options of ``run``, each with its value, folders as absolute paths."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
         value = flags[name]
@@ -153,7 +153,7 @@ def _night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -
 
 
 def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
-    """The typed options that every night takes."""
+    """Yield the typed options that every night takes."""
     for parameter in context.command.params:
         name = str(parameter.name)
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -172,7 +172,7 @@ def _typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> It
 
 
 def _absolute(name: str, value: object) -> str:
-    """A value that means the same in any folder: paths become absolute; a skill may be a name or a file."""
+    """Return a value that means the same in any folder: paths become absolute; a skill may be a name or a file."""
     text = str(value)
     is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
     return str(Path(text).absolute()) if is_path else text

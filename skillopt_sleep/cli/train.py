@@ -100,7 +100,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
 
 
 def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
-    """The training file overridden by the flags."""
+    """Return the training file overridden by the flags."""
     from skillopt_sleep.train.recipe import build_recipe, read_recipe
 
     if config is None and not from_nights:
@@ -112,7 +112,7 @@ def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], rol
 
 
 def _use_own_tasks(workspace: Workspace, recipe: Recipe, folder: Path) -> Recipe:
-    """The recipe with the user's own tasks, written into ``folder``, and their live skill as the initial one."""
+    """Return the recipe with the user's own tasks, written into ``folder``, and their live skill as the initial one."""
     from msgspec.structs import replace
 
     from skillopt_sleep.usecases.training import NIGHT_TASKS, export_night_tasks

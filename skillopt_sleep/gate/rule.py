@@ -102,7 +102,7 @@ def is_strictly_better(candidate: float, current: float) -> bool:
 
 
 def is_enough_measured(measured: int, planned: int) -> bool:
-    """Whether the replays that came back may speak for those that transport lost."""
+    """Tell whether the replays that came back may speak for those that transport lost."""
     return measured > 0 and measured >= MIN_MEASURED_SHARE * planned
 
 
@@ -290,7 +290,7 @@ def add_results(results: Iterable[Result | Lost], k: int, start: Tally = Tally()
 
 
 def may_start_round(tally: Tally, pairs_tonight: int) -> bool:
-    """Whether an undecided edit gets one more round tonight; ``pairs_tonight`` includes those that transport lost.
+    """Tell whether an undecided edit gets one more round tonight; ``pairs_tonight`` includes those that transport lost.
 
     The answer depends only on pairs already counted, which stay counted, so it cannot change the error.
     """
@@ -353,7 +353,7 @@ def expected_false_accepts(alphas: Iterable[float]) -> float:
 
 
 def needs_higher_score(accepted: int, expected: float) -> bool:
-    """Whether new edits need the higher score, because chance may account for over a quarter of the accepted.
+    """Tell whether new edits need the higher score, because chance may account for over a quarter of the accepted.
 
     Before the first accept that one counts as made; otherwise nobody's second edit could be tried at the usual score.
     """

@@ -107,7 +107,7 @@ def collapse_spaces(line: str) -> str:
 
 
 def normalise_command(line: str, project: str) -> tuple[str, bool]:
-    """A command as it is run at the top of the project, and whether its recorded exit status is really its own.
+    """Return a command as it is run at the top of the project, and whether its recorded exit status is really its own.
 
     A leading ``cd`` into the project, a suffix that shortens the output and extra spaces are removed. "" for anything
     but a single short line.
@@ -128,7 +128,7 @@ def normalise_command(line: str, project: str) -> tuple[str, bool]:
 
 
 def find_command_problem(line: str) -> str:
-    """Why a command that a person entered cannot be run as it is, and what to write instead; "" when it can."""
+    """Explain why a command that a person entered cannot be run as it is, and what to write instead; "" when it can."""
     text = collapse_spaces(line)
     if "\n" in text:
         return "write the command on one line"
@@ -149,7 +149,7 @@ def find_command_problem(line: str) -> str:
 
 
 def is_check(line: str) -> bool:
-    """Whether a command, as ``normalise_command`` returns it, looks like one that checks something."""
+    """Tell whether a command, as ``normalise_command`` returns it, looks like one that checks something."""
     last = re.split(r"&&|;", line)[-1]
     words = _WORD.findall(_ASSIGNMENT.sub("", last.strip()))
     names = [word.rpartition("/")[2] for word in words]
@@ -161,7 +161,7 @@ def is_check(line: str) -> bool:
 
 
 def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[RecurringCommand, ...]:
-    """The commands worth offering: first those that both failed and passed, then the most frequent."""
+    """Return the commands worth offering: first those that both failed and passed, then the most frequent."""
     tallies: dict[str, _Tally] = {}
     for session in sessions:
         for turn in session.turns:
@@ -181,7 +181,7 @@ def find_recurring_commands(sessions: Iterable[Session], project: str) -> tuple[
 
 
 def find_checks(commands: Sequence[Command], project: str) -> tuple[str, ...]:
-    """Those of the commands that check something, without repetition, the last ones first."""
+    """Return those of the commands that check something, without repetition, the last ones first."""
     lines = [normalise_command(command.line, project)[0] for command in reversed(commands)]
     return tuple(dict.fromkeys(line for line in lines if line and not _only_looks(line)))
 

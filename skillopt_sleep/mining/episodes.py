@@ -100,7 +100,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
 
 def split_episodes(session: Session) -> Iterator[Episode]:
-    """The episodes of a session in order; a choice in a dialogue or a headless prompt begins none."""
+    """Yield the episodes of a session in order; a choice in a dialogue or a headless prompt begins none."""
     draft: _Draft | None = None
     answer = ""
     for turn in session.turns:
@@ -117,7 +117,7 @@ def split_episodes(session: Session) -> Iterator[Episode]:
 
 
 def strip_pasted(prompt: str) -> str:
-    """What the person typed of a prompt, without pasted text; "" when all of it was pasted."""
+    """Return what the person typed of a prompt, without pasted text; "" when all of it was pasted."""
     typed: list[str] = []
     in_output = False
     for line in _FENCE.sub("\n", prompt).splitlines():
@@ -131,7 +131,7 @@ def strip_pasted(prompt: str) -> str:
 
 
 def find_obstacle(episode: Episode) -> str:
-    """Why an episode cannot be replayed or judged on its own; "" when it can."""
+    """Explain why an episode cannot be replayed or judged on its own; "" when it can."""
     typed = strip_pasted(episode.request.prompt)
     if len(_WORD.findall(typed)) < 2:  # noqa: PLR2004  a single word is a name or a "yes"
         return "only pasted text" if len(episode.request.prompt) > len(typed) else "a single word"
@@ -208,7 +208,7 @@ def _find_content_words(words: str) -> frozenset[str]:
 
 
 def _is_question(words: str) -> bool:
-    """Whether the first sentence asks for an answer; a polite request for work is not a question."""
+    """Tell whether the first sentence asks for an answer; a polite request for work is not a question."""
     folded = words.casefold()
     if next(iter(_WORD.findall(folded)), "") in QUESTIONS:
         return True

@@ -41,7 +41,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 def mine_heuristic(sessions: Sequence[Session], *, target_skill: str = "") -> Mined:
-    """The tasks of these sessions, near-duplicates merged; with ``target_skill``, only tasks of that skill."""
+    """Return the tasks of these sessions, near-duplicates merged; with ``target_skill``, only tasks of that skill."""
     found: list[_Found] = []
     refused: list[Refusal] = []
     for session in sessions:
@@ -91,17 +91,17 @@ def _build_task(recurrences: Sequence[_Found]) -> TaskRecord:
 
 
 def _rank_value(episode: Episode) -> tuple[bool, bool, bool]:
-    """How much an episode teaches."""
+    """Return how much an episode teaches."""
     return bool(episode.corrections), episode.approved, bool(episode.accepted)
 
 
 def _sort_key(task: TaskRecord) -> tuple[bool, bool, int]:
-    """The order of tasks: corrected ones, then approved ones, then the most frequent."""
+    """Return the order of tasks: corrected ones, then approved ones, then the most frequent."""
     return not task.feedback, task.outcome is not Outcome.SUCCESS, -len(task.origins)
 
 
 def _build_context(episode: Episode) -> str:
-    """The previous answer, if the request refers to it; "" otherwise."""
+    """Return the previous answer, if the request refers to it; "" otherwise."""
     if not episode.previous or not episode.points_outside:
         return ""
     answer = shorten_answer(episode.previous)
@@ -132,7 +132,7 @@ def _quote(words: str) -> str:
 
 
 def _find_literal(episode: Episode) -> str:
-    """An approved answer that consists of nothing but the requested literal; "" for any other."""
+    """Return an approved answer that consists of nothing but the requested literal; "" for any other."""
     answer = episode.accepted.strip()
     if not episode.approved or episode.used_tools or "\n" in answer or not 0 < len(answer) < MAX_LITERAL:
         return ""

@@ -141,7 +141,7 @@ def _find_recurring_corrections(corrections: Sequence[Correction]) -> tuple[Recu
 
 
 def _group(items: Sequence[T], words: Sequence[str]) -> Iterable[list[T]]:
-    """The items grouped by what their words ask for."""
+    """Return the items grouped by what their words ask for."""
     groups: dict[int, list[T]] = {}
     for number, item in zip(group_recurrences(words), items, strict=True):
         groups.setdefault(number, []).append(item)
@@ -157,7 +157,7 @@ def _build_recurring(sightings: Sequence[Sighting], corrections: Sequence[Correc
 
 
 def _keep_recurring(found: Iterable[Recurring]) -> tuple[Recurring, ...]:
-    """What occurs in several sessions, the most frequent first; of equals, what was corrected most."""
+    """Return what occurs in several sessions, the most frequent first; of equals, what was corrected most."""
     several = [item for item in found if item.sessions > 1]
     return tuple(sorted(several, key=lambda item: (-item.sessions, -len(item.corrections), -len(item.sightings))))
 
@@ -167,7 +167,7 @@ def _sort_latest_first(corrections: Iterable[Correction]) -> tuple[Correction, .
 
 
 def _has_content(words: str) -> bool:
-    """Whether a prompt says more than "go on"."""
+    """Tell whether a prompt says more than "go on"."""
     folded = words.casefold().split()
     return len(folded) > 1 and not set(folded) <= STOPWORDS | CONTINUE
 
@@ -183,5 +183,5 @@ def _build_sighting(session: Session, turn: Turn) -> Sighting:
 
 
 def _quote(turn: Turn) -> str:
-    """What a person typed in a turn; pasted text only if there is nothing else."""
+    """Return what a person typed in a turn; pasted text only if there is nothing else."""
     return excerpt(strip_pasted(turn.prompt) or turn.prompt, MAX_QUOTE)

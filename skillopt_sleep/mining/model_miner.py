@@ -121,7 +121,7 @@ class _Proposal(Struct, frozen=True, kw_only=True):
 
 
 def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, target_skill: str = "") -> Mined:
-    """The tasks that a model finds in these sessions; with ``target_skill``, only tasks of that skill.
+    """Return the tasks that a model finds in these sessions; with ``target_skill``, only tasks of that skill.
 
     Sessions of a batch that transport lost, or whose reply stays unreadable, come back as ``unmined``. Raises
     ``FatalBackend`` and ``BudgetSpent``.
@@ -139,7 +139,7 @@ def mine_model(sessions: Sequence[Session], ask: Ask, parallel: Parallel, *, tar
 
 
 def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
-    """The sessions in order, as many to a prompt as ``BATCH`` allows; a longer session is split."""
+    """Return the sessions in order, as many to a prompt as ``BATCH`` allows; a longer session is split."""
     batches: list[list[Session]] = [[]]
     room = BATCH
     for session in sessions:
@@ -154,7 +154,7 @@ def split_batches(sessions: Sequence[Session]) -> tuple[Batch, ...]:
 
 
 def _split_session(session: Session) -> Iterator[Session]:
-    """The session in parts that fit a prompt, without the turns in which nobody typed."""
+    """Yield the session in parts that fit a prompt, without the turns in which nobody typed."""
     turns: list[Turn] = []
     size = 0
     for turn in session.turns:
@@ -177,7 +177,7 @@ def _render_turn(turn: Turn) -> str:
 
 
 def build_prompt(batch: Batch, target_skill: str = "") -> Prompt:
-    """The prompt for one batch."""
+    """Return the prompt for one batch."""
     shown = (
         f'<session id="{name}">\n{"".join(map(_render_turn, session.turns))}</session>'
         for name, session in batch.names.items()
@@ -215,7 +215,7 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
 
 
 def _ask_for_tasks(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
-    """The proposals of a readable reply. Raises ``BadReply`` after ``TRIES``, and what ``ask`` raises."""
+    """Return the proposals of a readable reply. Raises ``BadReply`` after ``TRIES``, and what ``ask`` raises."""
     problem = ""
     for sample in range(TRIES):
         reply = ask(replace(prompt, sample=sample), phase="mine")
@@ -242,7 +242,7 @@ class _Evidence:
         self._answers = "\n".join(turn.final for turn in session.turns)
 
     def find_request(self, words: str) -> Turn:
-        """The turn in which the person typed these words."""
+        """Return the turn in which the person typed these words."""
         found = next((turn for turn in self._turns if contains_words(turn.prompt, words)), None)
         if found is None:
             raise ValueError(f"its words are not among those the person typed: {words!r:.80}")
@@ -258,7 +258,7 @@ class _Evidence:
 
 
 def _verify_task(raw: Json, sessions: Mapping[str, Session]) -> TaskRecord:
-    """The proposed task, if its quotes occur in its session; ``sessions`` are by the names shown in the prompt.
+    """Return the proposed task, if its quotes occur in its session; ``sessions`` are by the names shown in the prompt.
 
     Raises ``ValueError`` with one line that says what is wrong.
     """

@@ -47,7 +47,7 @@ OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
 
 
 def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
-    """The bytes of a task file: UTF-8, indented, with a final newline."""
+    """Return the bytes of a task file: UTF-8, indented, with a final newline."""
     rows = [{name: row[name] for name in FIELDS} for row in map(msgspec.to_builtins, tasks)]
     reviewed = bool(tasks) and all(task.reviewed for task in tasks)
     file = {"schema_version": SCHEMA_VERSION, "about": ABOUT, "reviewed": reviewed, "tasks": rows}
@@ -55,7 +55,7 @@ def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
 
 
 def decode_tasks(data: bytes, path: str) -> tuple[TaskRecord, ...]:
-    """The tasks of a file; ``path`` names it in errors.
+    """Return the tasks of a file; ``path`` names it in errors.
 
     Raises ``UsageError``, which names the file and the line or field, for malformed JSON, an unknown key, a wrong type,
     an invalid check, a missing intent or reference, and an id that occurs twice.

@@ -51,7 +51,7 @@ class Mined(Struct, frozen=True, kw_only=True):
 
 
 def build_task_id(intent: str, origin: Origin) -> str:
-    """The id of a task: a digest of the request and of where it was first made."""
+    """Return the id of a task: a digest of the request and of where it was first made."""
     return sha256(f"{origin.source}\0{origin.session_id}\0{intent}".encode("utf-8", "replace"))[:12]
 
 
@@ -68,12 +68,12 @@ def build_origin(session: Session, request: Turn, words: str) -> Origin:
 
 
 def shorten_answer(answer: str) -> str:
-    """The part of an answer that is kept, with its line breaks."""
+    """Return the part of an answer that is kept, with its line breaks."""
     return answer if len(answer) <= MAX_ANSWER else answer[: MAX_ANSWER - 1].rstrip() + "…"
 
 
 def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, description: str = "") -> bool:
-    """Whether ``skill`` was invoked (with or without its plugin's name), or its subject occurs in the request.
+    """Tell whether ``skill`` was invoked (with or without its plugin's name), or its subject occurs in the request.
 
     The subject is the content words of the skill's name and ``description``.
     """
@@ -85,7 +85,7 @@ def belongs_to_skill(skill: str, invoked: Iterable[str], intent: str, *, descrip
 
 
 def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """The tasks that are new or changed, each with its group.
+    """Return the tasks that are new or changed, each with its group.
 
     A new task that makes the same request as a known one adds its origins and feedback to it; the known id stays. When
     a new task joins two groups, the older name stays.
@@ -103,12 +103,12 @@ def merge_tasks(known: Sequence[TaskRecord], new: Sequence[TaskRecord]) -> tuple
 
 
 def group_given_tasks(known: Sequence[TaskRecord], given: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """The ``given`` tasks with their groups; a near-duplicate of a known task gets that task's group."""
+    """Return the ``given`` tasks with their groups; a near-duplicate of a known task gets that task's group."""
     return group_tasks((*known, *given))[len(known) :]
 
 
 def group_tasks(tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
-    """The tasks with their groups: existing groups, joined where a text connects them, and new ones.
+    """Return the tasks with their groups: existing groups, joined where a text connects them, and new ones.
 
     All wordings of a task count: one that was merged into it may connect it to others.
     """
@@ -149,7 +149,7 @@ def _combine(task: TaskRecord, again: TaskRecord) -> TaskRecord:
 
 
 def _collect_wordings(task: TaskRecord, again: TaskRecord, *, intent: str) -> tuple[str, ...]:
-    """The wordings of both tasks that differ from ``intent`` and from each other in their content words."""
+    """Return the wordings of both tasks that differ from ``intent`` and from each other in their content words."""
     distinct: dict[frozenset[str], str] = {}
     for words in (*task.wordings, _request_of(task), *again.wordings, _request_of(again)):
         distinct.setdefault(frozenset(terms(words)), words[:MAX_WORDING])

@@ -44,7 +44,7 @@ def probe(connection: Connection) -> Probed:
 
 
 def read_health(backends: Mapping[Role, Backend]) -> tuple[BackendHealth, ...]:
-    """The health of each role's backend, found without a model call."""
+    """Return the health of each role's backend, found without a model call."""
     found = []
     for role, backend in backends.items():
         health = backend.probe()

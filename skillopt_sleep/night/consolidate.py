@@ -175,7 +175,7 @@ class _History:
 def _collect_history(
     state: _State, runner: TrialRunner, rejected: Sequence[AppliedEdit], closed: Sequence[ClosedEdit]
 ) -> _History:
-    """What was tried tonight, the latest first, then what earlier nights rejected."""
+    """Return what was tried tonight, the latest first, then what earlier nights rejected."""
     undecided = [
         AppliedEdit(
             edit=edit,
@@ -247,7 +247,7 @@ def _evolve(kind: DocumentKind, state: _State, runner: TrialRunner, history: _Hi
 
 
 def _try_proposal(step: DocumentStep, proposed: Candidate, state: _State, runner: TrialRunner) -> DocumentStep:
-    """The step with the gate's decision about the proposed documents."""
+    """Return the step with the gate's decision about the proposed documents."""
     if runner.plan.gate_mode is GateMode.OFF:
         why = "the gate is off: edits are taken as proposed, nothing is proven"
         return replace(step, decision=Decision(verdict=Verdict.ACCEPT, why=why))
@@ -296,7 +296,7 @@ def _propose(
 
 
 def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
-    """The edit with the whole rule as its anchor, as edits of earlier nights have it."""
+    """Return the edit with the whole rule as its anchor, as edits of earlier nights have it."""
     (alone,) = apply_edits(document, [edit], cap=None)[1]
     return alone.edit
 
@@ -330,7 +330,7 @@ def _ground_edits(
 
 
 def _mark_unaccepted(edits: Sequence[AppliedEdit], decision: Decision) -> tuple[AppliedEdit, ...]:
-    """The edits after a trial: applied ones become rejected or pending unless the gate accepted them."""
+    """Return the edits after a trial: applied ones become rejected or pending unless the gate accepted them."""
     if decision.verdict is Verdict.ACCEPT:
         return tuple(edits)
     status = EditStatus.REJECTED if decision.verdict is Verdict.REJECT else EditStatus.PENDING

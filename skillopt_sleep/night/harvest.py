@@ -56,7 +56,7 @@ class Harvested(Struct, frozen=True, kw_only=True):
         return replace(report, counts=self.counts, skipped=self.skipped)
 
     def usual_model(self, source: str) -> str:
-        """The model that most of the latest sessions of a source used; "" when none is recorded.
+        """Return the model that most of the latest sessions of a source used; "" when none is recorded.
 
         Sessions that are not mined tonight count too, so a night without new ones uses the model of the night before.
         """
@@ -102,7 +102,7 @@ def harvest(
 
 
 def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[SessionKey, ...]:
-    """The latest ``RECENT`` sessions of each source in scope."""
+    """Return the latest ``RECENT`` sessions of each source in scope."""
     found: dict[str, list[SessionKey]] = {}
     for key in inbox.recent():
         of_source = found.setdefault(key.source, [])
@@ -112,7 +112,7 @@ def _list_recent(inbox: Inbox, place: Callable[[str, str], Place]) -> tuple[Sess
 
 
 def _list_waiting_turns(session: Session, key: SessionKey) -> Iterator[Turn]:
-    """The turns that have not been mined, without the earlier ones that are loaded as context."""
+    """Yield the turns that have not been mined, without the earlier ones that are loaded as context."""
     return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
 
 

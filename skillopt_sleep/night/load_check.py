@@ -73,14 +73,14 @@ def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models
 
 
 def _choose_task(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> TaskRecord | None:
-    """A task that the change improved, otherwise any."""
+    """Return a task that the change improved, otherwise any."""
     improved = [name for step in accepted if step.trial is not None for name in step.trial.improved]
     tasks = (*outcome.pools.val, *outcome.pools.train)
     return next((task for task in tasks if task.id in improved), next(iter(tasks), None))
 
 
 def _read_records(records: Sequence[ReplayResult], accepted: Sequence[DocumentStep]) -> tuple[Loading, str]:
-    """What the records of replays say about the documents that changed."""
+    """Return what the records of replays say about the documents that changed."""
     shown = [part for record in records for part in record.shown]
     for step in accepted:
         own = [part for part in shown if part.kind is step.kind]
@@ -114,7 +114,7 @@ def _count_replays(results: Sequence[ReplayResult]) -> ReplayReport:
 
 
 def _list_notes(replay: ReplayReport) -> tuple[str, ...]:
-    """What a reader must know about the replays."""
+    """Return what a reader must know about the replays."""
     notes = []
     if count := replay.failures.get("silent_bypass"):
         notes.append(

@@ -105,7 +105,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """What paired trials were spent on tonight, for the account."""
+        """Return what paired trials were spent on tonight, for the account."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
@@ -113,7 +113,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         )
 
     def list_closed(self, night: str) -> tuple[ClosedEdit, ...]:
-        """The edits that were rejected or given up tonight."""
+        """Return the edits that were rejected or given up tonight."""
         rejected = [
             ClosedEdit(base=step.base, edit=applied.edit, why=applied.why, night=night)
             for step in self.steps
@@ -129,13 +129,13 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return (*rejected, *given_up)
 
     def list_base_replays(self, night: str) -> tuple[BaseReplay, ...]:
-        """Every measured replay under documents without the edits on trial."""
+        """Return every measured replay under documents without the edits on trial."""
         phases = [("train", step.train) for step in self.steps]
         phases += [("val", step.trial.baseline) for step in self.steps if step.trial is not None]
         return list_base_replays(night, self.model, phases)
 
     def list_evidence(self, night: str) -> tuple[EvidenceRow, ...]:
-        """Every rollout of the night with what it rests on, for ``evidence.jsonl``; equal rollouts once."""
+        """Return every rollout of the night with what it rests on, for ``evidence.jsonl``; equal rollouts once."""
         tasks = {task.id: (task, Split.TRAIN) for task in self.pools.train}
         tasks |= {task.id: (task, Split.VAL) for task in self.pools.val}
         rows: dict[tuple[str, str, int], EvidenceRow] = {}
@@ -265,12 +265,12 @@ def _name_action(verdict: Verdict, mode: GateMode) -> GateAction:
 
 
 def _select_edits(edits: Sequence[AppliedEdit], *statuses: EditStatus) -> tuple[AppliedEdit, ...]:
-    """The edits with one of these statuses, without ``seen``, which is for later nights only."""
+    """Return the edits with one of these statuses, without ``seen``, which is for later nights only."""
     return tuple(replace(edit, seen=()) for edit in edits if edit.status in statuses)
 
 
 def _mean_pass_rate(results: Sequence[ReplayResult], others: Sequence[ReplayResult]) -> float | None:
-    """The pass rate over the pairs of which both replays were measured."""
+    """Return the pass rate over the pairs of which both replays were measured."""
     passed = [result.score.hard for result, other in zip(results, others, strict=True) if result.score and other.score]
     return statistics.fmean(passed) if passed else None
 
@@ -301,7 +301,7 @@ def _build_row(task: TaskRecord, replays: Sequence[ReplayResult]) -> HoldoutRow:
 def list_base_replays(
     night: str, model: str, phases: Sequence[tuple[str, Sequence[ReplayResult]]]
 ) -> tuple[BaseReplay, ...]:
-    """The measured replays of these phases, as the audit stores them."""
+    """Return the measured replays of these phases, as the audit stores them."""
     return tuple(
         BaseReplay(
             task=result.task_id,

@@ -144,7 +144,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         return sha256(msgspec.json.encode(same) + self.baseline.digest.encode())[:32]
 
     def blank_report(self) -> NightReport:
-        """The report of a night that has not begun."""
+        """Return the report of a night that has not begun."""
         return NightReport(
             night="",
             project=self.project,
@@ -176,7 +176,7 @@ class Connection(Protocol):
 
 
 def _read_commit(task: TaskRecord) -> str:
-    """The commit that the task itself names."""
+    """Return the commit that the task itself names."""
     return task.commit
 
 
@@ -222,7 +222,7 @@ class Recollected(Struct, frozen=True, kw_only=True):
         return replace(report, notes=(*report.notes, *notes))
 
     def apply_to(self, plan: NightPlan) -> NightPlan:
-        """The plan with the score that this night began with."""
+        """Return the plan with the score that this night began with."""
         return replace(plan, step=replace(plan.step, k=self.k or plan.step.k))
 
 

@@ -125,7 +125,7 @@ def split_tasks(
 def _deal_validation(
     free: Iterable[Group], pinned: Sequence[Group], seen: Sequence[frozenset[str]], plan: SplitPlan, past: Past
 ) -> tuple[list[Group], list[Group]]:
-    """The validation groups, ``pinned`` ones included, and the ``free`` groups that are left for training.
+    """Return the validation groups, ``pinned`` ones included, and the ``free`` groups that are left for training.
 
     ``seen`` names the groups that each undecided edit was written from. In a small archive rotation alone would deal
     just those, and the edit could never be tried. So half of the free validation places, at least one, go to groups
@@ -155,7 +155,7 @@ def _deal_validation(
 
 
 def _find_pin(group: Iterable[TaskRecord]) -> Split | None:
-    """The most sealed split that a task of the group is pinned to; None when none is."""
+    """Return the most sealed split that a task of the group is pinned to; None when none is."""
     pins = {task.split for task in group}
     return next((split for split in (Split.TEST, Split.VAL, Split.TRAIN) if split in pins), None)
 
@@ -173,7 +173,7 @@ def _recall_past(
 
 
 def _find_sealed(archive: Sequence[TaskRecord], past: Past) -> frozenset[str]:
-    """The groups of the sealed share, which never changes; a group that was ever used cannot be in it."""
+    """Return the groups of the sealed share, which never changes; a group that was ever used cannot be in it."""
     names = {group_of(task) for task in archive}
     if len(names) < MIN_GROUPS_FOR_TEST:
         return frozenset()

@@ -22,38 +22,38 @@ class Inbox(Protocol):
     """Store: sessions filed and not yet mined. Raises ``DiskError`` only."""
 
     def unchanged(self, source: str, file: SessionFile) -> bool:
-        """Whether this file was already filed with the same size and time, so that it need not be opened."""
+        """Tell whether this file was already filed with the same size and time, so that it need not be opened."""
 
     def filing(self) -> AbstractContextManager[object]:
-        """A transaction: everything filed in it is kept, or nothing."""
+        """Return a transaction: everything filed in it is kept, or nothing."""
 
     def file(self, source: str, file: SessionFile, session: Session | None) -> Session | None:
         """Remember the file and store its session; return the new turns as a session, None when there are none."""
 
     def recent(self) -> tuple[SessionKey, ...]:
-        """Every archived session that names its model, the newest first."""
+        """Return every archived session that names its model, the newest first."""
 
     def waiting(self) -> tuple[SessionKey, ...]:
-        """Every session with turns that have not been mined, the newest first."""
+        """Return every session with turns that have not been mined, the newest first."""
 
     def load(self, key: SessionKey) -> Session:
-        """The turns of a session that wait, and the few before them that they refer to."""
+        """Return the turns of a session that wait, and the few before them that they refer to."""
 
 
 class Archive(Protocol):
     """Store: tasks mined so far, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""
 
     def tasks(self, scope: str) -> tuple[TaskRecord, ...]:
-        """Every task of the scope, fresh ones first, then the most recently seen."""
+        """Return every task of the scope, fresh ones first, then the most recently seen."""
 
     def fresh(self, scope: str) -> frozenset[str]:
-        """Ids of the tasks that no finished night has used."""
+        """Return ids of the tasks that no finished night has used."""
 
     def commit(self, scope: str, tasks: Sequence[TaskRecord], mined: Sequence[SessionKey]) -> None:
         """Store tasks by id (new and seen again ones are fresh) and take sessions out of the inbox, in one step."""
 
     def past(self, scope: str) -> Past:
-        """Which tasks are fresh, and how often each of the others was a validation task."""
+        """Return which tasks are fresh, and how often each of the others was a validation task."""
 
     def used(self, scope: str, night: str, dealt: Mapping[Split, Sequence[str]]) -> None:
         """Mark these tasks, by id, as used by a night that ended in accept, reject or undecided."""
@@ -63,10 +63,10 @@ class RejectedEdits(Protocol):
     """Store: edits that the gate rejected, for the analysts of later nights. Raises ``DiskError`` only."""
 
     def recall(self, project: str) -> tuple[AppliedEdit, ...]:
-        """The latest ones first, a few dozen at most."""
+        """Return the latest ones first, a few dozen at most."""
 
     def closed(self, project: str) -> tuple[ClosedEdit, ...]:
-        """Every edit that was rejected or given up, on every base."""
+        """Return every edit that was rejected or given up, on every base."""
 
     def remember(
         self, project: str, night: str, edits: Sequence[AppliedEdit], closed: Sequence[ClosedEdit] = ()
@@ -78,7 +78,7 @@ class Trials(Protocol):
     """Store: undecided edits, and the account of everything that was tried. Raises ``DiskError`` only."""
 
     def pending(self, project: str) -> tuple[PendingEdit, ...]:
-        """The undecided edits of a project."""
+        """Return the undecided edits of a project."""
 
     def conclude(
         self, project: str, pending: Sequence[PendingEdit], tried: Sequence[Tried], *, settled: Iterable[str] = ()
@@ -89,16 +89,16 @@ class Trials(Protocol):
         """
 
     def account(self, project: str) -> Account:
-        """The account of a project."""
+        """Return the account of a project."""
 
     def note(self, project: str, night: str, replays: Sequence[BaseReplay], position: Position) -> None:
         """Store a night's replays of live documents, and which place of a judged pair won."""
 
     def replays(self, project: str) -> tuple[BaseReplay, ...]:
-        """All replays of live documents."""
+        """Return all replays of live documents."""
 
     def position(self, project: str) -> Position:
-        """Which place of a judged pair won, over all nights."""
+        """Return which place of a judged pair won, over all nights."""
 
     def attempt(self, project: str, change: str, night: str) -> int:
         """Count a night's attempt at the sealed test of an adopted change; return how many nights have tried."""
@@ -111,7 +111,7 @@ class Outcome(Protocol):
     """What a stage returns: a value that can be stored and that adds its part to the report."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """The report with this stage's part. Pure."""
+        """Return the report with this stage's part. Pure."""
 
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
@@ -146,7 +146,7 @@ class OpenNight(Protocol):
         """Write ``evidence.jsonl``. Raises ``DiskError``."""
 
     def report(self) -> NightReport:
-        """The report so far."""
+        """Return the report so far."""
 
 
 class Journal(Protocol):

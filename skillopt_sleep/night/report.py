@@ -212,7 +212,7 @@ class PendingReport(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(pending: PendingEdit) -> PendingReport:
-        """The report of a pending edit."""
+        """Return the report of a pending edit."""
         return PendingReport(
             document=pending.kind,
             rules=tuple(edit.text or edit.anchor for edit in pending.edits),

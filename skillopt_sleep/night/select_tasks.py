@@ -124,14 +124,17 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
 
 
 def _leave_out_unjudged(tasks: Sequence[TaskRecord], models: Models) -> tuple[tuple[TaskRecord, ...], list[str]]:
-    """The tasks whose judge is installed, and notes about the others, which stay in the archive."""
+    """Return the tasks whose judge is installed, and notes about the others, which stay in the archive."""
     missing = Counter(kind for task in tasks if (kind := reference_kind(task.reference)) not in models.judges)
     notes = [f"{count} tasks wait because their judge {kind!r} is not installed" for kind, count in missing.items()]
     return tuple(task for task in tasks if reference_kind(task.reference) not in missing), notes
 
 
 def _list_retriable(plan: NightPlan, models: Models) -> tuple[PendingEdit, ...]:
-    """The undecided edits that can be tried tonight; if there are none, all of them, so that the night can say why."""
+    """Return the undecided edits that can be tried tonight.
+
+    If there are none, all of them, so that the night can say why.
+    """
     base = find_base(plan.baseline, models, plan.step)
     alive = tuple(edit for edit in plan.retriable if not isinstance(revive(edit, plan.baseline, base), Dropped))
     return alive or plan.retriable
@@ -164,7 +167,7 @@ def choose_tasks(
 def _list_free_tasks(
     tasks: Sequence[TaskRecord], plan: SplitPlan, past: Past, among: Sequence[TaskRecord]
 ) -> tuple[TaskRecord, ...]:
-    """The tasks that are neither sealed nor pinned to training, those least often used for validation first."""
+    """Return the tasks that are neither sealed nor pinned to training, those least often used for validation first."""
     unbounded = replace(plan, max_train=len(tasks), max_val=len(tasks), recall_k=0)
     pools = split_tasks(tasks, unbounded, past, among=among)
     pinned = {group_of(task) for task in pools.train if task.split is Split.TRAIN}
@@ -203,7 +206,7 @@ def prepare_tasks(selected: SelectedTasks, manner: Manner, commit_of: Callable[[
 
 
 def _score_by_commands(task: TaskRecord, approved: set[str]) -> TaskRecord:
-    """The task, scored by its approved commands if it has any."""
+    """Return the task, scored by its approved commands if it has any."""
     lines = tuple(line for line in task.commands if line in approved)
     return replace(task, reference=CommandReference(commands=lines)) if lines else task
 

@@ -75,7 +75,7 @@ class TrialRunner:
         return replace(trial, decision=replace(trial.decision, why=why))
 
     def keep_undecided(self, step: DocumentStep, current: Candidate, *, live: Candidate) -> list[PendingEdit]:
-        """What a step that was tried on ``current`` leaves undecided for another night."""
+        """Return what a step that was tried on ``current`` leaves undecided for another night."""
         trial = step.trial
         is_open = step.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED}
         if trial is None or trial.tally is None or trial.k is None or not is_open:
@@ -124,12 +124,12 @@ def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base
 
 
 def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """The ids of these tasks and the names of their groups: a group may later join another."""
+    """Return the ids of these tasks and the names of their groups: a group may later join another."""
     return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
 
 
 def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
-    """Whether analysts of these tasks may see a rule that was tried: only if it was written from these very tasks.
+    """Tell whether analysts of these tasks may see a rule that was tried: only if it was written from these very tasks.
 
     A rule quotes what it came from. Otherwise a reworded copy could be tried on the task that wrote it.
     """

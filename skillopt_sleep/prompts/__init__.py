@@ -29,7 +29,7 @@ def render(name: str, **fields: str) -> tuple[str, str]:
 
 @functools.cache
 def load_template(name: str) -> tuple[str, str]:
-    """A template with its fields unfilled: (system, user). Raises OSError when there is none of that name."""
+    """Return a template with its fields unfilled: (system, user). Raises OSError when there is none of that name."""
     text = resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
     system, separator, user = text.partition("\n---\n")
     if not separator:

@@ -18,7 +18,7 @@ from skillopt_sleep.reports.formatting import to_json
 
 
 def render_diagnostics(report: NightReport) -> bytes:
-    """The file: indented JSON, keys in the order of ``NightReport``."""
+    """Return the file: indented JSON, keys in the order of ``NightReport``."""
     return msgspec.json.format(to_json(report), indent=2) + b"\n"
 
 
@@ -56,7 +56,7 @@ def build_schema() -> dict[str, Json]:
 
 
 def render_schema() -> bytes:
-    """The schema as the file that is published in docs/."""
+    """Return the schema as the file that is published in docs/."""
     return msgspec.json.format(msgspec.json.encode(build_schema()), indent=2) + b"\n"
 
 

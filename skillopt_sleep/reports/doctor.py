@@ -68,7 +68,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
 
 
 def render_doctor(report: DoctorReport) -> str:
-    """The page, without a final newline."""
+    """Return the page, without a final newline."""
     schedule = (
         describe_schedule(report.schedule)
         if report.schedule
@@ -141,7 +141,7 @@ def _caps(caps: Caps) -> Iterator[str]:
 
 
 def render_dry_run(rehearsal: DryRun) -> str:
-    """The tasks a night would use now and the model calls it would make; without a final newline."""
+    """Return the tasks a night would use now and the model calls it would make; without a final newline."""
     pools = rehearsal.pools
     shortfall = describe_shortfall(rehearsal.shortfall)
     sections = [

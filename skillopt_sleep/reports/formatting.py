@@ -72,7 +72,7 @@ def plain(text: str, limit: int | None = None) -> str:
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines of ``text`` with their indentation, each without unprintable characters."""
+    """Return the lines of ``text`` with their indentation, each without unprintable characters."""
     return [_printable(line.expandtabs(4)).rstrip() for line in text.rstrip("\n").split("\n")]
 
 
@@ -90,14 +90,14 @@ def to_json(value: object) -> bytes:
 
 
 def number(count: int, noun: str = "", plural: str = "") -> str:
-    """A count with its noun: ``1 task``, ``12,400 tokens``."""
+    """Return a count with its noun: ``1 task``, ``12,400 tokens``."""
     if not noun:
         return f"{count:,}"
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -> tuple[str, ...]:
-    """The sessions that were left out, by reason."""
+    """Return the sessions that were left out, by reason."""
     rows = (
         (older, "session from before lookback_days", "sessions from before lookback_days"),
         (out_of_scope, "session of another project", "sessions of other projects"),
@@ -107,12 +107,12 @@ def list_left_out(*, out_of_scope: int = 0, older: int = 0, unplaced: int = 0) -
 
 
 def times(count: int) -> str:
-    """How often: ``never``, ``once``, ``twice``, ``3 times``."""
+    """Return how often: ``never``, ``once``, ``twice``, ``3 times``."""
     return {0: "never", 1: "once", 2: "twice"}.get(count) or f"{count:,} times"
 
 
 def score(value: float | None) -> str:
-    """A score to two decimals."""
+    """Return a score to two decimals."""
     return "not measured" if value is None else f"{value:.2f}"
 
 
@@ -123,24 +123,24 @@ def sentence(text: str) -> str:
 
 
 def when(moment: str) -> str:
-    """An ISO 8601 moment in UTC, to the minute."""
+    """Return an ISO 8601 moment in UTC, to the minute."""
     return f"{moment[:10]} {moment[11:16]} UTC" if len(moment) > len("2026-01-01T00:00") else plain(moment)
 
 
 def money(spend: Spend) -> str:
-    """The dollars spent; says when a provider named no price for some of the calls."""
+    """Return the dollars spent; says when a provider named no price for some of the calls."""
     if spend.unpriced and not spend.usd:
         return "price unknown"
     return f"at least ${spend.usd:,.2f}" if spend.unpriced else f"${spend.usd:,.2f}"
 
 
 def total_spend(report: NightReport) -> Spend:
-    """What a night has cost over all its runs."""
+    """Return what a night has cost over all its runs."""
     return report.spend_night if report.spend_night.calls > report.spend.calls else report.spend
 
 
 def describe_earlier_spend(report: NightReport) -> str:
-    """What a resumed night has cost over all its runs; "" when this run was the only one."""
+    """Return what a resumed night has cost over all its runs; "" when this run was the only one."""
     night = report.spend_night
     if night.calls <= report.spend.calls:
         return ""
@@ -148,7 +148,7 @@ def describe_earlier_spend(report: NightReport) -> str:
 
 
 def describe_expectation(report: NightReport) -> str:
-    """The calls expected beside the calls made, retries apart; "" when nothing could be expected.
+    """Return the calls expected beside the calls made, retries apart; "" when nothing could be expected.
 
     The ledger files a judge's calls, and each document's reflection, under phases of their own.
     """
@@ -163,7 +163,7 @@ def describe_expectation(report: NightReport) -> str:
 
 
 def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
-    """What was spent against each cap: (what, used, cap)."""
+    """Return what was spent against each cap: (what, used, cap)."""
     return (
         ("model calls", number(spend.calls), number(caps.calls)),
         ("tokens", number(spend.tokens), number(caps.tokens)),
@@ -173,13 +173,13 @@ def spending_rows(caps: Caps, spend: Spend) -> tuple[tuple[str, str, str], ...]:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a plain text table, columns two blanks apart."""
+    """Return the lines of a plain text table, columns two blanks apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def describe_errors(report: NightReport) -> str:
-    """The errors of all calls, the most frequent first; "" when there were none."""
+    """Return the errors of all calls, the most frequent first; "" when there were none."""
     total: Counter[str] = Counter()
     for phase in report.phases:
         total.update(phase.errors)
@@ -196,7 +196,7 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A Markdown code span of the text on one line, whatever backticks it has; "" for nothing."""
+    """Return a Markdown code span of the text on one line, whatever backticks it has; "" for nothing."""
     line = plain(text)
     fence = "`" * (1 + longest_backtick_run(line))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -204,12 +204,12 @@ def code(text: str) -> str:
 
 
 def longest_backtick_run(text: str) -> int:
-    """The length of the longest run of backticks."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a Markdown table; cells are already escaped."""
+    """Yield the lines of a Markdown table; cells are already escaped."""
     yield f"| {' | '.join(head)} |"
     yield f"| {' | '.join(['---'] * len(head))} |"
     for cells in rows:

@@ -70,7 +70,7 @@ def _outdated(report: NightReport) -> Headline:
 
 
 def summarize_night(report: NightReport) -> Headline:
-    """How the night ended. Once there is a proposal, its verdict counts more than what stopped the night."""
+    """Return how the night ended. Once there is a proposal, its verdict counts more than what stopped the night."""
     if report.state is NightState.RUNNING:
         return _running(report)
     if report.stopped_by is not None and report.proposal is None:
@@ -265,7 +265,7 @@ def _crash(report: NightReport) -> Headline:
 
 
 def _progress(report: NightReport) -> str:
-    """How far the night came; ``report.stage`` is the last stage that was finished."""
+    """Return how far the night came; ``report.stage`` is the last stage that was finished."""
     return "finished no stage yet" if report.stage == "open" else f"finished the stage “{plain(report.stage)}”"
 
 
@@ -274,7 +274,7 @@ def _join(*sentences: str) -> str:
 
 
 def _compare_means(report: NightReport) -> str:
-    """What the strict rule compared, in a sentence; "" for a paired trial or none."""
+    """Return what the strict rule compared, in a sentence; "" for a paired trial or none."""
     if paired_trials(report):
         return ""
     outcomes = Counter(row.outcome for row in list_tasks(report))
@@ -286,7 +286,7 @@ def _compare_means(report: NightReport) -> str:
 
 
 def _nearest_cap(caps: Caps, spend: Spend) -> tuple[str, str]:
-    """The cap that was reached, or came closest: its name, and the flag that doubles it."""
+    """Return the cap that was reached, or came closest: its name, and the flag that doubles it."""
     shares = {
         ("calls", f"--max-calls {2 * caps.calls}"): spend.calls / max(caps.calls, 1),
         ("tokens", f"--max-tokens {2 * caps.tokens}"): spend.tokens / max(caps.tokens, 1),

@@ -21,7 +21,7 @@ QUOTE_CHARACTERS = 110
 
 
 def render_insights(found: Insights) -> str:
-    """The page, as Markdown that also reads well as plain text; without a final newline."""
+    """Return the page, as Markdown that also reads well as plain text; without a final newline."""
     if not found.prompts:
         text = (
             "# What your sessions tell\n\n"
@@ -84,7 +84,7 @@ def _repeated_corrections(corrected: Sequence[Recurring]) -> Iterator[str]:
 
 
 def _latest_corrections(corrections: Sequence[Correction]) -> Iterator[str]:
-    """The latest corrections, those of one request together."""
+    """Yield the latest corrections, those of one request together."""
     if not corrections:
         return
     yield "## Your latest corrections"

@@ -68,7 +68,7 @@ VERDICTS = {
 
 
 def render_report(report: NightReport) -> str:
-    """The whole page, with a final newline."""
+    """Return the whole page, with a final newline."""
     sections = (
         _opening(report),
         _edits("What was learnt" if report.accepted else "What was tried", "note", report.applied_edits, report),
@@ -140,7 +140,7 @@ def _pending(report: NightReport) -> Iterator[str]:
 
 
 def _test(report: NightReport) -> Iterator[str]:
-    """The tasks before and after, and the trials they make up; nothing without any."""
+    """Yield the tasks before and after, and the trials they make up; nothing without any."""
     rows = list_tasks(report)
     if not rows:
         return
@@ -172,7 +172,7 @@ def _test(report: NightReport) -> Iterator[str]:
 
 
 def _remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iterator[str]:
-    """Why each task got worse and whether it did again; and why others could not be measured."""
+    """Yield why each task got worse and whether it did again; and why others could not be measured."""
     again = {task: " It got worse in two more replays as well." for t in trials for task in t.confirmed_regressions}
     again |= {task: " Whether it would get worse again is not known." for t in trials for task in t.unconfirmed}
     for row in rows:
@@ -216,7 +216,7 @@ def _grade(row: HoldoutRow) -> str:
 
 
 def _trust(report: NightReport) -> Iterator[str]:
-    """All changes tried so far, how noisy the tests are, the sealed test, and how many tasks are missing."""
+    """Yield all changes tried so far, how noisy the tests are, the sealed test, and how many tasks are missing."""
     account = measurements.describe_account(report.account)
     said = [f"In total: {account}" if account else "", *measurements.describe_audit(report.audit)]
     if report.sealed:
@@ -256,7 +256,7 @@ def _read(report: NightReport) -> Iterator[str]:
 
 
 def _left_out(report: NightReport) -> list[tuple[str, str, str]]:
-    """What was skipped or refused, by reason, the most frequent first."""
+    """Return what was skipped or refused, by reason, the most frequent first."""
     total: Counter[tuple[str, str]] = Counter()
     examples: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for skip in report.skipped:

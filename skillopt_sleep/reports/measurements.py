@@ -17,7 +17,10 @@ from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, t
 
 
 def paired_trials(report: NightReport, *verdicts: Verdict) -> tuple[TrialReport, ...]:
-    """The trials of a night under the paired rule that ended in one of ``verdicts``; all of them when none is named."""
+    """Return the trials of a night under the paired rule that ended in one of ``verdicts``.
+
+    All of them when none is named.
+    """
     return tuple(
         trial for trial in report.trials if trial.k is not None and (not verdicts or trial.decision.verdict in verdicts)
     )
@@ -41,7 +44,7 @@ def describe_trial(trial: TrialReport) -> str:
 
 
 def describe_gains(report: NightReport) -> str:
-    """What the accepted trials of a night showed, and no more; "" when the paired rule accepted none."""
+    """Return what the accepted trials of a night showed, and no more; "" when the paired rule accepted none."""
     return " ".join(_gain(trial) for trial in paired_trials(report, Verdict.ACCEPT))
 
 
@@ -66,7 +69,7 @@ def _gain(trial: TrialReport) -> str:
 
 
 def describe_regressions(trial: TrialReport) -> str:
-    """What replaying them again showed about the tasks that got worse under an accepted change."""
+    """Return what replaying them again showed about the tasks that got worse under an accepted change."""
     lost, unknown = len(trial.confirmed_regressions), len(trial.unconfirmed)
     said = []
     if lost:
@@ -86,7 +89,7 @@ def describe_regressions(trial: TrialReport) -> str:
 
 
 def describe_pending(pending: PendingReport, night: str = "") -> str:
-    """What an undecided change still needs, and its tally so far; ``night`` is the night that reports it."""
+    """Return what an undecided change still needs, and its tally so far; ``night`` is the night that reports it."""
     since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
@@ -94,7 +97,10 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
 
 
 def describe_account(account: Account) -> str:
-    """How many changes were tried and accepted here, and how many of those luck explains; "" before the first."""
+    """Return how many changes were tried and accepted here, and how many of those luck explains.
+
+    "" before the first.
+    """
     if not account.tried:
         return ""
     if not account.accepted:
@@ -108,7 +114,7 @@ def describe_account(account: Account) -> str:
 
 
 def chance(k: int) -> str:
-    """The chance that a useless change ever reaches the score ``k``, rounded up: "5 %"."""
+    """Return the chance that a useless change ever reaches the score ``k``, rounded up: "5 %"."""
     return f"{_round_up(100 * exact_error(k))} %"
 
 
@@ -118,7 +124,7 @@ def _round_up(value: float) -> str:
 
 
 def describe_audit(audit: NoiseReport) -> Iterator[str]:
-    """How far the measurement can be trusted, a sentence or two each; nothing before anything was replayed."""
+    """Yield how far the measurement can be trusted, a sentence or two each; nothing before anything was replayed."""
     if audit.repeats or audit.val_tasks:
         yield describe_noise(audit)
     if audit.drift < SUSPICIOUS:
@@ -131,7 +137,7 @@ def describe_audit(audit: NoiseReport) -> Iterator[str]:
 
 
 def summarize_audit(audit: NoiseReport) -> str:
-    """The noise on one line, with a warning if something looks wrong; "" while too little is known."""
+    """Return the noise on one line, with a warning if something looks wrong; "" while too little is known."""
     if not audit.known or audit.differ is None:
         return ""
     said = [f"{audit.differ:.0%} of replays vary"]
@@ -148,7 +154,7 @@ def summarize_audit(audit: NoiseReport) -> str:
 
 
 def describe_noise(audit: NoiseReport) -> str:
-    """How much results vary when nothing changed, and how large a gain has to be to be noticed."""
+    """Return how much results vary when nothing changed, and how large a gain has to be to be noticed."""
     same_night = (
         ""
         if audit.differ_same_night is None
@@ -177,7 +183,7 @@ def describe_noise(audit: NoiseReport) -> str:
 
 
 def describe_position(audit: NoiseReport) -> str:
-    """Whether the judge prefers the answer it is shown first, or second."""
+    """Tell whether the judge prefers the answer it is shown first, or second."""
     position = audit.position
     said = (
         f"The judge compared {number(position.judged, 'pair')} of answers in random order: the first answer won"
@@ -191,7 +197,7 @@ def describe_position(audit: NoiseReport) -> str:
 
 
 def describe_sealed(test: SealedTest) -> str:
-    """The result of the sealed test of an adopted change, or what it waits for."""
+    """Return the result of the sealed test of an adopted change, or what it waits for."""
     what = f"The change of night {plain(test.change)}"
     if test.why:
         so_far = f"; {number(test.attempts, 'try', 'tries')} so far" if test.attempts else ""
@@ -205,14 +211,14 @@ def describe_sealed(test: SealedTest) -> str:
 
 
 def summarize_sealed(test: SealedTest) -> str:
-    """The sealed test on one line."""
+    """Return the sealed test on one line."""
     if test.why:
         return f"change of {plain(test.change)}: postponed, {plain(test.why)}"
     return f"change of {plain(test.change)}: {score(test.before)} -> {score(test.after)} on {test.tasks} unseen tasks"
 
 
 def describe_shortfall(shortfall: Shortfall) -> str:
-    """How many more tasks a verdict needs, and how many days of work that is; "" when there are enough."""
+    """Return how many more tasks a verdict needs, and how many days of work that is; "" when there are enough."""
     if not shortfall.missing:
         return ""
     days = f", about {number(shortfall.days, 'day')} of work at your pace" if shortfall.days else ""
@@ -222,7 +228,7 @@ def describe_shortfall(shortfall: Shortfall) -> str:
 
 
 def render_audit(trial: AATest) -> str:
-    """What ``audit`` prints: the result of testing the user's files against themselves."""
+    """Return what ``audit`` prints: the result of testing the user's files against themselves."""
     lines = [
         "Your files were tested against themselves, byte for byte the same: any difference is noise.",
         "",

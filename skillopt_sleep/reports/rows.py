@@ -71,7 +71,7 @@ class RuleRow(Struct, frozen=True, kw_only=True):
 
 
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
-    """The tasks that tested the change; those that changed come first."""
+    """Return the tasks that tested the change; those that changed come first."""
     after = {row.id: row for row in report.holdout_detail.candidate}
     requests = {label.id: plain(label.intent, QUOTE_CHARACTERS) for label in report.tasks}
     trial = _reported_trial(report)
@@ -89,7 +89,7 @@ def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
-    """The edits that were held back, without the pending ones, which reports list on their own."""
+    """Return the edits that were held back, without the pending ones, which reports list on their own."""
     pending = {edit for change in report.pending for edit in change.edits}
     return tuple(
         held for held in report.held_edits if held.status is not EditStatus.PENDING or held.edit.id not in pending
@@ -114,25 +114,25 @@ def describe_rule(applied: AppliedEdit, report: NightReport) -> RuleRow:
 
 
 def relative_to_project(path: str, project: str) -> str:
-    """A path as seen from the project when it lies inside, else unchanged."""
+    """Return a path as seen from the project when it lies inside, else unchanged."""
     whole = PurePath(path)
     return plain(str(whole.relative_to(project)) if project and whole.is_relative_to(project) else path)
 
 
 def without_bullet(rule: str) -> str:
-    """A rule without its list mark."""
+    """Return a rule without its list mark."""
     return plain(rule).removeprefix("- ")
 
 
 def _reported_trial(report: NightReport) -> TrialReport | None:
-    """The trial that the task details belong to: the last accepted one, else the last."""
+    """Return the trial that the task details belong to: the last accepted one, else the last."""
     trials = [trial for trial in report.trials if trial.decision.pairs]
     accepted = [trial for trial in trials if trial.decision.verdict is Verdict.ACCEPT]
     return next(reversed(accepted or trials), None)
 
 
 def _counted_outcome(task: str, trial: TrialReport | None) -> Outcome | None:
-    """How the paired rule counted a task; None when it counted none of its pairs, or another rule decided."""
+    """Return how the paired rule counted a task; None when it counted none of its pairs, or another rule decided."""
     if trial is None or trial.k is None:
         return None
     won, lost = task in trial.improved, task in trial.worsened
@@ -147,7 +147,10 @@ def _compare(before: HoldoutRow, after: HoldoutRow, metric: str) -> Outcome:
 
 
 def _score(row: HoldoutRow, metric: str) -> float | None:
-    """The compared number. Mixed uses equal weights: any other weight orders alike unless hard and soft disagree."""
+    """Return the compared number.
+
+    Mixed uses equal weights: any other weight orders alike unless hard and soft disagree.
+    """
     if row.hard is None or row.soft is None:
         return None
     return {"hard": row.hard, "soft": row.soft}.get(metric, (row.hard + row.soft) / 2)

@@ -92,7 +92,7 @@ SIGNAL_CODES = frozenset({129, 130, 143})
 
 
 def render_status(status: Status, *, most: int) -> str:
-    """A table of at most ``most`` nights, the latest first, and what waits; without a final newline."""
+    """Return a table of at most ``most`` nights, the latest first, and what waits; without a final newline."""
     parts = [
         _table(status, most) if status.nights else f"No night yet. Begin with:\n\n{FIRST_STEPS}",
         "\n".join(_pending(status)),
@@ -153,7 +153,7 @@ def _waiting(status: Status) -> Iterator[str]:
 
 
 def _trust(status: Status) -> Iterator[str]:
-    """All changes tried so far, and how far the tests can be trusted."""
+    """Yield all changes tried so far, and how far the tests can be trusted."""
     if account := describe_account(status.account):
         yield f"In total: {account}"
     if status.nights:
@@ -163,7 +163,7 @@ def _trust(status: Status) -> Iterator[str]:
 
 
 def render_schedule(schedule: Schedule, data_dir: Path) -> str:
-    """What ``schedule`` prints after it installed the schedule."""
+    """Return what ``schedule`` prints after it installed the schedule."""
     shared = schedule.shared_caps
     later = f", or up to {number(schedule.jitter, 'minute')} later" if schedule.jitter else ""
     lines = [

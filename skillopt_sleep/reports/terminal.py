@@ -48,7 +48,7 @@ MISSING_FOLDER = "no such folder"
 def render_summary(
     report: NightReport, *, width: int, program: str = "skillopt-sleep", place: str = "", again: Sequence[str] = ()
 ) -> str:
-    """The lines, without a final newline; only a command or a single long word is wider than ``width`` columns.
+    """Return the lines, without a final newline; only a command or a single long word is wider than ``width`` columns.
 
     ``program`` is how this program is called here, ``place`` the options that lead a command to this night, and
     ``again`` the options of this run, all of which a run that continues it needs.
@@ -78,7 +78,7 @@ def render_summary(
 
 
 def _entry(label: str, text: str, width: int, *, hang: int = 0) -> list[str]:
-    """A text beside its label, wrapped, later lines ``hang`` columns further in; nothing for no text."""
+    """Return a text beside its label, wrapped, later lines ``hang`` columns further in; nothing for no text."""
     return textwrap.wrap(
         text,
         width,
@@ -103,7 +103,7 @@ def _steps(headline: Headline, width: int, program: str, place: str, again: Sequ
 
 
 def _complete(command: str, place: str, again: Sequence[str]) -> str:
-    """The command with the options it needs here; options it already names keep their value."""
+    """Return the command with the options it needs here; options it already names keep their value."""
     if command.split()[1:2] == ["run"] and again:
         return " ".join([command, *(option for option in again if option.split()[0] not in command.split())])
     return command + place
@@ -140,7 +140,7 @@ def _trials(report: NightReport, width: int) -> Iterator[str]:
 
 
 def _tasks(report: NightReport, width: int) -> Iterator[str]:
-    """The tasks on which the change made a difference, one line each."""
+    """Yield the tasks on which the change made a difference, one line each."""
     rows = list_tasks(report)
     for outcome in (Outcome.BETTER, Outcome.WORSE):
         tasks = [row.task for row in rows if row.outcome is outcome]

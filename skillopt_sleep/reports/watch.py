@@ -150,14 +150,14 @@ class _Quote(Struct, frozen=True, kw_only=True):
     """Whether it says enough to be known within a longer prompt; "no, again" does not."""
 
     def stands_in(self, typed: str) -> bool:
-        """Whether a folded prompt holds it."""
+        """Tell whether a folded prompt holds it."""
         if self.is_cut:
             return typed.startswith(self.words)
         return typed == self.words or (self.may_be_part and f" {self.words} " in f" {typed} ")
 
 
 def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
-    """The rule and the corrections it was written from.
+    """Return the rule and the corrections it was written from.
 
     Corrections of its tasks that share no word with the rule are left out, unless none does, as after a translation.
     """
@@ -175,7 +175,7 @@ def _list_quotes(rule: LiveRule) -> tuple[_Quote, ...]:
 
 
 def _fold(words: str) -> str:
-    """The words alone, without case, punctuation and spaces of any kind between them."""
+    """Return the words alone, without case, punctuation and spaces of any kind between them."""
     return _BETWEEN_WORDS.sub(" ", words[:READ].casefold()).strip()
 
 
@@ -187,7 +187,7 @@ def _is_about(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) 
 
 
 def _find_marks(rule: LiveRule, rules: Sequence[LiveRule]) -> tuple[frozenset[str], float]:
-    """The terms that tell complaints about a rule from others phrased alike, and how many of them it takes.
+    """Return the terms that tell complaints about a rule from others phrased alike, and how many of them it takes.
 
     They are the terms that the rule and the person's words for it share: a phrase such as "you forgot ... again" is no
     part of a rule. A term that another rule has too tells nothing, unless no other is left. When rule and words share
@@ -207,7 +207,7 @@ def _weighty_terms(*texts: str) -> frozenset[str]:
 
 
 def _judge(before: Period, after: Period) -> tuple[WatchState, float | None, int]:
-    """What the counts say, how likely chance makes so few, and how many prompts are missing.
+    """Return what the counts say, how likely chance makes so few, and how many prompts are missing.
 
     Given all n corrections, and had nothing changed, those since are binomial in n with the share of prompts typed
     since (the conditional test of two Poisson rates, Przyborowski and Wilenski 1940). A rule is learnt from what was
@@ -236,7 +236,7 @@ def _log_choose(total: int, count: int) -> float:
 
 
 def _parse_moment(at: str) -> datetime | None:
-    """A recorded time, taken as UTC when it names no zone; None when it is not a time."""
+    """Return a recorded time, taken as UTC when it names no zone; None when it is not a time."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:

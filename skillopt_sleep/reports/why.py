@@ -108,7 +108,7 @@ def find_rules(
 
 
 def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
-    """The text of the rule that shares most words with ``wanted``; "" when none shares any."""
+    """Return the text of the rule that shares most words with ``wanted``; "" when none shares any."""
     words = set(fold(wanted).split())
     texts = list(dict.fromkeys(map(_text, _rules(nights).values())))
     nearest = max(texts, key=lambda text: len(words.intersection(fold(text).split())), default="")
@@ -116,7 +116,7 @@ def find_nearest_rule(wanted: str, nights: Sequence[NightReport]) -> str:
 
 
 def _rules(nights: Sequence[NightReport]) -> dict[str, EditRecord]:
-    """Every edit by its id, as the latest night has it, in the order of the nights."""
+    """Return every edit by its id, as the latest night has it, in the order of the nights."""
     rules: dict[str, EditRecord] = {}
     for night in nights:
         for applied in _edits(night):
@@ -172,7 +172,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
 def _state(
     edit: EditRecord, attempts: Sequence[Attempt], live: Mapping[tuple[str, str], bool], pending: Collection[str]
 ) -> RuleState:
-    """An adoption decides, then the last night that tried the rule; a night that skipped it changes nothing."""
+    """Return an adoption decides, then the last night that tried the rule; a night that skipped it changes nothing."""
     adopted = [live[key] for attempt in attempts if (key := (attempt.night, edit.id)) in live]
     if adopted:
         return RuleState.ADOPTED if any(adopted) else RuleState.REVERTED
@@ -187,7 +187,7 @@ def _state(
 
 
 def render_why(stories: Sequence[Story]) -> str:
-    """The whole story of one rule, or a list of several to choose from; without a final newline."""
+    """Return the whole story of one rule, or a list of several to choose from; without a final newline."""
     if len(stories) == 1:
         return "\n\n".join("\n".join(part) for part in _parts(stories[0]))
     lines = [f"{number(len(stories), 'rule')} match; name one by its id:", ""]

@@ -43,7 +43,7 @@ class Attempts(Protocol):
         """Delete an attempt of which nothing was started."""
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Whether a night of the project that began since then has finished, whoever ran it."""
+        """Tell whether a night of the project that began since then has finished, whoever ran it."""
 
 
 class RunNight(Protocol):
@@ -126,7 +126,7 @@ class Attendant:
         return self._compute_wake_time(schedule, now, self._world.zone())
 
     def _is_quiet(self) -> bool:
-        """Whether nothing can be due, without asking the database: so it is at nearly every look."""
+        """Tell whether nothing can be due, without asking the database: so it is at nearly every look."""
         quiet, now = self._quiet, self._world.clock.now()
         return (
             quiet is not None

@@ -90,7 +90,7 @@ class Cron:
         raise Refused(f"cannot read the crontab (crontab -l: {read_errors(done)}), so nothing was changed")
 
     def _change(self, change: Callable[[bytes | None], bytes | None]) -> bool:
-        """Replace the crontab by a changed one; whether it changed.
+        """Replace the crontab by a changed one. Returns whether it changed.
 
         Raises ``Refused`` when somebody else keeps changing it, so that nothing of theirs is lost.
         """
@@ -126,7 +126,7 @@ class Cron:
         raise UsageError(f"{failed}; {self._save(before)}")
 
     def _is_now(self, table: bytes | None) -> bool:
-        """Whether this is the present crontab, as far as can be known."""
+        """Tell whether this is the present crontab, as far as can be known."""
         try:
             return self._read() == table
         except SleepError:

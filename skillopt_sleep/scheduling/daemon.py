@@ -118,7 +118,7 @@ def attend_once(attendant: Attendant, stop_night: Callable[[], bool]) -> int:
 
 
 def is_on_battery() -> bool:
-    """Whether the machine is known to run on battery; false when it has none or does not say."""
+    """Tell whether the machine is known to run on battery; false when it has none or does not say."""
     import psutil  # noqa: PLC0415  only when a night is due
 
     ask = getattr(psutil, "sensors_battery", None)  # not every system has it
@@ -176,7 +176,7 @@ class _Bell:
             raise _BellRung
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until the bell rings; whether it has rung."""
+        """Wait that long, or until the bell rings. Returns whether it has rung."""
         with contextlib.suppress(_BellRung):  # ``_rung`` keeps all there is to know
             self._waiting = True
             if not self._rung:

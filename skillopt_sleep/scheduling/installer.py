@@ -104,7 +104,7 @@ class Installer(Protocol):
         """
 
     def remove(self, folders: Mapping[str, int]) -> bool:
-        """Remove what is ours and the folders made for it; whether there was anything. Raises like ``install``."""
+        """Remove our files and the folders made for them. Returns whether there were any; raises like ``install``."""
 
     def check(self) -> str:
         """Return what is wrong with what was installed, "" when nothing is. Changes nothing, raises nothing."""
@@ -138,7 +138,10 @@ def read_errors(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def is_ours(path: Path, name: str) -> bool:
-    """Whether a file is there and is ours. Raises ``Refused`` for one that somebody else wrote, and ``DiskError``."""
+    """Tell whether a file is there and is ours.
+
+    Raises ``Refused`` for one that somebody else wrote, and ``DiskError``.
+    """
     found = read_regular(path)
     if found is None:
         return False
@@ -170,7 +173,7 @@ def install_files(files: Mapping[Path, bytes], name: str, activate: Callable[[],
 
 
 def remove_files(paths: tuple[Path, ...], name: str, folders: Mapping[str, int]) -> bool:
-    """Remove those files that are ours and the folders made for them; whether there were any."""
+    """Remove our files among ``paths``, with the folders made for them. Returns whether there were any."""
     found = [path for path in paths if is_ours(path, name)]
     for path in found:
         remove(path, folders=folders.get(str(path), 0))

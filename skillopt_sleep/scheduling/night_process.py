@@ -103,7 +103,7 @@ class NightProcess:
             self._log(line)
 
     def stop(self) -> bool:
-        """Stop the running night and everything it started, and start no other; whether one was running."""
+        """Stop the running night and everything it started, and start no other. Returns whether one was running."""
         with self._lock:
             self._stopped = True
         child = self._child

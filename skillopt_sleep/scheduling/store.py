@@ -132,7 +132,7 @@ class AttemptStore:
             connection.execute("DELETE FROM attempts WHERE project = ? AND due = ?", (attempt.project, attempt.due))
 
     def has_finished_night(self, project: str, since: datetime) -> bool:
-        """Whether any night of the project that began since then has finished, by hand or scheduled."""
+        """Tell whether any night of the project that began since then has finished, by hand or scheduled."""
         begun = since.astimezone(UTC).isoformat(timespec="seconds")
         query = "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1"
         with self._open() as database:

@@ -54,7 +54,10 @@ class ClaudeSource:
         return "claude"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Every session file of every home. A home that is named twice, in different spellings, is listed once."""
+        """Yield every session file of every home.
+
+        A home that is named twice, in different spellings, is listed once.
+        """
         roots = [os.path.join(home, "projects") for home in self.homes]  # noqa: PTH118 - paths are plain strings here
         for root in {os.path.realpath(root): root for root in roots}.values():
             yield from list_session_files(root, skipped, without=FOLDERS_WITHOUT_PROMPTS)
@@ -105,7 +108,7 @@ class _SessionReader:
                 self._read_queue_operation(record)
 
     def session(self) -> Session | None:
-        """The session read so far; None when no person typed in it, or when it is one of our own replays."""
+        """Return the session read so far; None when no person typed in it, or when it is one of our own replays."""
         if any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""}):
             return None
         turns = self._log.turns()
@@ -124,7 +127,7 @@ class _SessionReader:
         )
 
     def _is_new(self, record: records.Record) -> bool:
-        """Whether a record is part of the main conversation and not a copy: resume and fork repeat records."""
+        """Tell whether a record is part of the main conversation and not a copy: resume and fork repeat records."""
         if record.is_sidechain or record.uuid in self._seen:
             return False
         if record.uuid:
@@ -244,7 +247,7 @@ class _SessionReader:
         return self._log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
     def _turn_id(self, record: records.Record, text: str) -> str:
-        """The record's own id; a digest of its place and text when it has none or its id is already taken."""
+        """Return the record's own id; a digest of its place and text when it has none or its id is already taken."""
         if record.uuid and record.uuid not in self._used_ids:
             self._used_ids.add(record.uuid)
             return record.uuid

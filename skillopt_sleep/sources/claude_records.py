@@ -131,14 +131,14 @@ def decode_record(line: bytes) -> Record:
 
 
 def read_blocks(content: str | list[Block] | None) -> list[Block]:
-    """The blocks of a message; a bare string counts as one text block."""
+    """Return the blocks of a message; a bare string counts as one text block."""
     if isinstance(content, str):
         return [Block(type="text", text=content)]
     return content or []
 
 
 def read_text(raw: Raw) -> str:
-    """The text of a JSON string or list of blocks; "" for any other shape."""
+    """Return the text of a JSON string or list of blocks; "" for any other shape."""
     try:
         content = _decode_content(raw)
     except msgspec.ValidationError:
@@ -147,7 +147,7 @@ def read_text(raw: Raw) -> str:
 
 
 def read_shell_result(raw: Raw) -> ShellResult:
-    """The details of a shell command's result; empty for other shapes, which tools of third parties write."""
+    """Return the details of a shell command's result; empty for other shapes, which tools of third parties write."""
     try:
         return _decode_shell_result(raw)
     except msgspec.ValidationError:
@@ -155,7 +155,7 @@ def read_shell_result(raw: Raw) -> ShellResult:
 
 
 def read_answers(raw: Raw) -> list[str]:
-    """The options chosen in a question dialogue, one string per question."""
+    """Return the options chosen in a question dialogue, one string per question."""
     try:
         answers = _decode_answers(raw).answers or {}
     except msgspec.ValidationError:
@@ -224,7 +224,7 @@ class TypedText(Struct, frozen=True, kw_only=True):
 
 
 def find_typed_text(texts: Sequence[str]) -> TypedText:
-    """What a person typed, from the text blocks of one record."""
+    """Return what a person typed, from the text blocks of one record."""
     parts = [typed for text in texts if (typed := _read_block(text)).starts_work]
     return TypedText(
         text="\n\n".join(typed.text for typed in parts if typed.text),
@@ -234,12 +234,15 @@ def find_typed_text(texts: Sequence[str]) -> TypedText:
 
 
 def is_interruption(text: str) -> bool:
-    """Whether a text block says that the person stopped the agent."""
+    """Tell whether a text block says that the person stopped the agent."""
     return text.lstrip().startswith(_INTERRUPTION)
 
 
 def read_rejection(result: str) -> str:
-    """What a person wrote while refusing a tool call, from the result that the agent was given; "" for nothing."""
+    """Return what a person wrote while refusing a tool call, from the result that the agent was given.
+
+    "" for nothing.
+    """
     match = _REJECTED.match(result)
     if match is None or match["words"].startswith(_CLARIFY):
         return ""
@@ -258,7 +261,7 @@ def _read_block(text: str) -> TypedText:
 
 
 def _read_slash_command(text: str) -> TypedText:
-    """A command for the agent begins with ``<command-message>``, a local one with ``<command-name>``."""
+    """Return the command a person typed: for the agent ``<command-message>``, a local one ``<command-name>``."""
     match = _COMMAND.match(text)
     if match is None or text.startswith("<command-name>"):
         return TypedText()

@@ -84,7 +84,7 @@ class CodexSource:
         return "codex"
 
     def files(self, skipped: Callable[[Skip], None]) -> Iterator[SessionFile]:
-        """Every rollout. When both folders hold one under the same relative path, the live one is listed."""
+        """Yield every rollout. When both folders hold one under the same relative path, the live one is listed."""
         if not self.home:
             return
         live = os.path.join(self.home, "sessions")  # noqa: PTH118 - paths are plain strings here
@@ -106,7 +106,7 @@ class CodexSource:
 
 
 def find_typed_text(text: str) -> str:
-    """What a person typed in one message; "" when it is context, or only an image."""
+    """Return what a person typed in one message; "" when it is context, or only an image."""
     text = text.strip()
     if _CONTEXT.match(text):
         return ""
@@ -115,7 +115,7 @@ def find_typed_text(text: str) -> str:
 
 
 def _find_skill_name(text: str) -> str:
-    """The name of the skill whose text a message hands to the agent; "" when it holds none."""
+    """Return the name of the skill whose text a message hands to the agent; "" when it holds none."""
     match = _SKILL.match(text.lstrip())
     return match["name"].strip() if match else ""
 
@@ -159,7 +159,10 @@ class _RolloutReader:
                 self._read_response(records.decode_bare_payload(line))
 
     def session(self) -> Session | None:
-        """The session read so far; None for a sub-agent's, for one of our own replays, and when no person typed."""
+        """Return the session read so far.
+
+        None for a sub-agent's, for one of our own replays, and when no person typed.
+        """
         meta = self._meta or records.SessionMeta()
         turns = self._log.turns()
         if self._is_internal or not turns or is_own_run(meta.cwd or "", self._first_words):

@@ -147,7 +147,7 @@ def decode_record(line: bytes) -> Record:
 
 
 def read_pieces(raw: Raw) -> list[str]:
-    """The texts of a message's pieces; "" for a piece without text, such as an image."""
+    """Return the texts of a message's pieces; "" for a piece without text, such as an image."""
     try:
         content = _decode_content(raw) or ""
     except msgspec.ValidationError:
@@ -157,12 +157,12 @@ def read_pieces(raw: Raw) -> list[str]:
 
 
 def read_text(raw: Raw) -> str:
-    """The text of a JSON string, piece or list of pieces; "" for any other shape."""
+    """Return the text of a JSON string, piece or list of pieces; "" for any other shape."""
     return join_pieces(read_pieces(raw))
 
 
 def join_pieces(pieces: Sequence[str]) -> str:
-    """The pieces as one text, a blank line between them."""
+    """Return the pieces as one text, a blank line between them."""
     return "\n\n".join(piece for piece in pieces if piece)
 
 
@@ -210,7 +210,7 @@ _decode_old_result = msgspec.json.Decoder(OldResult).decode
 
 
 def read_shell_call(arguments: Raw) -> ShellCall:
-    """The arguments of a tool call, which Codex writes as JSON in a string; empty when they cannot be read."""
+    """Return the arguments of a tool call, which Codex writes as JSON in a string; empty when they cannot be read."""
     try:
         return _decode_shell_call(read_text(arguments) or arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -218,7 +218,7 @@ def read_shell_call(arguments: Raw) -> ShellCall:
 
 
 def read_command_line(*candidates: str | list[str] | None) -> str:
-    """The first command given, without the shell around it: ``bash -lc 'make test'`` is ``make test``."""
+    """Return the first command given, without the shell around it: ``bash -lc 'make test'`` is ``make test``."""
     command = next(filter(None, candidates), "")
     if isinstance(command, str):
         return command
@@ -228,13 +228,13 @@ def read_command_line(*candidates: str | list[str] | None) -> str:
 
 
 def read_stdin_process(arguments: Raw) -> str:
-    """The process that a ``write_stdin`` call writes to; "" when it names none."""
+    """Return the process that a ``write_stdin`` call writes to; "" when it names none."""
     process = read_shell_call(arguments).session_id
     return "" if process is None else str(process)
 
 
 def find_commands_in_script(script: str) -> list[str]:
-    """The commands that the JavaScript of an ``exec`` call spells out as string literals."""
+    """Return the commands that the JavaScript of an ``exec`` call spells out as string literals."""
     found = []
     for literal in _SCRIPTED.findall(script):
         try:
@@ -245,7 +245,10 @@ def find_commands_in_script(script: str) -> list[str]:
 
 
 def read_command_result(output: Raw) -> CommandResult:
-    """How a command ended, from the head of the result that the agent was given; what was printed is not searched."""
+    """Return how a command ended, from the head of the result that the agent was given.
+
+    What was printed is not searched.
+    """
     text = read_text(output)
     if text.startswith("{"):
         try:
@@ -262,5 +265,5 @@ def read_command_result(output: Raw) -> CommandResult:
 
 
 def find_patched_files(patch: str) -> list[str]:
-    """The paths that a patch adds, updates, deletes or moves to."""
+    """Return the paths that a patch adds, updates, deletes or moves to."""
     return [path.strip() for path in _PATCHED.findall(patch)] if "*** Begin Patch" in patch else []

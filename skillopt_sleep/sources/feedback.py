@@ -42,7 +42,7 @@ _ALTERNATIVES = re.compile(r"\{([^}]*)\}")
 
 
 def label_feedback(prompt: str, previous_final: str, kind: PromptKind, interrupted: bool) -> Feedback:  # noqa: FBT001
-    """What ``prompt`` says about the answer ``previous_final`` ("" when there was none).
+    """Return what ``prompt`` says about the answer ``previous_final`` ("" when there was none).
 
     ``interrupted``: the person stopped the agent just before. What they write then is a correction, unless it is a
     question or "go on". Words typed while refusing a tool call are always a correction.
@@ -83,7 +83,7 @@ class PhraseTable:
         self._unspaced = tuple(phrase for phrase in phrases if phrase and not _has_spaces(phrase))
 
     def find_opening(self, clause: str) -> str:
-        """The phrase that the clause begins with, "" when none does."""
+        """Return the phrase that the clause begins with, "" when none does."""
         first = clause[1 : clause.find(" ", 1)]
         for phrase in self._by_first.get(first, ()):
             if clause.startswith(phrase):
@@ -93,7 +93,7 @@ class PhraseTable:
         return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
 
     def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
-        """Whether one of the phrases occurs anywhere in the clause; ``words`` are its words."""
+        """Tell whether one of the phrases occurs anywhere in the clause; ``words`` are its words."""
         for word in words & self._firsts:
             if any(phrase in clause for phrase in self._by_first[word]):
                 return True
@@ -128,14 +128,14 @@ def _load_phrases() -> _Phrases:
 
 
 def _expand(raw: str) -> Iterator[str]:
-    """The phrases that ``{a|b} c`` stands for, without apostrophes and hyphens."""
+    """Yield the phrases that ``{a|b} c`` stands for, without apostrophes and hyphens."""
     parts = _ALTERNATIVES.split(raw.replace("'", "").replace("-", " "))
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return map("".join, itertools.product(*choices))
 
 
 def _has_spaces(phrase: str) -> bool:
-    """Whether the phrase's script separates words by spaces."""
+    """Tell whether the phrase's script separates words by spaces."""
     return "" < phrase[-1:] < "\u2e80"
 
 
@@ -150,7 +150,7 @@ class _Clause(Struct, frozen=True, kw_only=True):
 
 
 def _split_clauses(prompt: str) -> Iterator[_Clause]:
-    """The clauses of the opening, up to where pasted text begins."""
+    """Yield the clauses of the opening, up to where pasted text begins."""
     if _PASTED.match(prompt):
         return
     phrases = _load_phrases()
@@ -191,7 +191,7 @@ def _is_correction(clause: _Clause, answer: str, *, is_first: bool) -> bool:
 
 
 def _is_about(clause: _Clause, answer: str) -> bool:
-    """Whether a clause refers to the answer, or shares a long word with it."""
+    """Tell whether a clause refers to the answer, or shares a long word with it."""
     if _load_phrases().about_answer.occurs_in(clause.text, clause.words):
         return True
     return not set(_LONG_WORD.findall(answer.casefold())).isdisjoint(_LONG_WORD.findall(clause.text))

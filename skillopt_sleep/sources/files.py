@@ -35,7 +35,7 @@ _ESCAPED = re.compile(
 def list_session_files(
     root: str, skipped: Callable[[Skip], None], *, without: frozenset[str] = frozenset()
 ) -> Iterator[SessionFile]:
-    """Every regular ``*.jsonl`` below ``root``, in order of path; folders named in ``without`` are not entered.
+    """Yield every regular ``*.jsonl`` below ``root``, in order of path; folders named in ``without`` are not entered.
 
     ``root`` itself may be a link; below it none is followed. Links, FIFOs, names that are not UTF-8 and folders that
     cannot be listed are reported to ``skipped``.
@@ -156,7 +156,7 @@ def _describe_error(error: OSError) -> str:
 
 
 def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
-    """Why an entry that may hold sessions is not read; "" for session files and for unrelated files."""
+    """Explain why an entry that may hold sessions is not read; "" for session files and for unrelated files."""
     if stat.S_ISREG(status.st_mode) and entry.path.isascii():
         return ""
     if stat.S_ISLNK(status.st_mode):
@@ -171,5 +171,5 @@ def _find_obstacle(entry: os.DirEntry[str], status: os.stat_result) -> str:
 
 
 def _to_printable(path: str) -> str:
-    """The path with bytes that are not UTF-8 replaced."""
+    """Return the path with bytes that are not UTF-8 replaced."""
     return path.encode(errors="replace").decode()

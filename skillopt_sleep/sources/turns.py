@@ -36,7 +36,7 @@ class Draft:
     commands: list[RunningCommand] = field(default_factory=list)
 
     def build(self, previous_answer: str) -> Turn:
-        """The finished turn, labelled with what its prompt says about ``previous_answer``."""
+        """Return the finished turn, labelled with what its prompt says about ``previous_answer``."""
         return Turn(
             id=self.id,
             prompt=self.prompt,
@@ -93,7 +93,7 @@ class TurnLog:
         self._running[call] = (self.current, command)
 
     def is_running(self, call: str) -> bool:
-        """Whether a call is a command of this session whose result may still come."""
+        """Tell whether a call is a command of this session whose result may still come."""
         return call in self._running
 
     def finish_command(self, call: str, status: int | None) -> None:
@@ -116,7 +116,7 @@ class TurnLog:
             draft.commands.remove(command)
 
     def turns(self) -> tuple[Turn, ...]:
-        """The turns of the session in order."""
+        """Return the turns of the session in order."""
         turns: list[Turn] = []
         answer = ""
         for draft in self._drafts:

@@ -35,7 +35,7 @@ class SessionInbox:
         self._known: dict[str, dict[str, tuple[int, int]]] = {}
 
     def unchanged(self, source: str, file: SessionFile) -> bool:
-        """Whether the file was filed with this size and time; asks the database once for each source."""
+        """Tell whether the file was filed with this size and time; asks the database once for each source."""
         if source not in self._known:
             rows = self._database.rows("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
             self._known[source] = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows}

@@ -107,7 +107,10 @@ def lock_changes(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def begin_change(database: Database) -> Iterator[None]:
-    """Hold the right to change live files, after undoing what an interrupted change left. Raises as that does."""
+    """Lock the live files for a change and first undo a change that was interrupted.
+
+    Raises what ``lock_changes`` and the undoing raise.
+    """
     with lock_changes(database.path.parent):
         _undo(database)
         yield

@@ -24,7 +24,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?")
 
 
 def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
-    """Whether the folder is the top of a git repository that has a commit."""
+    """Tell whether the folder is the top of a git repository that has a commit."""
     top = _ask(project, env, "rev-parse", "--show-toplevel")
     return bool(top) and Path(top).resolve() == project.resolve() and bool(find_commit(project, env))
 
@@ -41,7 +41,10 @@ def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: 
 
 
 def is_tracked(path: Path) -> bool:
-    """Whether git tracks the file, so that others will see a change; false where git or a repository is missing."""
+    """Tell whether git tracks the file, so that others will see a change.
+
+    False where git or a repository is missing.
+    """
     arguments = ("--literal-pathspecs", "ls-files", "--error-unmatch", "--", path.name)
     return bool(_ask(path.parent, {}, *arguments))
 

@@ -213,7 +213,7 @@ class NightJournal:
         return JournalledNight(self, report, sitting=sitting)
 
     def _is_pinned(self, night: str) -> bool:
-        """Whether anything of the night is paid for or mined, so that it must keep its sessions."""
+        """Tell whether anything of the night is paid for or mined, so that it must keep its sessions."""
         paid = self.database.rows("SELECT 1 FROM replies WHERE night = ? LIMIT 1", (night,))
         return bool(paid) or self.kept(night, "mine") is not None
 

@@ -64,12 +64,12 @@ def lock_daemon(folder: Path) -> contextlib.AbstractContextManager[bool]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a night is running on this data folder."""
+    """Tell whether a night is running on this data folder."""
     return is_held(folder, NIGHT)
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Whether a process owns this lock. Never delays a process that is about to take it, and writes nothing."""
+    """Tell whether a process owns this lock. Never delays a process that is about to take it, and writes nothing."""
     path = folder / f"{name}.held"
     if not path.exists():
         return False

@@ -69,7 +69,7 @@ class Repository:
         return frozenset({checkout.name.removesuffix(".git"), name_remote(self.remote)} - {""})
 
     def list_worktrees(self) -> Iterator[Path]:
-        """Every other working tree that git remembers, deleted ones too."""
+        """Yield every other working tree that git remembers, deleted ones too."""
         try:
             for entry in islice(os.scandir(self.common / "worktrees"), MAX_WORKTREES):
                 if link := _read(Path(entry.path, "gitdir")).strip():
@@ -79,12 +79,12 @@ class Repository:
 
 
 def name_remote(remote: str) -> str:
-    """The last part of a remote: the repository's own name."""
+    """Return the last part of a remote: the repository's own name."""
     return remote.rstrip("/").rpartition("/")[2].removesuffix(".git")
 
 
 def _open_working_tree(top: Path) -> Repository | None:
-    """The repository with ``.git`` in this very folder."""
+    """Return the repository with ``.git`` in this very folder."""
     git = top / ".git"
     if _is_folder(git):
         return Repository(top, Path(os.path.realpath(git))) if _read(git / "HEAD") else None
@@ -99,7 +99,7 @@ def _open_working_tree(top: Path) -> Repository | None:
 
 
 def _identify_remote(remote: str, base: Path, steps: int = MAX_ORIGINS) -> frozenset[str]:
-    """The keys that a remote stands for; a local one leads on to the remote of that repository."""
+    """Return the keys that a remote stands for; a local one leads on to the remote of that repository."""
     if not remote or not is_local_remote(remote):
         return frozenset({remote} - {""})
     path = Path(os.path.realpath(base / Path(remote).expanduser()))
@@ -125,7 +125,10 @@ class ProjectScope:
         self._repositories: dict[Path, Repository | None] = {}
 
     def holds(self, cwd: str, remote: str = "") -> bool:
-        """Whether a session that ran in ``cwd`` belongs to the project; ``remote`` is the one it recorded, or ""."""
+        """Tell whether a session that ran in ``cwd`` belongs to the project.
+
+        ``remote`` is the one it recorded, or "".
+        """
         return self.place(cwd, remote) is Place.OWN
 
     def place(self, cwd: str, remote: str = "") -> Place:
@@ -140,7 +143,7 @@ class ProjectScope:
         return self._known[cwd, remote]
 
     def _find_repository(self, folder: Path) -> Repository | None:
-        """The repository of the nearest working tree at or above a folder, which may have been deleted.
+        """Return the repository of the nearest working tree at or above a folder, which may have been deleted.
 
         A working tree whose repository is gone is passed over. Each folder is looked at once: sessions share most of
         the folders above them.
@@ -183,7 +186,7 @@ class ProjectScope:
         return None if own is None else Place.OWN if own else Place.OTHER
 
     def _is_own(self, path: Path, remote: str, mine: Repository) -> bool | None:
-        """Whether a folder is a working tree of the project's repository; None when only its name can tell."""
+        """Tell whether a folder is a working tree of the project's repository; None when only its name can tell."""
         collected = _PLACE.search(path.as_posix())
         theirs = self._find_repository(path)
         if theirs and collected and len(theirs.top.as_posix()) <= collected.start("first"):
@@ -224,7 +227,7 @@ class ProjectScope:
 
 
 def _is_usable(folder: str) -> bool:
-    """Whether a recorded folder is a path at all."""
+    """Tell whether a recorded folder is a path at all."""
     return PurePath(folder).is_absolute() and "\0" not in folder
 
 
@@ -236,7 +239,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _read(path: Path) -> str:
-    """The text of a small regular file, "" when there is none, or when it is no text."""
+    """Return the text of a small regular file, "" when there is none, or when it is no text."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:

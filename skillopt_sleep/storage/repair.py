@@ -283,7 +283,7 @@ def _list_parts(path: Path) -> list[Path]:
 
 
 def _has_tables(path: Path) -> bool:
-    """Whether the file is there, can be read, and holds any table."""
+    """Tell whether the file is there, can be read, and holds any table."""
     return bool(_read_rows(path, "SELECT 1 FROM sqlite_master LIMIT 1")[0])
 
 

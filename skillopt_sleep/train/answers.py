@@ -77,7 +77,7 @@ def score_answer(response: str, expected: Expected) -> Score:
 
 
 def find_flaw(expected: Expected) -> str:
-    """Why nothing could be scored against this reference; "" if it is usable."""
+    """Explain why nothing could be scored against this reference; "" if it is usable."""
     if not any(answer.strip() for answer in expected.answers):
         return "it has no answer to compare with"
     if expected.scoring is Scoring.CHOICE and not expected.choices:
@@ -89,7 +89,7 @@ def find_flaw(expected: Expected) -> str:
 
 
 def final_answer(response: str) -> str:
-    """The last ``<answer>`` in a response, else what follows ``####`` or the last "Answer:", else all of it."""
+    """Return the last ``<answer>`` in a response, else what follows ``####`` or the last "Answer:", else all of it."""
     tagged = _TAGGED.findall(response)
     if tagged:
         return str(tagged[-1]).strip()
@@ -100,7 +100,7 @@ def final_answer(response: str) -> str:
 
 
 def normal_form(text: str) -> str:
-    """The text without case, punctuation, articles and extra white space, as SQuAD compares answers."""
+    """Return the text without case, punctuation, articles and extra white space, as SQuAD compares answers."""
     return " ".join(_ARTICLES.sub(" ", fold(text).translate(_PUNCTUATION)).split())
 
 
@@ -114,7 +114,7 @@ def word_f1(given: str, wanted: str) -> float:
 
 
 def _score(response: str, expected: Expected) -> tuple[bool, float]:
-    """Whether the response is right, and its soft score."""
+    """Tell whether the response is right, and its soft score."""
     given, answers = final_answer(response), expected.answers
     match expected.scoring:
         case Scoring.REGEX:
@@ -141,7 +141,10 @@ def _is_equal(given: str, answer: str) -> bool:
 
 
 def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
-    """The letter of the choice a text names: its text, a leading letter, "option B"; else the one text it contains."""
+    """Return the letter of the choice a text names: its text, a leading letter, "option B".
+
+    Else the one text it contains.
+    """
     wanted = normal_form(text)
     exact = [letter for letter, choice in choices.items() if normal_form(choice) == wanted]
     if len(exact) == 1:
@@ -155,7 +158,7 @@ def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _is_word(text: str, found: re.Match[str]) -> bool:
-    """Whether a leading letter is the word "A" or "I" of a sentence and not the name of a choice."""
+    """Tell whether a leading letter is the word "A" or "I" of a sentence and not the name of a choice."""
     return found["letter"] in "AaIi" and re.match(r" +[a-z]", text[found.end("letter") :]) is not None
 
 
@@ -165,7 +168,10 @@ def _is_near(given: float | None, expected: Expected) -> bool:
 
 
 def _read_number(text: str) -> float | None:
-    """The last number in a text, read with thousands separators, fractions and percent signs; None without any."""
+    """Return the last number in a text, read with thousands separators, fractions and percent signs.
+
+    None without any.
+    """
     found = _find_numbers(text)
     if not found:
         return None
@@ -199,7 +205,10 @@ def _choice_flaw(answer: str, expected: Expected) -> str:
 
 
 def _number_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
-    """A reference is one number, perhaps with a currency or a unit; of several, nobody knows which one is meant."""
+    """Return the number of a reference, which holds one number, perhaps with a currency or a unit.
+
+    Of several, nobody knows which one is meant.
+    """
     shown = excerpt(answer, 40)
     answer = final_answer(answer)
     figures = _find_numbers(answer)

@@ -303,12 +303,12 @@ class AskClient:
             CALL_OPTIONS.reset(token)
 
     def for_rollout(self, *, phase: str, sample: int) -> AskClient:
-        """The client of one rollout, which the caller numbers."""
+        """Return the client of one rollout, which the caller numbers."""
         own: dict[str, Any] = {"_asked": Counter(), "_lost": {}, "_lock": threading.Lock()}
         return dataclasses.replace(self, phase=phase, sample=sample * SAMPLES, **own)
 
     def _count_repeat(self, digest: str) -> int:
-        """How often this question was asked before; a lost call gives its number back."""
+        """Return how often this question was asked before; a lost call gives its number back."""
         with self._lock:
             if self._lost.get(digest):
                 return self._lost[digest].pop(0)[0]
@@ -355,7 +355,7 @@ class _ChatAsk:
 
 
 def _describe_usage(reply: Reply) -> dict[str, int]:
-    """The usage of a reply, under the reference's names."""
+    """Return the usage of a reply, under the reference's names."""
     used = reply.usage
     return {
         "prompt_tokens": used.input_tokens,
@@ -366,7 +366,7 @@ def _describe_usage(reply: Reply) -> dict[str, int]:
 
 
 def _read_error(name: str, error: Exception) -> SleepError:
-    """What an exception of a client means: a mistake in its code, a refused key, or a lost call."""
+    """Return what an exception of a client means: a mistake in its code, a refused key, or a lost call."""
     message = f"{name} raised {type(error).__name__}: {error}"
     if isinstance(error, PROGRAMMING_ERRORS):
         return UsageError(f"the client {message}; fix its method chat(*, system, user, **options)")
@@ -376,7 +376,7 @@ def _read_error(name: str, error: Exception) -> SleepError:
 
 
 def _read_answer(name: str, answer: object) -> tuple[object, object]:
-    """The text and the usage that a client returned. Raises ``UsageError`` for anything else."""
+    """Return the text and the usage that a client returned. Raises ``UsageError`` for anything else."""
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()

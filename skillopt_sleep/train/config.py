@@ -44,7 +44,10 @@ class LRScheduler:
         return self.get_lr()
 
     def get_lr(self, step: int | None = None) -> int:
-        """The budget of a step, counted from 0; by default of the current step, or of the first before any began."""
+        """Return the budget of a step, counted from 0.
+
+        By default of the current step, or of the first before any began.
+        """
         if step is None and self._chosen is not None:
             return self._chosen
         if self.total_steps == 1:
@@ -53,11 +56,11 @@ class LRScheduler:
         return round(self.max_lr - (self.max_lr - self.min_lr) * self.fall(done / self.total_steps))
 
     def fall(self, progress: float) -> float:  # noqa: ARG002  the constant schedule is the same throughout
-        """How far the budget has fallen, 0 to 1, at a progress of 0 to 1."""
+        """Return how far the budget has fallen, 0 to 1, at a progress of 0 to 1."""
         return 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that ``load_state_dict`` needs, as plain data."""
+        """Return the state that ``load_state_dict`` needs, as plain data."""
         return {
             "mode": self.mode,
             "max_lr": self.max_lr,
@@ -93,7 +96,7 @@ class LinearScheduler(LRScheduler):
     mode = "linear"
 
     def fall(self, progress: float) -> float:
-        """A straight line."""
+        """Return a straight line."""
         return progress
 
 
@@ -268,7 +271,7 @@ class SkillOptConfig(metaclass=_Named):
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field as plain data."""
+        """Return every field as plain data."""
         return asdict(self)
 
     @property

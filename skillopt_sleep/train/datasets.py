@@ -68,7 +68,7 @@ def read_items(path: str | Path) -> list[Item]:
 
 
 def _read_folder(folder: Path) -> Splits:
-    """The splits that a folder has, without items that ask the same as one of a more sealed split."""
+    """Return the splits that a folder has, without items that ask the same as one of a more sealed split."""
     found = {split: _read_split(folder, split) for split in SPLITS}
     absent = {split: why for split, why in found.items() if isinstance(why, str)}
     if len(absent) == len(SPLITS):
@@ -79,7 +79,7 @@ def _read_folder(folder: Path) -> Splits:
 
 
 def _read_file(path: Path, ratio: str, seed: int) -> Splits:
-    """The splits of one file: as its rows name them, else dealt by ratio."""
+    """Return the splits of one file: as its rows name them, else dealt by ratio."""
     items = read_items(path)
     named = [number for number, item in enumerate(items, start=1) if item.get("split") not in (None, "")]
     if not named and not ratio:
@@ -106,7 +106,10 @@ def _read_file(path: Path, ratio: str, seed: int) -> Splits:
 
 
 def _read_split(folder: Path, split: str) -> list[Item] | str:
-    """The items of one split, from all data files of its folder or its one file; a text says why there are none."""
+    """Return the items of one split, from all data files of its folder or its one file.
+
+    Atext says why there are none.
+    """
     spellings = SPELLINGS[split]
     places = [folder / name for name in spellings if (folder / name).is_dir()]
     places += [folder / f"{name}{suffix}" for name in spellings for suffix in SUFFIXES]
@@ -137,7 +140,7 @@ def _data_files(folder: Path) -> list[Path]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, with their numbers; only a line feed ends a line."""
+    """Yield the lines that are not empty, with their numbers; only a line feed ends a line."""
     return ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
 
 
@@ -159,7 +162,7 @@ def _check_row(value: object, where: str) -> Item:
 
 
 def _read_json(text: str, path: Path) -> list[Item]:
-    """A list of items, an object with such a list, or an object of items by id."""
+    """Return a list of items, an object with such a list, or an object of items by id."""
     value = _parse_json(text, str(path))
     if isinstance(value, dict):
         kept = next((value[name] for name in ITEMS if isinstance(value.get(name), list)), None)
@@ -172,7 +175,7 @@ def _read_json(text: str, path: Path) -> list[Item]:
 
 
 def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
-    """The rows below the header; a cell that holds a JSON list or object is parsed."""
+    """Return the rows below the header; a cell that holds a JSON list or object is parsed."""
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     before = csv.field_size_limit(max(len(text), 1))  # the limit is global, and the default too small for a document
     try:

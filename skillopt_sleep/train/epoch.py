@@ -158,7 +158,7 @@ def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimize
 
 
 def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisit, ...]]:
-    """The items by their course; every course is a key."""
+    """Return the items by their course; every course is a key."""
     return {course: tuple(one for one in revisits if one.course is course) for course in Course}
 
 

@@ -87,7 +87,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
     spend: Spend
 
     def cell(self, skill: str, target: str) -> Cell:
-        """The cell of a skill and a target."""
+        """Return the cell of a skill and a target."""
         return next(cell for cell in self.cells if (cell.skill, cell.target) == (skill, target))
 
 
@@ -154,7 +154,7 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
 
 
 def _open_run(evaluation: Evaluation, backend: Backend, store: TrainingFolder, clock: SystemClock, pool: Pool) -> Run:
-    """A run for one target."""
+    """Return a run for one target."""
     asks = chain(
         {Role.OPTIMIZER: evaluation.optimizer, Role.TARGET: backend},
         store.ledger,

@@ -118,7 +118,7 @@ def judge_candidate(
 
 
 def rolls_whole(env: object, split: str) -> bool:
-    """Whether an environment can roll out a split only as a whole."""
+    """Tell whether an environment can roll out a split only as a whole."""
     takes_parts = getattr(env, "takes_parts", None)
     batches = callable(getattr(env, "rollout_batch", None))
     return batches and callable(takes_parts) and not takes_parts(split)

@@ -54,7 +54,10 @@ def describe_run(
     clients: Mapping[str, Any],
     wording: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The identity of a run, by name; ``clients`` are the backends by role, ``wording`` the overridden prompts."""
+    """Return the identity of a run, by name.
+
+    ``clients`` are the backends by role, ``wording`` the overridden prompts.
+    """
     return (
         {name: value for name, value in config.items() if name not in FREE}
         | {"the environment": str(getattr(env, "name", ""))}
@@ -86,7 +89,7 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
 
 
 def client_traits(backend: object) -> dict[str, Json]:
-    """What of a backend may change an answer: its options except ``NO_TRAITS``, and who is sent the prompts.
+    """Return what of a backend may change an answer: its options except ``NO_TRAITS``, and who is sent the prompts.
 
     A client of the user's own may give them in an attribute ``traits``, a dict.
     """
@@ -113,7 +116,7 @@ def env_traits(env: object) -> dict[str, Json]:
 
 
 def function_digest(function: Callable[..., object]) -> str:
-    """A function's name with a digest of its source, or of its bytecode if there is no source."""
+    """Return a function's name with a digest of its source, or of its bytecode if there is no source."""
     name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
         content: object = inspect.getsource(function)
@@ -123,12 +126,12 @@ def function_digest(function: Callable[..., object]) -> str:
 
 
 def digest_of(value: object) -> str:
-    """A short digest of a value; of anything that is not plain data, only the type counts."""
+    """Return a short digest of a value; of anything that is not plain data, only the type counts."""
     return sha256(msgspec.json.encode(value, enc_hook=lambda other: type(other).__name__, order="deterministic"))[:16]
 
 
 def _digest_text(value: object) -> str:
-    """A short digest of data, in which anything that is not plain data counts by its text."""
+    """Return a short digest of data, in which anything that is not plain data counts by its text."""
     return sha256(msgspec.json.encode(value, enc_hook=str))[:16]
 
 
@@ -141,7 +144,7 @@ def _show(value: object) -> Json:
 
 
 def _code(code: CodeType | None) -> object:
-    """The bytecode of a function with its names and constants, without line numbers."""
+    """Return the bytecode of a function with its names and constants, without line numbers."""
     if code is None:
         return None
     inner = [_code(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]

@@ -62,7 +62,7 @@ class Edit:
         return cls(**({"op": "append"} | read))
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form: ``op`` and ``content`` always, other fields unless empty."""
+        """Return the dict form: ``op`` and ``content`` always, other fields unless empty."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"op": self.op, "content": self.content} | rest
 
@@ -82,7 +82,7 @@ class Patch:
         return cls(edits=edits, reasoning=str(d.get("reasoning") or ""), ranking_details=d.get("ranking_details"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form."""
+        """Return the dict form."""
         edits = [edit.to_dict() if isinstance(edit, Edit) else edit for edit in self.edits]
         form: dict[str, Any] = {"reasoning": self.reasoning, "edits": edits}
         return form if self.ranking_details is None else form | {"ranking_details": self.ranking_details}
@@ -104,7 +104,7 @@ class FailureSummaryEntry:
         return cls(str(d.get("failure_type") or ""), read_count(d.get("count")) or 0, str(d.get("description") or ""))
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form."""
+        """Return the dict form."""
         return dict(vars(self))
 
 
@@ -137,7 +137,7 @@ class RawPatch:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form."""
+        """Return the dict form."""
         form: dict[str, Any] = {
             "patch": self.patch.to_dict(),
             "source_type": self.source_type,
@@ -179,7 +179,7 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
 
 
 def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResult) -> str:
-    """An item as an analyst sees it; ``failed`` is the attempt whose reference and failure are shown.
+    """Return an item as an analyst sees it; ``failed`` is the attempt whose reference and failure are shown.
 
     A training item has no secrets from the optimizer.
     """
@@ -197,7 +197,7 @@ def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResul
 
 
 def _trajectory(result: RolloutResult) -> str:
-    """The turns of a conversation if there are several, else the answer."""
+    """Return the turns of a conversation if there are several, else the answer."""
     turns = [turn for turn in result.conversation if turn.get("role") != "system"]
     if len(turns) <= 2:  # noqa: PLR2004  a question and an answer
         return result.response
@@ -205,12 +205,12 @@ def _trajectory(result: RolloutResult) -> str:
 
 
 def describe_request(result: RolloutResult) -> str:
-    """What was asked in an attempt, as far as its result says."""
+    """Return what was asked in an attempt, as far as its result says."""
     return result.question or result.task_description or result.target_user_prompt or result.id
 
 
 def tag_id(result: RolloutResult) -> str:
-    """The id of a result, without characters that break a tag."""
+    """Return the id of a result, without characters that break a tag."""
     return re.sub(r"[<>\"\s]+", "_", result.id)
 
 

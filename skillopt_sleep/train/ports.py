@@ -74,7 +74,7 @@ class SkillEnv:
     """Whether the items stem from somebody's sessions; if so, secrets are redacted from all prompts and replies."""
 
     def get_initial_skill(self) -> str:
-        """The skill training begins with when the trainer is given none."""
+        """Return the skill training begins with when the trainer is given none."""
         return ""
 
     def get_items(self, split: str) -> list[Item]:
@@ -86,11 +86,14 @@ class SkillEnv:
         raise NotImplementedError
 
     def get_task_types(self) -> list[str]:
-        """The kinds of items the report lists: by default the attribute ``task_types``, if there is one."""
+        """Return the kinds of items the report lists: by default the attribute ``task_types``, if there is one."""
         return [str(kind) for kind in getattr(self, "task_types", None) or ()]
 
     def calls_of(self, item: Item) -> int:  # noqa: ARG002  most environments ask once, whatever the item
-        """The most calls one attempt at this item takes, those of a judge included; the price of a run adds them up."""
+        """Return the most calls one attempt at this item takes, those of a judge included.
+
+        The price of a run adds them up.
+        """
         return 1
 
 
@@ -123,7 +126,7 @@ class BatchEnv(Protocol):
         meta_skill_context: str,
         edit_budget: int,
     ) -> list[RawPatch] | None:
-        """What the environment's own analysts propose; None lets the trainer's analysts reflect."""
+        """Return what the environment's own analysts propose; None lets the trainer's analysts reflect."""
 
 
 class TrainProgress(Progress, Protocol):

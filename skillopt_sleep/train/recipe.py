@@ -139,7 +139,7 @@ def _check_names(table: Mapping[str, Json], where: str) -> None:
 
 
 def _resolve_paths(table: Table, folder: Path) -> Table:
-    """The table with its relative paths put behind a folder."""
+    """Return the table with its relative paths put behind a folder."""
 
     def resolve(value: Json, *, is_path: bool) -> Json:
         return str(folder / value) if is_path and isinstance(value, str) and value else value

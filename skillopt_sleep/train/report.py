@@ -219,7 +219,7 @@ def _score_test_split(run: Run, state: RunState) -> Tested:
 
 
 def _score_by_type(results: Sequence[RolloutResult], task_types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The number of measured attempts and their mean scores, by task type and ``overall``."""
+    """Return the number of measured attempts and their mean scores, by task type and ``overall``."""
     groups: dict[str, list[RolloutResult]] = {name: [] for name in task_types}
     for result in results:
         if result.task_type or task_types:
@@ -267,7 +267,7 @@ def _describe_test(tested: Tested) -> dict[str, Any]:
 
 
 def _describe_spend(run: Run) -> dict[str, Any]:
-    """The cost of the whole run, over all its processes; calls include retries."""
+    """Return the cost of the whole run, over all its processes; calls include retries."""
     tallies: Sequence[PhaseTally] = run.store.tallies()
     spend = Spend(
         calls=sum(tally.calls for tally in tallies),
@@ -280,7 +280,7 @@ def _describe_spend(run: Run) -> dict[str, Any]:
 
 
 def _count_analysts(config: SkillOptConfig, batch: int) -> int:
-    """The most analysts of a batch; failures, successes and contrasts have minibatches of their own."""
+    """Return the most analysts of a batch; failures, successes and contrasts have minibatches of their own."""
     if config.reflection == "shallow":
         return batch
     kinds = 1 + (not config.failure_only) + (config.rollouts_k > 1)

@@ -116,7 +116,7 @@ class RolloutResult:
         return cls(**(own | {"id": str(d["id"]), "extras": extras}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form: ``id``, ``hard`` and ``soft`` always, other fields unless empty, and the extras."""
+        """Return the dict form: ``id``, ``hard`` and ``soft`` always, other fields unless empty, and the extras."""
         own = {name: value for name, value in vars(self).items() if name not in {"extras", "given"}}
         rest = {name: value for name, value in own.items() if value not in ("", 0, [])}
         return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
@@ -157,7 +157,7 @@ class SlowUpdateResult:
         return None if d is None else cls(**{key: d[key] for key in d if key in known and d[key] is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict form: the reasoning and the guidance always, other fields unless empty."""
+        """Return the dict form: the reasoning and the guidance always, other fields unless empty."""
         rest = {name: value for name, value in vars(self).items() if value not in ("", None)}
         return {"reasoning": self.reasoning, "slow_update_content": self.slow_update_content} | rest
 
@@ -242,13 +242,13 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
 
 
 def unmeasured(item: Mapping[str, Any], error: Exception | str) -> RolloutResult:
-    """The result of an attempt at an item that a transport error lost."""
+    """Return the result of an attempt at an item that a transport error lost."""
     why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return RolloutResult(id=str(item["id"]), hard=0.0, task_type=str(item.get("task_type") or ""), call_error=why)
 
 
 def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[RolloutResult]]:
-    """The measured attempts by the id of their item, in the order in which the ids first occur."""
+    """Return the measured attempts by the id of their item, in the order in which the ids first occur."""
     found: dict[str, list[RolloutResult]] = {}
     for result in results:
         if not result.call_error:
@@ -257,7 +257,7 @@ def group_by_item(results: Iterable[RolloutResult]) -> Mapping[str, list[Rollout
 
 
 def read_score(value: object, what: str) -> float:
-    """A score as a number from 0 to 1. Raises ``UsageError`` naming ``what``."""
+    """Return a score as a number from 0 to 1. Raises ``UsageError`` naming ``what``."""
     try:
         number = float(value)  # type: ignore[arg-type]  # numpy numbers and booleans are numbers too
     except (TypeError, ValueError):
@@ -279,20 +279,20 @@ def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iter
 
 
 def environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
-    """The one-line error for an exception raised by the user's own code, naming the item if it is known."""
+    """Return the one-line error for an exception raised by the user's own code, naming the item if it is known."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")
 
 
 def read_list(value: object) -> list[Any]:
-    """A list or tuple as a list, nothing as an empty one, any other value as a list of one."""
+    """Return a list or tuple as a list, nothing as an empty one, any other value as a list of one."""
     if isinstance(value, list | tuple):
         return list(value)
     return [] if value is None or value == "" else [value]
 
 
 def read_count(value: object) -> int | None:
-    """A whole number in whatever form it is written; None for anything else."""
+    """Return a whole number in whatever form it is written; None for anything else."""
     try:
         return int(float(value))  # type: ignore[arg-type]  # numbers of other libraries are numbers too
     except (TypeError, ValueError, OverflowError):

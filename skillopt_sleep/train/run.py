@@ -107,7 +107,7 @@ def decode_state(data: bytes, path: str) -> RunState:
 
 
 def step_folder(step: int) -> str:
-    """The folder of a step, counted from 1."""
+    """Return the folder of a step, counted from 1."""
     return f"steps/step_{step:04d}"
 
 
@@ -119,12 +119,12 @@ class Artefacts:
         self._config = config
 
     def state(self) -> RunState | None:
-        """The state of the run in this folder; None if there is none."""
+        """Return the state of the run in this folder; None if there is none."""
         data = self._store.kept("state")
         return None if data is None else decode_state(data, str(self._store.folder))
 
     def history(self, steps: int) -> list[dict[str, Any]]:
-        """The records of the first so many steps."""
+        """Return the records of the first so many steps."""
         kept = [self._store.kept(f"record {step}") for step in range(1, steps + 1)]
         return [msgspec.json.decode(record) for record in kept if record is not None]
 
@@ -227,7 +227,7 @@ class Run:
     """Prints a line for the user."""
 
     def batches_of(self, epoch: int) -> list[list[Item]]:
-        """The batches of an epoch, as the environment plans them, else in an order of the epoch's own."""
+        """Return the batches of an epoch, as the environment plans them, else in an order of the epoch's own."""
         config, train = self.config, self.items["train"]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
         shuffled = rng.sample(train, len(train))
@@ -283,17 +283,17 @@ class Run:
         return unmeasured(item, client.lost)
 
     def rolls_batches(self) -> bool:
-        """Whether the environment rolls out whole batches."""
+        """Tell whether the environment rolls out whole batches."""
         return callable(getattr(self.env, "rollout_batch", None))
 
     def folder(self, *names: str) -> str:
-        """The path of a folder of the run, which is created; for code that is not ours."""
+        """Return the path of a folder of the run, which is created; for code that is not ours."""
         path = Path(self.store.folder, *names)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(path)
 
     def value(self, score: Scored) -> float:
-        """A score as one number, by the gate metric."""
+        """Return a score as one number, by the gate metric."""
         return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
 
     def _read_kept(self, name: str) -> list[RolloutResult]:
@@ -349,7 +349,7 @@ class Run:
 
 
 def score_results(results: Sequence[RolloutResult]) -> Scored:
-    """The mean scores of the measured results."""
+    """Return the mean scores of the measured results."""
     hard, soft = compute_score(results)
     measured = sum(not result.call_error for result in results)
     lost = next((result.call_error for result in results if result.call_error), "")

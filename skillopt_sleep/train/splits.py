@@ -63,14 +63,14 @@ class Splits(Struct, frozen=True, kw_only=True):
     """By split, why the data have none of it; no mistake until the split is needed."""
 
     def require(self, split: str) -> tuple[Item, ...]:
-        """The items of a split. Raises ``UsageError`` for an unknown split, or one the data have none of."""
+        """Return the items of a split. Raises ``UsageError`` for an unknown split, or one the data have none of."""
         items = self[split]
         if split in self.absent:
             raise UsageError(self.absent[split])
         return items
 
     def __getitem__(self, split: str) -> tuple[Item, ...]:
-        """The items of a split by name. Raises ``UsageError`` for an unknown split."""
+        """Return the items of a split by name. Raises ``UsageError`` for an unknown split."""
         if split not in SPLITS:
             raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}{suggest_name(split, SPLITS)}")
         items: tuple[Item, ...] = getattr(self, split)
@@ -78,7 +78,7 @@ class Splits(Struct, frozen=True, kw_only=True):
 
 
 def make_splits(items: Mapping[str, Sequence[Item]]) -> Splits:
-    """The splits from their items by name; a missing split is empty."""
+    """Return the splits from their items by name; a missing split is empty."""
     train, val, test = (tuple(items.get(split, ())) for split in SPLITS)
     return Splits(train=train, val=val, test=test)
 
@@ -109,7 +109,7 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
 
 
 def without_straddlers(splits: Splits) -> Splits:
-    """The splits without the items that ask the same as an item of a more sealed split; ``notes`` count them.
+    """Return the splits without the items that ask the same as an item of a more sealed split; ``notes`` count them.
 
     Raises ``UsageError`` if that leaves a split empty.
     """
@@ -167,7 +167,7 @@ def check_ids(items: Sequence[Item], where: str | Sequence[str]) -> None:
 
 
 def get_notes(env: object) -> tuple[str, ...]:
-    """The notes of an environment about its data: what was left out, or is in two splits."""
+    """Return the notes of an environment about its data: what was left out, or is in two splits."""
     return tuple(map(str, getattr(env, "notes", ()) or ()))
 
 
@@ -180,23 +180,23 @@ def parse_ratio(ratio: str) -> tuple[int, int, int]:
 
 
 def get_question(item: Item) -> str:
-    """The question of an item, under any of the usual field names; "" if it has none."""
+    """Return the question of an item, under any of the usual field names; "" if it has none."""
     return next((str(item[name]) for name in QUESTION if item.get(name)), "")
 
 
 def get_answers(item: Item) -> tuple[str, ...]:
-    """The answers of an item as texts; other values are written as JSON."""
+    """Return the answers of an item as texts; other values are written as JSON."""
     return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in raw_answers(item))
 
 
 def raw_answers(item: Item) -> Sequence[object]:
-    """The answers of an item as they are, under any of the usual field names."""
+    """Return the answers of an item as they are, under any of the usual field names."""
     found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
     return found if isinstance(found, list | tuple) else [found]
 
 
 def group_numbers(items: Sequence[Item]) -> list[int]:
-    """A number for each item; items with the same number ask the same, as far as we can tell.
+    """Return a number for each item; items with the same number ask the same, as far as we can tell.
 
     Items belong together if they name the same ``group``; if they ask the same word for word, whatever their answers;
     or if they share all figures and an answer (or have none) and one is a repetition of the other
@@ -266,13 +266,16 @@ def _find_paraphrases(
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words and signs in order, without articles; numbers in figures, -ise spelt as -ize."""
+    """Return the words and signs in order, without articles; numbers in figures, -ise spelt as -ize."""
     found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return tuple(_NUMBERS.get(word, _IZE.sub(r"iz\1", word)) for word in found if word not in _FILLERS)
 
 
 def _material(item: Item) -> tuple[str, ...]:
-    """What an item asks about besides its words; parts are sorted, so that shuffled choices make no difference."""
+    """Return what an item asks about besides its words.
+
+    Parts are sorted, so that shuffled choices make no difference.
+    """
     found = []
     for name in MATERIAL:
         value = item.get(name)
@@ -290,7 +293,7 @@ def _wording(item: Item) -> str:
 
 
 def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
-    """The texts without the words that most of them share; a text of nothing else stays as it is."""
+    """Return the texts without the words that most of them share; a text of nothing else stays as it is."""
     if len(texts) < MIN_FOR_BOILERPLATE:
         return list(texts)
     counts = Counter(word for text in texts for word in set(fold(text).split()))
@@ -299,7 +302,7 @@ def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
 
 
 def _quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
-    """How many items each split is due, by the largest-remainder method."""
+    """Return how many items each split is due, by the largest-remainder method."""
     exact = {split: total * part / sum(parts) for split, part in zip(SPLITS, parts, strict=True)}
     due = {split: math.floor(share) for split, share in exact.items()}
     rest = sorted(SPLITS, key=lambda split: due[split] - exact[split])

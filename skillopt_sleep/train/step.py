@@ -93,7 +93,7 @@ def remember_rejected(
 
 
 def describe_rejected(buffer: Sequence[AppliedEdit]) -> str:
-    """The buffer of rejected edits as text, for an environment that reflects by itself."""
+    """Return the buffer of rejected edits as text, for an environment that reflects by itself."""
     return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in buffer)
 
 
@@ -167,7 +167,7 @@ def _propose(
 def _reflect_in_environment(
     run: Run, state: RunState, results: Sequence[RolloutResult], *, step: int, folder: str, lesson: Lesson
 ) -> tuple[Analysis, ...] | None:
-    """What the environment's own analysts propose; None if it has none."""
+    """Return what the environment's own analysts propose; None if it has none."""
     reflect = getattr(run.env, "reflect_batch", None)
     if not callable(reflect):
         return None
@@ -201,7 +201,7 @@ def _reflect_in_environment(
 
 
 def _remember(judgement: Judgement, made: StepProposal[str], step: int) -> RunState:
-    """The state after the gate, with what later steps should know about this one."""
+    """Return the state after the gate, with what later steps should know about this one."""
     state, before, after = judgement.state, judgement.before, judgement.after
     rejected = judgement.action in {"reject", "undecided"}
     if rejected and before is not None and after is not None and after <= before:

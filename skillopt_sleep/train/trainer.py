@@ -138,7 +138,7 @@ class SkillOptTrainer:
             backend.close()
 
     def _redactor(self) -> Redactor | None:
-        """What takes secrets out of prompts and replies; None unless the items stem from somebody's sessions."""
+        """Return what takes secrets out of prompts and replies; None unless the items stem from somebody's sessions."""
         if not self.env.from_sessions:
             return None
         from skillopt_sleep.safety.redaction.redactor import Redactor  # noqa: PLC0415  most runs need none
@@ -205,7 +205,7 @@ class SkillOptTrainer:
                 raise kind(f"the {role} client {backend.name} cannot be used: {health.detail}")
 
     def _begin(self, run: Run) -> RunState:
-        """The state of the run in the folder, else a new one with the initial skill scored.
+        """Return the state of the run in the folder, else a new one with the initial skill scored.
 
         Raises ``Refused`` if the folder holds another run, and ``BackendUnusable`` if too little could be measured.
         """

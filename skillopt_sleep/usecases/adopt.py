@@ -67,7 +67,7 @@ def adopt_night(
 
 
 def live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
-    """What is live in this project, the oldest first; each keeps the bytes its file held before."""
+    """Return what is live in this project, the oldest first; each keeps the bytes its file held before."""
     project = str(workspace.project)
     return tuple(adoption for adoption in read_adoptions(workspace.database) if adoption.project == project)
 
@@ -101,7 +101,7 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
 
 
 def find_objection(report: NightReport, *, isolated: bool = True) -> str:
-    """Why the proposal of a night may not be adopted automatically, "" when it may.
+    """Explain why the proposal of a night may not be adopted automatically, "" when it may.
 
     ``isolated`` says that replays could not see the user's other instructions. Every accepted trial must qualify; one
     that was not accepted has left nothing in the proposal.
@@ -110,12 +110,12 @@ def find_objection(report: NightReport, *, isolated: bool = True) -> str:
 
 
 def find_trial_objection(trial: TrialReport) -> str:
-    """Why what one trial accepted may not be adopted automatically, "" when it may."""
+    """Explain why what one trial accepted may not be adopted automatically, "" when it may."""
     return next(_list_trial_objections(trial), "")
 
 
 def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
-    """What speaks against automatic adoption, the gravest first; "" where a condition is met."""
+    """Yield what speaks against automatic adoption, the gravest first; "" where a condition is met."""
     replay = report.replay
     if not report.accepted or report.proposal is None:
         yield "nothing was accepted"
@@ -154,7 +154,7 @@ def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
 def _find_night(
     workspace: Workspace, reports: Iterable[NightReport], edits: Collection[str], *, undecided: bool
 ) -> str:
-    """The latest night that is meant when none is named. Raises ``Refused`` when there is none."""
+    """Return the latest night that is meant when none is named. Raises ``Refused`` when there is none."""
     staging = workspace.staging
     if not undecided:
         proposals = staging.proposals() if edits else staging.waiting() or staging.proposals()
@@ -176,7 +176,7 @@ def _find_night(
 
 
 def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool) -> list[AppliedEdit]:
-    """The edits to adopt by hand. Raises ``Refused`` naming the first that may not be."""
+    """Return the edits to adopt by hand. Raises ``Refused`` naming the first that may not be."""
     outcomes = (*report.applied_edits, *report.rejected_edits, *report.held_edits)
     known = {outcome.edit.id: outcome for outcome in outcomes}
     if not edits:
@@ -196,7 +196,10 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
 
 
 def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]) -> list[StagedDocument]:
-    """The documents of these edits, as the night looked at them. Raises ``Refused`` when a live file has changed."""
+    """Return the documents of these edits, as the night looked at them.
+
+    Raises ``Refused`` when a live file has changed.
+    """
     from skillopt_sleep.night.outcome import Consolidated
 
     data = workspace.journal.kept(night, "consolidate")

@@ -65,7 +65,7 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
 
 
 def _outlook(workspace: Workspace) -> Outlook | None:
-    """How the nights are scheduled, and whether what was installed for them still exists."""
+    """Return how the nights are scheduled, and whether what was installed for them still exists."""
     found = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
     return found and replace(found, problem=found.problem or Installation(workspace.data_dir, workspace.env).check())
 
@@ -78,7 +78,7 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
 
 
 def _damage(workspace: Workspace) -> Iterator[str]:
-    """A damaged database, on which a night refuses to start."""
+    """Yield a damaged database, on which a night refuses to start."""
     if wrong := find_damage(workspace.database):
         yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
 

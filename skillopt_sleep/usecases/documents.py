@@ -44,13 +44,13 @@ class LiveDocuments(NamedTuple):
 def read_live_documents(
     workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
 ) -> tuple[Candidate, tuple[str, ...]]:
-    """The live documents a night may change, and all notes on them."""
+    """Return the live documents a night may change, and all notes on them."""
     live = inspect_live_documents(workspace, tasks)
     return live.baseline, (*live.choice, *live.left_out)
 
 
 def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> LiveDocuments:
-    """The live documents a night may change; ``run`` and ``doctor`` find faults in them by this function alone.
+    """Return the live documents a night may change; ``run`` and ``doctor`` find faults in them by this function alone.
 
     ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all`` they are the user's own
     files, never a project's.
@@ -69,7 +69,7 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
 def choose_agent(
     workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
 ) -> tuple[CodingAgent, tuple[str, ...]]:
-    """The agent whose documents change, and a note where several have sessions in scope.
+    """Return the agent whose documents change, and a note where several have sessions in scope.
 
     It is the one the settings name, else the one with most sessions in scope, else the one of the target backend, else
     the first one that is used on this machine.
@@ -96,7 +96,7 @@ def choose_agent(
 
 
 def count_sessions(workspace: Workspace) -> Counter[str]:
-    """The sessions in scope of each source that the settings ask for.
+    """Return the sessions in scope of each source that the settings ask for.
 
     A source that was never harvested is read in memory, unless it is the only one with session files; then it counts
     as one.
@@ -114,13 +114,13 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
 
 
 def target_skill_name(workspace: Workspace) -> str:
-    """The name of the one skill to improve, "" when rules are learnt from all tasks."""
+    """Return the name of the one skill to improve, "" when rules are learnt from all tasks."""
     named = Path(workspace.settings.target_skill)
     return named.absolute().parent.name if named.name == "SKILL.md" else workspace.settings.target_skill
 
 
 def _archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
-    """The sources with archived sessions, and the archived sessions in scope of each of ``sources``."""
+    """Return the sources with archived sessions, and the archived sessions in scope of each of ``sources``."""
     asked = {source.name for source in sources}
     counts: Counter[str] = Counter()
     archived = workspace.inbox.count()
@@ -135,12 +135,12 @@ def _has_files(source: Source) -> bool:
 
 
 def _sources_of(tasks: Sequence[TaskRecord]) -> list[str]:
-    """The source of each session that the tasks come from."""
+    """Return the source of each session that the tasks come from."""
     return [source for source, _ in {(origin.source, origin.path) for task in tasks for origin in task.origins}]
 
 
 def _home_of(workspace: Workspace, agent: CodingAgent) -> Path:
-    """The agent's own folder: where the settings put its sessions, else where its environment does."""
+    """Return the agent's own folder: where the settings put its sessions, else where its environment does."""
     options = workspace.settings.sources.get(agent.source, {})
     named = [*cast("list[str]", options.get("homes", [])), *([str(options["home"])] if "home" in options else [])]
     return Path(named[0]) if named else agent.home(workspace.env)

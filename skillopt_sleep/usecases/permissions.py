@@ -78,7 +78,7 @@ def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
 
 
 def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tuple[NewReceiver, ...]:
-    """The new receivers of the sessions in scope that are known so far, without those the user agreed to."""
+    """Return the new receivers of the sessions in scope that are known so far, without those the user agreed to."""
     settings = workspace.settings
     allowed = {name.strip() for name in settings.share_with.split(",")}
     sources = {
@@ -106,13 +106,13 @@ def new_receivers(
 
 
 def _provider_of(source: str) -> str:
-    """The provider that has the sessions of a source, "" when that cannot be told."""
+    """Return the provider that has the sessions of a source, "" when that cannot be told."""
     agent = agent_of_source(source)
     return agent.provider if agent else ""
 
 
 def _providers(backends: Iterable[Backend]) -> frozenset[str]:
-    """The providers the backends send prompts to; one that does not say counts under its own name."""
+    """Return the providers the backends send prompts to; one that does not say counts under its own name."""
     return frozenset(backend.provider if isinstance(backend, NamesProvider) else backend.name for backend in backends)
 
 
@@ -127,7 +127,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 
 def list_checks(workspace: Workspace) -> Checks:
-    """The approved commands of the project, and those its sessions ran again and again. Writes nothing."""
+    """Return the approved commands of the project, and those its sessions ran again and again. Writes nothing."""
     workspace = workspace.as_dry_run()
     project = str(workspace.project)
     approved = workspace.approvals.of(project)
@@ -171,7 +171,7 @@ def _find_recurring(workspace: Workspace) -> tuple[RecurringCommand, ...]:
 
 
 def _find_line(named: str, lines: Sequence[str]) -> str:
-    """The command with that id, or the command as it is written out."""
+    """Return the command with that id, or the command as it is written out."""
     found = next((line for line in lines if command_id(line) == named), None)
     if found is not None:
         return found

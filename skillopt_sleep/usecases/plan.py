@@ -112,7 +112,10 @@ def _require_reviewed(tasks: Sequence[TaskRecord]) -> None:
 
 
 def _choose_manner(workspace: Workspace, tasks: Sequence[TaskRecord]) -> Manner:
-    """How this night replays its tasks. Raises ``UsageError`` where this machine cannot, with what would help."""
+    """Return how this night replays its tasks.
+
+    Raises ``UsageError`` where this machine cannot, with what would help.
+    """
     mode = workspace.settings.replay
     approved = workspace.approvals.of(str(workspace.project)) if mode is ReplayMode.WORKTREE else ()
     _require_approved(tasks, mode, {command.line for command in approved})
@@ -161,7 +164,7 @@ def _require_git_project(workspace: Workspace) -> None:
 
 
 def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted | None:
-    """The latest live change of these documents that was never scored on sealed tasks.
+    """Return the latest live change of these documents that was never scored on sealed tasks.
 
     Its arms are the exact bytes from before and after its adoption, whatever became of the files since.
     """
@@ -185,7 +188,7 @@ def _find_unscored_change(workspace: Workspace, baseline: Candidate) -> Adopted 
 
 
 def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
-    """What the reader must know of verdicts by these backends and this way of replaying."""
+    """Yield what the reader must know of verdicts by these backends and this way of replaying."""
     if SIMULATED in backends:
         yield SIMULATED_NOTE
     if backends & NOT_ISOLATED:
@@ -195,7 +198,7 @@ def _find_notes(backends: set[str], manner: Manner) -> Iterator[str]:
 
 
 def _read_description(workspace: Workspace, baseline: Candidate) -> str:
-    """The description of the one skill to improve, "" without one, or when it is left out of the night.
+    """Return the description of the one skill to improve, "" without one, or when it is left out of the night.
 
     Raises ``UsageError`` when it does not exist.
     """

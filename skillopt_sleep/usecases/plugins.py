@@ -60,7 +60,7 @@ class SkillRecord(Struct, frozen=True, kw_only=True):
 
 
 def agents_with_plugin() -> tuple[CodingAgent, ...]:
-    """The agents this program has a plugin for."""
+    """Return the agents this program has a plugin for."""
     return tuple(agent for agent in all_agents() if agent.plugin)
 
 
@@ -119,7 +119,7 @@ def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
 
 def is_market(folder: Path) -> bool:
-    """Whether our marketplace is there, and nothing else of that name."""
+    """Tell whether our marketplace is there, and nothing else of that name."""
     if folder.is_symlink():
         return False
     try:
@@ -223,7 +223,7 @@ class SkillFiles:
             yield f"took the skill {self.folder} away"
 
     def _record(self) -> SkillRecord:
-        """What was written; an unreadable record counts as none, since the content shows what is ours."""
+        """Return what was written; an unreadable record counts as none, since the content shows what is ours."""
         content = read_regular(self._record_path)
         try:
             return msgspec.json.decode(content, type=SkillRecord) if content else SkillRecord()
@@ -232,7 +232,7 @@ class SkillFiles:
 
 
 def _shipped_folder() -> Path:
-    """The folder the plugins came in: inside the package when installed, beside it in a checkout."""
+    """Return the folder the plugins came in: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).parents[1]
     return package / "market" if (package / "market").is_dir() else package.parent
 
@@ -269,7 +269,7 @@ def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> 
 
 
 def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """What the agent says it has; where it cannot be asked, what its records say.
+    """Return what the agent says it has; where it cannot be asked, what its records say.
 
     Codex answers nothing when the folder of a marketplace is gone, and old versions know no plugins. Raises
     ``NotInstalled`` when the records list something, and there is no CLI to remove it with.
@@ -296,7 +296,7 @@ def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
 
 
 def _read_records(workspace: Workspace, agent: CodingAgent) -> Installed:
-    """What the agent's own files list; one that cannot be read lists nothing."""
+    """Return what the agent's own files list; one that cannot be read lists nothing."""
     plugin, text = _plugin_of(agent), b""
     for name in plugin.records:
         with contextlib.suppress(SleepError):

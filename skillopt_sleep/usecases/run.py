@@ -68,7 +68,7 @@ def run_night(
 
 
 def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None) -> DryRun:
-    """A night up to its first model call: tasks and price. Writes nothing."""
+    """Return a night up to its first model call: tasks and price. Writes nothing."""
     from skillopt_sleep.night.forecast import dry_run
 
     workspace = workspace.as_dry_run()
@@ -135,7 +135,10 @@ def run_aa_test(
 
 
 def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = None) -> Kit:
-    """The stores and adapters of a night. A night over a task file reads no sessions, so nobody must agree to it."""
+    """Return the stores and adapters of a night.
+
+    A night over a task file reads no sessions, so nobody must agree to it.
+    """
     from skillopt_sleep.night.plan import Kit
 
     over_sessions = plan.mining.given is None
@@ -205,7 +208,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
 
 
 def _recall_models(workspace: Workspace) -> Harvested:
-    """The models of the last night, as if sessions named them: the test is to do what nights do."""
+    """Return the models of the last night, as if sessions named them: the test is to do what nights do."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [
             SessionKey(source=source_of_backend(used.backend), path="", first_turn="", last_turn="", model=used.model)

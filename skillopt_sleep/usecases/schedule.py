@@ -62,7 +62,7 @@ SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 
 def select_environment(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables that go into a schedule, and the names of those agents may need that are too secret for it.
+    """Return the variables that go into a schedule, and the names of those agents may need that are too secret for it.
 
     Only the absolute folders of PATH are kept, since a night may run in any folder.
     """
@@ -78,7 +78,7 @@ def select_environment(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[st
 
 
 def plan_project(workspace: Workspace, arguments: Sequence[str]) -> ScheduledProject:
-    """The entry of a workspace's project in the schedule; ``arguments`` are the flags of ``run`` for it."""
+    """Return the entry of a workspace's project in the schedule; ``arguments`` are the flags of ``run`` for it."""
     return ScheduledProject(
         project=str(workspace.project),
         since=workspace.clock.now(),
@@ -95,7 +95,7 @@ def merge_schedule(
     day: DayCaps,
     changed: Mapping[str, object],
 ) -> Schedule:
-    """The schedule with these projects in it; other projects, and values that are None, stay as they were.
+    """Return the schedule with these projects in it; other projects, and values that are None, stay as they were.
 
     A new time of day begins the schedule anew: nothing counts as missed before it.
     """
@@ -122,7 +122,7 @@ def merge_schedule(
 
 
 def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook | None:
-    """How the nights of the project are scheduled, None when nothing is scheduled. Raises ``DiskError``."""
+    """Return how the nights of the project are scheduled, None when nothing is scheduled. Raises ``DiskError``."""
     schedule = load_schedule(workspace.data_dir)
     if schedule is None:
         return None
@@ -156,7 +156,10 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
 
 
 def split_assignment(assignment: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every value that one ``a.b=value`` of ``--set`` sets, with its whole name; tables and lists are taken apart."""
+    """Yield every value that one ``a.b=value`` of ``--set`` sets, with its whole name.
+
+    Tables and lists are taken apart.
+    """
     path, _, text = assignment.partition("=")
     value: Json = text.strip().strip("\"'")
     if text.lstrip()[:1] in {"{", "["}:
@@ -176,7 +179,7 @@ class SecretCheck:
         self._redactor = Redactor(known)
 
     def is_secret(self, name: str, value: str) -> bool:
-        """Whether a value is a secret: by its form, by its name, or by what a URL holds."""
+        """Tell whether a value is a secret: by its form, by its name, or by what a URL holds."""
         if not value.strip():
             return False
         if self._redactor.has_secret(value) or self._in_url(value):
@@ -202,7 +205,7 @@ class SecretCheck:
 
 
 def _holds_secret(check: SecretCheck, name: str, value: str) -> bool:
-    """Whether a variable holds a secret: an address with a password, or a setting of ours that is one."""
+    """Tell whether a variable holds a secret: an address with a password, or a setting of ours that is one."""
     if name.startswith(PREFIX):
         return check.is_secret(name.removeprefix(PREFIX).rpartition("__")[2], value)
     return "://" in value and ("@" in value or check.is_secret("", value))

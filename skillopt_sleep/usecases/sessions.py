@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def redact(workspace: Workspace, session: Session) -> Session:
-    """The session without its secrets."""
+    """Return the session without its secrets."""
     from skillopt_sleep.safety.redaction.redactor import redact_session
 
     return redact_session(session, workspace.redactor)
@@ -31,7 +31,7 @@ def file_sessions(workspace: Workspace) -> Filed:
 
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """The sessions of the project and the source that the settings ask for."""
+    """Return the sessions of the project and the source that the settings ask for."""
     holds = workspace.project_scope.holds
     return tuple(
         session
@@ -45,7 +45,7 @@ def _is_asked_for(workspace: Workspace, source: str) -> bool:
 
 
 def count_left_out(workspace: Workspace) -> Counter[Place]:
-    """The archived sessions of the source asked for that are not in scope, by where they belong."""
+    """Return the archived sessions of the source asked for that are not in scope, by where they belong."""
     left_out: Counter[Place] = Counter()
     for (source, cwd, remote), sessions in workspace.inbox.count().items():
         if _is_asked_for(workspace, source):
@@ -55,26 +55,26 @@ def count_left_out(workspace: Workspace) -> Counter[Place]:
 
 
 def load_archived(workspace: Workspace) -> tuple[Session, ...]:
-    """Every archived session in scope."""
+    """Return every archived session in scope."""
     return select_in_scope(workspace, workspace.inbox.everything())
 
 
 def load_waiting(workspace: Workspace) -> tuple[Session, ...]:
-    """The sessions in scope that no night has mined yet."""
+    """Return the sessions in scope that no night has mined yet."""
     inbox = workspace.inbox
     holds = workspace.project_scope.holds
     return tuple(inbox.load(key) for key in inbox.waiting() if holds(key.cwd, key.remote))
 
 
 def count_waiting(workspace: Workspace) -> int:
-    """The number of sessions in scope that wait to be mined; reads none of them."""
+    """Return the number of sessions in scope that wait to be mined; reads none of them."""
     holds = workspace.project_scope.holds
     waiting = workspace.inbox.count_waiting()
     return sum(sessions for (cwd, remote), sessions in waiting.items() if holds(cwd, remote))
 
 
 def collect_insights(workspace: Workspace) -> Insights:
-    """What the sessions show without a model: requests and corrections that recur. Writes nothing."""
+    """Return what the sessions show without a model: requests and corrections that recur. Writes nothing."""
     from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.insights import find_insights
 

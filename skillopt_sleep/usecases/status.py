@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_status(workspace: Workspace) -> Status:
-    """The status of the project. Creates no database: a project without nights has an empty status."""
+    """Return the status of the project. Creates no database: a project without nights has an empty status."""
     from skillopt_sleep.usecases.schedule import read_outlook
 
     if not (workspace.data_dir / DATABASE).exists():
@@ -42,7 +42,7 @@ def read_status(workspace: Workspace) -> Status:
 
 
 def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
-    """The report of a night of the project, by default the last one. Raises ``UsageError``."""
+    """Return the report of a night of the project, by default the last one. Raises ``UsageError``."""
     nights = read_status(workspace).nights
     found = next((report for report in nights if night in {None, report.night}), None)
     if found is None:
@@ -80,7 +80,7 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
 
 
 def _list_words(ids: Collection[str], tasks: Mapping[str, TaskRecord], report: NightReport | None) -> tuple[str, ...]:
-    """The user's words in the tasks an edit was written from.
+    """Return the user's words in the tasks an edit was written from.
 
     The report of the night holds only some of them, and none when the edit was written in an earlier night.
     """

@@ -56,7 +56,7 @@ class EvaluationRequest(Struct, frozen=True, kw_only=True):
 def build_environment(
     table: Table, config: Mapping[str, Any] | None = None, *, workspace: Workspace | None = None
 ) -> SkillEnv:
-    """The environment of an ``[env]`` table: by ``name``, or from a ``file``; the rest are its options.
+    """Return the environment of an ``[env]`` table: by ``name``, or from a ``file``; the rest are its options.
 
     An adapter of the reference takes fields of the training ``config`` as arguments too; its table comes first. The
     user's tasks are scored by the judges that the settings of ``workspace`` configure. Raises ``UsageError`` naming
@@ -80,7 +80,7 @@ def build_environment(
 
 
 def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
-    """The backend of a ``[target]`` or ``[optimizer]`` table; the settings decide what the table leaves open."""
+    """Return the backend of a ``[target]`` or ``[optimizer]`` table; the settings decide what the table leaves open."""
     name, model = role_of(workspace, role)
     chosen = str(table.get("backend") or name)
     own = {key: value for key, value in table.items() if key != "backend"}
@@ -96,7 +96,7 @@ def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
 
 
 def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgress | None) -> SkillOptTrainer:
-    """The trainer of a training file. Raises ``UsageError``."""
+    """Return the trainer of a training file. Raises ``UsageError``."""
     from skillopt_sleep.train.trainer import SkillOptTrainer
 
     return SkillOptTrainer(
@@ -152,7 +152,7 @@ def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> st
 def open_evaluation(
     workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
 ) -> Iterator[Evaluation]:
-    """The evaluation of a request; its backends are closed when the context is left. Raises ``UsageError``."""
+    """Yield the evaluation of a request; its backends are closed when the context is left. Raises ``UsageError``."""
     evaluation = build_evaluation(workspace, recipe, request, progress)
     try:
         yield evaluation
@@ -165,7 +165,7 @@ def open_evaluation(
 def build_evaluation(
     workspace: Workspace, recipe: Recipe, request: EvaluationRequest, progress: Progress | None = None
 ) -> Evaluation:
-    """The evaluation of a request, with backends that the caller closes. Raises ``UsageError``."""
+    """Return the evaluation of a request, with backends that the caller closes. Raises ``UsageError``."""
     from skillopt_sleep.train.evaluate import Evaluation
     from skillopt_sleep.train.recipe import merge_role
 
@@ -198,7 +198,7 @@ def build_evaluation(
 
 
 def evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
-    """The folder of paid replies: one for everything that changes a score, so that no reply is paid for twice.
+    """Return the folder of paid replies: one for everything that changes a score, so that no reply is paid for twice.
 
     That is the items, how the environment asks and scores, the skills, and each backend with its options.
     """
@@ -239,7 +239,7 @@ def parse_target(flag: str, spec: str) -> dict[str, Json]:
 
 
 def _read_skills(paths: Sequence[Path], *, bare: bool) -> dict[str, str]:
-    """The skills by the shortest names that tell them apart."""
+    """Return the skills by the shortest names that tell them apart."""
     found: dict[str, str] = {"(no skill)": ""} if bare else {}
     texts = {}
     for path in paths:

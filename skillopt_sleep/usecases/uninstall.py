@@ -97,7 +97,7 @@ class Removal:
             yield from self._attempt("the data", self._delete_data(plugin_stays=len(self.failed) > before))
 
     def kept(self) -> Iterator[str]:
-        """What is still there, each with the way to remove it."""
+        """Yield what is still there, each with the way to remove it."""
         workspace = self._workspace
         yield from self._stays
         if self._live and not self._rules:
@@ -211,7 +211,7 @@ def _own_reports(folder: Path) -> tuple[Path, ...]:
 
 
 def _delete(folder: Path, own: Collection[Path]) -> bool:
-    """Delete what is ours, then each empty folder; whether the folder is gone. Raises ``DiskError``."""
+    """Delete our files, then each empty folder. Returns whether the folder is gone. Raises ``DiskError``."""
     for path in own:
         try:
             if path.is_dir() and not path.is_symlink():
@@ -231,7 +231,7 @@ def _delete(folder: Path, own: Collection[Path]) -> bool:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """The entries of a folder; none behind a link."""
+    """Return the entries of a folder; none behind a link."""
     try:
         return [] if folder.is_symlink() or not folder.is_dir() else sorted(folder.iterdir())
     except OSError as error:

@@ -110,7 +110,7 @@ def _accept(text: str, match: re.Match[str] | None) -> Found | None:
 
 
 def _build_kinds(command: Command) -> list[Kind]:
-    """Return a kind for each name of a command."""
+    """Build one detector for each name of a command; it looks for the password wherever the command occurs."""
     flag = re.compile(command.flag)
     before = re.compile(command.before) if command.before else None
 

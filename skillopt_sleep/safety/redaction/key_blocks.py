@@ -82,7 +82,7 @@ def _find_closed_end(text: str, after: int, following: int) -> int:
 
 
 def _follow_loose(text: str, after: int, limit: int) -> int:
-    """Return the end of the lines after a begin, whatever surrounds them; the place itself without any."""
+    """Return where the lines of a key block end that begins at ``after``; ``after`` itself when there are none."""
     end, gap = after, ""
     for line in _BLOCK.finditer(text, after, limit):
         if line.start() - end > (APART if gap else HEAD) or not _is_line(line[0]):

@@ -1,7 +1,7 @@
-"""Find secrets by their own form: the keys of providers, which begin with letters of their own.
+"""Find secrets that can be recognised by their form alone, such as provider keys with a fixed prefix.
 
-The forms are those that providers document, or that the public rules of secret scanners agree on; lengths are kept
-looser than theirs, because a key that was cut short or prolonged is one nevertheless.
+The forms are those that providers document or that public secret scanners agree on. Other lengths are allowed too,
+because a truncated key is still a secret.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _opaque(value: str) -> bool:
 
 
 def _private_key(value: str) -> bool:
-    """Whether this Base64 begins a private key: certificates begin alike."""
+    """Tell whether this Base64 begins a private key: certificates begin alike."""
     head = value[: min(88, len(value)) // 4 * 4]
     try:
         return b"PRIVATE KEY" in base64.b64decode(head)
@@ -109,7 +109,7 @@ def _private_key(value: str) -> bool:
 
 
 def encodes_a_pair(value: str) -> bool:
-    """Whether this is the Base64 of ``user:password``."""
+    """Tell whether this is the Base64 of ``user:password``."""
     try:
         plain = base64.b64decode(
             value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4), altchars=b"-_" if set("-_") & set(value) else None
@@ -123,7 +123,7 @@ def encodes_a_pair(value: str) -> bool:
 
 
 def encodes_text(value: str) -> bool:
-    """Whether this is the Base64 of a text: chance seldom makes a dozen bytes that can all be printed."""
+    """Tell whether this is the Base64 of a text: chance seldom makes a dozen bytes that can all be printed."""
     if len(value) < TEXT or len(value) % 4:
         return False
     try:
@@ -134,13 +134,13 @@ def encodes_text(value: str) -> bool:
 
 
 def _service_account(value: str) -> bool:
-    """Whether this Base64 begins the key file of a service account."""
+    """Tell whether this Base64 begins the key file of a service account."""
     head = value[: min(120, len(value)) // 4 * 4]
     return b"service_account" in base64.b64decode(head)
 
 
 def _twilio(text: str, at: int) -> Found | None:
-    """The auth token that follows an account's name; the name itself when none does."""
+    """Return the auth token that follows an account's name; the name itself when none does."""
     if at < 1 or not _TWILIO.match(text, at - 1):
         return None
     end = at - 1 + SID
@@ -150,7 +150,7 @@ def _twilio(text: str, at: int) -> Found | None:
 
 
 def _aws_pair(text: str, at: int) -> Found | None:
-    """The secret that stands beside the name of its key: in a table, as the next argument, in the next line."""
+    """Return the secret that stands beside the name of its key: in a table, as the next argument, in the next line."""
     name = _AWS_NAME.match(text, at)
     if name is None:
         return None
@@ -161,7 +161,7 @@ def _aws_pair(text: str, at: int) -> Found | None:
 
 
 def _heroku(text: str, at: int) -> Found | None:
-    """A UUID near the name, when it is said to be a key."""
+    """Return a UUID near the name, when it is said to be a key."""
     match = _HEROKU.search(text, at, at + BESIDE)
     if match is None:
         return Found("", at, at, at + BESIDE // 2)
@@ -171,7 +171,7 @@ def _heroku(text: str, at: int) -> Found | None:
 
 
 def _discord(text: str, at: int) -> Found | None:
-    """A bot's token, at the second of its dots."""
+    """Return a bot's token, at the second of its dots."""
     if at < DISCORD_HEAD or text[at - 7] != ".":
         return None
     head, tail = _DISCORD_HEAD.search(text, max(0, at - 36), at), _DISCORD_TAIL.match(text, at)

@@ -161,7 +161,7 @@ def install_modules() -> None:
 
 
 def find_name(path: str, name: str) -> object:
-    """The value of a name in a module of the reference. Raises ``ImportError`` saying what to use instead."""
+    """Return the value of a name in a module of the reference. Raises ``ImportError`` saying what to use instead."""
     if name in PATHS[path].split():
         home = next(home for home, names in HOMES.items() if name in names.split())
         found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)

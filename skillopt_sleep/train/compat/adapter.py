@@ -50,14 +50,14 @@ class BaseDataLoader(ABC):
         """Called once with the folder of the run."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a resumed run needs; none by default."""
+        """Return the state that a resumed run needs; none by default."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore that state."""
 
     def get_train_size(self) -> int | None:
-        """The number of training items, None if unknown."""
+        """Return the number of training items, None if unknown."""
         return None
 
     @staticmethod
@@ -67,13 +67,13 @@ class BaseDataLoader(ABC):
 
     @staticmethod
     def shuffle_epoch_seeds(base_seeds: list[int], epoch: int, seed: int) -> list[int]:
-        """The seeds in the order of an epoch."""
+        """Return the seeds in the order of an epoch."""
         return _shuffle(base_seeds, seed + 1000 * epoch)
 
     def plan_train_epoch(
         self, *, epoch: int, steps_per_epoch: int, accumulation: int, batch_size: int, seed: int, **kwargs: Any
     ) -> list[BatchSpec]:
-        """The batches of one epoch, one for each seed."""
+        """Return the batches of one epoch, one for each seed."""
         seeds = self.shuffle_epoch_seeds(self.make_base_seeds(steps_per_epoch, accumulation, seed), epoch, seed)
         return [self.build_train_batch(batch_size=batch_size, seed=one, **kwargs) for one in seeds]
 
@@ -167,11 +167,11 @@ class SplitDataLoader(BaseDataLoader):
         return self._splits.get("test", [])
 
     def get_split_items(self, split: str) -> list[Item]:
-        """The items of a split under any of its names; those of val for an unknown name, as published."""
+        """Return the items of a split under any of its names; those of val for an unknown name, as published."""
         return list(self._splits.get(ALIASES.get(split, split), self.val_items))
 
     def get_train_size(self) -> int:
-        """The number of training items."""
+        """Return the number of training items."""
         return len(self.train_items)
 
     def plan_train_epoch(
@@ -199,7 +199,10 @@ class SplitDataLoader(BaseDataLoader):
         return BatchSpec("train", "train", seed, len(items), payload=items)
 
     def build_eval_batch(self, env_num: int, split: str, seed: int, **kwargs: Any) -> BatchSpec:
-        """All items of a split, or the first ``env_num``; with ``random_sample`` a random sample of that size."""
+        """Return all items of a split, or the first ``env_num``.
+
+        With ``random_sample`` a random sample of that size.
+        """
         items, sampling = self.get_split_items(split), "full"
         if 0 < env_num < len(items):
             drawn = bool(kwargs.get("random_sample"))
@@ -208,7 +211,10 @@ class SplitDataLoader(BaseDataLoader):
         return BatchSpec("eval", split, seed, len(items), payload=items, metadata={"sampling": sampling})
 
     def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
-        """The folder for dealt data; a run that is only priced leaves nothing behind outside of its own folder."""
+        """Return the folder for dealt data.
+
+        Arun that is only priced leaves nothing behind outside of its own folder.
+        """
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
         kept = "" if cfg.get("dry_run") else self.split_output_dir
         return kept or str(Path(str(cfg.get("out_root") or "."), "_generated_splits", name))
@@ -244,24 +250,24 @@ class EnvAdapter(ABC):
         self._cfg = dict(cfg)
 
     def get_dataloader(self) -> BaseDataLoader | None:
-        """The loader of this adapter, if it has one."""
+        """Return the loader of this adapter, if it has one."""
         return None
 
     def requires_ray(self) -> bool:
-        """Whether Ray must be running."""
+        """Tell whether Ray must be running."""
         return False
 
     def build_reference_text(self, item: Item) -> str:
-        """What the optimizer may know about an item that the target must not."""
+        """Return what the optimizer may know about an item that the target must not."""
         return str(item.get("reference_text") or "").strip()
 
     def get_reference_metadata(self, item: Item) -> dict[str, Any]:
-        """The fields that text comes from, and its beginning."""
+        """Return the fields that text comes from, and its beginning."""
         text = self.build_reference_text(item)
         return {"fields": ["reference_text"] if text else [], "preview": text[:400]}
 
     def attach_reference_context(self, results: list[Row], items: list[Item] | None) -> list[Row]:
-        """The results with the reference texts of their items."""
+        """Return the results with the reference texts of their items."""
         texts = {name: self.build_reference_text(item) for name, item in _by_id(items).items()}
         found = [(row, texts.get(str(row.get("id")))) for row in results]
         return [dict(row) | ({"reference_text": text} if text else {}) for row, text in found]
@@ -292,7 +298,7 @@ class EnvAdapter(ABC):
         return list(chosen.values())
 
     def build_env_from_batch(self, batch: BatchSpec, **kwargs: Any) -> Any:
-        """What ``rollout`` gets for a batch: by default what the two methods below build."""
+        """Return what ``rollout`` gets for a batch: by default what the two methods below build."""
         if batch.phase == "train":
             return self.build_train_env(batch_size=batch.batch_size, seed=batch.seed, **kwargs)
         return self.build_eval_env(env_num=batch.batch_size, split=batch.split, seed=batch.seed, **kwargs)
@@ -329,14 +335,14 @@ class EnvAdapter(ABC):
 
     @abstractmethod
     def get_task_types(self) -> list[str]:
-        """The kinds of items there are."""
+        """Return the kinds of items there are."""
 
     def get_error_minibatch_prompt(self) -> str | None:
         """The analysts' prompt for failures: ``prompts/analyst_error.md`` beside the adapter, None for the default."""
         return self._load_env_prompt("analyst_error")
 
     def get_success_minibatch_prompt(self) -> str | None:
-        """The analysts' prompt for successes: ``prompts/analyst_success.md``."""
+        """Return the analysts' prompt for successes: ``prompts/analyst_success.md``."""
         return self._load_env_prompt("analyst_success")
 
     @property

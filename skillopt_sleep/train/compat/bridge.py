@@ -35,12 +35,12 @@ SIZES = {"train": "train_size", "val": "sel_env_num", "test": "test_env_num"}
 
 
 def is_adapter(value: object) -> bool:
-    """Whether a class or an object has the methods of an adapter."""
+    """Tell whether a class or an object has the methods of an adapter."""
     return hasattr(value, "rollout") and hasattr(value, "build_train_env")
 
 
 def arguments_from_config(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an adapter class that a training config has values for; {} for anything else."""
+    """Return the arguments of an adapter class that a training config has values for; {} for anything else."""
     if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
     values = {name: config[name] for name in FROM_CONFIG if name in config}
@@ -55,7 +55,7 @@ class _Config(dict[str, Any]):
     """A config that adapters read by key or by attribute."""
 
     def __getattr__(self, name: str) -> object:
-        """The value of that key."""
+        """Return the value of that key."""
         if name not in self:
             raise AttributeError(f"the config has no {name!r}{suggest_name(name, self)}")
         return self[name]
@@ -104,7 +104,7 @@ class AdapterEnv(SkillEnv):
         self._items = {}
 
     def get_items(self, split: str) -> list[Item]:
-        """The items of the adapter's loader, or placeholders for the attempts of a simulator.
+        """Return the items of the adapter's loader, or placeholders for the attempts of a simulator.
 
         A split is loaded when it is asked for: an adapter may refuse one that a run does not need.
         """
@@ -118,12 +118,12 @@ class AdapterEnv(SkillEnv):
         return self._items[split]
 
     def get_task_types(self) -> list[str]:
-        """The kinds of items the adapter names."""
+        """Return the kinds of items the adapter names."""
         with self._run_adapter("get_task_types"):
             return [str(kind) for kind in self.adapter.get_task_types()]
 
     def calls_of(self, item: Item) -> int:
-        """What the adapter's own ``calls_of`` returns, else the most turns it allows itself, else 1."""
+        """Return what the adapter's own ``calls_of`` returns, else the most turns it allows itself, else 1."""
         own = getattr(self.adapter, "calls_of", None)
         bounds = (getattr(self.adapter, name, None) for name in MAX_TURNS)
         with self._run_adapter("calls_of"):
@@ -131,7 +131,7 @@ class AdapterEnv(SkillEnv):
             return max(1, int(found))
 
     def plan_epoch(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """The batches the adapter's loader plans for an epoch."""
+        """Return the batches the adapter's loader plans for an epoch."""
         with self._run_adapter("plan_train_epoch"):
             return self._batches.plan(epoch=epoch, steps=steps, batch_size=batch_size, seed=seed)
 
@@ -186,7 +186,10 @@ class AdapterEnv(SkillEnv):
     def reflect_batch(
         self, *, results: list[RolloutResult], skill: str, out_dir: str, **given: object
     ) -> list[RawPatch] | None:
-        """The patches of the adapter's own reflection; None if it has none, so that the trainer's analysts reflect."""
+        """Return the patches of the adapter's own reflection.
+
+        None if it has none, so that the trainer's analysts reflect.
+        """
         adapter = self.adapter
         inherited = type(adapter).reflect is EnvAdapter.reflect
         if inherited and not (adapter.get_error_minibatch_prompt() or adapter.get_success_minibatch_prompt()):
@@ -204,7 +207,7 @@ class AdapterEnv(SkillEnv):
         return [patch for found in patches if (patch := _read_patch(found, self.name)) is not None]
 
     def _read(self, rows: Sequence[Any], items: Sequence[Item], out_dir: Path) -> list[RolloutResult]:
-        """The adapter's rows as results; if all items have one, those of other items are dropped."""
+        """Convert the adapter's rows to results. If every item has a result, rows for unknown items are dropped."""
         known = {str(item["id"]): item for item in items}
         results = []
         for row in rows:
@@ -267,7 +270,10 @@ class Batches:
         self._planned: dict[tuple[str, ...], BatchSpec] = {}
 
     def plan(self, *, epoch: int, steps: int, batch_size: int, seed: int) -> list[list[Item]] | None:
-        """The items of each batch of an epoch as the loader plans it; None without a loader, or for an empty batch."""
+        """Return the items of each batch of an epoch as the loader plans it.
+
+        None without a loader, or for an empty batch.
+        """
         loader = self._adapter.get_dataloader()
         if loader is None:
             return None
@@ -301,7 +307,10 @@ class Batches:
 
 
 def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
-    """The part of a batch with these items; a batch that does not have them all is replaced by the items alone."""
+    """Return the part of a batch with these items.
+
+    Abatch that does not have them all is replaced by the items alone.
+    """
     if any(item.get("nameless") for item in items):
         return batch
     held, wanted = _get_items(batch.payload) or [], _ids(items)
@@ -323,7 +332,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
 
 
 def _get_items(payload: object) -> list[Item] | None:
-    """The items of a batch; None unless all of it are dicts with an id."""
+    """Return the items of a batch; None unless all of it are dicts with an id."""
     if not isinstance(payload, list | tuple):
         return None
     items = [item for item in payload if isinstance(item, dict) and item.get("id") is not None]
@@ -331,7 +340,7 @@ def _get_items(payload: object) -> list[Item] | None:
 
 
 def _make_placeholders(prefix: str, size: int) -> list[Item]:
-    """Items that stand for the attempts of a simulator, which has no items of its own."""
+    """Return items that stand for the attempts of a simulator, which has no items of its own."""
     return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
 
 
@@ -356,7 +365,7 @@ def _read_patch(reply: object, name: str) -> RawPatch | None:
 
 
 def _rows_for_reflection(results: Sequence[RolloutResult]) -> list[Row]:
-    """The adapter's own rows, of measured attempts.
+    """Return the adapter's own rows, of measured attempts.
 
     If an item has several attempts, each row gets its conversation: the files in a folder are those of one attempt.
     """

@@ -122,7 +122,10 @@ def load_prompt(name: str, env: str | None = None) -> str:
 
 
 def extract_json(text: object) -> Any:
-    """The JSON in a model's reply: all of it, the content of a code fence, or the largest object; None without any."""
+    """Return the JSON in a model's reply: all of it, the content of a code fence, or the largest object.
+
+    None without any.
+    """
     try:
         return read_json(text) if isinstance(text, str) else None
     except ValueError:
@@ -130,7 +133,7 @@ def extract_json(text: object) -> Any:
 
 
 def extract_json_array(text: object) -> list[Any] | None:
-    """The array in a model's reply, found in the same way; None without any."""
+    """Return the array in a model's reply, found in the same way; None without any."""
     found = extract_json(text)
     return found if isinstance(found, list) else None
 
@@ -166,7 +169,7 @@ class CallLog:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def client(self, role: str) -> ChatClient:
-        """The client of a role. Raises ``UsageError`` outside of a run."""
+        """Return the client of a role. Raises ``UsageError`` outside of a run."""
         if role not in self.clients:
             raise UsageError(f"chat_{role} works inside train() or eval only: a call needs a run to be counted in")
         return self.clients[role]
@@ -195,7 +198,7 @@ class CallLog:
                 self.running.remove(call)
 
     def lost(self) -> list[Loss]:
-        """The calls without an answer: lost for good, or still running because the adapter did not wait."""
+        """Return the calls without an answer: lost for good, or still running because the adapter did not wait."""
         late = TimedOut("the adapter did not wait for the answer")
         with self.lock:
             return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
@@ -229,7 +232,7 @@ class _Current:
         return self._log.config
 
     def client(self, role: str) -> ChatClient:
-        """The client of a role. Raises ``UsageError`` outside of a run."""
+        """Return the client of a role. Raises ``UsageError`` outside of a run."""
         return self._log.client(role)
 
     def chat(self, role: str, messages: Sequence[Row], stage: str, limit: int, options: Row) -> tuple[str, Row]:
@@ -250,7 +253,7 @@ current = _Current()
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message, whose content may be a list of parts."""
+    """Return the text of a message, whose content may be a list of parts."""
     content = message.get("content")
     if isinstance(content, list):
         return "\n".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part) for part in content)
@@ -276,7 +279,7 @@ def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: S
 
 
 def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[RolloutResult]:
-    """An unmeasured result for each item that a lost call was about; none if one call cannot be attributed."""
+    """Return an unmeasured result for each item that a lost call was about; none if one call cannot be attributed."""
     texts, errors = _distinctive_texts((), items), dict[str, SleepError]()
     for loss in lost:
         names = _find_subject(loss, texts)
@@ -299,7 +302,7 @@ def _distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) 
 
 
 def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
-    """The item with the most characters in the user prompt, else in the system prompt; empty if none occurs."""
+    """Return the item with the most characters in the user prompt, else in the system prompt; empty if none occurs."""
     for prompt in (loss.call.user, loss.call.system):
         lines = {line.strip() for line in prompt.splitlines()}
         shares = {

@@ -25,7 +25,7 @@ CODEX_SWITCHES = ("network_access", "web_search", "use_sdk")
 
 
 def get_target_backend() -> str:
-    """The config's ``target_backend`` (set it in ``extras``), ``openai_chat`` by default."""
+    """Return the config's ``target_backend`` (set it in ``extras``), ``openai_chat`` by default."""
     return str(current.config.get("target_backend") or "openai_chat")
 
 
@@ -35,7 +35,7 @@ def is_target_exec_backend() -> bool:
 
 
 def is_target_chat_backend() -> bool:
-    """Whether the adapter is to ask the target through ``chat_target``."""
+    """Tell whether the adapter is to ask the target through ``chat_target``."""
     return not is_target_exec_backend()
 
 
@@ -45,7 +45,7 @@ def is_optimizer_chat_backend() -> bool:
 
 
 def get_codex_exec_config() -> dict[str, str | bool | int]:
-    """The config's ``codex_exec_`` values, without that prefix; empty texts and False by default."""
+    """Return the config's ``codex_exec_`` values, without that prefix; empty texts and False by default."""
     defaults: dict[str, str | bool | int] = dict.fromkeys(CODEX_OPTIONS, "") | dict.fromkeys(CODEX_SWITCHES, False)
     given = {name: current.config.get(f"codex_exec_{name}") for name in defaults}
     return defaults | {name: value for name, value in given.items() if value is not None}
@@ -58,7 +58,7 @@ def render_skill_md(
     description: str = "The skill that is being trained.",
     preamble: str = "",
 ) -> str:
-    """A skill as the file an agent reads: frontmatter with its name and description, a preamble, the text."""
+    """Return a skill as the file an agent reads: frontmatter with its name and description, a preamble, the text."""
     body = "\n\n".join(part.strip() for part in (preamble, skill_content) if part.strip())
     return f"---\nname: {name}\ndescription: {description}\n---\n\n{body}\n"
 
@@ -139,12 +139,12 @@ tracker = _Tracker()
 
 
 def get_reasoning_effort() -> str | None:
-    """The config's ``reasoning_effort``, None by default."""
+    """Return the config's ``reasoning_effort``, None by default."""
     return current.config.get("reasoning_effort") or None
 
 
 def get_target_client() -> SimpleNamespace:
-    """An object whose ``chat.completions.create(messages=…)`` asks the target like ``chat_target_messages``."""
+    """Return an object whose ``chat.completions.create(messages=…)`` asks the target like ``chat_target_messages``."""
     return SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=_complete)))
 
 
@@ -163,7 +163,7 @@ def _complete(*, messages: Sequence[Row], **options: Any) -> SimpleNamespace:
 
 
 def _place(work_dir: str, name: str) -> Path:
-    """A path in the workspace, whose folder is created."""
+    """Return a path in the workspace, whose folder is created."""
     root = Path(work_dir).resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:
@@ -173,7 +173,7 @@ def _place(work_dir: str, name: str) -> Path:
 
 
 def _read_texts(folder: Path) -> list[tuple[str, str]]:
-    """The texts of a folder's files by name, without the skill, which is the system prompt."""
+    """Return the texts of a folder's files by name, without the skill, which is the system prompt."""
     found = []
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -130,14 +130,14 @@ def run_success_analyst_minibatch(
 
 
 def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
-    """A conversation as text, one line for each message or action; the middle of a long one is left out."""
+    """Return a conversation as text, one line for each message or action; the middle of a long one is left out."""
     text = "\n".join(line for turn in conversation for line in _format_turn(turn))
     half = max_chars // 2
     return text if len(text) <= max_chars else f"{text[:half]}\n...[middle left out]...\n{text[-half:]}"
 
 
 def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
-    """The conversations in ``prediction_dir``, each under a heading with what is known about it."""
+    """Return the conversations in ``prediction_dir``, each under a heading with what is known about it."""
     shown = []
     for number, row in enumerate(items, start=1):
         result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
@@ -191,7 +191,7 @@ def _reflect(
     tried: str,
     notes: str,
 ) -> list[Row]:
-    """The patches of the analysts that proposed something, as dicts.
+    """Return the patches of the analysts that proposed something, as dicts.
 
     ``systems`` replace the instructions for failures and successes; the form of the reply stays. ``tried`` lists
     rejected edits, ``notes`` are the optimizer's own. Raises ``FatalBackend`` and ``BudgetSpent``.
@@ -224,7 +224,7 @@ def _reflect_once(
     tried: str,
     notes: str,
 ) -> Row | None:
-    """The patch of one analyst that sees all items with this score."""
+    """Return the patch of one analyst that sees all items with this score."""
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
     rows = _reflect(
         [replace(result, hard=score, soft=score) for result in read],
@@ -242,7 +242,7 @@ def _reflect_once(
 
 
 def _read_conversation(prediction_dir: Path, name: str) -> list[Any]:
-    """The turns an adapter wrote for a result, in any of the published forms; [] if it wrote none."""
+    """Return the turns an adapter wrote for a result, in any of the published forms; [] if it wrote none."""
     path = prediction_dir / name / "conversation.json"
     if path.parent.resolve().parent != prediction_dir.resolve() or not path.is_file():
         return []
@@ -283,7 +283,7 @@ def _heading(number: int, row: Row, result: RolloutResult) -> str:
 
 
 def _format_turn(turn: object) -> list[str]:
-    """The lines of a turn in any of the published forms."""
+    """Return the lines of a turn in any of the published forms."""
     if not isinstance(turn, Mapping):
         return [f"[agent] {str(turn)[: PART_CHARS['said']]}"]
     parts = {name: "" if turn.get(name) is None else str(turn.get(name))[:most] for name, most in PART_CHARS.items()}

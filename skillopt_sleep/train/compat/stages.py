@@ -150,7 +150,7 @@ def _with_notes(skill: str, notes: str) -> str:
 
 
 def _read_pair(pair: Mapping[str, Any]) -> Sequence[Row]:
-    """The rows before and after: ``prev`` and ``curr``, or ``prev_hard`` and ``curr_hard`` alone."""
+    """Return the rows before and after: ``prev`` and ``curr``, or ``prev_hard`` and ``curr_hard`` alone."""
     rest = {key: value for key, value in pair.items() if key not in {"prev", "curr"}}
     return [
         rest | ({"hard": pair.get(f"{side}_hard")} if f"{side}_hard" in pair else {}) | dict(pair.get(side) or {})

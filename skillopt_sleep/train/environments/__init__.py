@@ -119,7 +119,7 @@ def set_up(env: SkillEnv, config: Mapping[str, Any], optimizer: ChatClient, targ
 
 
 def load_split(env: SkillEnv, split: str) -> list[Item]:
-    """The items of a split. Raises ``UsageError`` for a mistake of the environment."""
+    """Return the items of a split. Raises ``UsageError`` for a mistake of the environment."""
     with report_mistakes(f"get_items({split!r}) of the environment {env.name!r}"):
         return list(env.get_items(split))
 
@@ -230,7 +230,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_in_package(path: Path) -> bool:
-    """Whether a file belongs to a package: ``__init__.py`` beside it, or imports that only work in one."""
+    """Tell whether a file belongs to a package: ``__init__.py`` beside it, or imports that only work in one."""
     if not (path.parent.name.isidentifier() and path.stem.isidentifier()):
         return False
     return (path.parent / "__init__.py").is_file() or bool(_PACKAGED.search(path.read_text("utf-8", "replace")))
@@ -249,7 +249,7 @@ def _import_from_package(path: Path) -> ModuleType:
 
 
 def _find_in_module(module: ModuleType, name: str, path: Path) -> object:
-    """What a file offers: the name asked for, ``ENVIRONMENT``, or the only environment class it defines."""
+    """Return what a file offers: the name asked for, ``ENVIRONMENT``, or the only environment class it defines."""
     if name:
         if not hasattr(module, name):
             raise UsageError(f"{path} has no {name!r}{suggest_name(name, vars(module))}")

@@ -73,22 +73,22 @@ class ChecksEnv(SkillEnv):
         self._optimizer = optimizer_client
 
     def traits(self) -> dict[str, Any]:
-        """What changes a run, the options of judges included; the items have a digest of their own."""
+        """Return what changes a run, the options of judges included; the items have a digest of their own."""
         judges = {"judges": digest_of(self._configured)} if self._configured else {}
         return {"show_checks": self._show_checks, **judges}
 
     def get_initial_skill(self) -> str:
-        """The ``initial_skill`` given, "" by default."""
+        """Return the ``initial_skill`` given, "" by default."""
         return self._initial_skill
 
     def get_items(self, split: str) -> list[Item]:
-        """The tasks of a split, as plain data."""
+        """Return the tasks of a split, as plain data."""
         if split not in self._splits:
             raise UsageError(f"there is no split {split!r}, only {', '.join(SPLITS)}")
         return [msgspec.to_builtins(task) for task in self._splits[split]]
 
     def get_task_types(self) -> list[str]:
-        """The kinds of references that occur."""
+        """Return the kinds of references that occur."""
         return list(dict.fromkeys(_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:

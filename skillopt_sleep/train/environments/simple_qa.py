@@ -81,11 +81,11 @@ class SimpleQAEnv(SkillEnv):
         self._check()
 
     def get_initial_skill(self) -> str:
-        """The ``initial_skill`` given, "" by default."""
+        """Return the ``initial_skill`` given, "" by default."""
         return self._initial_skill
 
     def traits(self) -> dict[str, Any]:
-        """The options that change a score, besides the items."""
+        """Return the options that change a score, besides the items."""
         return {
             "scoring": self._scoring,
             "tolerance": self._tolerance,
@@ -94,11 +94,11 @@ class SimpleQAEnv(SkillEnv):
         }
 
     def get_items(self, split: str) -> list[Item]:
-        """The items of a split. Raises ``UsageError`` if the data have none."""
+        """Return the items of a split. Raises ``UsageError`` if the data have none."""
         return list(self._splits.require(split))
 
     def get_task_types(self) -> list[str]:
-        """Every ``task_type`` of the items, in order of appearance."""
+        """Return every ``task_type`` of the items, in order of appearance."""
         return list(dict.fromkeys(str(item["task_type"]) for item in self._all() if item.get("task_type")))
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
@@ -227,7 +227,7 @@ def _read_scoring(name: object, where: str) -> Scoring:
 
 
 def _choices(item: Item) -> Mapping[str, str]:
-    """The texts of a multiple choice by letter: a list gets A, B, C …; an object keeps its letters."""
+    """Return the texts of a multiple choice by letter: a list gets A, B, C …; an object keeps its letters."""
     found = item.get("choices") or item.get("options") or ()
     if isinstance(found, Mapping):
         return {str(letter).strip().upper(): str(text) for letter, text in found.items()}
