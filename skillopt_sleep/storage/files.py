@@ -12,6 +12,8 @@ from skillopt_sleep.errors import DiskError, Refused
 
 _SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Follow no link, do not wait for the writer of a FIFO, translate no line ends; as far as the platform has them."""
+IGNORE_ALL = b"*\n"
+"""A ``.gitignore`` that hides a whole folder, itself included."""
 _KINDS = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}
 
 
@@ -92,9 +94,24 @@ def make_own_folder(project: Path, *names: str) -> Path:
     own = project / ".skillopt-sleep"
     folder = own.joinpath(*names)
     make_folders(folder, within=project, mode=0o700)
-    if read_regular(own / ".gitignore") is None:
-        write_atomic(own / ".gitignore", b"*\n")
+    hide_from_git(own)
     return folder
+
+
+def hide_from_git(folder: Path) -> bool:
+    """Make the last word of a folder's ``.gitignore`` be that git ignores everything; return whether it was not.
+
+    A project can bring such a file, or a link in its place, that shows our reports to git. Raises ``DiskError``.
+    """
+    path = folder / ".gitignore"
+    try:
+        content = read_regular(path) or b""
+    except Refused:  # a link or the like, which is replaced
+        content = b""
+    if content == IGNORE_ALL or content.endswith(b"\n" + IGNORE_ALL):
+        return False
+    write_atomic(path, content + b"\n" + IGNORE_ALL if content else IGNORE_ALL)
+    return True
 
 
 def make_folders(folder: Path, *, within: Path, mode: int = 0o755) -> None:

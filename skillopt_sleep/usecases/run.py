@@ -52,9 +52,12 @@ def run_night(
     from skillopt_sleep.night import night
     from skillopt_sleep.storage.space import check_disk
     from skillopt_sleep.usecases.adopt import adopt_automatically
+    from skillopt_sleep.usecases.privacy import secure_folders
     from skillopt_sleep.usecases.upkeep import tidy
 
     with lock_night(workspace.data_dir, wait=wait) as waited:
+        for notice in secure_folders(workspace.data_dir, workspace.project):
+            workspace.notify(notice)
         plan = plan_night(workspace, plan.mining.given) if waited else plan
         check_disk(workspace.database, workspace.project)
         report = night.run_night(plan, open_kit(workspace, plan, progress))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from skillopt_sleep.errors import DiskError, Refused, SleepError
 from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.settings import settings_path
-from skillopt_sleep.storage.files import remove
+from skillopt_sleep.storage.files import IGNORE_ALL, read_regular, remove
 from skillopt_sleep.storage.lock import lock_daemon, lock_night
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER, agents_with_plugin, is_market, uninstall_plugin
 from skillopt_sleep.usecases.upkeep import announce
@@ -201,6 +201,7 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
     found = [path for path in there if path.is_file() and OWN_FILE.fullmatch(path.name)]
     for name, own in OWN_WITHIN.items():
         found += [path for path in _list_folder(folder / name) if own.fullmatch(path.name)]
+    found += [path for path in there if path.name == ".gitignore" and read_regular(path) == IGNORE_ALL]
     found += [path for path in (folder / MARKET_FOLDER, folder / ".market-new") if is_market(path)]
     return tuple(found)
 

@@ -92,7 +92,30 @@ def test_our_own_folder(tmp_path):
     assert ignored.read_bytes() == b"*\n"
     ignored.write_bytes(b"mine\n")
     make_own_folder(tmp_path, "nights", "n2")
-    assert ignored.read_bytes() == b"mine\n"
+    assert ignored.read_bytes() == b"mine\n\n*\n"
+
+
+@pytest.mark.parametrize(
+    "shipped", [b"", b"!*\n", b"*\n!*", b"!nights\n!nights/**\n", b"*\r\n", b"# *\n", "link", b"*\n!*\n"]
+)
+def test_gitignore_that_a_project_brings(tmp_path, shipped):
+    """Whatever it says, ``git add -A`` stages no report."""
+    own = tmp_path / ".skillopt-sleep"
+    own.mkdir()
+    if shipped == "link":
+        (tmp_path / "elsewhere").write_text("!*\n")
+        (own / ".gitignore").symlink_to(tmp_path / "elsewhere")
+    else:
+        (own / ".gitignore").write_bytes(shipped)
+    (tmp_path / ".gitignore").write_text("!.skillopt-sleep\n!.skillopt-sleep/**\n")
+    for name in ("n1", "n2"):
+        write_atomic(make_own_folder(tmp_path, "nights", name) / "report.md", b"secret")
+        (own / "nights" / ".gitignore").write_text("!*\n")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "-A"], check=True)
+    staged = subprocess.run(["git", "-C", tmp_path, "ls-files"], check=True, capture_output=True, text=True).stdout
+    assert "nights" not in staged
+    assert not (tmp_path / "elsewhere").exists() or (tmp_path / "elsewhere").read_text() == "!*\n"
 
 
 @pytest.mark.parametrize("part", [".skillopt-sleep", ".skillopt-sleep/nights"])

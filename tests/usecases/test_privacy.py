@@ -1,0 +1,64 @@
+"""Our folders are closed to others and hidden from git, and what was done is said."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+
+import pytest
+
+from skillopt_sleep.usecases.privacy import secure_folders
+
+
+def mode(folder):
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A data folder, and a project with reports, both open to everybody."""
+    data, reports = tmp_path / "data", tmp_path / "project" / ".skillopt-sleep"
+    for folder in (data, reports):
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+    (data / "sleep.db").touch()
+    (data / "children").mkdir()
+    return data, reports
+
+
+def test_open_folders(folders):
+    """They are closed once, and the modes they had are named."""
+    data, reports = folders
+    said = list(secure_folders(data, reports.parent))
+    assert [mode(folder) for folder in folders] == [0o700, 0o700]
+    assert len(said) == 2
+    assert all("mode 0777" in line for line in said)
+    assert list(secure_folders(data, reports.parent)) == []
+
+
+def test_data_folder_with_files_of_others(folders):
+    """It keeps its mode, and that is said; so is a project's folder that is a link."""
+    data, reports = folders
+    (data / "thesis.odt").touch()
+    reports.rmdir()
+    reports.symlink_to(data)
+    (said,) = secure_folders(data, reports.parent)
+    assert "thesis.odt" in said
+    assert mode(data) == 0o777
+
+
+def test_data_folder_in_a_project(folders):
+    """git does not see it."""
+    data, reports = folders
+    project = data.parent
+    subprocess.run(["git", "init", "-q", project], check=True)
+    assert any("hidden from git" in line for line in secure_folders(data, reports.parent))
+    subprocess.run(["git", "-C", project, "add", "-A"], check=True)
+    staged = subprocess.run(["git", "-C", project, "ls-files"], check=True, capture_output=True, text=True).stdout
+    assert "data" not in staged
+    assert list(secure_folders(data, reports.parent)) == []
+
+
+def test_folders_that_do_not_exist(tmp_path):
+    """There is nothing to do."""
+    assert list(secure_folders(tmp_path / "data", tmp_path / "project")) == []
