@@ -1,7 +1,6 @@
-"""The part of JSON Schema that checks may use, read strictly: a keyword beyond it is refused, never passed over.
+"""Validates JSON values against the subset of JSON Schema that checks may use.
 
-A checker that ignores what it does not know calls a wrong answer right. So a schema is proven to use known keywords
-only when a check is parsed, and what it says is then taken literally.
+A validator that ignores unknown keywords accepts wrong answers, so a schema with one is refused when it is read.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import cast
 from skillopt_sleep.model import Json
 
 PATTERN_SECONDS = 1.0
-"""Longest that one pattern may look through one text; what takes longer counts as no match."""
+"""Time limit for one pattern on one text; after that, it counts as no match."""
 
 DEPTH = 32
 """Levels of nesting a schema may have."""
@@ -48,7 +47,7 @@ def check_schema(schema: Json, where: str = "schema", depth: int = 0) -> None:
 
 
 def find_violations(value: Json, schema: Schema, where: str = "answer") -> Iterator[str]:
-    """What ``value`` lacks to conform to a checked schema, in words; nothing when it does."""
+    """Yield a sentence for every way in which ``value`` violates a checked schema."""
     types = schema.get("type")
     wanted = [types] if isinstance(types, str) else types
     if isinstance(wanted, list) and not any(TYPES[cast("str", name)](value) for name in wanted):
@@ -101,7 +100,7 @@ def _size_violations(size: float, schema: Schema, keywords: tuple[str, str], wha
 
 
 def _inner(schema: Schema) -> Iterator[tuple[str, Json]]:
-    """The schemas inside a schema, by their place."""
+    """Yield the schemas inside a schema, with their place."""
     if isinstance(properties := schema.get("properties"), dict):
         yield from ((f"properties.{name}", inner) for name, inner in properties.items())
     if "items" in schema:
@@ -111,7 +110,7 @@ def _inner(schema: Schema) -> Iterator[tuple[str, Json]]:
 
 
 def _equal(one: Json, other: Json) -> bool:
-    """Equality as JSON has it: unlike in Python, true is not 1."""
+    """Compare by the rules of JSON: unlike in Python, true is not equal to 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -151,7 +150,7 @@ TYPES: Mapping[str, Callable[[Json], bool]] = {
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or cast("float", value).is_integer()),
 }
 ANNOTATIONS = frozenset({"$schema", "title", "description", "default", "examples"})
-"""Keywords that say nothing about what is valid."""
+"""Keywords that do not affect validity."""
 KEYWORDS: Mapping[str, Callable[[Json], bool]] = {
     "type": lambda value: (
         bool(value) and all(isinstance(n, str) and n in TYPES for n in (value if isinstance(value, list) else [value]))
@@ -170,4 +169,4 @@ KEYWORDS: Mapping[str, Callable[[Json], bool]] = {
     "maxItems": _is_size,
     "pattern": _is_pattern,
 }
-"""Every keyword known, with what makes its value well formed."""
+"""The known keywords, with a test for their values."""

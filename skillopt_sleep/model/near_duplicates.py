@@ -1,7 +1,6 @@
-"""Which texts ask for the same thing, in their authors' own words and without a model.
+"""Finds texts that ask for the same thing in different words, without a model.
 
-People ask for one thing in many ways. Everything that must not tell such twins apart (one task with its recurrences,
-a split without leaks, what was asked again and again) asks here, so there is one answer to the question.
+Recurring tasks, splits without leaks and reports of repeated requests all need the same answer to that question.
 
 A text is reduced to a set of weighted *terms*: words without endings, synonyms of everyday work folded into one. Two
 texts are as similar as the cosine of their terms, or as their spelling if that says more.
@@ -26,7 +25,7 @@ TWINS = 0.45
 """Similarity from which two texts are twins: different wordings of what may be one intent.
 
 Chosen on a table of paraphrases (tests/domain/test_text.py), and low on purpose: putting twins apart lets an answer
-leak over a split, putting strangers together only costs a pair.
+leak across a split, while grouping unrelated texts only costs a pair.
 """
 
 SAME = 0.6
@@ -43,13 +42,13 @@ COHESION = 0.3
 """Mean similarity to the other members of a group that a new member must have."""
 
 SPOKESMEN = 8
-"""Members that stand for their group in comparisons."""
+"""Members of a group that a text is compared with."""
 
 SHORT = 8
 """Terms up to which a text is short enough for a slip of spelling to weigh."""
 
 READ = 1_500
-"""Characters of a text that are looked at."""
+"""Characters of a text that are read."""
 
 TERMS = 24
 """Terms of a text that count, the first ones: what is asked comes early, pasted logs come after."""
@@ -74,7 +73,7 @@ _SCRIPT = re.compile(rf"(?P<han>[{_HAN}]+)|[^{_HAN}{_HIRAGANA}]+")
 """Runs of one script, without the hiragana."""
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+(?:-[^\W_{_UNSPACED}]+)*")
 _LINK = re.compile(r"\w{2,9}://\S+")
-"""A link says where, not what."""
+"""Links, which say where and not what."""
 _HEX = re.compile(r"(?=.*\d)[0-9a-f]{7,}")
 _ENDINGS = (
     "isations", "izations", "isation", "ization", "ations", "ation", "ments", "ment", "ingly",
@@ -109,7 +108,7 @@ def matter(text: str) -> frozenset[str]:
 
 
 def similar(a: str, b: str) -> float:
-    """How far two texts ask for one thing: 0 (nothing shared) to 1 (the same terms); symmetric."""
+    """Return how similar two requests are, from 0 (no common term) to 1 (the same terms); symmetric."""
     return _similarity(_Bag(a), _Bag(b))
 
 
@@ -203,7 +202,7 @@ class _Groups:
             self._unite(home, other)
 
     def _near(self, bag: _Bag) -> set[int]:
-        """The groups in which the text has a twin."""
+        """Return the groups that contain a near-duplicate of the text."""
         near: set[int] = set()
         lightest = self._likeness**2 * bag.mass
         for other in {other for term in self._rarest(bag, self._likeness**2) for other in self._postings[term]}:
@@ -216,7 +215,7 @@ class _Groups:
         return fmean(_similarity(bag, member) for member in members[:SPOKESMEN]) >= COHESION
 
     def _unite(self, home: int, other: int) -> None:
-        """Make two groups one that a new text belongs to both of, if they resemble each other."""
+        """Unite two groups that a new text belongs to, if they resemble one another."""
         pairs = itertools.product(self._members[home][:SPOKESMEN], self._members[other][:SPOKESMEN])
         if fmean(_similarity(a, b) for a, b in pairs) >= COHESION:
             moved = self._members.pop(other)
@@ -235,7 +234,7 @@ class _Groups:
 
 
 def _pairs(run: str) -> list[str]:
-    """What is written without spaces as pairs of characters."""
+    """Split a run written without spaces into pairs of characters."""
     return [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
 
 

@@ -19,13 +19,13 @@ P = ParamSpec("P")
 
 
 class Clock(Protocol):
-    """Time and sleep, so that tests need neither."""
+    """Time and sleep, replaceable in tests."""
 
     def now(self) -> datetime:
-        """The present moment, aware, UTC."""
+        """Return the current time, in UTC with its time zone."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever rise."""
+        """Return seconds from a clock that never goes back."""
 
     def sleep(self, seconds: float) -> None:
         """Wait; may raise ``Interrupted`` when the night is stopped meanwhile."""
@@ -64,7 +64,7 @@ class Backend(Protocol):
 
     @property
     def sees(self) -> str:
-        """Who is sent the prompts, in words for the user."""
+        """Who receives the prompts, in words for the user."""
 
     def probe(self) -> Health:
         """Whether a call could succeed, found out without a model call. Raises nothing."""
@@ -86,7 +86,7 @@ class NamesProvider(Protocol):
 
     @property
     def provider(self) -> str:
-        """A name that stays the same: anthropic, openai, a host; "" when nothing leaves this machine."""
+        """A stable name such as anthropic, openai or a host; "" when nothing leaves this machine."""
 
 
 @runtime_checkable
@@ -104,7 +104,7 @@ class RunsLocally(Protocol):
 
     @property
     def footprint(self) -> int:
-        """Bytes of memory that one call takes."""
+        """Bytes of memory that one call needs."""
 
 
 @runtime_checkable
@@ -117,7 +117,7 @@ class HoldsReplies(Protocol):
 
 @runtime_checkable
 class Agent(Protocol):
-    """A backend with an agent behind it, which can be let to work in a folder. Safe to call from several threads."""
+    """A backend whose agent can work in a folder. Safe to call from several threads at once."""
 
     def refuses(self, mode: ReplayMode) -> str:
         """Why this machine cannot replay so, in one line that says what to install, "" when it can.
@@ -188,16 +188,16 @@ class Parallel(Protocol):
 
 
 class Progress(Protocol):
-    """Whoever watches long work. Raises nothing; called from any thread."""
+    """Receives the progress of long work. Raises nothing; called from any thread."""
 
     def begin(self, total: int) -> None:
-        """That many independent pieces of work begin."""
+        """Announce that so many independent pieces of work begin."""
 
     def step(self) -> None:
-        """One of them is done."""
+        """Report that one of them is done."""
 
     def spent(self, phase: str, spend: Spend) -> None:
-        """A call of that phase has been settled; this is the account now."""
+        """Report what has been spent after a call of that phase."""
 
 
 class Ledger(Protocol):
@@ -213,10 +213,10 @@ class Ledger(Protocol):
         """Keep a reply for good, and account of the attempt that brought it, in one step. Raises ``DiskError``."""
 
     def record(self, attempt: Attempt) -> None:
-        """Keep account of an attempt that brought no reply. Raises ``DiskError``."""
+        """Record an attempt that brought no reply. Raises ``DiskError``."""
 
     def spent(self) -> Spend:
-        """What earlier attempts have cost, against which caps are to count."""
+        """Return what earlier attempts have cost, which counts towards the caps."""
 
     def spent_on(self, day: str) -> Spend:
         """What the nights that asked so have spent on a day, each since it first asked. Raises ``DiskError``."""
