@@ -19,7 +19,7 @@ from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 from skillopt_sleep.model.task import ChecksReference, ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold
 from skillopt_sleep.safety.function_words import FUNCTION_WORDS, read_polarity
-from skillopt_sleep.safety.guard import find_danger
+from skillopt_sleep.safety.guard import LONGEST, find_danger
 
 LEAST_SHARE = 0.25
 """Weight of a sentence's terms that one typed sentence must share, from 0 to 1; measured by ``scripts/bench guard``."""
@@ -103,7 +103,10 @@ def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
     typed = _Typed(grounds.typed)
     kept, dropped = [], []
     for sentence in split_sentences(text):
-        why = find_danger(sentence) or next(typed.find_objections(sentence), None)
+        if len(sentence) > LONGEST:
+            why: str | None = f"length: {len(sentence):,} characters, a rule has at most {LONGEST:,}"
+        else:
+            why = find_danger(sentence) or next(typed.find_objections(sentence), None)
         if why is None:
             kept.append(sentence)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,3 +133,13 @@ def test_text_that_was_typed_word_for_word_is_kept(text):
 def test_sentences_hold_every_word(text):
     """Splitting loses blanks and marks, never a word."""
     assert "".join("".join(split_sentences(text)).split()) in "".join(text.split()) or len(split_sentences(text)) > 1
+
+
+@pytest.mark.parametrize("text", ["leave it " * 80, "you just " * 80, "if " * 250, "a." * 390, "x" * 5_000_000])
+def test_no_text_is_slow(text):
+    """Judging a rule takes time in proportion to it, however it is built and whatever was typed."""
+    typed = Grounds(typed=(" ".join(f"word{number} does." for number in range(1_000)),))
+    ground_rule("warm up", typed)
+    started = time.process_time()
+    ground_rule(f"{HONEST} {text}", typed)
+    assert time.process_time() - started < 1.5
