@@ -7,6 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.calls import chain as calls_chain
 from skillopt_sleep.calls.budget import Budget
 from skillopt_sleep.calls.chain import Breaker, Retried
 from skillopt_sleep.calls.send import Ledgered, Recorded
@@ -167,3 +168,26 @@ def test_backend_that_keeps_nothing_is_not_told(tmp_path):
     ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
     send = Recorded(role=Role.TARGET, model="m", backend=ScriptedBackend("x"), ledger=ledger, clock=FakeClock())
     assert send(Prompt(system="", user="secret"), phase="p", number=1).text == "x"
+
+
+def test_chain_without_local_backends_needs_no_memory(tmp_path, monkeypatch):
+    """A backend over the network takes no room on this machine, and may name a price."""
+    built = {}
+    for name in ("Limiter", "Budgeted"):
+        kind = getattr(calls_chain, name)
+        monkeypatch.setattr(
+            calls_chain, name, lambda *args, kind=kind, **named: (built.update(named), kind(*args, **named))[1]
+        )
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    calls_chain.chain({Role.TARGET: ScriptedBackend("x")}, ledger, FakeClock(), caps=Caps(), workers=1)
+    assert (built["footprint"], built["priced"]) == (0, True)
+
+
+def test_wait_that_nobody_asked_for_is_the_backoff_alone(monkeypatch):
+    """A provider that names no time lengthens nothing."""
+    monkeypatch.setattr(random, "uniform", lambda *_: 1.0)
+    backend, clock = ScriptedBackend(Overloaded("529"), "hello"), FakeClock()
+    Retried(send=lambda prompt, **_: backend.complete(prompt), clock=clock, first_wait=0.25)(
+        Prompt(system="", user="hello"), phase="train"
+    )
+    assert clock.slept == [0.25]

@@ -144,3 +144,11 @@ def test_base_has_sixteen_digits():
     """Stored edits name their base by these; it tells different bases apart."""
     assert len(Base().digest) == 16
     assert Base().digest != Base(target="m").digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "measured"), [(0.0, 0.0, True), (None, 1.0, False), (1.0, None, False), (None, None, False)]
+)
+def test_pair_is_measured_when_both_replays_came_back(old, new, measured):
+    """A score of zero is a measurement; a missing arm is none."""
+    assert Pair(task_id="t", baseline=old, candidate=new).is_measured is measured

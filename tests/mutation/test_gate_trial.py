@@ -355,13 +355,23 @@ def test_rejected_trial_confirms_nothing():
 
 def test_accepted_edit_has_its_losses_replayed_twice():
     """Each task that lost is replayed twice under numbers of no round; only what loses both times is confirmed."""
-    trial, asked = trial_of("wwwwlwlwwwww" + "lllw", count=14, before=Tally(losses=1, wins=2))
+    trial, asked = trial_of("wwwwlwlwwwww" + "llwl", count=14, before=Tally(losses=1, wins=2))
     assert trial.decision.verdict is Verdict.ACCEPT
     lost = [task for task in (f"v{n}" for n in range(14)) if task in trial.worsened]
     again = asked[-4:]
     assert again == [(task, 1000 + CONFIRMING + number) for task, number in itertools.product(lost, range(2))]
     assert (trial.confirmed_regressions, trial.unconfirmed, trial.losses_before) == ((lost[0],), (), 1)
     assert trial.tally.losses == 3  # the replays that confirm a loss count no second time
+
+
+@pytest.mark.parametrize(("again", "open_"), [("lx", True), ("xl", True), ("xx", True), ("xw", False), ("", True)])
+def test_loss_that_could_not_be_replayed_stays_open(again, open_):
+    """A task that lost stays open when a replay is missing, unless the other replay did not lose."""
+    trial, _ = trial_of("wwwwlwwww" + again)
+    assert trial.decision.verdict is Verdict.ACCEPT
+    assert trial.confirmed_regressions == ()
+    assert trial.unconfirmed == trial.worsened * open_
+    assert len(trial.worsened) == 1
 
 
 def test_paired_trial_measures_both_arms():

@@ -232,6 +232,27 @@ def test_work_is_found_as_a_trajectory(tmp_path):
     assert ledger.spent().calls == 2
 
 
+def test_endings_of_the_attempts_are_counted(tmp_path):
+    """Each attempt of this process counts by its error, "" for an answer."""
+    ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
+    for error in ("", "TimedOut", ""):
+        ledger.record(Attempt(phase="p", role=Role.TARGET, error=error))
+    assert dict(ledger.endings) == {"": 2, "TimedOut": 1}
+
+
+def test_forgotten_replies_stay_on_the_account(tmp_path):
+    """The replies of one role of one night are asked for again; what they cost was spent."""
+    database = Database(tmp_path / "sleep.db")
+    ledgers = [NightLedger(database, night=night, sitting=1) for night in ("n1", "n2")]
+    for ledger in ledgers:
+        for role in (Role.TARGET, Role.OPTIMIZER):
+            ledger.commit(role, PROMPT, "m", Reply(text="yes"), Attempt(phase="p", role=role))
+    ledgers[0].forget_replies(Role.OPTIMIZER)
+    found = [ledger.find(role, PROMPT, "m") is None for ledger in ledgers for role in (Role.TARGET, Role.OPTIMIZER)]
+    assert found == [False, True, False, False]
+    assert ledgers[0].spent().calls == 2
+
+
 def test_spent_on_a_day_is_never_below_nothing(tmp_path):
     """Dollars that were spent before the day began leave no rest of rounding."""
     ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
