@@ -4,6 +4,7 @@
 
     SleepError                  1   a bug, when nothing more exact is known
     ├── UsageError              2   wrong flags, files or names
+    │   ├── PluginError         2   an installed agent, source, backend, judge or environment that cannot be used
     │   ├── SettingsError       2   a settings file, variable or key that cannot be used
     │   └── ConfigError         2   a value of a training config that cannot be used; a ValueError too
     ├── BackendError            4   a model or agent CLI could not be used
@@ -48,6 +49,10 @@ class UsageError(SleepError):
     """The user gave a flag, name or file that cannot be used."""
 
     exit_code = 2
+
+
+class PluginError(UsageError):
+    """A plugin that another package installed cannot be loaded, or is not what its entry-point group asks for."""
 
 
 class SettingsError(UsageError):

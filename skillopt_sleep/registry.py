@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from skillopt_sleep.errors import SettingsError, UsageError
+from skillopt_sleep.errors import PluginError, SettingsError, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import suggest_name
 
@@ -55,31 +55,55 @@ def names(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted({*_built_in(kind), *_installed(kind)}))
 
 
-def require(kind: Kind, name: str) -> None:
-    """Raise ``UsageError`` with the known names and the nearest one when there is none of that name."""
-    if name not in _built_in(kind) and name not in _installed(kind):
-        known = names(kind)
+def require(kind: Kind, name: str, *, where: str = "", besides: tuple[str, ...] = ()) -> None:
+    """Raise ``UsageError`` with the known names and the nearest one when there is none of that name.
+
+    The message begins with ``where``; the names in ``besides`` ("auto") are accepted and listed too.
+    """
+    if name not in besides and name not in _built_in(kind) and name not in _installed(kind):
+        known = (*names(kind), *besides)
         or_file = ", or a file such as my_env.py" if kind is Kind.ENVIRONMENT else ""
         raise UsageError(
-            f"there is no {kind[:-1]} {name!r}, only {', '.join(known)}{or_file}{suggest_name(name, known)}"
+            f"{where}there is no {kind[:-1]} {name!r}, only {', '.join(known)}{or_file}{suggest_name(name, known)}"
         )
 
 
 def find(kind: Kind, name: str) -> object:
     """The plugin of that name: an adapter class, an agent, or what makes an environment.
 
-    Raises ``UsageError`` as ``require`` does, and for an installed one that cannot be loaded.
+    Raises ``UsageError`` as ``require`` does, and ``PluginError`` for an installed one that cannot be used: its module
+    raises whatever it likes, or an adapter is no dataclass.
     """
     require(kind, name)
     if name in _built_in(kind):
         module = ".".join(kind.folder.relative_to(PACKAGE.parent).parts)
         return importlib.import_module(f"{module}.{name}").PLUGIN
-    entry = _installed(kind)[name]
     try:
-        loaded: object = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"the {kind[:-1]} {name!r} ({entry.value}) cannot be loaded: {error}") from error
+        loaded: object = _installed(kind)[name].load()
+    except (Exception, SystemExit) as error:  # the code of others
+        raise refuse(kind, name, f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if kind in ADAPTERS and not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
+        raise refuse(kind, name, f"cannot be used: expected a dataclass, found {loaded!r:.60}")
     return loaded
+
+
+def find_fault(kind: Kind, name: str) -> str:
+    """Why the installed plugin of that name cannot be used, "" when it can."""
+    try:
+        find(kind, name)
+    except PluginError as error:
+        return str(error)
+    return ""
+
+
+def refuse(kind: Kind, name: str, why: str) -> PluginError:
+    """The error for an installed plugin: it names the package and the entry point, and what helps."""
+    entry = _installed(kind)[name]
+    package = entry.dist.name if entry.dist else entry.module
+    return PluginError(
+        f"the {kind[:-1]} {name!r} of the package {package} ({entry.value}) {' '.join(why.split())};"
+        f" update or uninstall {package}"
+    )
 
 
 def find_class(kind: Kind, name: str) -> type:
@@ -130,6 +154,10 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
         return msgspec.convert(values, adapter, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"[{kind}.{name}]: {error}") from None
+    except TypeError as error:  # a field of a type that msgspec does not know
+        if name in _built_in(kind):
+            raise
+        raise refuse(kind, name, f"cannot be used: {error}") from error
 
 
 def forget_installed() -> None:

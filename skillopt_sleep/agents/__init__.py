@@ -6,12 +6,12 @@ Each module of this package ends in ``PLUGIN = CodingAgent(...)``; other package
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-from skillopt_sleep.registry import Kind, find, find_class, names, option_names
+from skillopt_sleep.errors import PluginError
+from skillopt_sleep.registry import Kind, find, find_class, names, option_names, refuse
 
 DEFAULT = "claude"
 """The agent that is taken where nothing speaks for another one."""
@@ -84,13 +84,29 @@ class CodingAgent:
 
 
 def find_agent(name: str) -> CodingAgent:
-    """The agent of that name. Raises ``UsageError`` with the known names, or when its package cannot be loaded."""
-    return cast("CodingAgent", find(Kind.AGENT, name))
+    """The agent of that name. Raises ``UsageError`` with the known names, ``PluginError`` for one that is unusable."""
+    agent = find(Kind.AGENT, name)
+    if not isinstance(agent, CodingAgent):
+        raise refuse(Kind.AGENT, name, f"cannot be used: expected a CodingAgent, found {agent!r:.60}")
+    return agent
 
 
 def all_agents() -> tuple[CodingAgent, ...]:
-    """Every agent, the default one first. Raises ``UsageError`` when a package cannot be loaded."""
-    return tuple(find_agent(name) for name in sorted(names(Kind.AGENT), key=lambda name: (name != DEFAULT, name)))
+    """Every agent that can be used, the default one first."""
+    return tuple(agent for agent, _ in _agents_with_faults() if agent)
+
+
+def list_unusable_agents() -> tuple[str, ...]:
+    """A line on each installed agent that ``all_agents`` leaves out."""
+    return tuple(fault for agent, fault in _agents_with_faults() if not agent)
+
+
+def _agents_with_faults() -> Iterator[tuple[CodingAgent | None, str]]:
+    for name in sorted(names(Kind.AGENT), key=lambda name: (name != DEFAULT, name)):
+        try:
+            yield find_agent(name), ""
+        except PluginError as error:
+            yield None, str(error)
 
 
 def agent_of_source(source: str) -> CodingAgent | None:

@@ -173,6 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = program.main(None if arguments is None else list(arguments), prog_name=NAME, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without its subcommand: the message is its help
+        error.show()
+        code = error.exit_code
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f" (see {context.command_path} --help)" if context else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from skillopt_sleep.agents import home_options, label_of_source
+from skillopt_sleep.agents import home_options, label_of_source, list_unusable_agents
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.registry import Kind, names
@@ -48,14 +48,8 @@ def _combine(*options: Callable[[F], F]) -> Callable[[F], F]:
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 data_dir_option = click.option("--data-dir", help="Where this program keeps its own data.")
 
-
-def _label(source: str) -> str:
-    """The name of a source's agent; the source's own name when its package cannot be loaded, which `run` reports."""
-    try:
-        return label_of_source(source)
-    except UsageError:
-        return source
-
+BACKENDS = ", ".join(names(Kind.BACKEND))
+"""Every backend, for the help of the options that choose one."""
 
 place_options = _combine(
     click.option(
@@ -64,16 +58,16 @@ place_options = _combine(
     click.option(
         "--scope", type=click.Choice(["invoked", "all"]), help="Sessions of this project, or of all projects."
     ),
-    click.option("--source", help=f"Read these sessions: {', '.join(HOMES.values())}, auto.  [default: auto]"),
+    click.option("--source", help=f"Read these sessions: {', '.join(HOMES.values())}, auto, all.  [default: auto]"),
     *(
-        click.option(f"--{source}-home", option, help=f"Folder with the sessions of {_label(source)}.")
+        click.option(f"--{source}-home", option, help=f"Folder with the sessions of {label_of_source(source)}.")
         for option, source in HOMES.items()
     ),
     data_dir_option,
     click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting; a.b.c=v for tables."),
 )
 night_options = _combine(
-    click.option("--backend", help="Agent or API to call: claude, codex, openai, simulated.  [default: claude]"),
+    click.option("--backend", help=f"Agent or API to call: {BACKENDS}.  [default: claude]"),
     click.option("--target-backend", help="Backend of the model that should improve."),
     click.option("--target-model", help="Model that should improve.  [default: the one your sessions used]"),
     click.option("--optimizer-backend", help="Backend of the model that mines, judges and reflects."),
@@ -206,7 +200,7 @@ def open_workspace(
         raise UsageError(f"--project {folder}: there is no such folder")
     if str(folder.resolve()).encode("utf-8", "replace").decode() != str(folder.resolve()):
         raise UsageError(f"--project {str(folder)!a}: its name is not UTF-8 and cannot be stored; rename the folder")
-    notices: list[str] = []
+    notices = [f"left out: {fault}" for fault in list_unusable_agents()]
     workspace = Workspace(settings, origins, env, folder.resolve(), dry_run=dry_run, notify=notices.append)
     context = click.get_current_context(silent=True)
     if context is not None:
@@ -219,7 +213,7 @@ def open_workspace(
 
 def _print_notices(notices: Iterable[str]) -> None:
     """Print on stderr what was found and repaired along the way."""
-    for line in notices:
+    for line in dict.fromkeys(notices):
         click.echo(f"skillopt-sleep: {line}", err=True)
 
 

@@ -124,7 +124,9 @@ def _require_usable(workspace: Workspace) -> None:
     """Fail now instead of every night. Raises ``UsageError``."""
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import build_backend, build_judges, build_sources
+    from skillopt_sleep.usecases.documents import require_own_skill
 
+    require_own_skill(workspace)
     for role in Role:
         build_backend(workspace, role).close()
     build_judges(workspace)

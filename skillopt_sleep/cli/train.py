@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skillopt_sleep.cli.options import (
+    BACKENDS,
     CAPS,
     RESUME_HINT,
     as_json,
@@ -41,7 +42,7 @@ FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
 @click.option("--from-nights", is_flag=True, help="Train on the tasks that your nights have found.")
 @click.option("--dry-run", is_flag=True, help="Check everything and count the calls; call no model, write nothing.")
 @click.option("--out-root", help="Folder of the run; a run that exists there is continued.")
-@click.option("--target-backend", help="Backend of the model whose skill is trained: claude, codex, openai, simulated.")
+@click.option("--target-backend", help=f"Backend of the model whose skill is trained: {BACKENDS}.")
 @click.option("--target-model", help="Model whose skill is trained.")
 @click.option("--optimizer-backend", help="Backend of the model that reflects and edits.")
 @click.option("--optimizer-model", help="Model that reflects and edits.")

@@ -120,7 +120,8 @@ def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, width:
 
 def _pending(report: NightReport, width: int) -> Iterator[str]:
     for count, pending in enumerate(report.pending[:MOST], start=1):
-        rules = "; together with: ".join(map(without_bullet, pending.rules))
+        *others, last = map(without_bullet, pending.rules)
+        rules = "; together with: ".join([*(rule.removesuffix(".") for rule in others), last])
         yield from _entry("Pending" if count == 1 else "", f"{count}. {rules}", width, hang=3)
         yield from _entry("", f"   {describe_pending(pending, report.night)}", width, hang=3)
     yield from _more(len(report.pending), width)

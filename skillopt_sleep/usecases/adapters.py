@@ -11,7 +11,7 @@ from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Allowance, Caps, Role
 from skillopt_sleep.night.harvest import Harvested
 from skillopt_sleep.night.report import BackendHealth
-from skillopt_sleep.registry import Kind, build, names, require
+from skillopt_sleep.registry import Kind, build, find_fault, names
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.ports import Backend, Judge, Ledger, Source
@@ -26,12 +26,15 @@ CHILDREN = "children"
 
 
 def build_sources(workspace: Workspace) -> tuple[Source, ...]:
-    """The sources the settings ask for. Raises ``UsageError`` for an unknown one, or a named one without a home."""
+    """The sources the settings ask for; with ``auto``, those that cannot be loaded are left out with a notice.
+
+    Raises ``UsageError`` for an unknown one, or a named one without a home or that cannot be loaded.
+    """
     settings = workspace.settings
+    workspace.require_named(Kind.SOURCE, "source")
     everything = settings.source in {"auto", "all"}
     found = []
-    for name in names(Kind.SOURCE) if everything else [settings.source]:
-        require(Kind.SOURCE, name)
+    for name in _usable_names(workspace, Kind.SOURCE) if everything else [settings.source]:
         options, homes = settings.sources.get(name, {}), find_session_homes(name, workspace.env)
         if options or homes:
             found.append(cast("Source", build(Kind.SOURCE, name, options, homes=homes, home=next(iter(homes), ""))))
@@ -52,6 +55,8 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
     """The backend of a role; without a model in the settings it takes the one most ``sessions`` used."""
     settings = workspace.settings
     name, model = role_of(workspace, role)
+    own = f"{role}_backend"
+    workspace.require_named(Kind.BACKEND, own if getattr(settings, own) else "backend")
     options = dict(settings.backends.get(name, {}))
     model = model or str(options.pop("model", ""))
     if not model and sessions:
@@ -70,9 +75,18 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
 
 
 def build_judges(workspace: Workspace) -> Mapping[str, Judge]:
-    """Every judge by its name."""
+    """Every judge by its name; those that cannot be loaded are left out with a notice."""
     options = workspace.settings.judges
-    return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in names(Kind.JUDGE)}
+    usable = _usable_names(workspace, Kind.JUDGE)
+    return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in usable}
+
+
+def _usable_names(workspace: Workspace, kind: Kind) -> list[str]:
+    """The names of a kind that can be loaded, with a notice for each that cannot."""
+    faults = {name: find_fault(kind, name) for name in names(kind)}
+    for fault in filter(None, faults.values()):
+        workspace.notify(f"left out: {fault}")
+    return [name for name, fault in faults.items() if not fault]
 
 
 def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.night.harvest import file_sessions
@@ -55,6 +56,7 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     ``tasks`` are those of a task file, whose night reads no sessions. With the scope ``all`` they are the user's own
     files, never a project's.
     """
+    require_own_skill(workspace)
     agent, note = choose_agent(workspace, tasks)
     home = _home_of(workspace, agent) if workspace.settings.scope == "all" else None
     paths = {
@@ -111,6 +113,16 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
         file_sessions(unread, copy.inbox, lambda session: redact(copy, session))
         _, counts = _archived(copy, sources)
     return counts
+
+
+def require_own_skill(workspace: Workspace) -> None:
+    """Raise ``UsageError`` when the scope ``all`` meets a skill file whose path depends on the project."""
+    skill = workspace.settings.target_skill
+    if workspace.settings.scope == "all" and skill.endswith(".md") and not Path(skill).expanduser().is_absolute():
+        raise UsageError(
+            f"--target-skill {skill}: --scope all changes your own files only, never a project's; expected the name of"
+            f" a skill of yours or an absolute path, such as {Path(skill).parent.name or 'NAME'} or ~/{skill}"
+        )
 
 
 def target_skill_name(workspace: Workspace) -> str:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.storage.projects import ProjectScope
     from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
 
+CHOICES = {Kind.AGENT: ("auto",), Kind.SOURCE: ("auto", "all")}
+"""Words that a setting may hold in place of a plugin's name."""
+
 DATABASE = "sleep.db"
 """The database file in the data folder."""
 
@@ -71,8 +74,13 @@ class Workspace:
         for kind in map(Kind, TABLES):
             for name in getattr(self.settings, kind):
                 require(kind, name)
-        if self.settings.agent != "auto":
-            require(Kind.AGENT, self.settings.agent)
+        self.require_named(Kind.AGENT, "agent")
+
+    def require_named(self, kind: Kind, setting: str) -> None:
+        """Raise ``UsageError``, with the place of the setting, when it names no plugin of that kind."""
+        name, origin = getattr(self.settings, setting), self.origins.get(setting, "default")
+        where = "" if origin in {"default", "flag"} else f"{origin}: {setting} = {name!r}: "
+        require(kind, name, where=where, besides=CHOICES.get(kind, ()))
 
     def as_dry_run(self) -> Workspace:
         """This workspace if it is a dry run, else one that writes nothing."""

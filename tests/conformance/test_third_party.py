@@ -228,7 +228,7 @@ def test_stored_reference_outlives_its_package():
 
 def test_judge_that_declares_no_reference_is_named(tmp_path, monkeypatch):
     """When a task file uses it."""
-    source = "class Silent:\n    name = 'silent'\n"
+    source = "from dataclasses import dataclass\n\n@dataclass\nclass Silent:\n    name = 'silent'\n"
     points = {"skillopt_sleep.judges": {"silent": "silent_judge:Silent"}}
     monkeypatch.syspath_prepend(install(tmp_path / "site", "silent_judge", source=source, entry_points=points))
     registry.forget_installed()

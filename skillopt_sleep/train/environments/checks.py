@@ -16,7 +16,7 @@ from skillopt_sleep.model.ports import Ask, Judge
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import ExactReference, Split, TaskRecord, group_of, may_ask_model, reference_kind
 from skillopt_sleep.optimizer.replay import find_judge, render_replay_prompt
-from skillopt_sleep.registry import Kind, build, names
+from skillopt_sleep.registry import Kind, build, find_fault, names
 from skillopt_sleep.train.clients import as_ask
 from skillopt_sleep.train.identity import digest_of
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
@@ -57,7 +57,8 @@ class ChecksEnv(SkillEnv):
         self._splits = _deal(_read_tasks(Path(data)), ratio, split_seed) if data else given
         self._tasks = {task.id: task for tasks in self._splits.values() for task in tasks}
         self._show_checks = show_checks
-        default = {name: cast("Judge", build(Kind.JUDGE, name, {})) for name in names(Kind.JUDGE)}
+        usable = [name for name in names(Kind.JUDGE) if not find_fault(Kind.JUDGE, name)]
+        default = {name: cast("Judge", build(Kind.JUDGE, name, {})) for name in usable}
         self._judges = default if judges is None else judges
         changed: dict[str, Any] = {name: judge for name, judge in self._judges.items() if judge != default.get(name)}
         self._configured = {
