@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -151,13 +152,17 @@ def build(kind: Kind, name: str, options: Mapping[str, Json], **given: object) -
     fields = require_options(kind, name, options)
     values = {key: value for key, value in given.items() if key in fields} | dict(options)
     try:
-        return msgspec.convert(values, adapter, strict=False)
+        made: object = msgspec.convert(values, adapter, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"[{kind}.{name}]: {error}") from None
     except TypeError as error:  # a field of a type that msgspec does not know
         if name in _built_in(kind):
             raise
         raise refuse(kind, name, f"cannot be used: {error}") from error
+    if name in _built_in(kind):
+        for key in options:
+            _require_sensible(f"[{kind}.{name}]: {key}", key, getattr(made, key))
+    return made
 
 
 def forget_installed() -> None:
@@ -165,6 +170,16 @@ def forget_installed() -> None:
     importlib.invalidate_caches()
     for cached in (names, _installed, _may_be_installed):
         cached.cache_clear()
+
+
+def _require_sensible(where: str, key: str, value: object) -> None:
+    """Raise ``SettingsError`` for a number that no option of ours can mean: negative, infinite, or no time at all."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    is_time = "timeout" in key or "seconds" in key
+    if not math.isfinite(value) or value < 0 or (is_time and value == 0):
+        expected = "a number of seconds above 0, such as 180" if is_time else "a number that is not negative"
+        raise SettingsError(f"{where} = {value} cannot be used: expected {expected}")
 
 
 @cache

@@ -6,6 +6,7 @@ The only module that reads the process environment; the rest of the program gets
 from __future__ import annotations
 
 import enum
+import math
 import os
 import stat
 import typing
@@ -200,11 +201,16 @@ def _convert(key: str, value: object, where: str) -> object:
         canonical = old[written]
     elif written in choices:
         canonical = written
+    if _TYPES[key] is str and where == "flag" and isinstance(value, int | float):
+        canonical = str(value)  # a name that looks like a number
     try:
-        return msgspec.convert(canonical, _TYPES[key], strict=False)
+        typed = msgspec.convert(canonical, _TYPES[key], strict=False)
     except msgspec.ValidationError as error:
         expected = f"expected one of {', '.join(choices)}" if choices else str(error)
         raise SettingsError(f"{where}: {key} = {value!r} cannot be used: {expected}") from None
+    if isinstance(typed, float) and not math.isfinite(typed):
+        raise SettingsError(f"{where}: {key} = {value!r} cannot be used: expected a finite number")
+    return typed
 
 
 def _choices(kind: object) -> tuple[str, ...]:

@@ -128,7 +128,11 @@ def parse_value(text: str) -> Json:
         value: Json = msgspec.toml.decode(f"v = {number}", type=dict[str, Json])["v"]
     except msgspec.DecodeError:
         return text
-    return value
+    if isinstance(value, str | bool | list | dict):
+        return value
+    if isinstance(value, int | float) and ("_" in number or number in {str(value), f"{value:g}", f"+{value}"}):
+        return value
+    return text  # a date, or digits such as 1.10 that a number would lose
 
 
 def program_name() -> str:

@@ -89,8 +89,14 @@ def remove(path: Path, *, folders: int = 0) -> None:
 def make_own_folder(project: Path, *names: str) -> Path:
     """Make a private folder in the project's ``.skillopt-sleep``, hidden from git, and return it.
 
-    Raises ``Refused`` where it would lead through a link, and ``DiskError``.
+    Raises ``Refused`` where it would lead through a link, or when the project was renamed or removed: it is never made
+    again. Raises ``DiskError`` too.
     """
+    if not project.is_dir():
+        raise Refused(
+            f"the project folder {project} is not there any more; move it back to resume, or name its new place with"
+            " --project"
+        )
     own = project / ".skillopt-sleep"
     folder = own.joinpath(*names)
     make_folders(folder, within=project, mode=0o700)

@@ -219,8 +219,10 @@ class NightJournal:
 
     def kept(self, night: str, name: str) -> bytes | None:
         """Return the outcome of a finished stage, None when it is not finished."""
-        rows = self.database.rows("SELECT outcome FROM stages WHERE night = ? AND name = ?", (night, name))
-        return bytes(rows[0]["outcome"]) if rows else None
+        rows = self.database.rows(  # a damaged outcome may be of any type, or text that is not UTF-8
+            "SELECT CAST(outcome AS BLOB) AS outcome FROM stages WHERE night = ? AND name = ?", (night, name)
+        )
+        return rows[0]["outcome"] if rows else None
 
     def keep(self, night: str, name: str, outcome: bytes) -> None:
         """Store the outcome of a stage."""
@@ -237,11 +239,15 @@ class NightJournal:
             )
 
     def save(self, report: NightReport) -> None:
-        """Store a report as files, then in the database: a night killed in between resumes and writes them again."""
+        """Store a report as files, then in the database: a night killed in between resumes and writes them again.
+
+        Raises ``Refused`` when the project folder is gone, unless the night has ended: then only the files are missing.
+        """
         diagnostics = self.renderers.diagnostics(report)
-        self.write(report, {"diagnostics.json": diagnostics})
-        if report.finished_at:
-            self.write(report, {"report.md": self.renderers.markdown(report)})
+        if not report.finished_at or Path(report.project).is_dir():
+            self.write(report, {"diagnostics.json": diagnostics})
+            if report.finished_at:
+                self.write(report, {"report.md": self.renderers.markdown(report)})
         with self.database.transaction() as connection:
             connection.execute(
                 "UPDATE nights SET state = ?, report = ? WHERE id = ?",

@@ -159,8 +159,10 @@ class TrainingFolder:
 
     def kept(self, name: str) -> bytes | None:
         """Return the result of work that was finished before, None when it was not."""
-        rows = self._database.rows("SELECT outcome FROM stages WHERE night = ? AND name = ?", (TRAINING_RUN, name))
-        return bytes(rows[0]["outcome"]) if rows else None
+        rows = self._database.rows(
+            "SELECT CAST(outcome AS BLOB) AS outcome FROM stages WHERE night = ? AND name = ?", (TRAINING_RUN, name)
+        )
+        return rows[0]["outcome"] if rows else None
 
     def keep(self, name: str, outcome: bytes) -> None:
         """Store the result of finished work."""

@@ -109,6 +109,15 @@ def test_settings_say_where_each_value_came_from(cli, tmp_path, monkeypatch):
         pytest.param("preferences=a=b", "preferences", "a=b", id="equals sign"),
         pytest.param("gate_mode=greedy", "gate_mode", "off", id="old spelling"),
         pytest.param("backends.claude.timeout=1.5", "backends", {"claude": {"timeout": 1.5}}, id="table"),
+        pytest.param(
+            "backends.openai.api_version=2024-10-21", "backends", {"openai": {"api_version": "2024-10-21"}}, id="date"
+        ),
+        pytest.param("target_model=2024-10-21", "target_model", "2024-10-21", id="date as a name"),
+        pytest.param("target_model=12:30:00", "target_model", "12:30:00", id="time as a name"),
+        pytest.param("target_model=4", "target_model", "4", id="number as a name"),
+        pytest.param("target_model=4.10", "target_model", "4.10", id="version as a name"),
+        pytest.param("alpha=0.010", "alpha", 0.01, id="trailing zero"),
+        pytest.param("max_tokens=1_000", "max_tokens", 1000, id="underscore"),
         pytest.param('sources.claude.homes=["/a"]', "sources", {"claude": {"homes": ["/a"]}}, id="list"),
     ],
 )

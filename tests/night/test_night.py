@@ -155,6 +155,49 @@ def test_unreadable_verdicts_are_called_unreadable(tmp_path):
     assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT), again.why
 
 
+def test_night_resumes_with_stages_stored_as_text(tmp_path):
+    """What another tool has stored again as text instead of bytes is read all the same."""
+    person = make_person(tmp_path / "mira")
+    workspace, first = run(person, max_calls=20)
+    with workspace.database.transaction() as connection:
+        connection.execute("UPDATE stages SET outcome = CAST(outcome AS TEXT)")
+    _, again = run(person)
+    assert (again.night, again.verdict) == (first.night, Verdict.ACCEPT)
+
+
+def test_night_with_damaged_stages_names_the_repair(tmp_path):
+    """Nothing is spent before the database is repaired."""
+    person = make_person(tmp_path / "mira")
+    workspace, _ = run(person, max_calls=20)
+    with workspace.database.transaction() as connection:
+        connection.execute("UPDATE stages SET outcome = 'not JSON'")
+    with pytest.raises(DiskError, match="doctor --repair"):
+        run(person)
+
+
+def test_renamed_project_is_not_made_again(tmp_path, monkeypatch):
+    """A night whose project is renamed while it runs stops with exit code 8 and resumes once it is moved back."""
+    person = make_person(tmp_path / "mira")
+    moved = tmp_path / "elsewhere"
+    workspace = person.workspace()
+    plan = plan_night(workspace)
+    real = night_module.probe
+
+    def probe(connection):
+        person.project.rename(moved)
+        return real(connection)
+
+    monkeypatch.setattr(night_module, "probe", probe)
+    report = run_night(workspace, plan)
+    assert (report.stopped_by, report.exit_code) == (StoppedBy.REFUSED, 8)
+    assert "--project" in report.why
+    assert not person.project.exists()
+    monkeypatch.undo()
+    moved.rename(person.project)
+    _, again = run(person)
+    assert (again.night, again.verdict) == (report.night, Verdict.ACCEPT)
+
+
 def test_transient_faults_are_retried(tmp_path, monkeypatch):
     """A fifth of the replies is empty: this costs retries, not the verdict."""
     person = make_person(tmp_path / "mira")

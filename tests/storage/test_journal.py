@@ -177,11 +177,12 @@ def test_night_that_measured_too_little(nights):
     assert nights.worked == ["mine", "consolidate", "stage", "consolidate", "stage"]
 
 
-def test_damaged_outcome_is_made_again(nights):
-    """With those of the stages after it."""
+@pytest.mark.parametrize("damaged", ["x'7b'", "'{'", "CAST(x'ff' AS TEXT)", "17", "1.5"])
+def test_damaged_outcome_is_made_again(nights, damaged):
+    """With those of the stages after it; whatever type the damage has left."""
     nights.run("gather", "mine", "reflect", error=Interrupted("stopped", signum=2))
     with nights.database.transaction() as connection:
-        connection.execute("UPDATE stages SET outcome = ? WHERE name = 'mine'", (b"{",))
+        connection.execute(f"UPDATE stages SET outcome = {damaged} WHERE name = 'mine'")
     nights.run("gather", "mine", "reflect")
     assert nights.worked == ["gather", "mine", "reflect", "mine", "reflect"]
 
