@@ -136,3 +136,17 @@ def test_bad_settings_file_gets_one_line(cli, tmp_path, monkeypatch):
     assert str(path) in done.refusal
     assert "not valid TOML" in done.refusal
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_group_without_a_subcommand_prints_its_help(cli):
+    """Line by line on stderr, with the exit code of wrong usage."""
+    done = cli("plugin")
+    assert done.code == 2
+    assert done.err.startswith("Usage: ")
+    assert "\n  install " in done.err
+
+
+def test_help_lists_every_backend(cli):
+    """Handoff included."""
+    for command in "run", "train":
+        assert "claude, codex, handoff, openai, simulated" in " ".join(cli(command, "--help").out.split())

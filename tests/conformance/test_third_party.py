@@ -263,3 +263,11 @@ def test_metadata_is_not_read_while_no_package_has_a_plugin():
         "assert 'importlib.metadata' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_page_for_authors_shows_the_package_that_is_tested():
+    """The entry points in docs/extending.md are those of the package that these tests install and run."""
+    page = (ROOT / "docs" / "extending.md").read_text()
+    shown = page.split("```toml\n")[1].split("```")[0]
+    assert shown in (ROOT / "tests" / "third_party" / "goose" / "pyproject.toml").read_text()
+    assert all(f"`skillopt_sleep.{kind}`" in page for kind in Kind)

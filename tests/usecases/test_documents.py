@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.agents import find_agent, find_session_homes
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.settings import load
 from skillopt_sleep.usecases.documents import choose_agent, read_live_documents
 from skillopt_sleep.usecases.sessions import file_sessions
@@ -141,3 +142,26 @@ def test_sessions_are_looked_for_where_the_agents_keep_them(tmp_path):
     moved = env | {"CLAUDE_CONFIG_DIR": f"{tmp_path / 'nowhere'},{other}", "CODEX_HOME": str(other)}
     assert find_session_homes("claude", moved) == find_session_homes("codex", moved) == (str(other),)
     assert find_agent("claude").home(moved) == other
+
+
+@pytest.mark.parametrize("skill", ["my/SKILL.md", "../SKILL.md"])
+def test_scope_all_refuses_a_skill_file_of_the_project(home, skill):
+    """A relative path would be one below the project; absolute ones and names are the user's own."""
+    with pytest.raises(UsageError, match=f"--target-skill {skill}: --scope all changes your own files only"):
+        read_live_documents(home.workspace(scope="all", target_skill=skill))
+    for own in "mine", str(home.folder / "SKILL.md"):
+        read_live_documents(home.workspace(scope="all", target_skill=own))
+
+
+@pytest.mark.parametrize("setting", ["agent", "source", "backend"])
+def test_wrong_name_in_the_settings_file_is_placed(home, setting):
+    """The message has the file, the setting, the known names and the nearest one."""
+    from skillopt_sleep.usecases.plan import plan_night
+
+    file = home.folder / "settings.toml"
+    file.write_text(f"{setting} = 'claud'")
+    env = {"HOME": str(home.folder), "SKILLOPT_SLEEP_SETTINGS": str(file)}
+    where = f"file .*settings.toml: {setting} = 'claud': there is no {setting} 'claud', only .*did you mean 'claude'"
+    look = read_live_documents if setting == "source" else plan_night
+    with pytest.raises(UsageError, match=where):
+        look(Workspace(*load(env, {"data_dir": str(home.folder / "data")}), env, home.project))
