@@ -15,7 +15,6 @@ import contextlib
 import re
 import threading
 import urllib.parse
-import zlib
 from collections.abc import Callable, Coroutine, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +29,7 @@ from skillopt_sleep.backends.outcomes import (
     classify_failure,
     decode_json,
     decode_loosely,
+    read_bounded,
     unwrap_error,
 )
 from skillopt_sleep.errors import (
@@ -79,8 +79,6 @@ LIMITS: dict[Api, tuple[str, str]] = {
 }
 """The name of the limit on an answer: the service's own, and that of older endpoints."""
 SECONDS_TO_CLOSE = 0.8
-GZIP = 31
-"""What zlib calls the gzip format."""
 KEPT_HEADERS = ("content-type", "location", "retry-after", "date")
 SHOWN_ADDRESS = 200
 """Characters of an address that a message shows."""
@@ -185,7 +183,7 @@ def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
             options |= {"stream": True, "follow_redirects": False}
             response = await super().send(request, **options)
             try:
-                content = await _read_bounded(response, max_bytes)
+                content = await read_bounded(response, max_bytes)
             finally:
                 await response.aclose()
             headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
@@ -203,34 +201,6 @@ def _connect(at: Address, max_bytes: int) -> AsyncOpenAI:
     # it has read these from this program's environment, which is not the one it was given
     client.organization = client.project = None
     return client
-
-
-async def _read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  see ``_connect``
-    """Return the body. Raises ``TooLong`` past the bound, and ``BadReply`` for a compression that nobody asked for."""
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > max_bytes:
-            raise _describe_flood(max_bytes)
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding in {"", "identity"} or not body:
-        return bytes(body)
-    if encoding != "gzip":
-        raise BadReply(f"openai answered in a compression that was not asked for ({excerpt(encoding, 40)})")
-    try:
-        content = zlib.decompressobj(GZIP).decompress(body, max_bytes + 1)
-    except zlib.error as error:
-        raise BadReply(f"openai answered with damaged gzip ({error})") from None
-    if len(content) > max_bytes:
-        raise _describe_flood(max_bytes)
-    return content
-
-
-def _describe_flood(max_bytes: int) -> TooLong:
-    return TooLong(
-        f"openai sent an answer of more than {max_bytes:,} bytes, which no model writes; raise `max_reply_bytes` in"
-        " [backends.openai] if this one does"
-    )
 
 
 async def _read_answer(request: Coroutine[None, None, bytes], shown: str) -> Answer:

@@ -7,9 +7,10 @@ that a wording learnt from one CLI serves the others, and a mistake in it is one
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -41,6 +42,8 @@ T = TypeVar("T")
 
 LONGEST_WAIT = 300.0
 """Seconds. A provider that asks for a longer wait has no quota left tonight."""
+GZIP = 31
+"""What zlib calls the gzip format."""
 QUOTE_LENGTH = 200
 """Characters of a provider's own words in a message."""
 
@@ -124,6 +127,34 @@ _ESCAPE = re.compile(
 """An escape of a JSON string: a pair of surrogates, a lone one (the group), or any other."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _RESET = re.compile(r"(?:resets?|try again) (?:at |on )?((?!in |later)[^.()]{2,40})", re.IGNORECASE)
+
+
+async def read_bounded(response: Any, max_bytes: int) -> bytes:  # noqa: ANN401  a response of httpx or its successor
+    """Return the body. Raises ``TooLong`` past the bound, and ``BadReply`` for a compression that nobody asked for."""
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > max_bytes:
+            raise _describe_flood(max_bytes)
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in {"", "identity"} or not body:
+        return bytes(body)
+    if encoding != "gzip":
+        raise BadReply(f"openai answered in a compression that was not asked for ({excerpt(encoding, 40)})")
+    try:
+        content = zlib.decompressobj(GZIP).decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise BadReply(f"openai answered with damaged gzip ({error})") from None
+    if len(content) > max_bytes:
+        raise _describe_flood(max_bytes)
+    return content
+
+
+def _describe_flood(max_bytes: int) -> TooLong:
+    return TooLong(
+        f"openai sent an answer of more than {max_bytes:,} bytes, which no model writes; raise `max_reply_bytes` in"
+        " [backends.openai] if this one does"
+    )
 
 
 def decode_json(content: str | bytes, kind: type[T]) -> T:
