@@ -322,13 +322,13 @@ def test_flags_are_baked_in_with_absolute_folders(schedule, data, mira, monkeypa
         "--auto-adopt",
         "--set=seed=3",
         "--set=workers=2",
-        "--scope=all",
+        "--miner=heuristic",
     )
     assert done.code == 0, done.err
     assert kept(data).projects[0].arguments == (
         f"--target-skill={mira.folder}/x/SKILL.md",
+        "--miner=heuristic",
         "--auto-adopt",
-        "--scope=all",
         f"--claude-home={mira.folder}/claude",
         "--set=seed=3",
         "--set=workers=2",
