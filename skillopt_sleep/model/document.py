@@ -132,7 +132,7 @@ def with_region(document: Document, text: str) -> Document:
 def require_usable(document: Document, *, most_bytes: int) -> None:
     """Raise ``Refused``, naming file, line and remedy, when a night could not work with this document.
 
-    ``run`` and ``doctor`` both ask this before anything is paid for. Bytes outside the region may be anything but NUL,
+    ``run`` and ``doctor`` both ask this before anything is paid for. Bytes outside our block may be anything but NUL,
     which indicates a binary file or UTF-16: text added to that would damage it.
     """
     content = document.content or b""
@@ -145,7 +145,7 @@ def require_usable(document: Document, *, most_bytes: int) -> None:
         line = content.count(b"\n", 0, zero) + 1
         raise Refused(f"{document.path}, line {line}: holds a NUL byte, as no UTF-8 text does; save it as UTF-8")
     parts = _split(document)
-    if broken := _UNDECODABLE.search(parts.region):
+    if not document.whole and (broken := _UNDECODABLE.search(parts.region)):
         line = _count_lines(parts.before + parts.opening + parts.region[: broken.start()])
         raise Refused(f"{document.path}, line {line}: is not valid UTF-8 there; save the file as UTF-8")
 

@@ -44,7 +44,6 @@ UNUSABLE = {
     "rule in Latin 1": ("CLAUDE.md", b"\n" + BEGIN + b"- gr\xfc\xdfe\n" + END, "line 3"),
     "too long": ("CLAUDE.md", b"- x\n" * 1_250_000, "5,000,000 bytes"),
     "frontmatter never ends": (".claude/skills/learned/SKILL.md", b"---\nname: x\n", "line 1"),
-    "skill in Latin 1": (".claude/skills/learned/SKILL.md", b"---\nname: x\n---\n\nf\xfcr\n", "line 5"),
 }
 
 
