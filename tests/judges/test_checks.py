@@ -109,7 +109,7 @@ def test_a_pattern_made_to_hang() -> None:
     """It is stopped and does not hold."""
     started = time.monotonic()
     assert score("x" * 3000, {"kind": "regex", "value": "(x+x+)+y"}).hard == 0
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10  # for ever, but for the limit
 
 
 def test_a_task_without_checks() -> None:
