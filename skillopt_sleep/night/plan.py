@@ -124,13 +124,13 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         """Digest of everything that a resumed night must share with its first sitting.
 
         Left out is what may change in between: the caps, the date, and what the night itself leaves behind, such as
-        the score that the account asks of the next edit.
+        the score that the account asks of the next edit. A field that is added to a plan is dropped here while it has
+        its default, or a night that an older version was interrupted in would not be resumed.
         """
         same = replace(
             self,
             caps=Caps(),
             notes=(),
-            left_out=(),
             rejected=(),
             pending=(),
             closed=(),
@@ -141,7 +141,9 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             window=replace(self.window, since=""),
             step=replace(self.step, k=self.asked),
         )
-        return sha256(msgspec.json.encode(same) + self.baseline.digest.encode())[:32]
+        content = msgspec.to_builtins(same)
+        del content["left_out"]
+        return sha256(msgspec.json.encode(content) + self.baseline.digest.encode())[:32]
 
     def blank_report(self) -> NightReport:
         """Return the report of a night that has not begun."""

@@ -11,7 +11,9 @@ from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.gate.account import Tried
 from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.night import night
+from skillopt_sleep.night.plan import NightPlan
 from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
@@ -52,6 +54,12 @@ def run(person, **changed):
 def answered(report):
     """How many calls of a night were answered."""
     return sum(phase.calls - sum(phase.errors.values()) for phase in report.phases)
+
+
+def test_fingerprint_of_a_plan_never_changes() -> None:
+    """A new field of a plan leaves the digest as it was, so that a night interrupted before an update is resumed."""
+    plan = NightPlan(project="/p", baseline=Candidate(documents=()), roles=())
+    assert plan.fingerprint == "a69aea00f4deb6bd1f26ab998fc0e7e6"
 
 
 def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
