@@ -83,7 +83,7 @@ class Arm(enum.StrEnum):
 
 
 class Position(Struct, frozen=True, kw_only=True):
-    """Pairs whose two answers a judge saw in one call, by the place of the winning answer."""
+    """How often a judge that saw both answers of a pair in one call preferred the first or the second place."""
 
     first: int = 0
     second: int = 0
@@ -99,7 +99,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
     @property
     def chance(self) -> float:
-        """How often a judge that ignores the order decides at least as unevenly."""
+        """The probability that a judge without a taste for a place splits its verdicts at least as unevenly."""
         return chance_as_uneven(self.first, self.second)
 
 

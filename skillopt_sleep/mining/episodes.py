@@ -76,7 +76,7 @@ class Episode(Struct, frozen=True, kw_only=True):
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """The shell commands that were run in it, in order."""
+        """The shell commands that were run in the episode, in order."""
         return tuple(command for turn in (self.request, *self.later) for command in turn.commands)
 
     @property

@@ -229,7 +229,7 @@ class Recollected(Struct, frozen=True, kw_only=True):
 
 
 def recollect(plan: NightPlan, tasks: Sequence[TaskRecord]) -> Recollected:
-    """Take over what earlier nights left; ``tasks`` are those of the archive and of tonight.
+    """Load what earlier nights left undecided or rejected; ``tasks`` are those of the archive and of tonight.
 
     A resumed night finds this in its journal, so that its tallies start where they started and replies paid for are
     counted once. The tasks an undecided edit was written from are noted by their present groups: a near-duplicate that

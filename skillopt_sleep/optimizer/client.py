@@ -85,7 +85,7 @@ class Optimizer:
             return Answer(error=f"{type(error).__name__}: {error}", lost=not isinstance(error, BadReply))
 
     def read(self, prompt: Prompt, form: type[ReplyT], *, phase: str) -> tuple[ReplyT | None, Answer]:
-        """Ask the model and convert its reply; None when that fails, and then the answer says why."""
+        """Ask the model and convert its reply. Returns None and an answer with the reason when that fails."""
         answer = self.answer(prompt, phase=phase)
         if answer.error:
             return None, answer

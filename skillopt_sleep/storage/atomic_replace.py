@@ -95,7 +95,7 @@ class Swap(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def lock_changes(folder: Path) -> Iterator[None]:
-    """Hold the right to change live files, which dies with its owner; ``folder`` is the data folder.
+    """Lock the live files for one process; the lock ends with the process. ``folder`` is the data folder.
 
     Raises ``Refused`` when another adopt or revert does not end, and ``DiskError``.
     """

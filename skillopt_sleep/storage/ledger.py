@@ -170,7 +170,7 @@ class TrainingFolder:
             connection.execute("INSERT OR REPLACE INTO stages VALUES (?, ?, ?)", (TRAINING_RUN, name, outcome))
 
     def new_allowance(self) -> None:
-        """Let the next process spend up to the caps again."""
+        """Reset what counts against the caps, so that the next process may spend up to them again."""
         self.keep(SITTING, str(self._read_sitting() + 1).encode())
 
     def _read_sitting(self) -> int:

@@ -140,7 +140,7 @@ def extract_json_array(text: object) -> list[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a role was asked."""
+    """One question that was put to a role."""
 
     role: str
     system: str

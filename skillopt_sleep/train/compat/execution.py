@@ -149,7 +149,7 @@ def get_target_client() -> SimpleNamespace:
 
 
 def _needs_responses_api(deployment: str) -> bool:  # noqa: ARG001  published so
-    """False: the run's backend chooses its own protocol."""
+    """Return False, because the backend of a run chooses its own protocol."""
     return False
 
 
