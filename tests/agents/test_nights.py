@@ -152,8 +152,8 @@ def test_rule_that_is_taken_out_of_the_document_is_not_accepted(cli, mode, agent
         mira = sleeper(cli, agents, tmp_path / "mira")
     rule = mira.person.world.rules[0].text
     if mode is ReplayMode.TEXT:
-        whole = replay._documents
-        monkeypatch.setattr(replay, "_documents", lambda candidate: whole(candidate).replace(rule, "Be kind."))
+        whole = replay._render_documents
+        monkeypatch.setattr(replay, "_render_documents", lambda candidate: whole(candidate).replace(rule, "Be kind."))
     else:
         put = workspace._put
 

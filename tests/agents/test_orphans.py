@@ -82,7 +82,7 @@ def test_rollouts_of_every_kind_and_a_kill(agents, loopback, row, own_tmp, *, tm
     folders = list(own_tmp.glob("skillopt-sleep*"))
     assert sum((folder / "workspace" / "code").exists() for folder in folders) == len(told.commands)
     said = run("status", f"--project={project}", f"--data-dir={data}")
-    assert "a night that was killed had left" in said.stderr
+    assert "cleaned up after a killed night" in said.stderr
     assert living(*words) == []
     assert list(own_tmp.glob("skillopt-sleep*")) == []
     assert list((data / "children").iterdir()) == []
