@@ -107,14 +107,15 @@ def begin(told: Told) -> subprocess.Popen[str]:
 
 
 def living(*words: str) -> list[str]:
-    """The processes, other than this one, that have one of the words in their command, folder or environment."""
+    """Other processes than this one and its helper that have one of the words in command, folder or environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             known = [*process.cmdline(), *process.environ().values()]
             with contextlib.suppress(psutil.Error):
                 known.append(process.cwd())
-            alive = process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
+            own = process.pid == os.getpid() or "tests.fakes.warm" in process.cmdline()
+            alive = not own and process.status() != psutil.STATUS_ZOMBIE
             if alive and any(word in each for word in words for each in known):
                 found.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
     return found
