@@ -1,0 +1,71 @@
+"""Moments: the places in a session where the person stepped in, and to which an agent can be put back."""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct
+
+
+class MomentKind(enum.StrEnum):
+    """How the person stepped in."""
+
+    REFUSED = "refused"
+    """They refused a tool call."""
+    INTERRUPTED = "interrupted"
+    """They stopped the agent and said why."""
+    CORRECTED = "corrected"
+    """They corrected the finished answer."""
+    APPROVED = "approved"
+    """They approved: a guard, as this must not get worse."""
+    REPEATED = "repeated"
+    """They asked for the same in several sessions."""
+
+
+class Acceptance(enum.StrEnum):
+    """What the person's later words say about what stood in the end."""
+
+    CONFIRMED = "confirmed"
+    """They approved it, committed or pushed it."""
+    PASSED_OVER = "passed over"
+    """They moved on to something else."""
+    NONE = "none"
+    """They said nothing more in this session."""
+    REJECTED = "rejected"
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """One place where the person stepped in; the behaviour in it is rendered from steps, redacted and bounded."""
+
+    id: str
+    """A digest of the session and of the turn in which the person stepped in."""
+    kind: MomentKind
+    source: str
+    session_id: str
+    path: str
+    project: str = ""
+    """The working folder of the session."""
+    branch: str = ""
+    at: str = ""
+    """When the person stepped in, ISO 8601."""
+    turn: str
+    """Id of the turn whose work was rejected (or approved)."""
+    request: str
+    """What the person had asked in that turn."""
+    words: tuple[str, ...]
+    """What the person said about it: the corrections of one chain on one subject, in order."""
+    words_turns: tuple[str, ...] = ()
+    """The ids of the turns that those words began; "" for words typed while refusing a call."""
+    step: str = ""
+    """Id of the step with which the agent committed to what was rejected: the replay is cut before it."""
+    rejected: str = ""
+    """What the agent did from that step on."""
+    stood: str = ""
+    """What it did after the last correction of the chain."""
+    acceptance: Acceptance = Acceptance.NONE
+    void: str = ""
+    """Why this place is no moment after all; "" for a moment."""
+    teaches_only: str = ""
+    """Why it may teach but never vote (a change of mind, contradicted links, not knowable at the cut); "" if it may."""
+    group: str = ""
+    """The chain it belongs to; moments of one group are one request."""
