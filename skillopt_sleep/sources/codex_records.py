@@ -148,17 +148,25 @@ def decode_record(line: bytes) -> Record:
 
 def read_pieces(raw: Raw) -> list[str]:
     """Return the texts of a message's pieces; "" for a piece without text, such as an image."""
-    try:
-        content = _decode_content(raw) or ""
-    except msgspec.ValidationError:
-        return [""]
-    pieces = content if isinstance(content, list) else [content]
-    return [piece if isinstance(piece, str) else piece.text or "" for piece in pieces]
+    return _list_texts(_read_content(raw))
 
 
 def read_text(raw: Raw) -> str:
     """Return the text of a JSON string, piece or list of pieces; "" for any other shape."""
-    return join_pieces(read_pieces(raw))
+    content = _read_content(raw)
+    return content if isinstance(content, str) else join_pieces(_list_texts(content))
+
+
+def _list_texts(content: str | Piece | list[Piece | str]) -> list[str]:
+    pieces = content if isinstance(content, list) else [content]
+    return [piece if isinstance(piece, str) else piece.text or "" for piece in pieces]
+
+
+def _read_content(raw: Raw) -> str | Piece | list[Piece | str]:
+    try:
+        return _decode_content(raw) or ""
+    except msgspec.ValidationError:
+        return ""
 
 
 def join_pieces(pieces: Sequence[str]) -> str:
