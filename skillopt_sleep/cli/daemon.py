@@ -64,7 +64,8 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
     from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
     from skillopt_sleep.scheduling.installing import start_command
     from skillopt_sleep.scheduling.night_process import NightProcess, open_log
-    from skillopt_sleep.scheduling.store import AttemptStore, DaemonStatus, KeptSchedule
+    from skillopt_sleep.scheduling.store import DaemonStatus, KeptSchedule
+    from skillopt_sleep.usecases.announce import AnnouncingAttempts
 
     schedule = KeptSchedule(workspace.data_dir)
     if schedule() is None:
@@ -73,7 +74,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
         night = NightProcess(start_command(), workspace.env, workspace.data_dir, say)
         world = World(
             schedule=schedule,
-            attempts=AttemptStore(workspace.data_dir / "sleep.db"),
+            attempts=AnnouncingAttempts(workspace),
             run_night=night,
             clock=workspace.clock,
             zone=system_zone,

@@ -14,8 +14,8 @@ from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.settings import settings_path
 from skillopt_sleep.storage.files import IGNORE_ALL, read_regular, remove
 from skillopt_sleep.storage.lock import lock_daemon, lock_night
+from skillopt_sleep.usecases.announce import announce
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER, agents_with_plugin, is_market, uninstall_plugin
-from skillopt_sleep.usecases.upkeep import announce
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:

@@ -6,10 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from skillopt_sleep.scheduling.due import Attempt, Schedule, ScheduledProject
+from skillopt_sleep.scheduling.store import save_schedule
+from skillopt_sleep.settings import Settings
+from skillopt_sleep.usecases.announce import AnnouncingAttempts
+from skillopt_sleep.usecases.workspace import Workspace
 from tests.fakes.program import ROOT
 
 CLAUDE, CODEX = ROOT / "plugins" / "claude-code", ROOT / "plugins" / "codex"
@@ -291,22 +297,52 @@ def test_engine_of_the_folder_one_is_in(tmp_path, way):
 
 
 def announced(project, data, **environment):
-    """What the hook says in a folder."""
+    """What the hook shows the person in a folder; the agent is told the same."""
     done = sh(HOOK, cwd=project, XDG_DATA_HOME=str(data), PATH="/usr/bin:/bin", **environment)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    if not done.stdout:
+        return ""
+    printed = json.loads(done.stdout)
+    assert printed["hookSpecificOutput"]["additionalContext"] == printed["systemMessage"]
+    return printed["systemMessage"]
+
+
+def write_messages(data, *lines):
+    """The file that the engine writes for the hook."""
+    (data / "skillopt-sleep").mkdir(exist_ok=True)
+    text = "".join("\t".join(map(str, line)) + "\n" for line in lines)
+    (data / "skillopt-sleep" / "morning.tsv").write_text(text)
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "it's", "ünïcode", "日本", "dol$lar", "a-b", "*", "a\\b"])
 def test_hook_knows_its_project_by_any_name(tmp_path, name):
-    """And no other, however alike."""
+    """And no other, however alike. Words that JSON escapes arrive as they were."""
     (tmp_path / name).mkdir()
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").mkdir()
-    (tmp_path / "skillopt-sleep").mkdir()
-    (tmp_path / "skillopt-sleep" / "waiting.txt").write_text(f"/elsewhere\n{tmp_path / name}\n")
-    assert "(skillopt-sleep status)" in announced(tmp_path / name, tmp_path)
+    said = json.dumps('A "quoted" \\ word: ü.')[1:-1]
+    write_messages(tmp_path, ("/elsewhere", "k1", "-", "Not here."), (tmp_path / name, "k2", "-", said))
     assert announced(tmp_path / "a" / "b", tmp_path) == ""
+    assert announced(tmp_path / name, tmp_path) == 'A "quoted" \\ word: ü. See: skillopt-sleep status'
+
+
+def test_hook_shows_a_message_once(tmp_path):
+    """The next session is told nothing, until there is something new."""
+    write_messages(tmp_path, (tmp_path, "night1", "-", "A change waits."))
+    assert [announced(tmp_path, tmp_path) for _ in range(2)] == ["A change waits. See: skillopt-sleep status", ""]
+    write_messages(tmp_path, (tmp_path, "night2", "-", "Another one waits."))
+    assert "Another" in announced(tmp_path, tmp_path)
+
+
+def test_hook_notices_that_the_program_is_gone(tmp_path):
+    """Nothing of ours runs then: the hook itself looks for the file, in every project."""
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.touch()
+    write_messages(tmp_path, ("*", "moved", program, "Its nights cannot start."))
+    assert announced(tmp_path, tmp_path) == ""
+    program.unlink()
+    assert "cannot start" in announced(tmp_path, tmp_path)
 
 
 def test_hook_below_its_project(tmp_path):
@@ -314,17 +350,16 @@ def test_hook_below_its_project(tmp_path):
     project = tmp_path / "project"
     for folder in ("sub/deeper", "other/.git"):
         (project / folder).mkdir(parents=True)
-    (tmp_path / "skillopt-sleep").mkdir()
-    (tmp_path / "skillopt-sleep" / "waiting.txt").write_text(f"{project}\n")
-    assert "(skillopt-sleep status --project ../..)" in announced(project / "sub" / "deeper", tmp_path)
+    write_messages(tmp_path, (project, "k1", "-", "It waits."), (project, "k2", "-", "It still waits."))
     assert announced(project / "other", tmp_path) == ""
+    assert "skillopt-sleep status --project ../.." in announced(project / "sub" / "deeper", tmp_path)
     (tmp_path / "link").symlink_to(project)
-    assert "waits" in announced(tmp_path, tmp_path, CLAUDE_PROJECT_DIR=str(tmp_path / "link"))
+    assert "still" in announced(tmp_path, tmp_path, CLAUDE_PROJECT_DIR=str(tmp_path / "link"))
 
 
 def test_announcement_that_cannot_be_written(cli, mira):
     """Ends nothing: what was adopted is shown, and the reason is said."""
-    (mira.data / "waiting.txt").mkdir(parents=True)
+    (mira.data / "morning.tsv").mkdir(parents=True)
     assert cli(*mira.arguments("run")).code == 0
     done = cli("adopt", *mira.places)
     assert (done.code, "To undo it" in done.out) == (0, True)
@@ -346,10 +381,34 @@ def test_waiting_proposal_is_announced(cli, mira, tmp_path):
 
     assert hook(mira.project) == ""
     assert cli(*mira.arguments("run"), f"--data-dir={data}").code == 0
-    assert "waits for the user's word" in hook(mira.project)
+    assert "waits for you" in hook(mira.project)
     assert hook(tmp_path / "elsewhere") == ""
     assert cli("adopt", *places).code == 0
     assert hook(mira.project) == ""
     assert cli("revert", *places).code == 0
     again = cli(*mira.arguments("run"), f"--data-dir={data}", "--set=announce=false")
     assert (again.code, hook(mira.project)) == (0, "")
+
+
+def test_failed_nights_are_announced(cli, mira, tmp_path, monkeypatch):
+    """With the cause and the number of nights; once a night ends well, nothing of it is left to show."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    failing = [part for part in mira.arguments("run") if "backend" not in str(part) and part != "simulated"]
+    message = mira.data / "morning.tsv"
+    assert cli(*failing, "--backend=claude", "--share-with=anthropic").code == 4
+    assert "the last night failed: claude is not installed" in message.read_text()
+    assert cli(*mira.arguments("run")).code == 0
+    assert "failed" not in message.read_text()
+
+
+def test_start_that_fails_before_its_night_is_announced(mira):
+    """A settings file that cannot be read ends a scheduled start with exit 2 and leaves no report."""
+    workspace = Workspace(Settings(data_dir=str(mira.data)), {}, {"HOME": str(mira.data)}, mira.data)
+    now = datetime.now(UTC)
+    attempt = Attempt(project=str(mira.project), due="2026-03-14", started_at=now, ended_at=now, code=2)
+    schedule = Schedule(projects=(ScheduledProject(project=str(mira.project), since=now),))
+    save_schedule(mira.data, schedule)
+    AnnouncingAttempts(workspace).keep(attempt)
+    written = (mira.data / "morning.tsv").read_text()
+    assert f"{mira.project}\t" in written
+    assert "a flag, file or setting was wrong" in written

@@ -1,19 +1,24 @@
 #!/bin/sh
-# Print one line at the start of a session when a proposal waits for this project. It only reads one small file, which
-# the engine writes with a project on each line, unless the setting `announce` is off.
+# Show the person one line at the start of a session: a proposal waits for this project, or the last nights failed. Each
+# message is shown once. This only reads one small file, which the engine writes unless the setting `announce` is off:
+# project, key, file, message on each line, separated by tabs; a message with a file is shown while that is missing.
 here=$(cd -- "${CLAUDE_PROJECT_DIR:-.}" 2>/dev/null && pwd -P) || exit 0
+tab=$(printf '\t')
 for data in "${XDG_DATA_HOME:-$HOME/.local/share}/skillopt-sleep" "$HOME/Library/Application Support/skillopt-sleep"; do
-    [ -f "$data/waiting.txt" ] || continue
+    [ -f "$data/morning.tsv" ] || continue
     project=$here
     above=
     while [ -n "$project" ]; do
-        while IFS= read -r line; do
-            if [ "$line" = "$project" ]; then
-                look="skillopt-sleep status${above:+ --project $above}"
-                echo "SkillOpt-Sleep: a tested change of this project's instructions waits for the user's word ($look)."
-                exit 0
-            fi
-        done <"$data/waiting.txt"
+        while IFS="$tab" read -r path key missing message; do
+            if [ "$path" != "$project" ]; then [ "$path" = '*' ] && [ "$project" = "$here" ] || continue; fi
+            [ -e "$missing" ] && continue
+            [ -e "$data/shown/$key" ] && continue
+            mkdir -p "$data/shown" 2>/dev/null && : 2>/dev/null >"$data/shown/$key"
+            look="$message See: skillopt-sleep status${above:+ --project $above}"
+            printf '{"systemMessage": "%s", ' "$look"
+            printf '"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "%s"}}\n' "$look"
+            exit 0
+        done <"$data/morning.tsv"
         [ -e "$project/.git" ] && break
         project=${project%/*}
         above=${above:+$above/}..
