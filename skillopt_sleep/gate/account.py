@@ -1,7 +1,6 @@
-"""Records what was tried: trials, their evidence rows, and the account of accepted edits and of those by chance.
+"""Records what was tried: trials, their evidence rows, and the account of proven rules and of those by chance.
 
-The account of a person's nights decides which score the next new edit needs. An evidence row records one rollout, so
-that every figure of a report can be traced and recounted.
+An evidence row records one rollout, so that every figure of a report can be traced and recounted.
 """
 
 from __future__ import annotations
@@ -12,22 +11,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.gate.rule import (
-    Decision,
-    Result,
-    Tally,
-    Verdict,
-    exact_error,
-    expected_false_accepts,
-    needs_higher_score,
-    threshold,
-)
+from skillopt_sleep.gate.rule import PROMISING, Decision, Verdict, exact_error
+from skillopt_sleep.gate.tally import Result, Tally
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import Origin, Split, TaskRecord
 
 ALPHA = 0.05
-STRICT_ALPHA = 0.02
-"""The chance allowed to new edits while chance may explain too many of the accepted ones, and always by auto-adopt."""
+"""The chance allowed to a useless rule to be shown as promising."""
+SURE = 0.95
+"""How sure the account's sentence is: the quantile of the Poisson distribution that it prints."""
 
 SCHEMA_VERSION = 1
 """The version of the evidence rows."""
@@ -37,42 +29,56 @@ RESPONSE_HEAD = 600
 
 
 class Tried(Struct, frozen=True, kw_only=True):
-    """One edit that was tried."""
+    """The life of one rule that was tried."""
 
     id: str
     night: str
+    """The night that first tried it."""
     k: int
-    """The score that would have accepted it."""
+    """The score that proves it."""
     verdict: Verdict
     """What became of it so far."""
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """What a person's nights have tried and accepted."""
+    """What a person's nights have tried and proven."""
 
     tried: int = 0
     accepted: int = 0
     by_chance: float = 0.0
-    """At most so many of the accepted edits are expected to be wrong."""
-    k: int = threshold(ALPHA)
-    """The score that the next new edit needs."""
+    """The useless rules that chance proves on average: the sum of the error bounds of all rules tried."""
+    k: int = PROMISING
+    """The score from which a rule is promising."""
+    at_most: int = 0
+    """The number of useless rules among the accepted ones that is exceeded in at most 5 of 100 cases."""
 
 
 def compute_account(tried: Sequence[Tried]) -> Account:
-    """Compute the account of these edits."""
-    accepted = sum(edit.verdict is Verdict.ACCEPT for edit in tried)
-    by_chance = expected_false_accepts(exact_error(edit.k) for edit in tried)
-    alpha = STRICT_ALPHA if needs_higher_score(accepted, by_chance) else ALPHA
-    return Account(tried=len(tried), accepted=accepted, by_chance=round(by_chance, 4), k=threshold(alpha))
+    """Compute the account of these rules; every life counts once, however often it was looked at.
 
-
-def score_needed(total: Account, alpha: float = ALPHA, *, by_itself: bool = False) -> int:
-    """Return the score that accepts the next new edit: the one asked for or the account's, whichever is higher.
-
-    ``by_itself``: what is accepted is adopted without a question, which takes more. Raises ValueError for an ``alpha``
-    outside of 0 to 1.
+    Whether a useless rule is proven is a coin with a chance of at most ``exact_error`` of its score. The number of
+    rare, nearly independent events is Poisson distributed (Le Cam 1960), so the 95 % quantile for the sum of the
+    bounds limits how many there are.
     """
-    return max(total.k, threshold(alpha), threshold(STRICT_ALPHA) if by_itself else 0)
+    accepted = sum(life.verdict is Verdict.ACCEPT for life in tried)
+    by_chance = math.fsum(exact_error(life.k) for life in tried)
+    return Account(
+        tried=len(tried),
+        accepted=accepted,
+        by_chance=round(by_chance, 4),
+        at_most=min(accepted, find_poisson_quantile(by_chance)),
+    )
+
+
+def find_poisson_quantile(mean: float, share: float = SURE) -> int:
+    """Return the smallest count that a Poisson variable with this mean exceeds with a chance of at most 1 - share."""
+    count, chance = 0, math.exp(-mean)
+    below = chance
+    while below < share:
+        count += 1
+        chance *= mean / count
+        below += chance
+    return count
 
 
 class Arm(enum.StrEnum):

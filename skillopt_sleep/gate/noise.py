@@ -20,8 +20,6 @@ from msgspec import Struct
 from skillopt_sleep.gate.account import Position, chance_as_uneven
 from skillopt_sleep.gate.rule import (
     PAIRS_A_LIFE,
-    Result,
-    Tally,
     Verdict,
     compare_scores,
     decide,
@@ -29,6 +27,7 @@ from skillopt_sleep.gate.rule import (
     may_start_round,
     next_pairs,
 )
+from skillopt_sleep.gate.tally import Result, Tally
 from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.rollout import GateMetric, Score, combine
 

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.rule import GO_ON_AT, MOST_LOSSES, PAIRS_A_LIFE, Tally, describe_needs
+from skillopt_sleep.gate.rule import GO_ON_AT, MOST_LOSSES, PAIRS_A_LIFE, describe_needs
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.task import TaskRecord, group_of

@@ -1,8 +1,7 @@
-"""Decides about an edit: the strict rule of the SkillOpt paper, and the paired rule with its exact error.
+"""Decides about a rule: the strict comparison of the SkillOpt paper, and the paired score with its exact error.
 
-Everything here is pure; `trial` does the replays. Under the paired rule a won pair counts one and a lost pair minus
-two, and an edit that reaches the score ``k`` is accepted. ``exact_error`` computes how often chance alone gets there,
-and ``threshold`` derives ``k`` from it. The reasons are in docs/gate.md.
+Everything here is pure; `trial` does the replays. A won pair counts one and a lost pair minus two; a rule that reaches
+the score ``k`` is accepted. ``exact_error`` computes how often chance alone gets there; docs/gate.md has the reasons.
 """
 
 from __future__ import annotations
@@ -12,16 +11,22 @@ import math
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from skillopt_sleep.gate.tally import Lost, Result, Tally
 from skillopt_sleep.model.rollout import GateMetric
 
 MIN_MEASURED_SHARE = 0.8
 """Below this share of measured pairs nothing is decided: what transport lost may be what mattered."""
+PROMISING = 6
+"""The score from which a rule is shown as promising: by luck in 4.96 % of useless rules."""
+PROVEN = 9
+"""The score that proves a rule which rests on two or more requests: by luck in 1.05 % of useless rules."""
+PROVEN_ALONE = 12
+"""The score that proves a rule which rests on one request: by luck in .22 % of useless rules."""
+LEAST_SIZE = 8.0
+"""The fortune, of 1 at the start, that an accept needs: many small gains do not outweigh a few large harms."""
 MOST_LOSSES = 6
-"""One loss more drops an edit, whatever its wins."""
-PHI = (1 + math.sqrt(5)) / 2
-"""The golden ratio: with one step up and two steps down it makes a fair game, PHI / 2 + PHI**-2 / 2 = 1."""
+"""One loss more drops a rule, whatever its wins."""
 DROP = -6
 """The score at which an edit is dropped: after three losses in a row, acceptance takes twelve wins in a row."""
 PAIRS_A_NIGHT = 36
@@ -40,8 +45,6 @@ GRADED_MARGIN = 0.1
 """How far two graded scores must differ to count: less is the judge's mood."""
 ROUNDING = 1e-9
 """Grades such as 0.3 are inexact: 0.4 - 0.3 exceeds 0.1 by rounding alone."""
-CHANCE_SHARE = 1 / 4
-"""The share of wrong accepts, expected among those accepted, above which new edits need the higher score."""
 
 
 class Verdict(enum.StrEnum):
@@ -138,94 +141,8 @@ def decide_strict(pairs: Sequence[Pair]) -> Decision:
 # --- the paired rule ----------------------------------------------------------------------------------------------
 
 
-class Result(enum.StrEnum):
-    """The outcome of one pair for the candidate."""
-
-    WIN = "win"
-    LOSS = "loss"
-    TIE = "tie"
-
-
-class Lost(enum.StrEnum):
-    """What is missing from a pair without outcome: transport lost an arm or both, or the judge gave no verdict."""
-
-    BASELINE = "baseline"
-    CANDIDATE = "candidate"
-    BOTH = "both"
-    VERDICT = "verdict"
-
-
-class Tally(Struct, frozen=True, kw_only=True):
-    """The pairs of one edit, counted over all its nights."""
-
-    wins: int = 0
-    losses: int = 0
-    ties: int = 0
-    lost_baseline: int = 0
-    """Pairs of which transport lost the baseline's replay only."""
-    lost_candidate: int = 0
-    """Pairs of which transport lost the candidate's replay only."""
-    unjudged: int = 0
-    """Pairs on which the judge had both answers and gave no readable verdict."""
-
-    @property
-    def score(self) -> int:
-        """Wins minus twice the losses."""
-        return self.wins - 2 * self.losses
-
-    @property
-    def hidden(self) -> int:
-        """The number of losses that the pairs without outcome may hide.
-
-        An edit that makes calls fail where its answer would have failed too keeps only the pairs that speak for it.
-        Transport that fails evenly fails both arms about as often, so the difference counts; a judge that gives no
-        verdict had both answers before it, so each such pair counts.
-        """
-        return abs(self.lost_candidate - self.lost_baseline) + self.unjudged
-
-    @property
-    def doubt(self) -> int:
-        """How far the score would fall if every hidden loss were one.
-
-        The score minus the doubt never exceeds the true score, so the bound of ``exact_error`` holds for it too.
-        """
-        return 2 * self.hidden
-
-    @property
-    def pairs(self) -> int:
-        """The number of measured pairs."""
-        return self.wins + self.losses + self.ties
-
-    @property
-    def e(self) -> float:
-        """The e-value against "it helps no more than it harms", under which its expectation never exceeds 1."""
-        return float(PHI**self.score)
-
-    @property
-    def in_words(self) -> str:
-        """The counts as text: "6 wins, 0 losses, 1 tie"."""
-        counts = ((self.wins, "win", "wins"), (self.losses, "loss", "losses"), (self.ties, "tie", "ties"))
-        return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
-
-    def add(self, result: Result | Lost) -> Tally:
-        """Count one more pair."""
-        name = _COUNTED_AS.get(result)
-        return replace(self, **{name: getattr(self, name) + 1}) if name else self
-
-
-_COUNTED_AS: dict[Result | Lost, str] = {
-    Result.WIN: "wins",
-    Result.LOSS: "losses",
-    Result.TIE: "ties",
-    Lost.BASELINE: "lost_baseline",
-    Lost.CANDIDATE: "lost_candidate",
-    Lost.VERDICT: "unjudged",
-}
-"""The field of a tally that each outcome adds to; a pair that lost both arms says nothing."""
-
-
 def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
-    """Compute the chance that an edit which helps no more than it harms ever reaches the score ``k``.
+    """Compute the chance that a rule which helps no more than it harms ever reaches the score ``k``.
 
     In the worst case a pair that is no tie is won or lost with equal chance. A path that reaches ``k`` after ``c``
     losses has k + 2c wins, so n = k + 3c steps, each of chance 1/2. Of the C(n, c) orders of its steps the share k/n
@@ -239,7 +156,7 @@ def exact_error(k: int, most_losses: int = MOST_LOSSES) -> float:
 
 
 def threshold(alpha: float) -> int:
-    """Find the lowest score whose exact error is at most ``alpha``: 6 for .05, 7 for .03, 8 for .02, 10 for .01.
+    """Find the lowest score whose exact error is at most ``alpha``: 6 for .05, 7 for .03, 9 for .011, 12 for .0025.
 
     Raises ValueError for an ``alpha`` outside of 0 to 1.
     """
@@ -268,15 +185,26 @@ def compare_scores(baseline: float, candidate: float, margin: float) -> Result:
 
 
 def decide(tally: Tally, k: int) -> Verdict:
-    """Accept at a score of ``k`` beyond all ``doubt``; reject at ``DROP`` or one loss too many; else undecided.
+    """Accept at a score of ``k`` beyond all ``doubt``, and enough ``size``; reject at ``DROP`` or one loss too many.
 
     Hidden losses count among the ``MOST_LOSSES`` of an accept, because the exact error allows no more. Ask after every
     pair: the first answer that is not "undecided" holds, and no further pair is added to such a tally.
     """
     if tally.score <= DROP or tally.losses > MOST_LOSSES:
         return Verdict.REJECT
-    proven = tally.score - tally.doubt >= k and tally.losses + tally.hidden <= MOST_LOSSES
-    return Verdict.ACCEPT if proven else Verdict.UNDECIDED
+    reached = tally.score - tally.doubt >= k and tally.losses + tally.hidden <= MOST_LOSSES
+    large = not tally.fortunes or tally.size >= LEAST_SIZE
+    return Verdict.ACCEPT if reached and large else Verdict.UNDECIDED
+
+
+def choose_threshold(requests: int) -> int:
+    """Return the score that proves a rule which rests on so many different requests."""
+    return PROVEN if requests > 1 else PROVEN_ALONE
+
+
+def is_promising(tally: Tally, k: int = PROMISING) -> bool:
+    """Whether a rule has reached ``k``, beyond doubt and with enough size: worth a person's look, never more."""
+    return decide(tally, k) is Verdict.ACCEPT
 
 
 def add_results(results: Iterable[Result | Lost], k: int, start: Tally = Tally()) -> Tally:  # noqa: B008 - frozen
@@ -316,8 +244,10 @@ def next_pairs(tally: Tally, k: int, *, pairs_tonight: int, left: int) -> int:
 
 
 def describe_needs(tally: Tally, k: int) -> str:
-    """Say what an undecided edit lacks for acceptance if nothing gets worse: "2 more wins"."""
+    """Say what an undecided rule lacks for acceptance if nothing gets worse: "2 more wins"."""
     wins = max(k + tally.doubt - tally.score, 0)
+    if not wins and tally.fortunes and tally.size < LEAST_SIZE:
+        return "larger gains"
     return f"{wins} more win" if wins == 1 else f"{wins} more wins"
 
 
@@ -329,7 +259,7 @@ def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> 
     """
     if measured < MIN_MEASURED_SHARE * planned:
         return f"only {measured} of {planned} validation pairs could be measured"
-    if tally.score < k or decide(tally, k) is not Verdict.UNDECIDED:
+    if not tally.hidden or tally.score < k or decide(tally, k) is not Verdict.UNDECIDED:
         return None
     lost = []
     if tally.lost_candidate != tally.lost_baseline:
@@ -342,19 +272,3 @@ def explain_unmeasured(tally: Tally, k: int, *, planned: int, measured: int) -> 
     if tally.losses + tally.hidden > MOST_LOSSES:
         return f"{cause}there would be more than {MOST_LOSSES} of them"
     return f"{cause}a score of {tally.score} would not be enough; {describe_needs(tally, k)} would decide"
-
-
-# --- many edits ---------------------------------------------------------------------------------------------------
-
-
-def expected_false_accepts(alphas: Iterable[float]) -> float:
-    """Bound the wrong accepts to expect: the sum of one ``alpha`` for each edit that was tried, however it ended."""
-    return math.fsum(alphas)
-
-
-def needs_higher_score(accepted: int, expected: float) -> bool:
-    """Tell whether new edits need the higher score, because chance may account for over a quarter of the accepted.
-
-    Before the first accept that one counts as made; otherwise nobody's second edit could be tried at the usual score.
-    """
-    return expected > CHANCE_SHARE * max(accepted, 1)

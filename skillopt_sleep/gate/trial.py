@@ -22,10 +22,7 @@ from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, TooLong, Tr
 from skillopt_sleep.gate.account import Arm, Trial
 from skillopt_sleep.gate.rule import (
     Decision,
-    Lost,
     Pair,
-    Result,
-    Tally,
     Verdict,
     add_results,
     compare_scores,
@@ -37,6 +34,7 @@ from skillopt_sleep.gate.rule import (
     may_start_round,
     next_pairs,
 )
+from skillopt_sleep.gate.tally import Lost, Result, Tally
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.ports import PairJudge, Parallel
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine

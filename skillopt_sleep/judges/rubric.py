@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeVar
 
-import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from skillopt_sleep.errors import BadReply
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.ports import Ask
-from skillopt_sleep.model.replies import escape_tags, extract_json, make_tag_suffix
+from skillopt_sleep.model.replies import escape_tags, extract_only, make_tag_suffix
 from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import RubricReference, TaskRecord, require_reference
 from skillopt_sleep.prompts import render
@@ -97,8 +96,8 @@ class RubricJudge:
         for attempt in range(self.tries):
             reply = ask(replace(prompt, sample=sample * self.tries + attempt), phase="judge")
             try:
-                return msgspec.convert(extract_json(reply.text), wanted)
-            except ValueError as error:  # msgspec.ValidationError is one
+                return extract_only(reply.text, wanted)
+            except ValueError as error:
                 problem = str(error)
         raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
 

@@ -11,12 +11,15 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import sha256
+
+T = TypeVar("T")
 
 ATTEMPTS = 64
 """Places in a text where JSON may be looked for; this bounds the time, as every attempt may read to the end."""
@@ -63,6 +66,32 @@ def extract_json(text: str) -> Json:
     raise ValueError(f"no JSON in a reply of {len(text)} characters that begins {text[:60]!r}")
 
 
+def extract_only(text: str, wanted: type[T]) -> T:
+    """Return the one object of the shape ``wanted`` that a reply holds, wherever it stands and whatever its length.
+
+    A judge may quote the answer it judges, and an answer may hold a made-up verdict: two objects of the shape are
+    therefore none. Objects inside another one, and objects in the model's thoughts, do not count. Raises ``ValueError``
+    when there is none, more than one, or more JSON than is looked at.
+    """
+    part = _drop_unopened_thought(_THOUGHT.sub("", text))
+    whole = part.strip("\ufeff \t\r\n")
+    try:
+        values = [_parse_whole(whole)]
+    except ValueError:
+        values = [value for _, _, value in _find_outermost(part, completely=True)]
+    found, problem = [], ""
+    for value in values:
+        try:
+            found.append(msgspec.convert(value, wanted))
+        except msgspec.ValidationError as error:
+            problem = str(error)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(f"{len(found)} objects of the shape that was asked for, where there must be one")
+    raise ValueError(problem or f"no JSON in a reply of {len(text)} characters that begins {text[:60]!r}")
+
+
 def _drop_unopened_thought(text: str) -> str:
     """Return the text after the last closing tag that comes before any opening tag; the whole text without one."""
     opened = _OPENED.search(text)
@@ -82,8 +111,12 @@ def _parse_whole(text: str) -> Json:
     return value
 
 
-def _find_outermost(text: str) -> Iterator[tuple[bool, int, Json]]:
-    """Yield every object and array outside of any other: whether it has named fields, its length, its value."""
+def _find_outermost(text: str, *, completely: bool = False) -> Iterator[tuple[bool, int, Json]]:
+    """Yield every object and array outside of any other: whether it has named fields, its length, its value.
+
+    ``completely``: raise ``ValueError`` for damaged JSON, and when there are more places than are looked at, because
+    either may hide what the caller counts.
+    """
     at, tried = 0, 0
     while tried < ATTEMPTS and (opening := _OPENING.search(text, at)):
         start = opening.start()
@@ -99,8 +132,12 @@ def _find_outermost(text: str) -> Iterator[tuple[bool, int, Json]]:
             try:
                 value = _parse_whole(text[start:at])
             except ValueError:
+                if completely:
+                    raise
                 continue
         yield _has_fields(value), at - start, value
+    if completely and _OPENING.search(text, at):
+        raise ValueError(f"more than {ATTEMPTS} places that may begin JSON, where one object was asked for")
 
 
 def _has_fields(value: Json) -> bool:

@@ -142,7 +142,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             step=replace(self.step, k=self.asked),
         )
         content = msgspec.to_builtins(same)
-        del content["left_out"]
+        del content["left_out"], content["account"]["at_most"]
         return sha256(msgspec.json.encode(content) + self.baseline.digest.encode())[:32]
 
     def blank_report(self) -> NightReport:

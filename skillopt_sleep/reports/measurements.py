@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
-from skillopt_sleep.gate.rule import Tally, Verdict, exact_error
+from skillopt_sleep.gate.rule import Verdict, exact_error
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.task import DECIDING, Shortfall
 from skillopt_sleep.night.report import NightReport, PendingReport, SealedTest, TrialReport
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, times
@@ -97,20 +98,13 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
 
 
 def describe_account(account: Account) -> str:
-    """Return how many changes were tried and accepted here, and how many of those luck explains.
-
-    "" before the first.
-    """
+    """Return how many rules were tried and proven here, and how many of those luck explains; "" before the first."""
     if not account.tried:
         return ""
     if not account.accepted:
-        return f"{number(account.tried, 'change')} tried, none accepted."
-    by_luck = _round_up(min(account.by_chance, account.accepted))
-    said = f"{number(account.tried, 'change')} tried, {number(account.accepted)} accepted"
-    said += f" (by luck at most {by_luck} of those)."
-    if account.k == Account().k:
-        return said
-    return f"{said} That may be too many, so a new change needs a score of {account.k}."
+        return f"{number(account.tried, 'rule')} tried, none proven."
+    proven = f"{number(account.tried, 'rule')} tried, {number(account.accepted)} proven"
+    return f"{proven}: at most {account.at_most} of {account.accepted} by chance."
 
 
 def chance(k: int) -> str:

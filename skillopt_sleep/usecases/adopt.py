@@ -10,8 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Refused, SleepError
-from skillopt_sleep.gate.account import STRICT_ALPHA
-from skillopt_sleep.gate.rule import Verdict, threshold
+from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.night.report import Loading, NightReport, TrialReport
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undecided"}
 """The edits that can be adopted by hand, with the words for their status."""
-AUTO_K = threshold(STRICT_ALPHA)
-"""The score that automatic adoption asks for: 8."""
+AUTO_K = 8
+"""The score that automatic adoption asks for."""
 AUTO_TASKS = 12
 """The different tasks it asks for, near-duplicates counted once: with fewer, the gain may be theirs alone."""
 

@@ -10,8 +10,8 @@ import msgspec
 
 from skillopt_sleep.agents import all_agents
 from skillopt_sleep.errors import UsageError
-from skillopt_sleep.gate.account import Account, score_needed
 from skillopt_sleep.gate.noise import NoiseReport
+from skillopt_sleep.gate.rule import PROMISING, threshold
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind, read_description
 from skillopt_sleep.model.ports import Agent
@@ -60,7 +60,6 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     build_judges(workspace)
     baseline, choice, left_out = inspect_live_documents(workspace, tasks)
     manner = _choose_manner(workspace, tasks or ())
-    account = workspace.trials.account(project)
     since = ""
     if settings.lookback_days:
         since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
@@ -81,16 +80,16 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         split=msgspec.convert(settings, SplitPlan, from_attributes=True),
         step=msgspec.structs.replace(
             msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
-            k=score_needed(account, settings.alpha, by_itself=settings.auto_adopt),
+            k=max(PROMISING, threshold(settings.alpha)),
             answered_by=(roles[Role.TARGET][0], roles[Role.OPTIMIZER][0]),
         ),
-        asked=score_needed(Account(), settings.alpha, by_itself=settings.auto_adopt),
+        asked=max(PROMISING, threshold(settings.alpha)),
         manner=manner,
         caps=night_caps(workspace),
         rejected=workspace.rejected.recall(workspace.scope),
         closed=workspace.rejected.closed(workspace.scope),
         pending=workspace.trials.pending(project),
-        account=account,
+        account=workspace.trials.account(project),
         adopted=_find_unscored_change(workspace, baseline),
         audit=next((night.audit for night in workspace.journal.reports(project)), NoiseReport()),
     )

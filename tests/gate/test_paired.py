@@ -17,24 +17,19 @@ from skillopt_sleep.gate.rule import (
     PAIRS_A_LIFE,
     PAIRS_A_NIGHT,
     PAUSE_AT,
-    PHI,
-    Lost,
-    Result,
-    Tally,
     Verdict,
     add_results,
     compare_scores,
     decide,
     describe_needs,
     exact_error,
-    expected_false_accepts,
     explain_unmeasured,
     margin_for,
     may_start_round,
-    needs_higher_score,
     next_pairs,
     threshold,
 )
+from skillopt_sleep.gate.tally import PHI, Lost, Result, Tally
 from skillopt_sleep.model.rollout import GateMetric
 
 WIN, LOSS, TIE = Result.WIN, Result.LOSS, Result.TIE
@@ -42,7 +37,7 @@ SWAPPED = {WIN: LOSS, LOSS: WIN, TIE: TIE}
 any_results = st.lists(st.sampled_from(Result), max_size=PAIRS_A_LIFE)
 good_results = st.lists(st.sampled_from([WIN, WIN, WIN, WIN, TIE, LOSS]), max_size=60)
 results = any_results | good_results
-thresholds = st.integers(6, 10)
+thresholds = st.sampled_from([6, 7, 9, 12])
 counts = st.integers(0, 40)
 
 
@@ -92,14 +87,16 @@ def error_by_enumeration(k: int, most_losses: int) -> Fraction:
     return total
 
 
-@pytest.mark.parametrize(("k", "percent"), [(6, "4.96"), (7, "2.97"), (8, "1.77"), (10, "0.62")])
+@pytest.mark.parametrize(("k", "percent"), [(6, "4.96"), (7, "2.97"), (9, "1.05"), (12, "0.22")])
 def test_error_of_a_threshold(k, percent):
-    """The closed form gives the published figure, and dynamic programming gives the closed form."""
+    """Promising, proven, and proven on one request: dynamic programming gives the published figures."""
     assert f"{100 * exact_error(k):.2f}" == percent
     assert exact_error(k) == pytest.approx(float(error_by_dynamic_programming(k, MOST_LOSSES)), rel=1e-12)
 
 
-@pytest.mark.parametrize(("k", "most_losses"), [(6, 6), pytest.param(8, 6, marks=pytest.mark.slow), (6, 3), (1, 5)])
+@pytest.mark.parametrize(
+    ("k", "most_losses"), [(6, 6), pytest.param(9, 6, marks=pytest.mark.slow), (9, 3), (12, 2), (1, 5)]
+)
 def test_error_of_a_threshold_counted_out(k, most_losses):
     """Writing every sequence down gives the closed form too."""
     assert exact_error(k, most_losses) == pytest.approx(float(error_by_enumeration(k, most_losses)), rel=1e-12)
@@ -401,24 +398,6 @@ def test_hidden_losses_never_get_an_edit_accepted(truth, k, hidden, arm):
             ]
             assert max(whole) >= k
             break
-
-
-def test_account_of_forty_one_edits():
-    """41 tried at .05: at most 2.1 of them by chance, which is over a quarter of 8 accepted and not of 9."""
-    expected = expected_false_accepts([0.05] * 41)
-    assert f"{expected:.1f}" == "2.1"
-    assert needs_higher_score(8, expected)
-    assert not needs_higher_score(9, expected)
-
-
-def test_account_before_the_first_accept():
-    """Five edits may be tried at the usual threshold before one must have been worth it."""
-    assert [needs_higher_score(0, expected_false_accepts([0.05] * tried)) for tried in (0, 1, 5, 6)] == [
-        False,
-        False,
-        False,
-        True,
-    ]
 
 
 def test_unjudged_pairs_count_as_losses_until_more_wins_decide():

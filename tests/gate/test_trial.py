@@ -23,17 +23,8 @@ from skillopt_sleep.errors import (
     TooLong,
     TransientBackend,
 )
-from skillopt_sleep.gate.rule import (
-    Lost,
-    Result,
-    Tally,
-    Verdict,
-    add_results,
-    compare_scores,
-    decide,
-    exact_error,
-    next_pairs,
-)
+from skillopt_sleep.gate.rule import Verdict, add_results, compare_scores, decide, exact_error, next_pairs
+from skillopt_sleep.gate.tally import Lost, Result, Tally
 from skillopt_sleep.gate.trial import PairedPlan, PairRow, decide_by_pairs, run_paired_trial
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Role

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, TimedOut
 from skillopt_sleep.gate.pending import PendingEdit
-from skillopt_sleep.gate.rule import Tally, Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.judges.rubric import RubricJudge
@@ -602,10 +603,11 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
 
 
 @pytest.mark.parametrize(
-    ("asked", "k"), [({}, 6), ({"alpha": 0.02}, 8), ({"alpha": 0.01}, 10), ({"auto_adopt": True}, 8)]
+    ("asked", "k"),
+    [({}, 6), ({"alpha": 0.02}, 8), ({"alpha": 0.01}, 10), ({"auto_adopt": True}, 6)],
 )
-def test_score_that_accepts_follows_the_settings(tmp_path, asked, k):
-    """``alpha`` names it, and going live unasked takes more."""
+def test_score_of_a_promising_rule_follows_the_settings(tmp_path, asked, k):
+    """``alpha`` names it, and it is never under 6."""
     assert plan_night(make_person(tmp_path / "mira", sessions=False).workspace(**asked)).step.k == k
 
 

@@ -18,7 +18,8 @@ from skillopt_sleep.gate.pending import (
     drop_if_over,
     revive,
 )
-from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Tally
+from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, compute_edit_id, is_same_edit
 from skillopt_sleep.model.task import RubricReference, TaskRecord

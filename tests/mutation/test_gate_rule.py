@@ -11,12 +11,12 @@ from skillopt_sleep.gate.rule import (
     MOST_LOSSES,
     PAIRS_A_LIFE,
     Pair,
-    Tally,
     Verdict,
     decide_strict,
     is_enough_measured,
     is_strictly_better,
 )
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 

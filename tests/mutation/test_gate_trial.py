@@ -8,7 +8,8 @@ import pytest
 
 from skillopt_sleep.errors import BadReply, BudgetSpent, TimedOut
 from skillopt_sleep.gate.account import Arm
-from skillopt_sleep.gate.rule import Lost, Result, Tally, Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.gate.tally import Lost, Result, Tally
 from skillopt_sleep.gate.trial import (
     CONFIRMING,
     PairedPlan,

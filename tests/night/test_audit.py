@@ -10,7 +10,8 @@ import pytest
 
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, UsageError
 from skillopt_sleep.gate.account import Arm, Position
-from skillopt_sleep.gate.rule import Result, Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.gate.tally import Result
 from skillopt_sleep.gate.trial import run_paired_trial
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.task import RubricReference, TaskRecord

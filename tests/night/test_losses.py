@@ -9,10 +9,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.backends.simulated import SimulatedBackend
 from skillopt_sleep.errors import Overloaded
-from skillopt_sleep.gate.account import Tried
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.document import Candidate
-from skillopt_sleep.night import night
 from skillopt_sleep.night.plan import NightPlan
 from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.usecases.plan import plan_night
@@ -116,27 +114,3 @@ def test_night_cut_short_before_midnight_goes_on_after_it(mira):
     assert tomorrow.fingerprint == plan.fingerprint
     assert plan_night(mira.workspace(edit_budget=2)).fingerprint != plan.fingerprint
     assert plan_night(mira.workspace(alpha=0.02)).fingerprint != plan.fingerprint
-
-
-def test_night_killed_when_it_had_raised_the_score_itself(mira, monkeypatch):
-    """A higher score asked by the account neither restarts the night nor applies to it."""
-    workspace = mira.workspace()
-    tried = [Tried(id=f"x{number}", night="n0", k=6, verdict=Verdict.REJECT) for number in range(5)]
-    held = []
-    real = night.audit
-
-    def died(_night, _outcome, plan, trials):
-        trials.conclude(plan.project, [], tried)
-        raise KeyboardInterrupt
-
-    def looked(*given):
-        held.append(given[2].step.k)
-        return real(*given)
-
-    monkeypatch.setattr(night, "audit", died)
-    before = plan_night(workspace)
-    cut = run_night(workspace, before)
-    monkeypatch.setattr(night, "audit", looked)
-    after, done = run(mira)
-    assert plan_night(after).step.k > before.step.k
-    assert (done.night, done.stopped_by, held) == (cut.night, None, [before.step.k])

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import Overloaded
 from skillopt_sleep.gate.pending import PendingEdit
-from skillopt_sleep.gate.rule import GateMode, Tally, Verdict
+from skillopt_sleep.gate.rule import GateMode, Verdict
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.model.call import Health
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind

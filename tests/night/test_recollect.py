@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
-from skillopt_sleep.gate.rule import Tally
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.task import RubricReference, TaskRecord

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit, choose_for_tonight
-from skillopt_sleep.gate.rule import Tally
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.mining.tasks import merge_tasks
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord, group_of

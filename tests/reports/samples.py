@@ -463,7 +463,7 @@ PAIRED = replace(
             edits=("e-3",),
         ),
     ),
-    account=Account(tried=41, accepted=9, by_chance=2.0336),
+    account=Account(tried=41, accepted=9, by_chance=0.43, at_most=2),
     audit=NoiseReport(
         repeats=31,
         tasks=14,
@@ -545,7 +545,7 @@ GOES_ON = replace(
             edits=("e-3",),
         ),
     ),
-    account=Account(tried=12, accepted=1, by_chance=0.5952, k=8),
+    account=Account(tried=12, accepted=1, by_chance=0.1265, at_most=1),
     notes=(
         "a cap ended the night early, so the skill had to wait: the next call could overspend the cap of 120 calls",
     ),

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.account import Account, Position
 from skillopt_sleep.gate.noise import AATest, NoiseReport
-from skillopt_sleep.gate.rule import Tally, Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports import measurements
@@ -92,17 +93,11 @@ def test_what_nobody_looked_at_again_is_said(changed, said):
     ("account", "said"),
     [
         pytest.param(Account(), "", id="nothing-tried"),
-        pytest.param(Account(tried=3, by_chance=0.15), "3 changes tried, none accepted.", id="none-accepted"),
+        pytest.param(Account(tried=3, by_chance=0.15), "3 rules tried, none proven.", id="none-accepted"),
         pytest.param(
-            Account(tried=41, accepted=9, by_chance=2.0336),
-            "41 changes tried, 9 accepted (by luck at most 2.1 of those).",
-            id="rounded-up",
-        ),
-        pytest.param(
-            Account(tried=60, accepted=1, by_chance=2.98, k=8),
-            "60 changes tried, 1 accepted (by luck at most 1 of those). That may be too many, so a new change needs a"
-            " score of 8.",
-            id="all-by-chance",
+            Account(tried=41, accepted=9, by_chance=0.43, at_most=2),
+            "41 rules tried, 9 proven: at most 2 of 9 by chance.",
+            id="some-by-chance",
         ),
     ],
 )

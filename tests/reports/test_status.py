@@ -30,7 +30,7 @@ STATUS = Status(
     waiting=4,
     fresh=12,
     pending=(PENDING_RULE, OLDER_RULES),
-    account=Account(tried=41, accepted=9, by_chance=2.0336),
+    account=Account(tried=41, accepted=9, by_chance=0.43, at_most=2),
 )
 
 

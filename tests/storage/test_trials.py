@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.account import Tried
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
-from skillopt_sleep.gate.rule import Tally, Verdict
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
 from skillopt_sleep.storage.database import Database

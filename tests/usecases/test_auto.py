@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.account import Account, score_needed
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.night.report import Loading
@@ -93,20 +92,3 @@ def test_trial_that_has_not_shown_enough_may_not(trial, why):
 def test_night_that_has_not_shown_enough_may_not(night, isolated, why):
     """Everything in the proposal has to do."""
     assert find_objection(night, isolated=isolated) == why
-
-
-@pytest.mark.parametrize(
-    ("account", "alpha", "by_itself", "k"),
-    [
-        (Account(), 0.05, False, 6),
-        (Account(), 0.05, True, 8),
-        (Account(), 0.01, True, 10),
-        (Account(), 0.03, False, 7),
-        (Account(k=8), 0.05, False, 8),
-        (Account(k=8), 0.3, False, 8),
-        (Account(), 0.3, False, 6),
-    ],
-)
-def test_score_that_a_new_edit_needs(account, alpha, by_itself, k):
-    """The highest that is asked for: the setting, the account, or going live unasked; never under 6."""
-    assert score_needed(account, alpha, by_itself=by_itself) == k

@@ -1,0 +1,165 @@
+"""Counts the pairs of one rule over all its nights: wins and losses, on which requests, and by how much."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+PHI = (1 + math.sqrt(5)) / 2
+"""The golden ratio: with one step up and two steps down it makes a fair game, PHI / 2 + PHI**-2 / 2 = 1."""
+WINS_A_REQUEST = 2
+"""Wins that one request, with its near-duplicates, may add over the life of a rule; its losses all count."""
+STAKES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of a fortune that are bet on the candidate, pair after pair; ``Tally.size`` is the mean of the fortunes."""
+
+
+class Result(enum.StrEnum):
+    """The outcome of one pair for the candidate."""
+
+    WIN = "win"
+    LOSS = "loss"
+    TIE = "tie"
+
+
+class Lost(enum.StrEnum):
+    """What is missing from a pair without outcome: transport lost an arm or both, or the judge gave no verdict."""
+
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+    BOTH = "both"
+    VERDICT = "verdict"
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """The pairs of one rule, counted over all its nights."""
+
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+    lost_baseline: int = 0
+    """Pairs of which transport lost the baseline's replay only."""
+    lost_candidate: int = 0
+    """Pairs of which transport lost the candidate's replay only."""
+    unjudged: int = 0
+    """Pairs on which the judge had both answers and gave no readable verdict."""
+    won: tuple[str, ...] = ()
+    """The request of every counted win, at most ``WINS_A_REQUEST`` times each."""
+    lost: tuple[str, ...] = ()
+    """The request of every loss."""
+    fortunes: tuple[float, ...] = ()
+    """What 1 has become for each of ``STAKES``; empty when no pair was added with its gain."""
+    characters: tuple[int, int] = (0, 0)
+    """Characters of all measured answers of the baseline, and of the candidate."""
+
+    @property
+    def score(self) -> int:
+        """Wins minus twice the losses."""
+        return self.wins - 2 * self.losses
+
+    @property
+    def size(self) -> float:
+        """The mean over ``STAKES`` of the product of (1 + stake x gain) over all pairs.
+
+        If gains have no positive mean, none of these products has a mean above 1, so their mean reaches 8 with a chance
+        of at most 1/8 (Ville's inequality). Pairs added without their gain count as gains of 1 and -1.
+        """
+        return math.fsum(self._fortunes) / len(STAKES)
+
+    @property
+    def hidden(self) -> int:
+        """The number of losses that the pairs without outcome may hide.
+
+        A rule that makes calls fail where its answer would have failed too keeps only the pairs that speak for it.
+        Transport that fails evenly fails both arms about as often, so the difference counts; a judge that gives no
+        verdict had both answers before it, so each such pair counts.
+        """
+        return abs(self.lost_candidate - self.lost_baseline) + self.unjudged
+
+    @property
+    def doubt(self) -> int:
+        """How far the score would fall if every hidden loss were one.
+
+        The score minus the doubt never exceeds the true score, so the bound of ``exact_error`` holds for it too.
+        """
+        return 2 * self.hidden
+
+    @property
+    def pairs(self) -> int:
+        """The number of measured pairs."""
+        return self.wins + self.losses + self.ties
+
+    @property
+    def net_requests(self) -> int:
+        """Requests that were won and never lost, minus those that were lost: each counts once."""
+        won, lost = set(self.won), set(self.lost)
+        return len(won - lost) - len(lost)
+
+    @property
+    def length_ratio(self) -> float | None:
+        """How long the candidate's answers are, relative to the baseline's; None before any was measured."""
+        baseline, candidate = self.characters
+        return candidate / baseline if baseline else None
+
+    @property
+    def e(self) -> float:
+        """The e-value against "it helps no more than it harms", under which its expectation never exceeds 1."""
+        return float(PHI**self.score)
+
+    @property
+    def in_words(self) -> str:
+        """The counts as text: "6 wins, 0 losses, 1 tie"."""
+        counts = ((self.wins, "win", "wins"), (self.losses, "loss", "losses"), (self.ties, "tie", "ties"))
+        return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
+
+    def has_room(self, request: str) -> bool:
+        """Whether one more win on this request would count."""
+        return self.won.count(request) < WINS_A_REQUEST
+
+    def add(self, result: Result | Lost, *, gain: float | None = None, request: str = "") -> Tally:
+        """Count one more pair.
+
+        ``gain`` is the candidate's score minus the baseline's, None where sizes do not matter. ``request`` names whose
+        wins are limited, "" where they are not; a win beyond the limit counts as a tie without a gain.
+        """
+        if result is Result.WIN and request and not self.has_room(request):
+            result, gain = Result.TIE, 0.0
+        name = _COUNTED_AS.get(result)
+        if name is None:
+            return self
+        added = replace(self, **{name: getattr(self, name) + 1})
+        if request and result is Result.WIN:
+            added = replace(added, won=(*self.won, request))
+        if request and result is Result.LOSS:
+            added = replace(added, lost=(*self.lost, request))
+        if gain is None:
+            return added
+        grown = (fortune * (1 + stake * gain) for fortune, stake in zip(self._fortunes, STAKES, strict=True))
+        return replace(added, fortunes=tuple(grown))
+
+    def rename_requests(self, names: Mapping[str, str]) -> Tally:
+        """Return the tally under the present names of its requests; two that are one now share their wins' limit."""
+        won: list[str] = []
+        for name in (names.get(name, name) for name in self.won):
+            won += [name] if won.count(name) < WINS_A_REQUEST else []
+        gone = len(self.won) - len(won)
+        lost = tuple(names.get(name, name) for name in self.lost)
+        return replace(self, wins=self.wins - gone, ties=self.ties + gone, won=tuple(won), lost=lost)
+
+    @property
+    def _fortunes(self) -> tuple[float, ...]:
+        return self.fortunes or tuple((1 + stake) ** self.wins * (1 - stake) ** self.losses for stake in STAKES)
+
+
+_COUNTED_AS: dict[Result | Lost, str] = {
+    Result.WIN: "wins",
+    Result.LOSS: "losses",
+    Result.TIE: "ties",
+    Lost.BASELINE: "lost_baseline",
+    Lost.CANDIDATE: "lost_candidate",
+    Lost.VERDICT: "unjudged",
+}
+"""The field of a tally that each outcome adds to; a pair that lost both arms says nothing."""
