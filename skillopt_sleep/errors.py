@@ -23,7 +23,8 @@
     │   │   ├── TimedOut
     │   │   ├── EmptyReply
     │   │   ├── BadReply            the reply cannot be read as what was asked for
-    │   │   └── TooLong             the same prompt would be too long again: not tried again
+    │   │   ├── TooLong             the same prompt would be too long again: not tried again
+    │   │   └── Undecided           a judge cannot tell yet: the pair is missing, and nobody is to blame
     │   └── Awaiting            3   questions in files wait for answers
     ├── BudgetSpent             5   the next call would exceed a cap
     ├── NightRunning            6   another night holds the lock
@@ -152,6 +153,10 @@ class BadReply(TransientBackend):
 
 class TooLong(TransientBackend):
     """The prompt, or its answer, is longer than the model allows; another try would fail as well."""
+
+
+class Undecided(TransientBackend):
+    """A judge finds that an attempt has not come to the decision it judges: the attempt is unmeasured."""
 
 
 class BudgetSpent(SleepError):

@@ -12,6 +12,7 @@ from msgspec import Struct
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.json_schema import check_schema
+from skillopt_sleep.model.moment_reference import MomentReference
 from skillopt_sleep.model.text import suggest_name
 
 ReferenceT = TypeVar("ReferenceT", bound=Struct)
@@ -88,6 +89,7 @@ _BUILT_IN: Mapping[str, type[Struct]] = {
     "rubric": RubricReference,
     "checks": ChecksReference,
     "command": CommandReference,
+    "moment": MomentReference,
 }
 """The references that mining creates itself; every other kind belongs to the judge of that name."""
 
@@ -187,6 +189,8 @@ def require_reference(task: TaskRecord, form: type[ReferenceT]) -> ReferenceT:
 
 def may_ask_model(reference: Reference) -> bool:
     """Whether scoring may take a model call; of the judge of another package we assume that it does."""
+    if isinstance(reference, MomentReference):
+        return reference.check is None
     return not isinstance(reference, ExactReference | ChecksReference | CommandReference)
 
 

@@ -1,0 +1,164 @@
+"""Judge "moment": tells whether the developer would have to say it again.
+
+A program's check decides where one separates what was rejected from what stood; else a model is asked the developer's
+own question. The prompt never shows the recorded behaviours as examples: the judge is proven on them with this very
+prompt, and labelled examples would give their verdicts away, or turn the question into one of likeness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import BadReply, Undecided
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.moment_reference import MomentReference
+from skillopt_sleep.model.move import parse_move
+from skillopt_sleep.model.move_check import MoveCheck, Standing, evaluate
+from skillopt_sleep.model.ports import Ask
+from skillopt_sleep.model.replies import escape_tags, extract_only, make_tag_suffix
+from skillopt_sleep.model.rollout import ReplayResult, Score
+from skillopt_sleep.model.task import TaskRecord, require_reference
+from skillopt_sleep.prompts import render
+
+LONGEST = 16_000
+"""Characters of a move, and of what went before it, that are judged; the middle of longer ones is left out."""
+
+PLACES = ("first", "second")
+TAGS = ("stood", "request", "said", *PLACES)
+
+VERDICT: dict[str, Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["reason", "reached", "again", "score"],
+    "properties": {
+        "reason": {"type": "string"},
+        "reached": {"type": "boolean"},
+        "again": {"type": "boolean"},
+        "score": {"type": "number", "minimum": 0, "maximum": 1},
+    },
+}
+
+
+class MoveVerdict(Struct, frozen=True, kw_only=True):
+    """What a model says about one move."""
+
+    reason: str = ""
+    reached: bool
+    again: bool
+    score: Annotated[float, Meta(ge=0, le=1)]
+
+
+class _One(Struct, frozen=True, kw_only=True):
+    first: MoveVerdict
+
+
+class _Two(Struct, frozen=True, kw_only=True):
+    first: MoveVerdict
+    second: MoveVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentJudge:
+    """Hard score: whether what the person said is heeded. Soft: how far; a check knows only all or nothing."""
+
+    name: ClassVar[str] = "moment"
+    reference: ClassVar[type[MomentReference]] = MomentReference
+
+    tries: int = 2
+    """Calls that may be made for one verdict; ``BadReply`` is raised when the last reply cannot be read either."""
+
+    def score(self, task: TaskRecord, rollout: ReplayResult, ask: Ask) -> Score:
+        """Score a move. Raises ``Undecided`` for one that has not come to the decision."""
+        if check := require_reference(task, MomentReference).check:
+            return _check(check, rollout)
+        return _make_score(task, self.compare(task, (rollout.work,), ask, rollout.sample)[0])
+
+    def score_pair(self, task: TaskRecord, first: ReplayResult, second: ReplayResult, ask: Ask) -> tuple[Score, Score]:
+        """Score two moves, by the check or in one blind call. Raises ``Undecided`` when either is undecided.
+
+        Equal moves share one score and therefore tie.
+        """
+        if check := require_reference(task, MomentReference).check:
+            return _check(check, first), _check(check, second)
+        sample = min(first.sample, second.sample)
+        if first.work == second.work:
+            score = self.score(task, replace(first, sample=sample), ask)
+            return score, score
+        one, two = self.compare(task, (first.work, second.work), ask, sample)
+        return _make_score(task, one), _make_score(task, two)
+
+    def compare(self, task: TaskRecord, moves: Sequence[str], ask: Ask, sample: int) -> tuple[MoveVerdict, ...]:
+        """Ask the model about one or two moves; every try has a sample number that no other call uses."""
+        prompt = render_moment_prompt(task, moves)
+        problem = ""
+        for attempt in range(self.tries):
+            reply = ask(replace(prompt, sample=sample * self.tries + attempt), phase="judge")
+            try:
+                if len(moves) == 1:
+                    return (extract_only(reply.text, _One).first,)
+                both = extract_only(reply.text, _Two)
+            except ValueError as error:
+                problem = str(error)
+            else:
+                return both.first, both.second
+        raise BadReply(f"the judge's verdict on task {task.id} cannot be read: {problem}")
+
+
+def _check(check: MoveCheck, rollout: ReplayResult) -> Score:
+    found = evaluate(check, parse_move(rollout.work))
+    if found.standing is Standing.UNDECIDED:
+        raise Undecided(found.why)
+    value = float(found.standing is Standing.HEEDS)
+    return Score(hard=value, soft=value, rationale=found.why)
+
+
+def _make_score(task: TaskRecord, verdict: MoveVerdict) -> Score:
+    if not verdict.reached:
+        raise Undecided(f"task {task.id}: the move has not come to the decision: {verdict.reason}")
+    return Score(hard=float(not verdict.again), soft=verdict.score, rationale=verdict.reason)
+
+
+def render_moment_prompt(task: TaskRecord, moves: Sequence[str]) -> Prompt:
+    """Render the judge's prompt; swapping two moves swaps their places and nothing else."""
+    reference = require_reference(task, MomentReference)
+    words = "\n\n".join(reference.words)
+    context, request, said, *quoted = [
+        escape_tags(_shorten(text), *TAGS) for text in (task.context, task.intent, words, *moves)
+    ]
+    seal = make_tag_suffix(context, request, said, *sorted(quoted))
+    places = PLACES[: len(moves)]
+    shown = (f"<{place}-{seal}>\n{move}\n</{place}-{seal}>" for place, move in zip(places, quoted, strict=True))
+    system, user = render(
+        "judge_moment",
+        question=reference.question,
+        places=" and for ".join(f'"{place}"' for place in places),
+        seal=seal,
+        context=context,
+        request=request,
+        words=said,
+        moves="\n\n".join(shown),
+    )
+    properties: dict[str, Json] = dict.fromkeys(places, VERDICT)
+    schema: dict[str, Json] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": [*places],
+        "properties": properties,
+    }
+    return Prompt(system=system, user=user, schema=schema)
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out here]\n{text[-half:]}"
+
+
+PLUGIN = MomentJudge

@@ -1,0 +1,361 @@
+"""Proves references of moments, once: what cannot tell the rejected behaviour from the one that stood never votes.
+
+A program's check is preferred: a model proposes it from the lesson, and it counts if it separates the two recorded
+behaviours and is satisfied neither by doing nothing nor by unrelated work. Elsewhere the judge is asked the person's
+own question about both, blind and in both orders. Its proofs count once it has told enough recorded pairs of this
+archive apart that chance is no explanation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import BadReply, TransientBackend, Undecided
+from skillopt_sleep.mining.calibration import LOOKS, Calibration, calibrate
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.moment_reference import MomentReference, Proof, ProofState
+from skillopt_sleep.model.move import Act, ActKind, Move, parse_move
+from skillopt_sleep.model.move_check import (
+    Condition,
+    Feature,
+    MoveCheck,
+    Order,
+    Requirement,
+    Standing,
+    evaluate,
+    find_flaw,
+)
+from skillopt_sleep.model.ports import Ask, PairJudge, Parallel
+from skillopt_sleep.model.replies import escape_tags, extract_only
+from skillopt_sleep.model.rollout import ReplayResult
+from skillopt_sleep.model.task import TaskRecord, require_reference
+from skillopt_sleep.model.text import sha256
+from skillopt_sleep.prompts import render
+
+BATCH = 4
+"""Cases in one prompt: so few that each gets thought."""
+MAX_SHOWN = 5_000
+"""Characters shown of one behaviour: its head and its tail."""
+TRIES = 2
+"""How often a batch is sent before its reply counts as unreadable."""
+TAGS = ("case", "asked", "rejected", "said", "stood")
+
+UNRELATED = (
+    Move(),
+    Move(acts=(Act(kind=ActKind.SAYS, text="I will look into it and report back."),)),
+    Move(acts=(Act(kind=ActKind.RUNS, text="ls -la"),)),
+    Move(acts=(Act(kind=ActKind.EDITS, path="misc/unrelated.txt", text="An unrelated line."),)),
+)
+"""Moves that heed no lesson: doing nothing, a promise, a look around, an unrelated edit."""
+
+
+class KeptProof(Struct, frozen=True, kw_only=True):
+    """What was found out about the check of one moment; kept for ever, so that it is paid for once."""
+
+    moment: str
+    digest: str
+    """Digest of the words and of both behaviours it was found with."""
+    check: MoveCheck | None = None
+    why: str = ""
+    """Why there is no check."""
+
+
+class JudgedPair(Struct, frozen=True, kw_only=True):
+    """Whether a judge told the two recorded behaviours of a moment apart, in both orders; kept for ever."""
+
+    judge: str
+    moment: str
+    digest: str
+    separates: bool
+
+
+class ProofStore(Protocol):
+    """Store: what is known of the references. Raises ``DiskError`` only."""
+
+    def checks(self) -> Mapping[str, KeptProof]:
+        """Return what is kept, by digest."""
+
+    def judged(self, judge: str) -> tuple[JudgedPair, ...]:
+        """Return the pairs that a judge was asked about, in the order they were kept."""
+
+    def keep(self, found: Sequence[KeptProof | JudgedPair]) -> None:
+        """Keep each once."""
+
+
+class Proved(Struct, frozen=True, kw_only=True):
+    """Tasks with what became of their proofs."""
+
+    tasks: tuple[TaskRecord, ...] = ()
+    calibration: Calibration = Calibration()
+    lost: str = ""
+    """Why some could not be asked about tonight."""
+
+
+def prove(
+    tasks: Sequence[TaskRecord], store: ProofStore, judge: PairJudge | None, ask: Ask, parallel: Parallel
+) -> Proved:
+    """Prove the references of moments; what was found out earlier is used as it is, and nothing is paid for twice.
+
+    Raises ``FatalBackend`` and ``BudgetSpent``; what was found out until then is kept.
+    """
+    provable = [task for task in tasks if _may_be_proven(_reference(task))]
+    lost = _propose_checks(provable, store, ask, parallel)
+    checks = store.checks()
+    needy = [task for task in provable if not _has_check(task, checks)]
+    if needy and judge is not None:
+        lost = _judge_pairs(needy, provable, store=store, judge=judge, ask=ask, parallel=parallel) or lost
+    judged = store.judged(ask.model)
+    calibration = calibrate([pair.separates for pair in judged])
+    separates = {pair.digest: pair.separates for pair in judged}
+    return Proved(
+        tasks=tuple(_settle(task, checks, separates, calibration, ask.model) for task in tasks),
+        calibration=calibration,
+        lost=lost,
+    )
+
+
+def _reference(task: TaskRecord) -> MomentReference:
+    return require_reference(task, MomentReference)
+
+
+def _may_be_proven(reference: MomentReference) -> bool:
+    return bool(reference.rejected.strip() and reference.stood.strip() and not reference.teaches_only)
+
+
+def digest_of(reference: MomentReference) -> str:
+    """Return the digest of what a proof is about."""
+    return sha256(msgspec.json.encode([reference.words, reference.rejected, reference.stood]))[:32]
+
+
+def _has_check(task: TaskRecord, checks: Mapping[str, KeptProof]) -> bool:
+    known = checks.get(digest_of(_reference(task)))
+    return known is not None and known.check is not None
+
+
+def _settle(
+    task: TaskRecord,
+    checks: Mapping[str, KeptProof],
+    separates: Mapping[str, bool],
+    calibration: Calibration,
+    judge: str,
+) -> TaskRecord:
+    """Return the task with the state of its proof."""
+    reference = _reference(task)
+    digest = digest_of(reference)
+    known = checks.get(digest)
+    check = known.check if known else None
+    if not _may_be_proven(reference):
+        why = reference.teaches_only or "it is not recorded what was rejected, or what stood"
+        proof = Proof(why=why)
+    elif check is not None:
+        proof = Proof(state=ProofState.PROVEN, by="check", why="its check tells both behaviours apart")
+    elif digest not in separates:
+        proof = Proof(why=f"no program can check it ({known.why if known else 'nobody was asked'})")
+    elif not separates[digest]:
+        proof = Proof(
+            state=ProofState.INSEPARABLE,
+            by="judge",
+            judge=judge,
+            why="neither a check nor the judge tells what was rejected from what stood",
+        )
+    elif not calibration.passed:
+        proof = Proof(by="judge", judge=judge, why=calibration.in_words)
+    else:
+        proof = Proof(state=ProofState.PROVEN, by="judge", judge=judge, why=calibration.in_words)
+    return replace(task, reference=replace(reference, check=check, proof=proof))
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _object(**properties: Json) -> dict[str, Json]:
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
+def _list(items: Json) -> dict[str, Json]:
+    return {"type": "array", "items": items}
+
+
+_TEXT: Json = {"type": "string"}
+_CONDITION: dict[str, Json] = {
+    "feature": {"type": "string", "enum": [str(feature) for feature in Feature]},
+    "pattern": _TEXT,
+    "path": _TEXT,
+}
+_MARKED: dict[str, Json] = {
+    **_CONDITION,
+    "order": {"type": "string", "enum": [str(order) for order in Order]},
+    "mark": _object(**_CONDITION),
+}
+SCHEMA = _object(
+    checks=_list(
+        _object(
+            case=_TEXT,
+            none=_TEXT,
+            trigger=_list(_object(**_CONDITION)),
+            required=_list(_object(**_MARKED)),
+            forbidden=_list(_object(**_CONDITION)),
+        )
+    )
+)
+
+
+class _Proposal(Struct, frozen=True, kw_only=True):
+    case: str
+    none: str = ""
+    trigger: tuple[Json, ...] = ()
+    required: tuple[Json, ...] = ()
+    forbidden: tuple[Json, ...] = ()
+
+
+class _Proposals(Struct, frozen=True, kw_only=True):
+    checks: tuple[_Proposal, ...]
+
+
+def _propose_checks(tasks: Sequence[TaskRecord], store: ProofStore, ask: Ask, parallel: Parallel) -> str:
+    """Ask for the checks that nobody has asked for yet, and keep what separates; return why some are missing."""
+    known = store.checks()
+    waiting = [task for task in tasks if digest_of(_reference(task)) not in known]
+    batches = [waiting[start : start + BATCH] for start in range(0, len(waiting), BATCH)]
+    return next(filter(None, parallel(functools.partial(_ask_for_checks, store=store, ask=ask), batches)), "")
+
+
+def render_checks_prompt(tasks: Sequence[TaskRecord]) -> Prompt:
+    """Render the prompt that asks for the checks of some moments."""
+    cases = []
+    for number, task in enumerate(tasks, start=1):
+        reference = _reference(task)
+        texts = (task.intent, reference.rejected, "\n\n".join(reference.words), reference.stood)
+        parts = (
+            f"<{tag}>\n{escape_tags(_shorten(text), *TAGS)}\n</{tag}>"
+            for tag, text in zip(TAGS[1:], texts, strict=True)
+        )
+        shown = "\n".join(parts)
+        cases.append(f'<case id="c{number}">\n{shown}\n</case>')
+    system, user = render("checks", cases="\n\n".join(cases))
+    return Prompt(system=system, user=user, schema=SCHEMA)
+
+
+def _shorten(text: str) -> str:
+    half = MAX_SHOWN // 2
+    return text if len(text) <= MAX_SHOWN else f"{text[:half]}\n[...]\n{text[-half:]}"
+
+
+def _ask_for_checks(tasks: Sequence[TaskRecord], *, store: ProofStore, ask: Ask) -> str:
+    prompt, problem = render_checks_prompt(tasks), ""
+    for sample in range(TRIES):
+        try:
+            reply = ask(replace(prompt, sample=sample), phase="prove")
+            proposals = {proposal.case: proposal for proposal in extract_only(reply.text, _Proposals).checks}
+        except TransientBackend as error:
+            return f"{type(error).__name__}: {error}"
+        except ValueError as error:
+            problem = f"the proposed checks cannot be read: {error}"
+        else:
+            store.keep([_test(task, proposals.get(f"c{number}")) for number, task in enumerate(tasks, start=1)])
+            return ""
+    return problem
+
+
+def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:
+    """Return what becomes of a proposed check: kept if it separates."""
+    reference = _reference(task)
+    kept = KeptProof(moment=reference.moment, digest=digest_of(reference))
+    if proposal is None or not proposal.required:
+        return replace(kept, why=proposal.none if proposal and proposal.none else "no check was proposed")
+    try:
+        check = _read_check(proposal)
+    except ValueError as error:
+        return replace(kept, why=f"the proposed check is malformed: {error}")
+    why = find_flaw(check) or explain_inseparable(check, parse_move(reference.rejected), parse_move(reference.stood))
+    return replace(kept, why=why) if why else replace(kept, check=check)
+
+
+def _read_check(proposal: _Proposal) -> MoveCheck:
+    """Read a check as the model writes it: every requirement has a mark, also one whose order is any."""
+    required = []
+    for raw in proposal.required:
+        fields = dict(raw) if isinstance(raw, dict) else {}
+        if fields.get("order", Order.ANY) == Order.ANY:
+            fields.pop("mark", None)
+        required.append(msgspec.convert(fields, Requirement))
+    return MoveCheck(
+        trigger=tuple(msgspec.convert(raw, Condition) for raw in proposal.trigger),
+        required=tuple(required),
+        forbidden=tuple(msgspec.convert(raw, Condition) for raw in proposal.forbidden),
+    )
+
+
+def explain_inseparable(check: MoveCheck, rejected: Move, stood: Move) -> str:
+    """Return why a check proves nothing; "" when it separates the two and no idle move satisfies it."""
+    bad, good = evaluate(check, rejected), evaluate(check, stood)
+    if bad.standing is not Standing.BREAKS:
+        return f"the check does not fail what was rejected ({bad.standing}: {bad.why})"
+    if good.standing is not Standing.HEEDS:
+        return f"the check does not pass what stood ({good.standing}: {good.why})"
+    if any(evaluate(check, move).standing is Standing.HEEDS for move in UNRELATED):
+        return "the check passes a move that does nothing of the kind"
+    return ""
+
+
+# --- the judge ------------------------------------------------------------------------------------------------------
+
+
+def _judge_pairs(
+    needy: Sequence[TaskRecord],
+    others: Sequence[TaskRecord],
+    *,
+    store: ProofStore,
+    judge: PairJudge,
+    ask: Ask,
+    parallel: Parallel,
+) -> str:
+    """Have the judge asked about recorded pairs; return why that failed for some.
+
+    Those that need it come first; while it is not calibrated, ``others`` fill up to the next look.
+    """
+    judged = store.judged(ask.model)
+    known = {pair.digest for pair in judged}
+    pairs = {digest: task for task in needy if (digest := digest_of(_reference(task))) not in known}
+    if not calibrate([pair.separates for pair in judged]).passed:
+        look = next((size for size in LOOKS if size >= len(known) + len(pairs)), 0)
+        for task in others:
+            if (digest := digest_of(_reference(task))) not in known and len(known) + len(pairs) < look:
+                pairs.setdefault(digest, task)
+    work = functools.partial(_judge_pair, store=store, judge=judge, ask=ask)
+    return next(filter(None, parallel(work, [*pairs.items()])), "")
+
+
+def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:
+    """Ask about the two behaviours of a moment in both orders, keep the result, and return why that failed."""
+    digest, task = pair
+    reference = replace(_reference(task), check=None)
+    task = replace(task, reference=reference)
+    bad, good = (
+        ReplayResult(task_id=task.id, candidate="recorded", response=parse_move(text).render())
+        for text in (reference.rejected, reference.stood)
+    )
+    separates = True
+    for is_swapped in (False, True):
+        try:
+            if is_swapped:
+                kept, turned_down = judge.score_pair(task, good, bad, ask)
+            else:
+                turned_down, kept = judge.score_pair(task, bad, good, ask)
+        except Undecided:
+            separates = False
+        except BadReply as error:
+            return f"{error}"
+        except TransientBackend as error:
+            return f"{type(error).__name__}: {error}"
+        else:
+            separates &= not turned_down.hard and bool(kept.hard)
+    store.keep([JudgedPair(judge=ask.model, moment=reference.moment, digest=digest, separates=separates)])
+    return ""

@@ -1,0 +1,318 @@
+"""Moves: what an agent says, runs and changes, in order, read from its steps or from a reply in plain text.
+
+Checks compare moves, so recorded behaviour and the reply of a replay become the same values. The plain format is the
+one an agent writes anyway: words, fenced commands, and files as fenced diffs or whole blocks with their path.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.step import Step, StepKind, StepOutcome
+
+_FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
+_SHELL = frozenset("sh bash zsh shell console terminal shellsession command commands cmd powershell".split())  # noqa: SIM905
+_PATH = re.compile(
+    r"""(?:^|[\s`'"(*])(?P<path>~?[\w.@+-]*(?:/[\w.@+-]+)+|[\w@+-]*\.[A-Za-z]\w{0,9}|Makefile|Dockerfile)(?=$|[\s`'",:)*])"""
+)
+_PROMPT = re.compile(r"[ \t]*[$\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}%][ \t]+(?=\S)")
+_LABELLED = re.compile(
+    r"[ \t]*(?:\*\*)?(?:run|runs|command)(?:\*\*)?:[ \t]*`?(?P<line>[^`\n]+)`?[ \t]*$", re.IGNORECASE
+)
+_HEREDOC = re.compile(r"<<-?[ \t]*['\"]?\w")
+_WRITTEN = re.compile(
+    r"\A[^\n]*?(?:>|\btee)[ \t]*(?P<path>[^\s<>|&;]+)[^\n]*\n(?P<body>.*?)\n?[ \t]*\w+[ \t]*\Z", re.DOTALL
+)
+_DIFF = re.compile(r"^(?:\+\+\+ |@@ |diff --git )", re.MULTILINE)
+_PATCH = re.compile(r"\*\*\* Begin Patch\n(.*?)(?:^\*\*\* End Patch|\Z)", re.DOTALL | re.MULTILINE)
+_PATCHED = re.compile(r"\*\*\* (?P<how>Add|Update|Delete) File: (?P<path>.+)")
+_SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
+"""A command inside a script that calls the shell tool."""
+
+
+class ActKind(enum.StrEnum):
+    """What one act of a move is."""
+
+    SAYS = "says"
+    RUNS = "runs"
+    """A shell command, or a call of another tool with its arguments."""
+    EDITS = "edits"
+    CREATES = "creates"
+
+
+class Act(Struct, frozen=True, kw_only=True):
+    """One thing an agent says or does."""
+
+    kind: ActKind
+    text: str = ""
+    """The words, the command, or the lines that an edit adds; what an edit removes is not kept."""
+    path: str = ""
+    """The file of an edit."""
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """What an agent says and does, in order."""
+
+    acts: tuple[Act, ...] = ()
+
+    def render(self) -> str:
+        """Return the move in the plain format that ``parse_move`` reads."""
+        return "\n\n".join(_render_act(act) for act in self.acts)
+
+
+def _render_act(act: Act) -> str:
+    if act.kind is ActKind.SAYS:
+        return act.text.strip()
+    marks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", act.text)), default=0))
+    if act.kind is ActKind.RUNS:
+        return f"{marks}sh\n{act.text}\n{marks}"
+    before = "/dev/null" if act.kind is ActKind.CREATES else act.path
+    added = "".join(f"+{line}\n" for line in act.text.splitlines())
+    return f"{marks}diff\n--- {before}\n+++ {act.path}\n{added}{marks}"
+
+
+# --- from text ------------------------------------------------------------------------------------------------------
+
+
+def parse_move(text: str) -> Move:
+    """Read a move from an agent's reply; what is neither a command nor a file is words. Raises nothing."""
+    acts: list[Act] = []
+    words: list[str] = []
+
+    def flush() -> None:
+        if said := "\n".join(words).strip():
+            acts.append(Act(kind=ActKind.SAYS, text=said))
+        words.clear()
+
+    for info, block in _split_blocks(text):
+        if info is None:
+            for line in block.splitlines():
+                if prompted := _PROMPT.match(line):
+                    flush()
+                    acts.append(Act(kind=ActKind.RUNS, text=line[prompted.end() :].strip()))
+                elif labelled := _LABELLED.match(line):
+                    flush()
+                    acts.append(Act(kind=ActKind.RUNS, text=labelled["line"].strip()))
+                else:
+                    words.append(line)
+            continue
+        heading = next((line for line in reversed(words) if line.strip()), "")
+        found = list(_read_fence(info, block, heading))
+        if not found:
+            words.append(block)
+            continue
+        flush()
+        acts += found
+    flush()
+    return Move(acts=tuple(acts))
+
+
+def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
+    """Yield the words outside of fences with None, and every fenced block with its info; a fence may stay open."""
+    lines: list[str] = []
+    marks, info = "", ""
+    patched = False
+    for line in text.splitlines():
+        fence = _FENCE.match(line)
+        if marks:
+            if fence and not fence["info"].strip() and fence["marks"].startswith(marks):
+                yield info, "\n".join(lines)
+                lines, marks = [], ""
+            else:
+                lines.append(line)
+        elif fence or line.strip() == "*** Begin Patch" or patched:
+            if not patched:
+                yield None, "\n".join(lines)
+                lines = []
+            if fence and not patched:
+                marks, info = fence["marks"], fence["info"].strip()
+                continue
+            lines.append(line)
+            patched = line.strip() != "*** End Patch"
+            if not patched:
+                yield "diff", "\n".join(lines)
+                lines = []
+        else:
+            lines.append(line)
+    yield (info if marks else "diff" if patched else None), "\n".join(lines)
+
+
+def _read_fence(info: str, block: str, heading: str) -> Iterator[Act]:
+    """Yield what a fenced block does; nothing for one that only shows text or code."""
+    language = re.split(r"[\s:{]", info.casefold())[0]
+    is_shell = language in _SHELL or (not language and any(map(_PROMPT.match, block.splitlines())))
+    if is_shell:
+        yield from _read_commands(block)
+    elif patches := _PATCH.findall(f"{block}\n"):
+        for patch in patches:
+            yield from _read_patch(patch)
+    elif language in {"diff", "patch"} or _DIFF.search(block):
+        yield from _read_diff(block, _find_path(info) or _find_path(heading))
+    elif path := _find_path(info.partition(" ")[2] or info.partition(":")[2]) or _find_path(heading):
+        yield Act(kind=ActKind.CREATES, path=path, text=block)
+
+
+def _find_path(line: str) -> str:
+    found = _PATH.search(line)
+    return found["path"] if found else ""
+
+
+def _read_commands(block: str) -> Iterator[Act]:
+    lines = block.splitlines()
+    if any(map(_PROMPT.match, lines)):  # a transcript: its other lines are output
+        lines = [line[found.end() :] for line in lines if (found := _PROMPT.match(line))]
+    if _HEREDOC.search(block) or block.count("'") % 2 or block.count('"') % 2:
+        yield from _read_command("\n".join(lines))
+        return
+    for command in "\n".join(lines).replace("\\\n", " ").splitlines():
+        if command.strip() and not command.lstrip().startswith("#"):
+            yield from _read_command(command.strip())
+
+
+def _read_command(command: str) -> Iterator[Act]:
+    """Yield a command and the files that its heredoc writes."""
+    yield Act(kind=ActKind.RUNS, text=command)
+    for patch in _PATCH.findall(f"{command}\n"):
+        yield from _read_patch(patch)
+    if _HEREDOC.search(command) and "*** Begin Patch" not in command and (written := _WRITTEN.match(command)):
+        yield Act(kind=ActKind.CREATES, path=written["path"].strip("'\""), text=written["body"])
+
+
+def _read_patch(patch: str) -> Iterator[Act]:
+    """Yield the files of a patch in the format of Codex."""
+    path, kind, added = "", ActKind.EDITS, list[str]()
+    for line in [*patch.splitlines(), "*** End"]:
+        if line.startswith("*** ") and not line.startswith("*** Move to"):
+            if path:
+                yield Act(kind=kind, path=path, text="\n".join(added))
+            found = _PATCHED.match(line)
+            path = found["path"].strip() if found else ""
+            kind = ActKind.CREATES if found and found["how"] == "Add" else ActKind.EDITS
+            added = []
+        elif line.startswith("+"):
+            added.append(line[1:])
+
+
+def _read_diff(diff: str, path: str) -> Iterator[Act]:
+    """Yield the files of a unified diff; ``path`` is that of one without headers."""
+    kind, added = ActKind.EDITS, list[str]()
+    is_known = bool(path)
+    for line in diff.splitlines():
+        if line.startswith(("diff --git ", "--- ")):
+            if added:
+                yield Act(kind=kind, path=path, text="\n".join(added))
+                added = []
+            kind = ActKind.CREATES if line.startswith("--- /dev/null") else ActKind.EDITS
+            if line.startswith("--- ") and kind is ActKind.EDITS:
+                path, is_known = _strip_side(line[4:]), True
+        elif line.startswith("+++ "):
+            if not line.startswith("+++ /dev/null"):
+                path, is_known = _strip_side(line[4:]), True
+        elif line.startswith("+"):
+            added.append(line[1:])
+    if added or is_known:
+        yield Act(kind=kind, path=path, text="\n".join(added))
+
+
+def _strip_side(path: str) -> str:
+    path = path.partition("\t")[0].strip()
+    return path[2:] if path.startswith(("a/", "b/")) else path
+
+
+# --- from steps -----------------------------------------------------------------------------------------------------
+
+
+def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
+    """Read the move that some recorded steps make; without ``refused`` no call that the person refused is part."""
+    acts: list[Act] = []
+    for step in steps:
+        if step.kind is StepKind.TEXT and step.text.strip():
+            acts.append(Act(kind=ActKind.SAYS, text=step.text.strip()))
+        elif step.kind is StepKind.CALL and (refused or step.outcome is not StepOutcome.REFUSED):
+            acts += _read_call(step)
+    return Move(acts=tuple(acts))
+
+
+def _read_call(step: Step) -> Iterator[Act]:
+    """Yield what a tool call does, by the names of its arguments, which agents share more than names of tools."""
+    try:
+        given: Json = msgspec.json.decode(step.text)
+    except (ValueError, RecursionError):
+        given = step.text
+    if isinstance(given, dict) and isinstance(inner := given.get("input"), str) and len(given) == 1:
+        given = inner
+    if isinstance(given, str):
+        yield from _read_script(step.tool, given)
+        return
+    fields = given if isinstance(given, dict) else {}
+    if command := _find_command(fields):
+        yield from _read_command(command)
+    elif isinstance(path := fields.get("file_path") or fields.get("notebook_path") or fields.get("path"), str):
+        yield from _read_file_call(step.tool, path, fields)
+    else:
+        yield Act(kind=ActKind.RUNS, text=f"{step.tool} {step.text}".strip())
+
+
+def _read_script(tool: str, script: str) -> Iterator[Act]:
+    """Yield the commands and patches of a call whose argument is a text."""
+    commands = [msgspec.json.decode(found, type=str) for found in _SCRIPTED.findall(script) if _is_json(found)]
+    patches = () if commands else _PATCH.findall(f"{script}\n")
+    for command in commands:
+        yield from _read_command(command)
+    for patch in patches:
+        yield from _read_patch(patch)
+    if not commands and not patches:
+        yield Act(kind=ActKind.RUNS, text=f"{tool} {script}".strip())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=str)
+    except ValueError:
+        return False
+    return True
+
+
+def _find_command(fields: dict[str, Json]) -> str:
+    command = fields.get("command") or fields.get("cmd")
+    if isinstance(command, list):
+        parts = [str(part) for part in command]
+        return parts[-1] if len(parts) == 3 and parts[1].startswith("-") else " ".join(parts)  # noqa: PLR2004  sh -c line
+    return command if isinstance(command, str) else ""
+
+
+def _read_file_call(tool: str, path: str, fields: dict[str, Json]) -> Iterator[Act]:
+    pairs = fields.get("edits")
+    changes = [pair for pair in pairs if isinstance(pair, dict)] if isinstance(pairs, list) else [fields]
+    is_edit = False
+    for change in changes:
+        new = change.get("new_string", change.get("new_source"))
+        if isinstance(new, str):
+            is_edit = True
+            old = change.get("old_string")
+            yield Act(kind=ActKind.EDITS, path=path, text=list_added(old if isinstance(old, str) else "", new))
+    content = fields.get("content", fields.get("file_text"))
+    if isinstance(content, str) and not is_edit:
+        yield Act(kind=ActKind.CREATES, path=path, text=content)
+    elif not is_edit:
+        rest = " ".join(str(value) for name, value in fields.items() if isinstance(value, str) and value != path)
+        yield Act(kind=ActKind.RUNS, text=f"{tool} {path} {rest}".strip())
+
+
+def list_added(old: str, new: str) -> str:
+    """Return the lines of ``new`` that ``old`` does not have, in order."""
+    there = Counter(old.splitlines())
+    added = []
+    for line in new.splitlines():
+        if there[line]:
+            there[line] -= 1
+        else:
+            added.append(line)
+    return "\n".join(added)

@@ -1,0 +1,141 @@
+"""Moves: what is read from replies and from recorded steps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt_sleep.model.move import Act, ActKind, Move, parse_move, read_move
+from skillopt_sleep.model.step import Step, StepKind, StepOutcome
+
+SAYS, RUNS, EDITS, CREATES = ActKind
+Short = tuple[ActKind, str] | tuple[ActKind, str, str]
+
+
+def shorten(move: Move) -> list[tuple[str, ...]]:
+    """Kind, text and path of each act."""
+    return [(str(act.kind), act.text, *([act.path] if act.path else [])) for act in move.acts]
+
+
+REPLIES = {
+    "words": ("I will ask first.", [("says", "I will ask first.")]),
+    "a fence": (
+        "First a branch.\n\n```bash\ngit switch -c labels\n# and then\ngit add -A && \\\n  git commit -m x\n```\nDone.",
+        [
+            ("says", "First a branch."),
+            ("runs", "git switch -c labels"),
+            ("runs", "git add -A &&    git commit -m x"),
+            ("says", "Done."),
+        ],
+    ),
+    "a prompt": ("$ make lint", [("runs", "make lint")]),
+    "a transcript": ("```console\n$ make lint\nall good\n```", [("runs", "make lint")]),
+    "a label": ("Run: `make lint`", [("runs", "make lint")]),
+    "a diff": (
+        "```diff\n--- a/shop/cart.py\n+++ b/shop/cart.py\n@@ -1 +1 @@\n-total = 0\n+total = Money(0)\n```",
+        [("edits", "total = Money(0)", "shop/cart.py")],
+    ),
+    "a diff with a heading": (
+        "Edit `shop/cart.py`:\n```diff\n-a\n+b\n```",
+        [("says", "Edit `shop/cart.py`:"), ("edits", "b", "shop/cart.py")],
+    ),
+    "a new file": ("```diff\n--- /dev/null\n+++ b/notes.md\n+Hello\n```", [("creates", "Hello", "notes.md")]),
+    "a block with its path": (
+        "shop/cart.py\n```python\ntotal = 0\n```",
+        [("says", "shop/cart.py"), ("creates", "total = 0", "shop/cart.py")],
+    ),
+    "a path in the info": ("```go:cmd/main.go\npackage main\n```", [("creates", "package main", "cmd/main.go")]),
+    "a heredoc": (
+        "```sh\ncat > notes.md <<'EOF'\nHello\nEOF\n```",
+        [("runs", "cat > notes.md <<'EOF'\nHello\nEOF"), ("creates", "Hello", "notes.md")],
+    ),
+    "a patch": (
+        "*** Begin Patch\n*** Update File: a.go\n@@\n-x\n+y\n*** Add File: b.go\n+z\n*** End Patch\nDone.",
+        [("edits", "y", "a.go"), ("creates", "z", "b.go"), ("says", "Done.")],
+    ),
+    "two files in a diff": (
+        "```diff\n--- a/x.py\n+++ b/x.py\n+1\n--- a/y.py\n+++ b/y.py\n-2\n```",
+        [("edits", "1", "x.py"), ("edits", "", "y.py")],
+    ),
+    "code that is only shown": ("Like so:\n```python\nx = 1\n```", [("says", "Like so:\nx = 1")]),
+    "a fence that never ends": ("```sh\nmake", [("runs", "make")]),
+}
+
+
+@pytest.mark.parametrize(("text", "acts"), REPLIES.values(), ids=REPLIES)
+def test_a_reply_in_the_forms_agents_use(text: str, acts: list[tuple[str, ...]]) -> None:
+    """Words, commands and files are told apart, in order; of an edit only the added lines are kept."""
+    assert shorten(parse_move(text)) == acts
+
+
+@given(st.text(alphabet="ab`~$+-*/. \n<>'\"@", max_size=300))
+def test_any_text_at_all(text: str) -> None:
+    """It is read without an error."""
+    parse_move(text)
+
+
+line = st.text(alphabet="abc d", min_size=1, max_size=20).filter(str.strip).map(str.strip)
+path = st.sampled_from(["a.go", "docs/b.md", "src/deep/c_test.py", "../d/e.txt"])
+body = st.lists(line, min_size=1, max_size=4).map("\n".join)
+act = st.one_of(
+    line.map(lambda text: Act(kind=RUNS, text=text)),
+    st.builds(
+        lambda kind, where, text: Act(kind=kind, path=where, text=text), st.sampled_from([EDITS, CREATES]), path, body
+    ),
+)
+
+
+@given(st.lists(act, max_size=6))
+def test_a_rendered_move_reads_the_same(acts: list[Act]) -> None:
+    """What steps did can be stored as text and read again."""
+    move = Move(acts=tuple(acts))
+    assert parse_move(move.render()) == move
+
+
+def call(tool: str, outcome: StepOutcome = StepOutcome.DONE, **arguments: object) -> Step:
+    """A tool call."""
+    return Step(id="s", kind=StepKind.CALL, tool=tool, text=json.dumps(arguments), outcome=outcome)
+
+
+CALLS = {
+    "a command": (call("Bash", command="go test ./..."), [("runs", "go test ./...")]),
+    "a command in parts": (call("shell", command=["bash", "-lc", "ls"]), [("runs", "ls")]),
+    "an edit": (
+        call("Edit", file_path="a.go", old_string="x\ny", new_string="x\nz"),
+        [("edits", "z", "a.go")],
+    ),
+    "several edits": (
+        call("MultiEdit", file_path="a.go", edits=[{"old_string": "", "new_string": "p"}, {"new_string": "q"}]),
+        [("edits", "p", "a.go"), ("edits", "q", "a.go")],
+    ),
+    "a new file": (call("Write", file_path="b.md", content="Hi"), [("creates", "Hi", "b.md")]),
+    "reading": (call("Read", file_path="b.md"), [("runs", "Read b.md")]),
+    "a script": (
+        Step(id="s", kind=StepKind.CALL, tool="exec", text='await tools.exec_command({cmd: "git fetch"})'),
+        [("runs", "git fetch")],
+    ),
+    "a patch": (
+        Step(id="s", kind=StepKind.CALL, tool="apply_patch", text="*** Begin Patch\n*** Delete File: c\n*** End Patch"),
+        [("edits", "", "c")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("step", "acts"), CALLS.values(), ids=CALLS)
+def test_a_recorded_call(step: Step, acts: list[tuple[str, ...]]) -> None:
+    """Calls of every agent become the acts that a reply would be read as."""
+    assert shorten(read_move([step])) == acts
+
+
+def test_words_and_refused_calls() -> None:
+    """Words are kept, bodies of commands are not; what was refused is left out of what stood."""
+    steps = [
+        Step(id="1", kind=StepKind.TEXT, text="I push now."),
+        Step(id="2", kind=StepKind.INSTRUCTION, text="a skill"),
+        call("Bash", StepOutcome.REFUSED, command="git push"),
+    ]
+    assert shorten(read_move(steps)) == [("says", "I push now."), ("runs", "git push")]
+    assert shorten(read_move(steps, refused=False)) == [("says", "I push now.")]
