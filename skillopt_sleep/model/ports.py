@@ -11,6 +11,7 @@ from msgspec import Struct
 from skillopt_sleep.model.call import Attempt, Health, Prompt, Reply, Role, Spend
 from skillopt_sleep.model.rollout import Assignment, ReplayMode, ReplayResult, Score, Trajectory
 from skillopt_sleep.model.session import Session, SessionFile, Skip
+from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.task import TaskRecord
 
 T = TypeVar("T")
@@ -48,6 +49,18 @@ class Source(Protocol):
         """Stream one file into a session; None when no person typed in it (headless, sub-agent, empty).
 
         Malformed lines and a file that vanishes or cannot be read are reported to ``skipped``. Raises nothing.
+        """
+
+
+@runtime_checkable
+class ReadsSteps(Protocol):
+    """A source that can also read what the agent did; without it a session simply has no steps."""
+
+    def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
+        """Read the steps of one session, bounded but not redacted; None where ``read`` returns None.
+
+        Every turn has the id that ``read`` gives it. Problems are reported to ``skipped`` as by ``read``. Raises
+        nothing.
         """
 
 

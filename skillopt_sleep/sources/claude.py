@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
+from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import claude_records as records
+from skillopt_sleep.sources.claude_steps import StepsReader
 from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
@@ -64,18 +66,24 @@ class ClaudeSource:
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
         """Read one session; None when no person typed in it."""
-        reader = _SessionReader(file.path, frozenset(self.headless))
+        reader = SessionReader(file.path, frozenset(self.headless))
         read_lines(file.path, reader.take, skipped)
         return reader.session()
 
+    def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
+        """Read what the agent did in one session; None when no person typed in it."""
+        reader = StepsReader(SessionReader(file.path, frozenset(self.headless)))
+        read_lines(file.path, reader.take, skipped, number=reader.number)
+        return reader.conversation()
 
-class _SessionReader:
+
+class SessionReader:
     """Builds a session from the lines of one file, taken in order."""
 
     def __init__(self, path: str, headless: frozenset[str]) -> None:
         self._path = path
         self._headless = headless
-        self._log = TurnLog()
+        self.log = TurnLog()
         self._queue = records.InputQueue()
         self._from_queue: dict[str, Draft] = {}
         self._seen: set[str] = set()
@@ -93,7 +101,10 @@ class _SessionReader:
 
     def take(self, line: bytes) -> None:
         """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
-        record = records.decode_record(line)
+        self.take_record(records.decode_record(line))
+
+    def take_record(self, record: records.Record) -> None:
+        """Read one decoded record."""
         match record.type:
             case "assistant" | "user":
                 if isinstance(record.message, records.Message) and self._is_new(record):
@@ -111,7 +122,7 @@ class _SessionReader:
         """Return the session read so far; None when no person typed in it, or when it is one of our own replays."""
         if any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""}):
             return None
-        turns = self._log.turns()
+        turns = self.log.turns()
         if not turns:
             return None
         return Session(
@@ -153,12 +164,12 @@ class _SessionReader:
         for block in records.read_blocks(message.content):
             if block.type == "text":
                 if not is_synthetic and block.text and block.text.strip():
-                    self._log.current.final = block.text
+                    self.log.current.final = block.text
             elif block.type == "tool_use" and block.name:
                 self._read_tool_call(block, block.name)
 
     def _read_tool_call(self, block: records.Block, name: str) -> None:
-        turn = self._log.current
+        turn = self.log.current
         turn.tools[name] = None
         if name == QUESTION:
             self._questions.add(block.id or "")
@@ -166,7 +177,7 @@ class _SessionReader:
             return
         given = records.decode_tool_input(block.input)
         if name in SHELLS and given.command:
-            self._log.start_command(block.id or "", given.command)
+            self.log.start_command(block.id or "", given.command)
         elif name in EDITORS and (path := given.file_path or given.notebook_path):
             turn.files[path] = None
         elif name == SKILL and (skill := given.skill or given.command):
@@ -186,7 +197,7 @@ class _SessionReader:
         if self._first_words is None:
             self._first_words = "\n".join(texts)
         if any(map(records.is_interruption, texts)):
-            self._log.interrupt()
+            self.log.interrupt()
         if _is_from_person(record):
             typed = records.TypedText(starts_work=True) if record.plan_content else records.find_typed_text(texts)
             self._add_typed(record, typed, PromptKind.QUEUED if beside_result else PromptKind.TYPED)
@@ -196,7 +207,7 @@ class _SessionReader:
         if not typed.starts_work:
             return
         if not typed.text or self._entrypoint in self._headless:
-            self._log.end_turn()
+            self.log.end_turn()
         elif typed.text in self._from_queue:
             self._from_queue.pop(typed.text).id = self._turn_id(record, typed.text)
         else:
@@ -204,7 +215,7 @@ class _SessionReader:
                 self._from_queue.clear()
             self._begin_turn(record, typed.text, kind)
         if typed.command:
-            self._log.current.skills[typed.command] = None
+            self.log.current.skills[typed.command] = None
 
     def _read_tool_result(self, record: records.Record, block: records.Block) -> None:
         call = block.tool_use_id or ""
@@ -213,18 +224,18 @@ class _SessionReader:
         elif call in self._questions:
             if answer := "\n".join(records.read_answers(record.tool_use_result)):
                 at = record.timestamp or ""
-                self._log.add_aside(answer, id=self._turn_id(record, answer), kind=PromptKind.ANSWER, at=at)
-        elif self._log.is_running(call):
+                self.log.add_aside(answer, id=self._turn_id(record, answer), kind=PromptKind.ANSWER, at=at)
+        elif self.log.is_running(call):
             result = records.read_shell_result(record.tool_use_result)
             is_unknown = result.interrupted or result.background_task_id or result.return_code_interpretation
-            self._log.finish_command(call, None if is_unknown else 0)
+            self.log.finish_command(call, None if is_unknown else 0)
 
     def _read_failed_call(self, record: records.Record, block: records.Block, call: str) -> None:
         content = records.read_text(block.content)
         if content.startswith(_NEVER_RAN):
-            self._log.drop_command(call)
+            self.log.drop_command(call)
         elif match := _EXIT_CODE.match(content):
-            self._log.finish_command(call, int(match[1]))
+            self.log.finish_command(call, int(match[1]))
         if record.tool_denial_kind not in AUTOMATIC_DENIALS and (words := records.read_rejection(content)):
             self._begin_turn(record, words, PromptKind.REJECTION)
 
@@ -244,7 +255,7 @@ class _SessionReader:
             self._from_queue[words] = self._begin_turn(record, words, PromptKind.QUEUED)
 
     def _begin_turn(self, record: records.Record, text: str, kind: PromptKind) -> Draft:
-        return self._log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
+        return self.log.begin_turn(text, id=self._turn_id(record, text), kind=kind, at=record.timestamp or "")
 
     def _turn_id(self, record: records.Record, text: str) -> str:
         """Return the record's own id; a digest of its place and text when it has none or its id is already taken."""

@@ -8,7 +8,8 @@ tags, adds reminders around a prompt, and sends notices. These are recognised by
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -83,6 +84,9 @@ class Record(Struct, rename="camel", gc=False):
     content: Raw = NOTHING
 
 
+RecordT = TypeVar("RecordT", bound=Record)
+
+
 class RecordType(Struct, gc=False):
     """Only the type of a record, for lines that do not decode as a whole."""
 
@@ -122,12 +126,17 @@ _decode_content = msgspec.json.Decoder(str | list[Block] | None).decode
 
 def decode_record(line: bytes) -> Record:
     """Decode one line. A record of a type that is not read may have any shape and comes back empty."""
+    return decode_record_as(_decode_record, line) or Record()
+
+
+def decode_record_as(decode: Callable[[bytes], RecordT], line: bytes) -> RecordT | None:
+    """Decode one line with a decoder of records; None for a record of a type that is not read."""
     try:
-        return _decode_record(line)
+        return decode(line)
     except msgspec.ValidationError:
         if _decode_type(line).type in READ_TYPES:
             raise
-        return Record()
+        return None
 
 
 def read_blocks(content: str | list[Block] | None) -> list[Block]:

@@ -17,8 +17,10 @@ from msgspec import Raw
 
 from skillopt_sleep.model.repository import normalize_remote
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
+from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.sources import codex_records as records
+from skillopt_sleep.sources.codex_steps import StepsReader
 from skillopt_sleep.sources.files import list_session_files, read_lines
 from skillopt_sleep.sources.turns import TurnLog
 
@@ -100,9 +102,15 @@ class CodexSource:
 
     def read(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Session | None:
         """Read one session; None for a sub-agent's, and when no person typed in it."""
-        reader = _RolloutReader(file.path)
+        reader = RolloutReader(file.path)
         read_lines(file.path, reader.take, skipped)
         return reader.session()
+
+    def read_steps(self, file: SessionFile, skipped: Callable[[Skip], None]) -> Conversation | None:
+        """Read what the agent did in one session; None for a sub-agent's, and when no person typed in it."""
+        reader = StepsReader(RolloutReader(file.path))
+        read_lines(file.path, reader.take, skipped, number=reader.number)
+        return reader.conversation()
 
 
 def find_typed_text(text: str) -> str:
@@ -120,12 +128,12 @@ def _find_skill_name(text: str) -> str:
     return match["name"].strip() if match else ""
 
 
-class _RolloutReader:
+class RolloutReader:
     """Builds a session from the lines of one rollout, taken in order."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._log = TurnLog()
+        self.log = TurnLog()
         self._meta: records.SessionMeta | None = None
         self._has_events = False
         self._prompts: dict[str, Counter[str]] = {"user_message": Counter(), "UserMessage": Counter()}
@@ -142,7 +150,10 @@ class _RolloutReader:
         """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
         if self._is_internal:
             return
-        record = records.decode_record(line)
+        self.take_record(records.decode_record(line), line)
+
+    def take_record(self, record: records.Record, line: bytes) -> None:
+        """Read one decoded record; ``line`` is what it was decoded from."""
         payload = record.payload
         self._at = record.timestamp or self._at
         self._started_at = self._started_at or self._at
@@ -164,7 +175,7 @@ class _RolloutReader:
         None for a sub-agent's, for one of our own replays, and when no person typed.
         """
         meta = self._meta or records.SessionMeta()
-        turns = self._log.turns()
+        turns = self.log.turns()
         if self._is_internal or not turns or is_own_run(meta.cwd or "", self._first_words):
             return None
         return Session(
@@ -202,11 +213,11 @@ class _RolloutReader:
             case "item_completed":
                 self._read_item(event.item)
             case "turn_aborted" if event.reason in {None, "interrupted"}:
-                self._log.interrupt()
+                self.log.interrupt()
             case "exec_command_end" if event.exit_code is not None:
-                self._log.finish_command(event.call_id or "", event.exit_code)
-            case "task_complete" if event.last_agent_message and not self._log.current.final:
-                self._log.current.final = event.last_agent_message
+                self.log.finish_command(event.call_id or "", event.exit_code)
+            case "task_complete" if event.last_agent_message and not self.log.current.final:
+                self.log.current.final = event.last_agent_message
 
     def _read_item(self, raw: Raw) -> None:
         item = records.decode_item(raw)
@@ -214,9 +225,9 @@ class _RolloutReader:
             case "UserMessage":
                 self._add_event_prompt(item.type, records.read_text(item.content))
             case "CommandExecution":
-                self._log.finish_command_by_line(records.read_command_line(item.command), item.exit_code)
+                self.log.finish_command_by_line(records.read_command_line(item.command), item.exit_code)
             case "FileChange":
-                self._log.current.files.update(dict.fromkeys(item.changes or ()))
+                self.log.current.files.update(dict.fromkeys(item.changes or ()))
 
     def _add_event_prompt(self, channel: str, text: str) -> None:
         """Add a prompt from an event. Some versions write both kinds of event for the same prompt: it counts once."""
@@ -225,7 +236,7 @@ class _RolloutReader:
         if counts[text] > max(other[text] for name, other in self._prompts.items() if name != channel):
             if not self._has_events:
                 self._has_events = True
-                self._log.forget_prompts()
+                self.log.forget_prompts()
             self._add_prompt(text)
 
     def _read_response(self, item: records.Payload) -> None:
@@ -234,7 +245,7 @@ class _RolloutReader:
                 self._read_user_message(item)
             case "message" if item.role == "assistant":
                 if (text := records.read_text(item.content)).strip():
-                    self._log.current.final = text
+                    self.log.current.final = text
             case "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call" | "tool_search_call":
                 self._read_tool_call(item, item.name or item.type)
             case "function_call_output" | "custom_tool_call_output":
@@ -244,7 +255,7 @@ class _RolloutReader:
         """Note the skills of a user message; its text is a prompt only in rollouts without prompt events."""
         pieces = records.read_pieces(item.content)
         for name in filter(None, map(_find_skill_name, pieces)):
-            self._log.current.skills[name] = None
+            self.log.current.skills[name] = None
         if self._has_events:
             return
         kinds = item.kinds.content_item_kinds if item.kinds else None
@@ -260,10 +271,10 @@ class _RolloutReader:
         place = f"{self._session_id()}\0{self._at}\0{words}"
         self._repeats[place] += 1  # two equal prompts of one moment are two
         digest = sha256(f"{place}\0{self._repeats[place]}".encode())[:32]
-        self._log.begin_turn(words, id=digest, kind=self._kind, at=self._at)
+        self.log.begin_turn(words, id=digest, kind=self._kind, at=self._at)
 
     def _read_tool_call(self, item: records.Payload, name: str) -> None:
-        turn = self._log.current
+        turn = self.log.current
         turn.tools[name] = None
         call = item.call_id or ""
         text = records.read_text(item.input) if item.type == "custom_tool_call" else ""
@@ -272,12 +283,12 @@ class _RolloutReader:
             shell = records.read_shell_call(given)
             text = records.read_command_line(shell.cmd, shell.command)
             if text:
-                self._log.start_command(call, text)
+                self.log.start_command(call, text)
         elif name == "write_stdin" and (process := records.read_stdin_process(item.arguments)) in self._processes:
             self._processes[call] = self._processes[process]
         elif name == "exec":
             for number, line in enumerate(records.find_commands_in_script(text)):
-                self._log.start_command(f"{call}#{number}", line)
+                self.log.start_command(f"{call}#{number}", line)
         elif name == "apply_patch" and not text:
             text = records.read_text(item.arguments)
         turn.files.update(dict.fromkeys(records.find_patched_files(text)))
@@ -285,13 +296,13 @@ class _RolloutReader:
     def _read_tool_output(self, item: records.Payload) -> None:
         call = item.call_id or ""
         call = self._processes.get(call, call)
-        if not self._log.is_running(call):
+        if not self.log.is_running(call):
             return
         result = records.read_command_result(item.output)
         if result.process:
             self._processes[result.process] = call
         elif result.status is not None:
-            self._log.finish_command(call, result.status)
+            self.log.finish_command(call, result.status)
 
 
 PLUGIN = CodexSource

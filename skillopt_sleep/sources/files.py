@@ -67,26 +67,35 @@ def list_session_files(
         folders += reversed(inner)
 
 
-def read_lines(path: str, take: Callable[[bytes], None], skipped: Callable[[Skip], None]) -> None:
+def read_lines(
+    path: str,
+    take: Callable[[bytes], None],
+    skipped: Callable[[Skip], None],
+    *,
+    number: Callable[[int], None] | None = None,
+) -> None:
     """Hand each line of a file to ``take``, which raises one of ``FAULTS`` before it has used any of a bad line.
 
     No more than ``MAX_LINE`` is held in memory. An unreadable last line without a newline is still being written and
     is passed over. A lone surrogate is replaced and counted. Everything else that could not be read is reported to
-    ``skipped``: once per reason, with the number of the first line and how many there were.
+    ``skipped``: once per reason, with the number of the first line and how many there were. ``number`` is given the
+    number of each line, from 1, before the line is taken.
     """
     tally = _SkipTally(path)
     try:
         with _open_regular(path) as stream:
-            for number, line in enumerate(iter(partial(stream.readline, MAX_LINE + 1), b""), start=1):
+            for count, line in enumerate(iter(partial(stream.readline, MAX_LINE + 1), b""), start=1):
                 if len(line) > MAX_LINE and not line.endswith(b"\n"):
-                    tally.add(f"line over {MAX_LINE // 2**20} MB", number)
+                    tally.add(f"line over {MAX_LINE // 2**20} MB", count)
                     _skip_rest_of_line(stream)
                     continue
+                if number is not None:
+                    number(count)
                 try:
                     take(line)
                 except FAULTS as fault:
                     if line.endswith(b"\n") and not line.isspace():
-                        _retry_without_surrogates(line, number, fault, take, tally)
+                        _retry_without_surrogates(line, count, fault, take, tally)
     except OSError as error:
         tally.add(_describe_error(error))
     tally.report(skipped)

@@ -29,6 +29,9 @@ class Draft:
     kind: PromptKind = PromptKind.TYPED
     at: str = ""
     interrupted: bool = False
+    """Whether the person stopped the agent just before this prompt."""
+    stopped: bool = False
+    """Whether the person stopped the agent in this turn."""
     final: str = ""
     tools: dict[str, None] = field(default_factory=dict)
     skills: dict[str, None] = field(default_factory=dict)
@@ -57,7 +60,8 @@ class TurnLog:
     def __init__(self) -> None:
         self.current = Draft()
         """The turn to which the agent's present work belongs."""
-        self._drafts = [self.current]
+        self.drafts = [self.current]
+        """Every turn so far, finished or not, and the words typed within one (``add_aside``)."""
         self._running: dict[str, tuple[Draft, RunningCommand]] = {}
         self._interrupted = False
 
@@ -65,25 +69,26 @@ class TurnLog:
         """Begin a turn with what a person typed."""
         self.current = Draft(id=id, prompt=prompt, kind=kind, at=at, interrupted=self._interrupted)
         self._interrupted = False
-        self._drafts.append(self.current)
+        self.drafts.append(self.current)
         return self.current
 
     def add_aside(self, prompt: str, *, id: str, kind: PromptKind, at: str) -> None:  # noqa: A002 - see begin_turn
         """Add words that a person typed within a turn; the agent's work still belongs to the turn before."""
-        self._drafts.append(Draft(id=id, prompt=prompt, kind=kind, at=at))
+        self.drafts.append(Draft(id=id, prompt=prompt, kind=kind, at=at))
 
     def end_turn(self) -> None:
         """End the current turn; the work that follows was not started by a person and belongs to no turn."""
         self.current = Draft()
-        self._drafts.append(self.current)
+        self.drafts.append(self.current)
 
     def interrupt(self) -> None:
         """Note that the person stopped the agent."""
         self._interrupted = True
+        self.current.stopped = True
 
     def forget_prompts(self) -> None:
         """Drop all prompts so far: they turned out not to be a person's."""
-        for draft in self._drafts:
+        for draft in self.drafts:
             draft.prompt = ""
 
     def start_command(self, call: str, line: str) -> None:
@@ -119,7 +124,7 @@ class TurnLog:
         """Return the turns of the session in order."""
         turns: list[Turn] = []
         answer = ""
-        for draft in self._drafts:
+        for draft in self.drafts:
             if draft.prompt:
                 turns.append(draft.build(answer))
             answer = draft.final or answer

@@ -61,6 +61,25 @@ class ClaudeFile:
         )
 
 
+class LinkedFile(ClaudeFile):
+    """A Claude Code session file in which each record names the one before it, unless ``parentUuid`` is given."""
+
+    last = None
+
+    def record(self, kind, /, **fields):
+        """Any record; ``alone`` leaves the end of the conversation where it is."""
+        alone = fields.pop("alone", False)
+        number = len(self.lines) + 1
+        uuid = fields.setdefault("uuid", f"uuid-{number}")
+        whole = {"parentUuid": self.last, **fields}
+        super().record(kind, **whole)
+        if "parentUuid" in whole and whole["parentUuid"] is None:  # the frame leaves out what is None
+            line = json.loads(self.lines[-1]) | {"parentUuid": None}
+            self.lines[-1] = json.dumps(line).encode()
+        self.last = self.last if alone else uuid
+        return self
+
+
 class CodexFile:
     """The lines of a Codex rollout."""
 

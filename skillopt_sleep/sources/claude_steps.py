@@ -1,0 +1,297 @@
+"""Reads what the agent did in a Claude Code session, in the order of the conversation.
+
+That order is the chain of ``parentUuid`` from the last record, not the order of lines: going back to an earlier prompt
+leaves a branch behind. Parallel calls are records of one message, each with a result of its own, and only some of them
+are links of the chain. After a compaction the chain goes on at ``logicalParentUuid``. A file without usable links is
+read line by line.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from skillopt_sleep.model.session import Session
+from skillopt_sleep.model.step import Conversation, StepKind, StepOutcome
+from skillopt_sleep.sources import claude_records as records
+from skillopt_sleep.sources import steps
+from skillopt_sleep.sources.steps import StepDraft
+from skillopt_sleep.sources.turns import Draft, TurnLog
+
+FILE_TOOLS = frozenset({"Edit", "ExitPlanMode", "MultiEdit", "NotebookEdit", "Read", "Write"})
+"""Tools that read or write a file or a plan, of which more is kept."""
+SKILL = "Skill"
+SYNTHETIC_MODEL = "<synthetic>"
+AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
+"""Kinds of refusal that no person decided."""
+
+_REFUSED = ("The user doesn't want to", "Permission for this tool use was denied", "User rejected")
+_DENIED = ("Permission for this action was denied", "Permission to use", "Claude requested permissions")
+_SKILL_FOLDER = re.compile(r"Base directory for this skill:\s*(?P<folder>[^\n]+)")
+_CLEARED = "<command-name>/clear</command-name>"
+
+
+class LinkedMessage(records.Message, gc=False):
+    """A message with the id that all records of one answer share."""
+
+    id: str | None = None
+
+
+class LinkedRecord(records.Record, rename="camel", gc=False):
+    """A record with its links."""
+
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None
+    subtype: str | None = None
+    message: LinkedMessage | str | None = None
+
+
+class _Node(NamedTuple):
+    """Where a record stands in the conversation."""
+
+    line: int
+    parent: str
+    continues: bool
+    """Whether the record before it stands in for a parent that is not named."""
+
+
+class SessionReader(Protocol):
+    """The reader of turns, which decides what a person typed and which id it has."""
+
+    log: TurnLog
+
+    def take_record(self, record: records.Record) -> None:
+        """Read one decoded record."""
+
+    def session(self) -> Session | None:
+        """Return the session read so far."""
+
+
+class StepsReader:
+    """Builds the conversation of one session from its lines, taken in order."""
+
+    def __init__(self, session: SessionReader) -> None:
+        self._session = session
+        self._line = 0
+        self._nodes: dict[str, _Node] = {}
+        self._main: list[tuple[int, str]] = []
+        """The line and the uuid of every record of the conversation itself."""
+        self._entries: list[tuple[int, str, Draft | StepDraft]] = []
+        """Prompts and steps, with the line and the uuid of their record."""
+        self._open: dict[str, StepDraft] = {}
+        """The calls without a result."""
+        self._skills: dict[str, str] = {}
+        """The names of invoked skills, by call."""
+        self._messages: dict[str, list[str]] = {}
+        """The uuids of the records of each message of the model."""
+        self._results: dict[str, list[str]] = {}
+        """The uuids of the records with results of the calls in a record."""
+        self._callers: dict[str, str] = {}
+        """The uuid of the record of each call."""
+        self._command = ""
+        """The slash command whose body comes next."""
+        self._is_linked = True
+
+    def number(self, line: int) -> None:
+        """Note the number of the next line."""
+        self._line = line
+
+    def take(self, line: bytes) -> None:
+        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
+        record = records.decode_record_as(_decode_record, line) or LinkedRecord()
+        drafts = self._session.log.drafts
+        begun = len(drafts)
+        self._session.take_record(record)
+        uuid = record.uuid or ""
+        if not record.is_sidechain and uuid not in self._nodes:
+            self._read_new(record, uuid)
+        self._entries += ((self._line, uuid, draft) for draft in drafts[begun:])
+
+    def _read_new(self, record: LinkedRecord, uuid: str) -> None:
+        """Read a record of the main conversation that is no copy."""
+        if uuid:
+            parent = record.parent_uuid or record.logical_parent_uuid or ""
+            self._nodes[uuid] = _Node(self._line, parent, not parent and _continues(record))
+        match record.type:
+            case "assistant" if isinstance(record.message, LinkedMessage):
+                self._note_main(uuid, is_link=bool(record.parent_uuid or record.logical_parent_uuid))
+                self._read_assistant(record, record.message)
+            case "user" if isinstance(record.message, LinkedMessage):
+                self._note_main(uuid)
+                self._read_user(record, record.message)
+            case "attachment" if record.attachment is not None and record.attachment.type == "queued_command":
+                self._note_main(uuid)
+
+    def conversation(self) -> Conversation | None:
+        """Return the conversation read so far; None where there is no session."""
+        session = self._session.session()
+        if session is None:
+            return None
+        return Conversation(
+            source=session.source,
+            path=session.path,
+            session_id=session.session_id,
+            cwd=session.cwd,
+            branch=session.branch,
+            model=session.model,
+            ended_at=session.ended_at,
+            turns=steps.group_steps(self._follow_chain() if self._is_linked else self._list_by_line()),
+        )
+
+    def _note_main(self, uuid: str, *, is_link: bool = True) -> None:
+        self._is_linked = self._is_linked and bool(uuid) and is_link
+        self._main.append((self._line, uuid))
+
+    def _read_assistant(self, record: LinkedRecord, message: LinkedMessage) -> None:
+        if message.id:
+            self._messages.setdefault(message.id, []).append(record.uuid or "")
+        if record.is_api_error_message or message.model == SYNTHETIC_MODEL:
+            return
+        for block in records.read_blocks(message.content):
+            if block.type == "text" and block.text and block.text.strip():
+                self._add(record, StepKind.TEXT, steps.shorten(block.text, steps.WORDS))
+            elif block.type == "tool_use" and block.name:
+                self._read_call(record, block, block.name)
+
+    def _read_call(self, record: LinkedRecord, block: records.Block, name: str) -> None:
+        given = steps.decode_arguments(block.input)
+        is_file = name in FILE_TOOLS
+        text = steps.shorten_arguments(given, steps.FILE if is_file else steps.ARGUMENTS)
+        step = self._add(record, StepKind.CALL, text, name)
+        command = given.get("command") if isinstance(given, dict) else None
+        step.is_file = is_file or (isinstance(command, str) and steps.reads_file(command))
+        call = block.id or f"line {self._line}"
+        self._open[call] = step
+        self._callers[call] = record.uuid or ""
+        if name == SKILL and isinstance(given, dict):
+            self._skills[call] = str(given.get("skill") or given.get("command") or "").removeprefix("/")
+
+    def _read_user(self, record: LinkedRecord, message: LinkedMessage) -> None:
+        texts: list[str] = []
+        for block in records.read_blocks(message.content):
+            if block.type == "tool_result":
+                self._read_result(record, block)
+            elif block.type == "text" and block.text:
+                texts.append(block.text)
+        if any(map(records.is_interruption, texts)):
+            for step in self._open.values():
+                step.outcome = StepOutcome.INTERRUPTED
+            self._open.clear()
+        elif record.is_meta:
+            self._read_instruction(record, "\n\n".join(texts))
+        elif texts:
+            self._command = records.find_typed_text(texts).command
+
+    def _read_instruction(self, record: LinkedRecord, text: str) -> None:
+        """Add the body of a command or skill; the other texts that Claude Code adds are no instructions."""
+        call = record.source_tool_use_id or ""
+        folder = _SKILL_FOLDER.match(text)
+        name = self._skills.get(call) or (PurePath(folder["folder"].strip()).name if folder else "")
+        if not call:
+            name = name or self._command
+            self._command = ""
+        if name and text.strip():
+            self._add(record, StepKind.INSTRUCTION, steps.shorten(text, steps.BODY), name)
+
+    def _read_result(self, record: LinkedRecord, block: records.Block) -> None:
+        call = block.tool_use_id or ""
+        if call not in self._open:  # an id that was redacted; the record still names its parent
+            parent = record.parent_uuid
+            call = next((open_call for open_call in self._open if parent and self._callers[open_call] == parent), "")
+        step = self._open.pop(call, None)
+        if step is None:
+            return
+        self._results.setdefault(self._callers[call], []).append(record.uuid or "")
+        text = records.read_text(block.content)
+        step.outcome = _find_outcome(record, text, is_error=bool(block.is_error))
+        if step.outcome is StepOutcome.REFUSED:
+            step.words = records.read_rejection(text)
+        step.result = steps.shorten(text, steps.FILE if step.is_file else steps.RESULT)
+
+    def _add(self, record: LinkedRecord, kind: StepKind, text: str, tool: str = "") -> StepDraft:
+        step = StepDraft(id=record.uuid or str(self._line), kind=kind, text=text, tool=tool, at=record.timestamp or "")
+        self._entries.append((self._line, record.uuid or "", step))
+        return step
+
+    def _list_by_line(self) -> Iterator[Draft | StepDraft]:
+        return (entry for _, _, entry in self._entries)
+
+    def _follow_chain(self) -> Iterator[Draft | StepDraft]:
+        """Yield the prompts and steps of the conversation that ends with the last record, in its order.
+
+        What has no uuid, as words from the input queue, belongs to the record before it.
+        """
+        places = self._find_places()
+        found: list[tuple[int, int, int]] = []
+        for number, (line, uuid, _) in enumerate(self._entries):
+            before = uuid or self._find_before(line)
+            if before in places or not before:
+                found.append((places.get(before, -1), line, number))
+        return (self._entries[number][-1] for _, _, number in sorted(found))
+
+    def _find_places(self) -> dict[str, int]:
+        """Return the place of each record in the conversation: on the chain, or parallel to the record before it."""
+        chain = self._list_chain()
+        rank = {uuid: number for number, uuid in enumerate(chain)}
+        answers = (uuids for uuids in self._messages.values() if not rank.keys().isdisjoint(uuids))
+        parallel = {uuid for uuids in answers for uuid in uuids} | rank.keys()
+        parallel |= {result for uuid in parallel for result in self._results.get(uuid, ())}
+        places: dict[str, int] = rank.copy()
+        latest = -1
+        for _, uuid in self._main:
+            latest = max(latest, rank.get(uuid, -1))
+            if uuid in parallel:
+                places.setdefault(uuid, latest)
+        return places
+
+    def _list_chain(self) -> list[str]:
+        """Return the uuids from the root to the last record of the conversation."""
+        chain: dict[str, None] = {}
+        uuid = self._main[-1][-1] if self._main else ""
+        while uuid and uuid not in chain:
+            chain[uuid] = None
+            node = self._nodes[uuid]
+            if node.parent in self._nodes:
+                uuid = node.parent
+            else:
+                uuid = self._find_before(node.line) if node.parent or node.continues else ""
+        return list(reversed(chain))
+
+    def _find_before(self, line: int) -> str:
+        """Return the uuid of the last record of the conversation before a line; "" when there is none."""
+        number = bisect.bisect_left(self._main, (line, ""))
+        return self._main[number - 1][-1] if number else ""
+
+
+_decode_record = msgspec.json.Decoder(LinkedRecord).decode
+
+
+def _continues(record: LinkedRecord) -> bool:
+    """Whether a record without a parent follows the one before it: a compaction, or a conversation begun afresh."""
+    if record.subtype == "compact_boundary" or record.is_compact_summary:
+        return True
+    message = record.message
+    blocks = records.read_blocks(message.content) if isinstance(message, LinkedMessage) else []
+    return any(_CLEARED in (block.text or "") for block in blocks)
+
+
+def _find_outcome(record: LinkedRecord, text: str, *, is_error: bool) -> StepOutcome:
+    """Return how a call ended, from the record of its result."""
+    if not is_error:
+        return StepOutcome.INTERRUPTED if _was_interrupted(record) else StepOutcome.DONE
+    if record.tool_denial_kind in AUTOMATIC_DENIALS or text.startswith(_DENIED):
+        return StepOutcome.DENIED
+    if record.tool_denial_kind or text.lstrip().startswith(_REFUSED):
+        return StepOutcome.REFUSED
+    if records.is_interruption(text) or _was_interrupted(record):
+        return StepOutcome.INTERRUPTED
+    return StepOutcome.FAILED
+
+
+def _was_interrupted(record: LinkedRecord) -> bool:
+    return bool(records.read_shell_result(record.tool_use_result).interrupted)

@@ -1,0 +1,229 @@
+"""Reads what the agent did in a Codex rollout, which records the conversation in order.
+
+Going back to an earlier prompt is recorded too, as a number of turns that are left. Results name the call they belong
+to. A skill's text comes as a message in the user's name, before or after the prompt that asked for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.session import Session
+from skillopt_sleep.model.step import Conversation, StepKind, StepOutcome
+from skillopt_sleep.sources import codex_records as records
+from skillopt_sleep.sources import steps
+from skillopt_sleep.sources.steps import StepDraft
+from skillopt_sleep.sources.turns import Draft, TurnLog
+
+CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call", "tool_search_call", "web_search_call"})
+RESULTS = frozenset({"custom_tool_call_output", "function_call_output"})
+PATCH = "apply_patch"
+
+_SKILL = re.compile(
+    r"\s*<skill>\s*<name>(?P<name>[^<]+)</name>\s*(?:<path>[^<]*</path>\s*)?(?P<body>.*?)(?:</skill>\s*)?\Z", re.DOTALL
+)
+_OUTPUT = "\nOutput:"
+_ANSWERED = 2_000
+"""Characters of the longest result that Codex itself writes in place of a tool's."""
+_DENIED = ("rejected by user approval settings", "rejected: blocked by policy", "sandbox denied exec error")
+_REFUSED = "rejected by user"
+_ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?aborted(?: by user(?: after [\d.]+s)?)?\s*\Z")
+
+
+class RolledBack(Struct, gc=False):
+    """An event that says how many of the last turns were left."""
+
+    payload: RolledBackTurns
+
+
+class RolledBackTurns(Struct, gc=False):
+    """The payload of that event."""
+
+    num_turns: int = 0
+
+
+class OldOutput(Struct, gc=False):
+    """A result as older versions wrote it."""
+
+    output: str = ""
+
+
+class SessionReader(Protocol):
+    """The reader of turns, which decides what a person typed and which id it has."""
+
+    log: TurnLog
+
+    def take_record(self, record: records.Record, line: bytes) -> None:
+        """Read one decoded record."""
+
+    def session(self) -> Session | None:
+        """Return the session read so far."""
+
+
+class StepsReader:
+    """Builds the conversation of one rollout from its lines, taken in order."""
+
+    def __init__(self, session: SessionReader) -> None:
+        self._session = session
+        self._line = 0
+        self._at = ""
+        self._entries: list[Draft | StepDraft] = []
+        self._open: dict[str, StepDraft] = {}
+        """The calls without a result."""
+        self._statuses: dict[str, int] = {}
+        """The exit statuses that events reported before the result came."""
+        self._instructions: list[StepDraft] = []
+        """Skills that may belong to the prompt that comes next."""
+
+    def number(self, line: int) -> None:
+        """Note the number of the next line."""
+        self._line = line
+
+    def take(self, line: bytes) -> None:
+        """Read one line. Raises one of ``files.FAULTS`` when it is not a record."""
+        record = records.decode_record(line)
+        drafts = self._session.log.drafts
+        begun = len(drafts)
+        self._session.take_record(record, line)
+        self._at = record.timestamp or self._at
+        if len(drafts) > begun:
+            self._entries += drafts[begun:]
+            self._entries += self._instructions
+            self._instructions.clear()
+        payload = record.payload
+        match record.type:
+            case "response_item" if payload is not None:
+                self._read_item(payload)
+            case "event_msg" if payload is not None:
+                self._read_event(payload, line)
+            case "function_call" | "function_call_output" | "message" | "local_shell_call":
+                self._read_item(records.decode_bare_payload(line))
+
+    def conversation(self) -> Conversation | None:
+        """Return the conversation read so far; None where there is no session."""
+        session = self._session.session()
+        if session is None:
+            return None
+        self._add_instructions()
+        return Conversation(
+            source=session.source,
+            path=session.path,
+            session_id=session.session_id,
+            cwd=session.cwd,
+            branch=session.branch,
+            model=session.model,
+            ended_at=session.ended_at,
+            turns=steps.group_steps(self._entries),
+        )
+
+    def _read_item(self, item: records.Payload) -> None:
+        if item.type == "message" and item.role == "assistant":
+            if (text := records.read_text(item.content)).strip():
+                self._add(StepKind.TEXT, steps.shorten(text, steps.WORDS))
+        elif item.type == "message" and item.role == "user":
+            for piece in records.read_pieces(item.content):
+                if skill := _SKILL.match(piece):
+                    self._note_instruction(skill["name"].strip(), skill["body"])
+        elif item.type in CALLS:
+            self._read_call(item)
+        elif item.type in RESULTS and (step := self._open.pop(item.call_id or "", None)):
+            status = self._statuses.pop(item.call_id or "", None)
+            self._finish(step, item.output, status)
+
+    def _read_event(self, event: records.Payload, line: bytes) -> None:
+        match event.type:
+            case "turn_aborted" if event.reason in {None, "interrupted"}:
+                for step in self._open.values():
+                    step.outcome = StepOutcome.INTERRUPTED
+                self._open.clear()
+            case "exec_command_end" if event.exit_code is not None:
+                self._statuses[event.call_id or ""] = event.exit_code
+            case "thread_rolled_back":
+                self._leave_turns(_decode_rolled_back(line).payload.num_turns)
+
+    def _read_call(self, item: records.Payload) -> None:
+        name = item.name or item.type
+        raw = {"custom_tool_call": item.input, "function_call": item.arguments}.get(item.type, item.action)
+        given = steps.decode_arguments(raw)
+        if isinstance(given, str):
+            given = steps.decode_arguments(given)
+        is_patch = name == PATCH or (isinstance(given, str) and "*** Begin Patch" in given)
+        text = steps.shorten_arguments(given, steps.FILE if is_patch else steps.ARGUMENTS)
+        step = self._add(StepKind.CALL, text, name)
+        step.is_file = is_patch or _reads_file(given)
+        self._open[item.call_id or f"line {self._line}"] = step
+
+    def _finish(self, step: StepDraft, output: Raw, status: int | None) -> None:
+        text = records.read_text(output)
+        status = records.read_command_result(output).status if status is None else status
+        step.outcome = _find_outcome(text, status)
+        step.result = steps.shorten(_read_output(text), steps.FILE if step.is_file else steps.RESULT)
+
+    def _note_instruction(self, name: str, body: str) -> None:
+        if body.strip():
+            text = steps.shorten(body, steps.BODY)
+            self._instructions.append(
+                StepDraft(id=str(self._line), kind=StepKind.INSTRUCTION, text=text, tool=name, at=self._at)
+            )
+
+    def _add_instructions(self) -> None:
+        self._entries += self._instructions
+        self._instructions.clear()
+
+    def _add(self, kind: StepKind, text: str, tool: str = "") -> StepDraft:
+        self._add_instructions()
+        step = StepDraft(id=str(self._line), kind=kind, text=text, tool=tool, at=self._at)
+        self._entries.append(step)
+        return step
+
+    def _leave_turns(self, number: int) -> None:
+        """Drop the last turns that a prompt began: the person went back to before them."""
+        for _ in range(number):
+            begun = [at for at, entry in enumerate(self._entries) if isinstance(entry, Draft) and entry.prompt]
+            if not begun:
+                return
+            del self._entries[begun[-1] :]
+
+
+_decode_rolled_back = msgspec.json.Decoder(RolledBack).decode
+_decode_old_output = msgspec.json.Decoder(OldOutput).decode
+
+
+def _reads_file(given: Json) -> bool:
+    """Tell whether the arguments are those of a shell that prints a file."""
+    if not isinstance(given, dict):
+        return False
+    command = given.get("cmd") or given.get("command")
+    if isinstance(command, list):
+        command = records.read_command_line([str(word) for word in command])
+    return isinstance(command, str) and steps.reads_file(command)
+
+
+def _read_output(text: str) -> str:
+    """Return what a tool printed: older versions wrapped it in JSON."""
+    if text.startswith("{"):
+        try:
+            return _decode_old_output(text).output or text
+        except (msgspec.DecodeError, RecursionError):
+            return text
+    return text
+
+
+def _find_outcome(text: str, status: int | None) -> StepOutcome:
+    """Return how a call ended: by its exit status, else by what Codex wrote in place of a result."""
+    if status is not None:
+        return StepOutcome.FAILED if status else StepOutcome.DONE
+    if _OUTPUT in text or len(text) > _ANSWERED:
+        return StepOutcome.DONE
+    if any(sign in text for sign in _DENIED):
+        return StepOutcome.DENIED
+    if _REFUSED in text:
+        return StepOutcome.REFUSED
+    if _ABORTED.match(text):
+        return StepOutcome.INTERRUPTED
+    return StepOutcome.DONE
