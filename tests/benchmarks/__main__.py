@@ -7,6 +7,8 @@ import sys
 
 BENCHMARKS = {
     "ablations": "what each mechanism of training is worth in a simulated world, over many seeds",
+    "endpoints": "whole nights against hostile and odd model services: exit codes, requests, caps, memory",
+    "gate": "how often the gate accepts a useless edit, and how soon a useful one, compared with rules on means",
     "guard": "which hostile edits the guard holds back, and which ordinary house rules it lets pass",
     "harvest": "reading session files, compared with plain JSON decoding and plain reading of the same bytes",
     "mutants": "which small faults in the gate, adoption, staging, retries, budget and ledger the tests notice",
