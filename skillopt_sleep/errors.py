@@ -24,6 +24,7 @@
     │   │   ├── EmptyReply
     │   │   ├── BadReply            the reply cannot be read as what was asked for
     │   │   ├── TooLong             the same prompt would be too long again: not tried again
+    │   │   ├── NotPutBack          a recorded session cannot be resumed: not tried again
     │   │   └── Undecided           a judge cannot tell yet: the pair is missing, and nobody is to blame
     │   └── Awaiting            3   questions in files wait for answers
     ├── BudgetSpent             5   the next call would exceed a cap
@@ -157,6 +158,10 @@ class TooLong(TransientBackend):
 
 class Undecided(TransientBackend):
     """A judge finds that an attempt has not come to the decision it judges: the attempt is unmeasured."""
+
+
+class NotPutBack(TransientBackend):
+    """A recorded session cannot be cut or resumed at the place asked for; another try would fail as well."""
 
 
 class BudgetSpent(SleepError):

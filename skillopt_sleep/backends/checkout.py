@@ -62,6 +62,8 @@ class Checkout:
         system = {name: env[name] for name in ("PATH", "SYSTEMROOT") if name in env}
         self._env = system | GIT_ENVIRONMENT | IDENTITY | {"HOME": str(folder)}
         self._start_tree = ""
+        self.committed_at = 0.0
+        """When the commit was made, in seconds since 1970."""
 
     def fill(self, project: Path, commit: str) -> None:
         """Write out the project at ``commit``, with its submodules as far as the project has them.
@@ -73,6 +75,7 @@ class Checkout:
         self._git(self._base, self._root, "read-tree", commit)
         self._git(self._base, self._root, "checkout-index", "--all", "--force")
         self._git(self._base, None, "update-ref", "--no-deref", "HEAD", commit)
+        self.committed_at = float(self._git(self._base, None, "show", "-s", "--format=%ct", commit).strip())
         for number, (path, pinned) in enumerate(self._list_submodules(commit)):
             inside = project / path
             if (inside / ".git").exists() and (self._root / path).is_dir() and not (self._root / path).is_symlink():

@@ -15,31 +15,33 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.child_registry import MARK, Note
-from skillopt_sleep.backends.claude_output import (
+from skillopt_sleep.backends.claude_output import STREAM_OPTIONS, is_retrying, is_running_tool, read_announced_wait
+from skillopt_sleep.backends.claude_session import cut_session
+from skillopt_sleep.backends.claude_trajectory import (
     LAYOUT,
-    STREAM_OPTIONS,
+    MEMORY_HOOK,
+    PROMPT_HOOK,
+    add_memory_shown,
     has_sandbox_failed,
-    is_retrying,
-    is_running_tool,
-    read_announced_wait,
+    read_steps,
     read_trajectory,
     read_version,
 )
 from skillopt_sleep.backends.outcomes import decode_json
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, build_folder_prefix
+from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, describe_state, finish, limit_turns
 from skillopt_sleep.backends.sandbox import add_results, build_agent_environment, confine_with_bubblewrap, find_flaw
 from skillopt_sleep.backends.workspace import Workspace, open_workspace
-from skillopt_sleep.errors import BadReply, Overloaded
+from skillopt_sleep.errors import BadReply, NotPutBack, Overloaded
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.rollout import Assignment, ReplayMode, Shown, Trajectory
+from skillopt_sleep.model.rollout import Assignment, ReplayMode, Trajectory
 
 QUIET = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -54,17 +56,17 @@ QUIET = {
 NATIVE_QUIET = QUIET | {
     # its own notes would be written to the user's home, and later replays would read them
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "npm_config_logs_max": "0",  # its sandbox asks npm for a path, which would leave a log in the user's home each time
 }
 ISOLATION = ("--setting-sources=project", "--strict-mcp-config", "--no-session-persistence")
-TOOLS: Mapping[ReplayMode, str] = {
-    ReplayMode.NATIVE: "Skill,Read,Edit,Write",
-    ReplayMode.WORKTREE: "Skill,Read,Edit,Write,Glob,Grep,Bash",
-}
+FILE_TOOLS, SHELL_TOOLS = "Skill,Read,Edit,Write", ",Glob,Grep,Bash"
 """The file tools stay inside the workspace by themselves; a shell needs the sandbox."""
-PROMPT_HOOK, MEMORY_HOOK = "UserPromptSubmit", "InstructionsLoaded"
-"""Our hooks: a call of the first shows that hooks run at all; the second names a memory file that was loaded."""
-MEMORY_HOOK_SINCE = (2, 1, 197)
-"""The first version seen to call ``MEMORY_HOOK``."""
+RECORDED = "recorded.jsonl"
+"""The copy of a recorded session, in the throwaway folder: the CLI also resumes a session from the path of a file.
+
+So nothing of it ever lies in the user's home, not even after a kill.
+"""
+NO_SESSION = "No conversation found with session ID"
 HOOK_CALLS = "loaded.jsonl"
 LOGIN_SETTINGS = (
     "apiKeyHelper",
@@ -135,9 +137,10 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
         """Let the agent work; see ``ports.Agent.run``. Raises ``DiskError`` too."""
         with open_workspace(self.children, assignment, LAYOUT, self.env) as place:
             session = str(uuid.uuid4())
+            copy = self._copy_session(assignment, place)
             try:
                 with self._open_scratch(place) as scratch:
-                    ended = self._start(assignment, place, scratch, session)
+                    ended = self._start(assignment, place, scratch, session, has_shell=self._has_shell(assignment))
             finally:
                 # a session with a shell leaves an empty folder in the user's home
                 with contextlib.suppress(OSError):  # it does not exist, or holds something that is not ours
@@ -145,7 +148,12 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             if has_sandbox_failed(ended.stdout):
                 raise Overloaded("claude's sandbox did not start, so commands of the agent were not run")
             deadline = self.call_seconds if ended.silent else self.seconds
+            if assignment.put_back and NO_SESSION in ended.stderr:
+                raise NotPutBack("this version of claude cannot resume a session from its file: run `claude update`")
             done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=deadline)
+            if copy is not None:
+                state = describe_state(copy.edits, place.committed_at)
+                done = finish(done, assignment, read_steps(ended.stdout), state)
             hook_calls = _read_lines(place.folder / HOOK_CALLS)
             done = add_memory_shown(done, assignment, place, hook_calls, read_version(ended.stdout))
             confine = confine_with_bubblewrap(self._find("bwrap") or "bwrap")
@@ -165,14 +173,46 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
     def _find(self, name: str) -> str | None:
         return shutil.which(name, path=self.env.get("PATH", ""))
 
-    def _start(self, assignment: Assignment, place: Workspace, scratch: Path, session: str) -> Ended:
+    def _copy_session(self, assignment: Assignment, place: Workspace) -> SessionCopy | None:
+        """Write the recorded session, up to its cut, beside the workspace; None for a new session."""
+        if assignment.put_back is None:
+            return None
+        if assignment.put_back.source != "claude":
+            raise NotPutBack(f"claude cannot resume a session of {assignment.put_back.source}: use --replay text")
+        copy = cut_session(assignment, assignment.put_back, place, self.env)
+        if copy.content:
+            recorded = place.folder / RECORDED
+            recorded.touch(mode=0o600)
+            recorded.write_bytes(copy.content)
+        return copy
+
+    def _has_shell(self, assignment: Assignment) -> bool:
+        """Tell whether the agent gets a shell: in a copy of a project, and for a session it is put back into.
+
+        A recorded session is full of commands, so the next move often is one. Without a sandbox there are none.
+        """
+        if assignment.mode is ReplayMode.WORKTREE:
+            return True
+        return assignment.put_back is not None and not self.refuses(ReplayMode.WORKTREE)
+
+    def _start(
+        self, assignment: Assignment, place: Workspace, scratch: Path, session: str, *, has_shell: bool
+    ) -> Ended:
         settings, system = place.folder / "settings.json", place.folder / "system.md"
         settings.touch(mode=0o600)
-        settings.write_bytes(msgspec.json.encode(self._build_settings(assignment.mode, place)))
+        settings.write_bytes(msgspec.json.encode(self._build_settings(place, has_shell=has_shell)))
         system.write_text(assignment.system, encoding="utf-8", errors="replace")
-        argv = [self.command, "-p", *ISOLATION, *STREAM_OPTIONS, f"--max-turns={self.max_turns}"]
-        argv += [f"--tools={TOOLS[assignment.mode]}", "--permission-mode=acceptEdits"]
+        argv = [
+            self.command,
+            "-p",
+            *ISOLATION,
+            *STREAM_OPTIONS,
+            f"--max-turns={limit_turns(assignment, self.max_turns)}",
+        ]
+        argv += [f"--tools={FILE_TOOLS}{SHELL_TOOLS if has_shell else ''}", "--permission-mode=acceptEdits"]
         argv += [f"--session-id={session}", f"--settings={settings}", f"--append-system-prompt-file={system}"]
+        if (recorded := place.folder / RECORDED).exists():
+            argv += ["--resume", str(recorded), "--fork-session"]
         argv += [f"--model={self.model}"] if self.model else []
         argv += [f"--max-budget-usd={self.max_usd:.4f}"] if self.max_usd else []
         timeout = str(int(self.call_seconds * 1000))
@@ -181,19 +221,19 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             env={**select_login(self.env), **NATIVE_QUIET, "TMPDIR": str(scratch), "API_TIMEOUT_MS": timeout},
             cwd=place.cwd,
             seconds=self.seconds,
-            stdin=escape_slash(MENTION.sub("@ ", assignment.user)),
+            stdin=escape_slash(MENTION.sub("@ ", choose_prompt(assignment))),
             announced_wait=read_announced_wait,
             idle_timeout=IdleTimeout(self.call_seconds, is_running_tool=is_running_tool, is_retrying=is_retrying),
         )
 
-    def _build_settings(self, mode: ReplayMode, place: Workspace) -> dict[str, Json]:
+    def _build_settings(self, place: Workspace, *, has_shell: bool) -> dict[str, Json]:
         """Build the settings file: the user's login, hooks that note which memory is loaded, and the sandbox."""
         settings: dict[str, Json] = dict(_read_login_settings(self.env))
         if sys.platform != "win32":
             file = shlex.quote(str(place.folder / HOOK_CALLS))
             hook: Json = [{"hooks": [{"type": "command", "command": f"cat >> {file}; echo >> {file}"}]}]
             settings["hooks"] = dict.fromkeys((PROMPT_HOOK, MEMORY_HOOK), hook)
-        if mode is ReplayMode.WORKTREE:
+        if has_shell:
             # commands run in the sandbox need no login
             bare = build_agent_environment(self.env, prefixes=())
             secrets = sorted(name for name in select_login(self.env) if name not in bare and name != MARK)
@@ -201,33 +241,6 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
             settings["sandbox"] = SANDBOX | {"credentials": {"envVars": withheld}}
             settings["permissions"] = {"allow": ["Bash"]}
         return settings
-
-
-def add_memory_shown(
-    trajectory: Trajectory,
-    assignment: Assignment,
-    place: Workspace,
-    hook_calls: Sequence[Json],
-    version: tuple[int, ...],
-) -> Trajectory:
-    """Add to the trajectory whether the memory file was loaded.
-
-    ``hook_calls`` are the inputs our hooks were called with, by a claude of this ``version``.
-    """
-    memories = [document for document in assignment.documents if document.kind is DocumentKind.MEMORY]
-    if not memories or memories[0].content is None:
-        return trajectory
-    calls = [call for call in hook_calls if isinstance(call, dict)]
-    files = [str(call.get("file_path")) for call in calls if call.get("hook_event_name") == MEMORY_HOOK]
-    wanted = (place.root / LAYOUT.memory).resolve()
-    offered: bool | None = any(Path(name).resolve() == wanted for name in files)
-    how = "its hook named the file"
-    if not offered and (files or (calls and version >= MEMORY_HOOK_SINCE)):
-        how = f"it loaded {', '.join(files)[:200] or 'no memory file at all'}"
-    elif not offered:
-        offered, how = None, "this version of claude does not report which memory it loads"
-    shown = Shown(kind=DocumentKind.MEMORY, offered=offered, read=offered, how=how)
-    return msgspec.structs.replace(trajectory, shown=(*trajectory.shown, shown))
 
 
 def escape_slash(prompt: str) -> str:

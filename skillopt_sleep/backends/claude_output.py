@@ -1,4 +1,4 @@
-"""Read what ``claude -p`` prints: how a run ended, what it cost, and what the agent was shown and did.
+"""Read what ``claude -p`` prints: how a run ended, and what it cost.
 
 The CLI prints one JSON object per line. Everything here is pure, so that recorded output can be replayed in tests.
 Lines that cannot be decoded are skipped: a cut line must not hide the others.
@@ -6,9 +6,7 @@ Lines that cannot be decoded are skipped: a cut line must not hide the others.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
@@ -18,13 +16,12 @@ from skillopt_sleep.backends.outcomes import (
     AgentAdvice,
     add_cost,
     classify_failure,
-    decode_json,
+    decode_lines,
     decode_loosely,
     find_error_line,
     raise_if_ended_early,
 )
 from skillopt_sleep.backends.process import Ended
-from skillopt_sleep.backends.workspace import Layout, contains_every_line
 from skillopt_sleep.errors import (
     BadReply,
     BudgetSpent,
@@ -32,13 +29,10 @@ from skillopt_sleep.errors import (
     ModelRefused,
     NotLoggedIn,
     QuotaExhausted,
-    TooLong,
     TooOld,
 )
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
-from skillopt_sleep.model.document import Document, DocumentKind, read_region
-from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, get_skill_name
 from skillopt_sleep.model.usage import make_usage, read_price
 
 CLAUDE = AgentAdvice(
@@ -50,43 +44,34 @@ CLAUDE = AgentAdvice(
         QuotaExhausted: "wait for the reset that /usage shows, or add credit",
     },
 )
-LAYOUT = Layout(
-    skills=".claude/skills",
-    memory="CLAUDE.md",
-    settings=(".claude", ".claude-plugin", ".mcp.json"),
-    texts=("skills", "rules", "commands", "claude.md", "CLAUDE.md"),
-)
 STREAM_OPTIONS = ("--output-format", "stream-json", "--verbose")
 """Only with these options does the CLI print that it is about to wait, and for how long."""
 BUDGET_REACHED = "error_max_budget_usd"
 STRUCTURED = "StructuredOutput"
 """The tool through which the CLI has the model answer in a given JSON shape."""
-HIDDEN_FROM_MODEL = re.compile(rb"(?m)^disable-model-invocation:\s*[\"']?true")
-"""In a skill's frontmatter: the CLI lists the skill, but does not tell the model about it."""
-SANDBOX_FAILED = "Sandbox is required but failed to initialize"
-"""The start of a tool result when a command was not run because the sandbox did not start."""
-
 T = TypeVar("T")
 
 
-class _Block(Struct, frozen=True, kw_only=True):
+class Block(Struct, frozen=True, kw_only=True):
     """A part of a message: text, a tool call, or the result of one."""
 
     type: str = ""
     text: str = ""
+    id: str = ""
     name: str = ""
     input: Json = None
+    tool_use_id: str = ""
     is_error: bool | None = None
     content: Json = None
 
 
 class _Message(Struct, frozen=True, kw_only=True):
     id: str = ""
-    content: tuple[_Block, ...] | str = ()
+    content: tuple[Block, ...] | str = ()
     usage: Json = None
 
 
-class _Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True):
     """One line: the start of a session, or a message to or from the model."""
 
     type: str = ""
@@ -97,9 +82,10 @@ class _Event(Struct, frozen=True, kw_only=True):
     synthetic: bool = msgspec.field(name="isSynthetic", default=False)
 
     @property
-    def blocks(self) -> tuple[_Block, ...]:
+    def blocks(self) -> tuple[Block, ...]:
+        """The parts of its message."""
         content = self.message.content if self.message else ()
-        return content if isinstance(content, tuple) else (_Block(type="text", text=content),)
+        return content if isinstance(content, tuple) else (Block(type="text", text=content),)
 
 
 class _Retry(Struct, frozen=True, kw_only=True):
@@ -111,7 +97,7 @@ class _Retry(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def _read_usage(table: Json) -> Usage | None:
+def read_usage(table: Json) -> Usage | None:
     """Return the tokens in a table, as the API or the CLI itself names them; None when they cannot be read."""
     if not isinstance(table, dict):
         return None
@@ -157,10 +143,10 @@ class ClaudeResult(Struct, frozen=True, kw_only=True):
     @property
     def spent(self) -> Usage | None:
         """The tokens of the whole run: the larger of the CLI's two accounts."""
-        accounts = [_read_usage(decode_loosely(self.usage))]
+        accounts = [read_usage(decode_loosely(self.usage))]
         models = decode_loosely(self.model_usage)
         if isinstance(models, dict) and models:
-            parts = [_read_usage(table) for table in models.values()]
+            parts = [read_usage(table) for table in models.values()]
             accounts.append(
                 make_usage(
                     given=[part.input_tokens if part else -1 for part in parts],
@@ -199,21 +185,6 @@ def is_running_tool(printed: str) -> bool:
     return printed.count('"type":"tool_use"') > printed.count('"type":"tool_result"')
 
 
-def has_sandbox_failed(stdout: str) -> bool:
-    """Tell whether a command of the agent was not run because the sandbox did not start."""
-    return any(
-        block.type == "tool_result" and block.is_error is True and str(block.content).startswith(SANDBOX_FAILED)
-        for event in _decode_lines(stdout, _Event)
-        for block in event.blocks
-    )
-
-
-def read_version(stdout: str) -> tuple[int, ...]:
-    """Return the version the CLI reports in its output, () when it reports none."""
-    found = next((event.version for event in _decode_lines(stdout, _Event) if event.version), "")
-    return tuple(int(part) for part in re.findall(r"\d+", found)[:3])
-
-
 def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
     """Return the result of a run that ended with an answer; a refusal of the model is an answer too.
 
@@ -229,7 +200,7 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
         words=f"{retry.error} {retry.error_status or ''}".strip() if retry else "",
         status=retry.error_status if retry else None,
     )
-    result = _find_result(ended.stdout)
+    result = find_result(ended.stdout)
     if result is None:
         if not ended.stdout.strip() and ended.status == 0:
             raise EmptyReply("claude ended without an error and printed nothing")
@@ -255,118 +226,17 @@ def read_result(ended: Ended, *, deadline: float) -> ClaudeResult:
     return result
 
 
-def read_trajectory(ended: Ended, assignment: Assignment, root: Path, *, model: str, deadline: float) -> Trajectory:
-    """Return what the agent did in the workspace ``root``. Raises what ``read_result`` raises for lost transport."""
-    events = tuple(_decode_lines(ended.stdout, _Event))
-    answers = [event for event in events if event.type == "assistant"]
-    ending, result = _read_ending(ended, answers, deadline)
-    calls = [block for event in answers for block in event.blocks if block.type == "tool_use"]
-    if result and ending in {Ending.DONE, Ending.REFUSED}:
-        text = result.result or ""
-    else:
-        texts = [block.text for event in answers for block in event.blocks if block.type == "text"]
-        text = next((text for text in reversed(texts) if text.strip()), "")
-    if ending is Ending.DONE and not text.strip() and not calls:
-        raise EmptyReply("claude ended without an error, an answer or a tool call")
-    return Trajectory(
-        text=text,
-        model=(result.model if result else "") or model,
-        usage=(result.spent if result else None) or _estimate_usage(answers),
-        cost_usd=result.price if result else None,
-        latency=ended.seconds,
-        tools_called=tuple(dict.fromkeys(call.name for call in calls)),
-        ending=ending,
-        turns=result.num_turns if result else len({event.message.id for event in answers if event.message}),
-        shown=tuple(
-            _read_skill_shown(events, document, root)
-            for document in assignment.documents
-            if document.kind is DocumentKind.SKILL and document.content is not None
-        ),
-        skills_called=tuple(dict.fromkeys(_read_skill_called(call) for call in calls if call.name == "Skill")),
-    )
-
-
-def _read_ending(ended: Ended, answers: Sequence[_Event], deadline: float) -> tuple[Ending, ClaudeResult | None]:
-    """Return how the run ended when that was the agent's own doing; raise when it was not."""
-    result = _find_result(ended.stdout)
-    if ended.timed_out and answers and not ended.silent:
-        return Ending.OUT_OF_TIME, result
-    if ended.flooded and answers:
-        return Ending.OUT_OF_ROOM, result
-    if result is not None and not ended.timed_out:
-        if result.subtype == "error_max_turns":
-            return Ending.OUT_OF_TURNS, result
-        if result.stop_reason == "refusal":
-            return Ending.REFUSED, result
-    try:
-        return Ending.DONE, read_result(ended, deadline=deadline)
-    except TooLong:
-        if len(answers) > 1:
-            return Ending.OUT_OF_ROOM, result
-        raise
-
-
-def _read_skill_shown(events: Sequence[_Event], document: Document, root: Path) -> Shown:
-    """Tell whether the skill was on the CLI's list, and whether its text, from our folder, went to the model."""
-    name = get_skill_name(document)
-    listed = next((event.skills for event in events if event.subtype == "init" and event.skills is not None), None)
-    handed = [
-        block.text for event in events if event.synthetic for block in event.blocks if "Base directory" in block.text
-    ]
-    folder = root / LAYOUT.skills / name
-    ours = [text for text in handed if str(folder.resolve()) in text or str(folder) in text]
-    others = [text for text in handed if text not in ours and Path(text.partition("\n")[0]).name == name]
-    if others:
-        return Shown(kind=document.kind, offered=False, read=False, how=f"another skill {name} took its place")
-    body = read_region(document)
-    read = any(contains_every_line(text, body) for text in ours) or _has_opened_file(events, root, name)
-    if listed is None:
-        how = "this version of claude does not list its skills"
-        return Shown(kind=document.kind, offered=None, read=read, how=how)
-    if HIDDEN_FROM_MODEL.search((document.content or b"").partition(b"\n---")[0]):
-        return Shown(kind=document.kind, offered=False, read=read, how="its frontmatter hides it from the model")
-    offered = name in listed
-    how = "its text was handed to the model" if read else "it was on the list" if offered else "it was not on the list"
-    return Shown(kind=document.kind, offered=offered, read=read, how=how)
-
-
-def _has_opened_file(events: Sequence[_Event], root: Path, name: str) -> bool:
-    """Tell whether the agent read the skill's file itself, as some do."""
-    wanted = f"{LAYOUT.skills}/{name}/SKILL.md"
-    paths = [
-        str(block.input.get("file_path", ""))
-        for event in events
-        for block in event.blocks
-        if block.type == "tool_use" and block.name == "Read" and isinstance(block.input, dict)
-    ]
-    return any(path in {wanted, str(root / wanted), str(root.resolve() / wanted)} for path in paths)
-
-
-def _read_skill_called(call: _Block) -> str:
-    given = call.input if isinstance(call.input, dict) else {}
-    return str(given.get("skill") or given.get("command") or "").removeprefix("/")
-
-
-def _estimate_usage(answers: Sequence[_Event]) -> Usage:
-    """Sum the tokens of a run that was cut short: the last report of every message."""
-    reports = {event.message.id: event.message.usage for event in answers if event.message}
-    tables = [report for report in reports.values() if isinstance(report, dict)]
-
-    usages = [usage for table in tables if (usage := _read_usage(table))]
-    given, written = sum(usage.input_tokens for usage in usages), sum(usage.output_tokens for usage in usages)
-    return Usage(input_tokens=given, output_tokens=written, estimated=True)
-
-
-def _find_result(stdout: str) -> ClaudeResult | None:
-    lines = "\n".join(reversed(stdout.split("\n")))
-    return next((result for result in _decode_lines(lines, ClaudeResult) if result.type == "result"), None)
+def find_result(stdout: str) -> ClaudeResult | None:
+    """Return the last line that is the result of a run."""
+    lines = reversed(stdout.split("\n"))
+    return next((result for result in decode_lines(lines, ClaudeResult) if result.type == "result"), None)
 
 
 def _recover_answer(result: ClaudeResult, printed: str) -> ClaudeResult | None:
     """Return the result with the answer that was complete before the cap on money was checked, None without one."""
-    blocks: list[_Block] = []
+    blocks: list[Block] = []
     last = ""
-    for event in _decode_lines(printed, _Event):  # the blocks of one message may come on several lines
+    for event in decode_lines(printed.split("\n"), Event):  # the blocks of one message may come on several lines
         if event.type == "assistant" and event.message:
             blocks = [*(blocks if event.message.id == last else ()), *event.blocks]
             last = event.message.id
@@ -384,14 +254,5 @@ def _find_pending_retry(printed: str) -> _Retry | None:
 
 
 def _read_retries(printed: str) -> Iterator[_Retry]:
-    lines = "\n".join(line for line in printed.split("\n") if '"api_retry"' in line)
-    return (retry for retry in _decode_lines(lines, _Retry) if retry.subtype == "api_retry")
-
-
-def _decode_lines(printed: str, kind: type[T]) -> Iterator[T]:
-    """Decode every line that is an object of this kind."""
-    for line in printed.split("\n"):
-        try:
-            yield decode_json(line, kind)
-        except BadReply:
-            continue
+    lines = (line for line in printed.split("\n") if '"api_retry"' in line)
+    return (retry for retry in decode_lines(lines, _Retry) if retry.subtype == "api_retry")

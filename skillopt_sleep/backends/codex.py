@@ -20,7 +20,9 @@ from skillopt_sleep.backends.child_registry import MARK
 from skillopt_sleep.backends.codex_home import (
     BEDROCK,
     OPENAI,
+    PROVIDER,
     CodexHome,
+    choose_provider,
     find_provider,
     find_unused_provider,
     read_settings,
@@ -30,17 +32,16 @@ from skillopt_sleep.backends.codex_home import (
 )
 from skillopt_sleep.backends.codex_output import (
     CODEX,
-    Record,
     is_retrying,
     is_running_tool,
     read_announced_wait,
-    read_record,
-    read_thread_id,
     read_trajectory,
     read_turn,
 )
+from skillopt_sleep.backends.codex_session import put_into_home, take_record
 from skillopt_sleep.backends.outcomes import add_cost, build_reply
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, find_command
+from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, describe_state, finish, limit_turns
 from skillopt_sleep.backends.sandbox import TOOL_VARIABLES, add_results, build_agent_environment, find_flaw
 from skillopt_sleep.backends.workspace import Layout, Workspace, open_workspace
 from skillopt_sleep.errors import BackendError, DiskError, NotAllowed, NotLoggedIn, SettingsError, TimedOut
@@ -241,16 +242,22 @@ class CodexBackend:
             seconds = _subtract_wait(assignment.within, waited).clip(self.loop_timeout)
             env = self._home.build_environment(self.env)
             with open_workspace(self._children, assignment, LAYOUT, env) as place:
-                turns = _TurnLimit(self.max_turns)
-                ended = self._work(assignment, place, turns, env, seconds)
+                turns = _TurnLimit(limit_turns(assignment, self.max_turns))
+                provider = choose_provider(read_settings(self.config))
+                with put_into_home(assignment, place, env, PROVIDER if provider == OPENAI else provider) as recorded:
+                    ended = self._work(assignment, place, turns, env, seconds, recorded=recorded)
+                    record = take_record(ended, Path(env["CODEX_HOME"]), recorded)
                 done = read_trajectory(
                     ended,
                     assignment,
-                    _take_record(ended, Path(env["CODEX_HOME"])),
+                    record,
                     model=self.model,
                     deadline=self.timeout if ended.silent else seconds,
                     out_of_turns=turns.reached,
                 )
+                if recorded is not None:
+                    state = describe_state(recorded.edits, place.committed_at)
+                    done = finish(done, assignment, record.steps if record else (), state)
                 done = add_results(
                     done,
                     assignment.commands,
@@ -268,7 +275,14 @@ class CodexBackend:
         self._home.close()
 
     def _work(
-        self, assignment: Assignment, place: Workspace, turns: _TurnLimit, env: Mapping[str, str], seconds: float
+        self,
+        assignment: Assignment,
+        place: Workspace,
+        turns: _TurnLimit,
+        env: Mapping[str, str],
+        seconds: float,
+        *,
+        recorded: SessionCopy | None,
     ) -> Ended:
         provider = rename_builtin_provider(read_settings(self.config), seconds=self.timeout)
         settings = [*self.config, *QUIET, *provider]
@@ -279,11 +293,11 @@ class CodexBackend:
         # codex does not set up its sandbox in a folder below TMPDIR, so it gets another TMPDIR than ours
         work_env = self._narrow(env) | {"TMPDIR": str(place.scratch)}
         return self._children.run(
-            [*argv, "-"],
+            [*argv, *(("resume", recorded.id) if recorded and recorded.content else ()), "-"],
             env={**LOGS, **work_env},
             cwd=place.cwd,
             seconds=seconds,
-            stdin=assignment.user,
+            stdin=choose_prompt(assignment),
             announced_wait=turns,
             idle_timeout=IdleTimeout(self.timeout, is_running_tool=is_running_tool, is_retrying=is_retrying),
         )
@@ -373,18 +387,6 @@ def _subtract_wait(within: Bounds, waited: float) -> Bounds:
     if left.seconds is not None and left.seconds <= 0:
         raise TimedOut("codex was not asked: the time for this call was over before the first call had ended")
     return left
-
-
-def _take_record(ended: Ended, home: Path) -> Record | None:
-    """Read Codex's record of the session and delete it, so that no other replay finds it; None without one."""
-    thread = read_thread_id(ended.stdout)
-    if not thread or not thread.replace("-", "").isalnum():
-        return None
-    for path in (home / "sessions").rglob(f"rollout-*{thread}.jsonl"):
-        record = read_record(path.read_bytes())
-        path.unlink(missing_ok=True)
-        return record
-    return None
 
 
 PLUGIN = CodexBackend

@@ -172,7 +172,7 @@ def restrict_user_config(config: Mapping[str, Json]) -> list[str]:
 
 def rename_builtin_provider(config: Mapping[str, Json], *, seconds: float) -> list[str]:
     """Return settings that ask the built-in provider under ``PROVIDER``; none when another one is to be asked."""
-    if _choose_provider(config) != OPENAI:
+    if choose_provider(config) != OPENAI:
         return []
     address = config.get("openai_base_url")
     table = [
@@ -192,7 +192,7 @@ def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
     Codex ignores ``OPENAI_BASE_URL``, and tables of the user's for its built-in provider. It sends the prompts of a
     provider without an address to OpenAI. A provider that is not described is returned by its name, as a stranger.
     """
-    name = _choose_provider(config)
+    name = choose_provider(config)
     if name == OPENAI:
         address, other = config.get("openai_base_url"), config.get("chatgpt_base_url")
         candidates = [identify_provider(str(address)) if address else OPENAI]
@@ -210,11 +210,11 @@ def find_provider(config: Mapping[str, Json], env: Mapping[str, str]) -> str:
 
 def find_unused_provider(users: Mapping[str, Json]) -> str:
     """Return the provider or address that the user's own config.toml names, "" for OpenAI's."""
-    name = _choose_provider(users)
+    name = choose_provider(users)
     return name if name != OPENAI else str(users.get("openai_base_url") or "")
 
 
-def _choose_provider(config: Mapping[str, Json]) -> str:
+def choose_provider(config: Mapping[str, Json]) -> str:
     """Return the name of the provider that Codex asks: the profile's, if it names one."""
     profile = _get_table(config, "profiles", str(config.get("profile") or ""))
     return str(profile.get("model_provider") or config.get("model_provider") or OPENAI)

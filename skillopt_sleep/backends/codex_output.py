@@ -7,11 +7,9 @@ decoded are skipped.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -20,18 +18,21 @@ from skillopt_sleep.backends.outcomes import (
     AgentAdvice,
     classify_failure,
     decode_json,
+    decode_lines,
     decode_loosely,
     find_error_line,
     raise_if_ended_early,
     unwrap_error,
 )
 from skillopt_sleep.backends.process import Ended
+from skillopt_sleep.backends.put_back import shorten, shorten_arguments
 from skillopt_sleep.backends.workspace import contains_every_line
 from skillopt_sleep.errors import BadReply, EmptyReply, ModelRefused, NotLoggedIn, QuotaExhausted, TooLong, TooOld
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Usage
 from skillopt_sleep.model.document import Document, DocumentKind, read_region
 from skillopt_sleep.model.rollout import Assignment, Ending, Shown, Trajectory, get_skill_name
+from skillopt_sleep.model.step import Step, StepKind, StepOutcome
 from skillopt_sleep.model.usage import make_usage
 
 CODEX = AgentAdvice(
@@ -49,7 +50,7 @@ _WAIT = re.compile(
 )
 """A line of its log. Events, which begin with a brace, are excluded: the agent may have read these words somewhere."""
 
-T = TypeVar("T")
+_FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [1-9]")
 
 
 class CodexItem(Struct, frozen=True, kw_only=True):
@@ -108,6 +109,8 @@ class Record(Struct, frozen=True, kw_only=True):
     """Outputs of tools."""
     called: tuple[str, ...] = ()
     """Names of the tools called."""
+    steps: tuple[Step, ...] = ()
+    """What the agent said and did, in order."""
     requests: int = 0
     """Requests to the model."""
     usage: Usage = Usage()
@@ -128,6 +131,9 @@ class _Payload(Struct, frozen=True, kw_only=True):
     role: str = ""
     content: tuple[_Part, ...] | None = None
     name: str = ""
+    call_id: str = ""
+    arguments: Json = None
+    input: Json = None
     output: Json = None
     usage: Json = None
 
@@ -156,12 +162,12 @@ def is_retrying(printed: str) -> bool:
 def read_thread_id(stdout: str) -> str:
     """Return the id of the session, "" when none was printed."""
     lines = (line for line in stdout.split("\n") if "thread.started" in line)
-    return next((thread.thread_id for thread in _decode_lines(lines, _Thread) if thread.thread_id), "")
+    return next((thread.thread_id for thread in decode_lines(lines, _Thread) if thread.thread_id), "")
 
 
 def read_turn(ended: Ended, *, deadline: float) -> CodexTurn:
     """Return the completed turn. Raises the ``BackendError`` that fits any other ending."""
-    events = tuple(_decode_lines(ended.stdout.split("\n"), _Event))
+    events = tuple(decode_lines(ended.stdout.split("\n"), _Event))
     complaints = [
         event.error.message if event.error else event.message
         for event in events
@@ -184,7 +190,7 @@ def read_turn(ended: Ended, *, deadline: float) -> CodexTurn:
 
 def read_record(content: bytes) -> Record:
     """Read the record of one session; unknown kinds of lines are skipped."""
-    lines = [line for line in _decode_lines(content.splitlines(), _RecordLine) if line.payload]
+    lines = [line for line in decode_lines(content.splitlines(), _RecordLine) if line.payload]
     payloads = [line.payload for line in lines if line.type == "response_item" and line.payload]
     usages = [line.payload.usage for line in lines if line.type == "token_usage_record" and line.payload]
     tables = [usage for usage in usages if isinstance(usage, dict)]
@@ -202,6 +208,7 @@ def read_record(content: bytes) -> Record:
             output if isinstance(output, str) else json.dumps(output, ensure_ascii=False) for output in outputs
         ),
         called=tuple(dict.fromkeys(call.name for call in calls)),
+        steps=tuple(_read_steps(payloads)),
         requests=len(tables),
         usage=Usage(
             input_tokens=sum(usage.input_tokens for usage in known),
@@ -209,6 +216,37 @@ def read_record(content: bytes) -> Record:
             cached_tokens=sum(usage.cached_tokens for usage in known),
         ),
     )
+
+
+def _read_steps(payloads: Sequence[_Payload]) -> Iterator[Step]:
+    """Yield what the agent said and did, in order, with the results of its tools."""
+    outputs = {payload.call_id: payload.output for payload in payloads if payload.type.endswith("_output")}
+    for payload in payloads:
+        if payload.type == "message" and payload.role == "assistant":
+            words = "\n".join(part.text for part in payload.content or ())
+            yield Step(id="", kind=StepKind.TEXT, text=words)
+        elif payload.type in {"function_call", "custom_tool_call"}:
+            given = payload.input if payload.arguments is None else _decode_arguments(payload.arguments)
+            output = outputs.get(payload.call_id)
+            result = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False) if output else ""
+            outcome = StepOutcome.DONE if payload.call_id in outputs else StepOutcome.UNKNOWN
+            if _FAILED.search(result):
+                outcome = StepOutcome.FAILED
+            yield Step(
+                id=payload.call_id,
+                kind=StepKind.CALL,
+                tool=payload.name,
+                text=shorten_arguments(given),
+                result=shorten(result),
+                outcome=outcome,
+            )
+
+
+def _decode_arguments(arguments: Json) -> Json:
+    try:
+        return decode_json(str(arguments), dict[str, Json])
+    except BadReply:
+        return arguments
 
 
 def read_trajectory(
@@ -221,7 +259,7 @@ def read_trajectory(
     out_of_turns: bool = False,
 ) -> Trajectory:
     """Return what the agent did. Raises what ``read_turn`` raises for lost transport."""
-    events = _decode_lines(ended.stdout.split("\n"), _Event)
+    events = decode_lines(ended.stdout.split("\n"), _Event)
     items = [event.item for event in events if event.type == "item.completed" and event.item]
     answers = [item.text for item in items if item.type == "agent_message" and item.text]
     known = record or Record()
@@ -233,7 +271,8 @@ def read_trajectory(
     return Trajectory(
         text=answers[-1] if answers else "",
         model=model,
-        usage=usage or known.usage,
+        # Codex counts the tokens of a session that was resumed from its beginning
+        usage=known.usage if assignment.put_back and known.requests else usage or known.usage,
         latency=ended.seconds,
         tools_called=known.called or tuple(dict.fromkeys(item.type for item in items if item.type != "agent_message")),
         ending=ending,
@@ -281,9 +320,3 @@ def _read_shown(document: Document, record: Record | None) -> Shown:
 
 def _find_last_event(printed: str) -> str:
     return next((line for line in reversed(printed.split("\n")) if line.startswith("{")), "")
-
-
-def _decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
-    for line in lines:
-        with contextlib.suppress(BadReply):
-            yield decode_json(line, kind)

@@ -6,9 +6,10 @@ that a wording learnt from one CLI serves the others, and a mistake in it is one
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -171,6 +172,13 @@ def decode_json(content: str | bytes, kind: type[T]) -> T:
         raise BadReply(f"it cannot be read as JSON ({excerpt(str(error), QUOTE_LENGTH)})") from None
     except RecursionError:
         raise BadReply("it is nested too deeply") from None
+
+
+def decode_lines(lines: Iterable[str | bytes], kind: type[T]) -> Iterator[T]:
+    """Decode every line that is an object of this kind; the others are skipped."""
+    for line in lines:
+        with contextlib.suppress(BadReply):
+            yield decode_json(line, kind)
 
 
 def decode_loosely(raw: msgspec.Raw) -> Json:

@@ -77,6 +77,8 @@ class Workspace:
         """Where the agent may put temporary files."""
         self.broken = ""
         """How the agent broke the workspace, once ``read_changes`` has found that out."""
+        self.committed_at = checkout.committed_at if checkout else None
+        """When the copied commit was made, in seconds since 1970; None for an empty workspace."""
         self._checkout = checkout
         self._before = {} if checkout else _read_files(root)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from skillopt_sleep.calls.budget import Budget, Budgeted
 from skillopt_sleep.calls.parallel import Limited, Limiter
 from skillopt_sleep.calls.send import Ledgered, Recorded, SendOnce
-from skillopt_sleep.errors import BackendUnusable, TimedOut, TooLong, TransientBackend
+from skillopt_sleep.errors import BackendUnusable, NotPutBack, TimedOut, TooLong, TransientBackend
 from skillopt_sleep.model.call import Allowance, Caps, Prompt, Reply, Role
 from skillopt_sleep.model.ports import Ask, Backend, Clock, Ledger, NamesPrice, Progress, RunsLocally
 
@@ -93,7 +93,7 @@ class Breaker:
 class Retried:
     """Tries up to ``ATTEMPTS`` times, with jittered exponential waits; a provider's retry-after is honoured.
 
-    A prompt that is too long is not tried again.
+    A prompt that is too long is not tried again, nor a session that cannot be resumed.
     """
 
     send: SendOnce
@@ -110,6 +110,8 @@ class Retried:
         while True:
             try:
                 reply = self.send(prompt, phase=phase, number=number)
+            except NotPutBack:  # nothing was sent
+                raise
             except TooLong:
                 self.breaker.note_answer()  # the service is alive, and the prompt is at fault
                 raise

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from skillopt_sleep.model.call import Bounds, Prompt, Reply
 from skillopt_sleep.model.document import Document, DocumentKind
+from skillopt_sleep.model.step import Step
 from skillopt_sleep.model.text import sha256
 
 
@@ -79,6 +80,27 @@ class CommandRun(Struct, frozen=True, kw_only=True):
         return self.status == 0
 
 
+class CutKind(enum.StrEnum):
+    """Where in a turn a recorded session is cut."""
+
+    REQUEST = "request"
+    """Before a prompt, with which the agent is then resumed."""
+    DECISION = "decision"
+    """In the middle of a turn, before a message of the agent; it is resumed with the word "continue"."""
+
+
+class PutBack(Struct, frozen=True, kw_only=True):
+    """A place in a recorded session at which the agent starts, with the conversation up to there."""
+
+    source: str
+    """The agent whose session it is."""
+    path: str
+    """The session file."""
+    cut: str
+    """What the session is cut before: the uuid of a record (claude) or the number of a line, from 1 (codex)."""
+    kind: CutKind = CutKind.DECISION
+
+
 class Assignment(Prompt, frozen=True, kw_only=True):
     """A request (``user``) to an agent in a workspace of its own; ``system`` is added to the agent's instructions."""
 
@@ -93,11 +115,16 @@ class Assignment(Prompt, frozen=True, kw_only=True):
     """Working folder inside the project; "" for its top."""
     commands: tuple[CheckCommand, ...] = ()
     """Run in the workspace when the agent has ended."""
+    put_back: PutBack | None = None
+    """Where the agent starts; None for a new session."""
 
     @property
     def digest(self) -> str:
         """Hex digest of everything the agent is given, without ``sample`` and ``within``."""
-        return sha256(msgspec.json.encode(msgspec.structs.replace(self, sample=0, within=Bounds())))
+        fields = msgspec.to_builtins(msgspec.structs.replace(self, sample=0, within=Bounds()))
+        if self.put_back is None:  # so that replies which an older version paid for are found
+            del fields["put_back"]
+        return sha256(msgspec.json.encode(fields))
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -126,6 +153,8 @@ class Trajectory(Reply, frozen=True, kw_only=True):
     """How the check commands ended."""
     note: str = ""
     """Anything else worth knowing about the ending."""
+    steps: tuple[Step, ...] = ()
+    """What an agent that was put back into a session did from there on; its tools' output is shortened."""
 
 
 def get_skill_name(document: Document) -> str:

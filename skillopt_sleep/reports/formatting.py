@@ -29,6 +29,7 @@ ERRORS = {
     "NotAllowed": "not agreed to",
     "NotInstalled": "not installed",
     "NotLoggedIn": "not logged in",
+    "NotPutBack": "session cannot be resumed",
     "Overloaded": "service overloaded or unreachable",
     "QuotaExhausted": "quota used up",
     "RateLimited": "rate limit reached",

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.backends.claude_native import add_memory_shown
-from skillopt_sleep.backends.claude_output import LAYOUT, has_sandbox_failed, read_trajectory, read_version
+from skillopt_sleep.backends.claude_trajectory import (
+    LAYOUT,
+    add_memory_shown,
+    has_sandbox_failed,
+    read_trajectory,
+    read_version,
+)
 from skillopt_sleep.backends.process import Ended
 from skillopt_sleep.errors import BackendError, EmptyReply, NotLoggedIn, Overloaded, RateLimited, TimedOut
 from skillopt_sleep.model.document import Document, DocumentKind

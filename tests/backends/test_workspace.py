@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from skillopt_sleep.backends.claude_output import LAYOUT
+from skillopt_sleep.backends.claude_trajectory import LAYOUT
 from skillopt_sleep.backends.process import Children
 from skillopt_sleep.backends.workspace import open_workspace
 from skillopt_sleep.errors import DiskError

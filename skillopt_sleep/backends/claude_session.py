@@ -1,0 +1,189 @@
+"""Cut a session of Claude Code before a moment.
+
+The conversation is the chain of ``parentUuid`` back from the cut, not the order of the lines: a session that was
+rewound has side branches. Two things are not on that chain. Results of parallel tool calls hang on their own call, and
+what a compaction kept word for word stands before its boundary. The copy is one straight line of records, with nothing
+in it that lies after the cut, and nothing that describes the user's own setup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from skillopt_sleep.backends.put_back import (
+    THOUGHTS,
+    Edit,
+    Mover,
+    Record,
+    SessionCopy,
+    encode_records,
+    find_recorded_folder,
+    read_records,
+)
+from skillopt_sleep.backends.workspace import Workspace
+from skillopt_sleep.errors import NotPutBack
+from skillopt_sleep.model.rollout import Assignment, CutKind, PutBack
+
+KEPT_FIELDS = (
+    *("type", "uuid", "timestamp", "userType", "entrypoint", "version", "gitBranch", "requestId", "promptId"),
+    *("message", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage", "error"),
+    *("attachment", "subtype", "content", "level"),
+)
+"""Fields of a record that the copy keeps; the CLI rebuilds the others, or they are for its display."""
+KEPT_ATTACHMENTS = frozenset(
+    {
+        *("queued_command", "file", "directory", "compact_file_reference", "pdf_reference", "already_read_file"),
+        *("edited_text_file", "edited_image_file", "selected_lines_in_ide", "opened_file_in_ide", "diagnostics"),
+        *("task_reminder", "todo_reminder", "task_status", "plan_mode", "plan_mode_exit", "plan_file_reference"),
+        *("invoked_skills", "hook_additional_context", "hook_blocking_error"),
+    }
+)
+"""Attachments that belong to the conversation; the others list the tools, skills and memory of that day."""
+KEPT_SYSTEM = frozenset({"local_command"})
+EDITORS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
+
+
+def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str]) -> SessionCopy:
+    """Return the session up to the cut, as a new session in the workspace. Raises ``NotPutBack``."""
+    session = str(uuid4())
+    records = read_records(put_back)
+    chain = select_chain(records, put_back)
+    cwd = next((str(record["cwd"]) for record in chain if record.get("cwd")), "")
+    kept = [{name: record[name] for name in KEPT_FIELDS if name in record} for record in chain]
+    recorded = find_recorded_folder(cwd, assignment.folder)
+    mover = Mover(kept, env, recorded=recorded, workspace=place.root)
+    moved: list[Record] = []
+    for record in kept:
+        if not _leave_out_secret_thoughts(record, mover):
+            continue
+        moved.append(
+            mover.move(record)
+            | {
+                "parentUuid": moved[-1]["uuid"] if moved else None,
+                "uuid": record["uuid"],
+                "isSidechain": False,
+                "sessionId": session,
+                "cwd": str(place.cwd),
+            }
+        )
+    return SessionCopy(content=encode_records(moved), id=session, edits=tuple(_list_edits(chain)))
+
+
+def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:
+    """Return the records of the conversation before the cut, oldest first; [] when there was none yet.
+
+    Raises ``NotPutBack`` when there is no such record, or no chain to follow.
+    """
+    if not any(record.get("uuid") and "parentUuid" in record for record in records):
+        raise NotPutBack(f"{put_back.path} has no uuid and parentUuid: its conversation cannot be followed")
+    line = next((number for number, record in enumerate(records) if record.get("uuid") == put_back.cut), None)
+    if line is None:
+        raise NotPutBack(f"{put_back.path} has no record {put_back.cut}")
+    start = records[line]
+    if put_back.kind is CutKind.DECISION and (message := _message_id(start)):
+        # all of the message goes: its other calls were made together with this one
+        line, start = next((n, record) for n, record in enumerate(records) if _message_id(record) == message)
+    before = [record for record in records[:line] if record.get("uuid") and not record.get("isSidechain")]
+    chain = _follow_parents(before, start)
+    return [record for record in _add_parallel_calls(chain, before) if _is_kept(record)]
+
+
+def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
+    """Return the ancestors of a record, oldest first, back to the beginning or the last compaction."""
+    index = {str(record["uuid"]): record for record in reversed(before)}  # a fork repeats records: the first one counts
+    parents = {uuid: record.get("parentUuid") for uuid, record in index.items()}
+    parents[str(start["uuid"])] = start.get("parentUuid")
+    for record in before:
+        _link_preserved_segment(record, index, parents)
+    chain: list[Record] = []
+    uuid = parents[str(start["uuid"])]
+    while isinstance(uuid, str) and uuid in index and parents[uuid] != uuid:
+        record = index.pop(uuid)
+        chain.append(record)
+        if record.get("subtype") == "compact_boundary":
+            break
+        uuid = parents[uuid]
+    return chain[::-1]
+
+
+def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], parents: dict[str, Any]) -> None:
+    """Put what a compaction kept word for word behind its summary, as the CLI does when it resumes."""
+    details = boundary.get("compactMetadata")
+    segment = details.get("preservedSegment") if isinstance(details, dict) else None
+    if not isinstance(segment, dict):
+        return
+    head, anchor, tail = (segment.get(name) for name in ("headUuid", "anchorUuid", "tailUuid"))
+    if not {head, anchor, tail} <= index.keys():
+        return
+    for uuid, parent in parents.items():
+        if parent == anchor and uuid != head:
+            parents[uuid] = tail
+    parents[str(head)] = anchor
+
+
+def _add_parallel_calls(chain: Sequence[Record], before: Sequence[Record]) -> Iterator[Record]:
+    """Yield the chain with the calls made in the same message, and the results of all of them."""
+    on_chain = {str(record["uuid"]) for record in chain}
+    messages: dict[str, list[Record]] = {}
+    results: dict[str, Record] = {}
+    for record in before:
+        if message := _message_id(record):
+            messages.setdefault(message, []).append(record)
+        for block in _blocks(record):
+            if block.get("type") == "tool_result":
+                results.setdefault(str(block.get("tool_use_id")), record)
+    given: set[str] = set()
+    for record in chain:
+        family = messages.get(_message_id(record), [record])
+        calls = [
+            str(block.get("id")) for member in family for block in _blocks(member) if block.get("type") == "tool_use"
+        ]
+        answers = [results[call] for call in calls if call in results]
+        for member in (record, *family, *(answer for answer in answers if str(answer["uuid"]) not in on_chain)):
+            if (uuid := str(member["uuid"])) not in given:
+                given.add(uuid)
+                yield member
+
+
+def _is_kept(record: Record) -> bool:
+    match record.get("type"):
+        case "user" | "assistant":
+            return isinstance(record.get("message"), dict)
+        case "attachment":
+            attachment = record.get("attachment")
+            return isinstance(attachment, dict) and attachment.get("type") in KEPT_ATTACHMENTS
+        case "system":
+            return record.get("subtype") in KEPT_SYSTEM
+    return False
+
+
+def _leave_out_secret_thoughts(record: Record, mover: Mover) -> bool:
+    """Remove thoughts that hold a secret, as their signature fits no other text; tell whether anything is left."""
+    blocks = _blocks(record)
+    kept = [block for block in blocks if block.get("type") not in THOUGHTS or not mover.holds_secret(block)]
+    if len(kept) < len(blocks):
+        record["message"] = record["message"] | {"content": kept}
+    return bool(kept) or not blocks
+
+
+def _list_edits(chain: Sequence[Record]) -> Iterator[Edit]:
+    for record in chain:
+        for block in _blocks(record):
+            given = block.get("input")
+            if block.get("type") == "tool_use" and block.get("name") in EDITORS and isinstance(given, dict):
+                path = given.get("file_path") or given.get("notebook_path")
+                yield Edit(path=str(path), at=str(record.get("timestamp", "")))
+
+
+def _message_id(record: Record) -> str:
+    """Return the id of the model's message that a record is a part of, "" for other records."""
+    message = record.get("message")
+    return str(message.get("id") or "") if record.get("type") == "assistant" and isinstance(message, dict) else ""
+
+
+def _blocks(record: Record) -> list[Record]:
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

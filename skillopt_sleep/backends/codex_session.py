@@ -1,0 +1,185 @@
+"""Cut a rollout of Codex before a moment, and let it be resumed in the throwaway home.
+
+A rollout is a straight log: what lies before a line is the conversation up to there. The cut is then moved back to
+where the model was asked: before what it had begun to answer, or before what Codex had noted at the start of a turn.
+What Codex wrote about that day's folder, rules and permissions is left out, as it writes about today's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from skillopt_sleep.backends.codex_output import Record as OwnRecord
+from skillopt_sleep.backends.codex_output import read_record, read_thread_id
+from skillopt_sleep.backends.process import Ended
+from skillopt_sleep.backends.put_back import (
+    THOUGHTS,
+    Edit,
+    Mover,
+    Record,
+    SessionCopy,
+    encode_records,
+    find_recorded_folder,
+    read_records,
+)
+from skillopt_sleep.backends.workspace import Workspace
+from skillopt_sleep.errors import NotPutBack
+from skillopt_sleep.model.rollout import Assignment, CutKind, PutBack
+
+META_FIELDS = ("timestamp", "originator", "cli_version", "base_instructions")
+"""Fields of ``session_meta`` that the copy keeps: no sub-agent, fork, tool of an editor, or repository."""
+OUTPUTS = frozenset(
+    {"function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output"}
+)
+CALLS = frozenset({"function_call", "custom_tool_call", "tool_search_call", "local_shell_call"})
+OPENING = frozenset({"task_started", "turn_started", "user_message"})
+"""Events at the start of a turn."""
+SETUP = ("# AGENTS.md instructions", "<user_instructions>", "<environment_context>", "<permissions instructions>")
+"""How the messages begin with which Codex describes the folder, its rules and the sandbox."""
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\"\\]+)")
+
+
+@contextlib.contextmanager
+def put_into_home(
+    assignment: Assignment, place: Workspace, env: Mapping[str, str], provider: str
+) -> Iterator[SessionCopy | None]:
+    """Put the session that an agent is to resume into its throwaway home meanwhile; None for a new session.
+
+    ``provider`` is the name of the one that is asked. Raises ``NotPutBack``.
+    """
+    put_back = assignment.put_back
+    if put_back is None:
+        yield None
+        return
+    if put_back.source != "codex":
+        raise NotPutBack(f"codex cannot resume a session of {put_back.source}: use --replay text")
+    copy = cut_rollout(assignment, put_back, place, env, provider)
+    path = Path(env["CODEX_HOME"], copy.path)
+    try:
+        if copy.content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_bytes(copy.content)
+        yield copy
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def take_record(ended: Ended, home: Path, recorded: SessionCopy | None) -> OwnRecord | None:
+    """Read Codex's record of the session and delete it, so that no other replay finds it; None without one.
+
+    Of a session that was resumed, only what came after the copy is read.
+    """
+    thread = read_thread_id(ended.stdout)
+    if not thread or not thread.replace("-", "").isalnum():
+        return None
+    for path in (home / "sessions").rglob(f"rollout-*{thread}.jsonl"):
+        record = read_record(path.read_bytes().removeprefix(recorded.content if recorded else b""))
+        path.unlink(missing_ok=True)
+        return record
+    return None
+
+
+def cut_rollout(
+    assignment: Assignment, put_back: PutBack, place: Workspace, env: Mapping[str, str], provider: str
+) -> SessionCopy:
+    """Return the rollout up to the cut, as a new thread in the workspace that asks ``provider``.
+
+    Raises ``NotPutBack``.
+    """
+    records = read_records(put_back)
+    meta = next((_payload(record) for record in records if record.get("type") == "session_meta"), {})
+    if not meta:
+        raise NotPutBack(f"{put_back.path} has no session_meta: it is no rollout that codex can resume")
+    kept = select_records(records, put_back)
+    cwd = str(meta.get("cwd") or "")
+    mover = Mover(kept, env, recorded=find_recorded_folder(cwd, assignment.folder), workspace=place.root)
+    thread, now = str(uuid4()), datetime.now(UTC)
+    known = {name: meta[name] for name in META_FIELDS if name in meta}
+    own = {"id": thread, "session_id": thread, "cwd": str(place.cwd), "source": "exec", "model_provider": provider}
+    first = {"timestamp": records[0].get("timestamp", ""), "type": "session_meta", "payload": known | own}
+    moved = [mover.move(record) for record in kept if not _is_lost_thought(record, mover)]
+    return SessionCopy(
+        content=encode_records([first, *moved] if moved else []),
+        id=thread,
+        path=f"sessions/{now:%Y/%m/%d}/rollout-{now:%Y-%m-%dT%H-%M-%S}-{thread}.jsonl",
+        edits=tuple(_list_edits(kept)),
+    )
+
+
+def select_records(records: Sequence[Record], put_back: PutBack) -> list[Record]:
+    """Return the records of the conversation before the cut, without those of the setup; [] when there was none yet.
+
+    Raises ``NotPutBack`` when there is no such line.
+    """
+    line = int(put_back.cut) if put_back.cut.isdecimal() else 0
+    if not 1 < line <= len(records):
+        raise NotPutBack(f"{put_back.path} has no line {put_back.cut} to cut before: it has {len(records)}")
+    before = list(records[: line - 1])
+    if put_back.kind is CutKind.DECISION:
+        while before and not _is_given(before[-1]):
+            before.pop()
+    else:
+        while before and _is_opening(before[-1]):
+            if _payload(before.pop()).get("type") in {"task_started", "turn_started"}:
+                break
+    answered = {_payload(record).get("call_id") for record in before if _payload(record).get("type") in OUTPUTS}
+    kept = [
+        record
+        for record in before
+        if record.get("type") not in {"session_meta", "turn_context", "world_state", None}
+        and not _is_setup(record)
+        and not (_payload(record).get("type") in CALLS and _payload(record).get("call_id") not in answered)
+    ]
+    return kept if any(record.get("type") in {"response_item", "compacted"} for record in kept) else []
+
+
+def _is_given(record: Record) -> bool:
+    """Tell whether a record is what the model answered to: words of the user, or the result of a call."""
+    payload = _payload(record)
+    if record.get("type") != "response_item":
+        return record.get("type") == "compacted" or payload.get("type") == "user_message"
+    return payload.get("type") in OUTPUTS or payload.get("role") == "user"
+
+
+def _is_opening(record: Record) -> bool:
+    """Tell whether a record was written at the start of a turn, before the model was asked."""
+    payload = _payload(record)
+    if record.get("type") == "response_item":
+        return payload.get("role") in {"user", "developer"}
+    return record.get("type") in {"turn_context", "world_state"} or payload.get("type") in OPENING
+
+
+def _is_setup(record: Record) -> bool:
+    payload = _payload(record)
+    if payload.get("role") not in {"user", "developer"} or not isinstance(payload.get("content"), list):
+        return False
+    texts = [str(part.get("text", "")) for part in payload["content"] if isinstance(part, dict)]
+    return bool(texts) and all(text.lstrip().startswith(SETUP) for text in texts)
+
+
+def _is_lost_thought(record: Record, mover: Mover) -> bool:
+    """Tell whether thoughts cannot be sent back: they are not recorded whole, or a secret stands in their summary."""
+    payload = _payload(record)
+    if payload.get("type") not in THOUGHTS:
+        return False
+    return not payload.get("encrypted_content") or mover.holds_secret(payload)
+
+
+def _list_edits(records: Sequence[Record]) -> Iterator[Edit]:
+    for record in records:
+        payload = _payload(record)
+        if payload.get("type") in CALLS:
+            patch = str(payload.get("input") or payload.get("arguments") or "")
+            for path in _PATCHED.findall(patch):
+                yield Edit(path=path.strip(), at=str(record.get("timestamp", "")))
+
+
+def _payload(record: Record) -> Record:
+    payload = record.get("payload")
+    return payload if isinstance(payload, dict) else {}

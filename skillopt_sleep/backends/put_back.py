@@ -1,0 +1,197 @@
+"""Make the copy of a recorded session from which an agent is put back to a moment of it.
+
+What both agents have in common: reading the session file, taking out secrets, and moving the copy into the workspace.
+How a conversation is cut is each agent's own: see ``claude_session`` and ``codex_session``. The person's own file is
+only read, and the copy lies in a throwaway folder, never in the home of the agent.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.errors import NotPutBack
+from skillopt_sleep.model.rollout import Assignment, CutKind, Ending, PutBack, Trajectory
+from skillopt_sleep.model.step import Step
+from skillopt_sleep.safety.receivers import is_secret_name
+from skillopt_sleep.safety.redaction.redactor import Redactor
+
+Record = dict[str, Any]
+"""One line of a session file, decoded."""
+
+MAX_TURNS = 8
+"""Requests to the model, or steps, after which an agent that was put back is stopped: the next moves are judged."""
+CONTINUE = "continue"
+"""What an agent is told that was cut off in the middle of a turn."""
+LARGEST = 512 * 2**20
+"""Bytes of a session file that are read at most."""
+OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
+"""Keys of what a provider has signed, encrypted or encoded: it is sent back as it is, or not at all."""
+THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
+"""Types of what a model thought: signed or encrypted as a whole."""
+SHALLOW = 3
+"""Parts of the shortest recorded folder whose name is moved: "/", "/home" and the like occur for other reasons."""
+SHOWN = 5
+"""Files that a note names."""
+PART = 1500
+"""Characters kept of the beginning, and of the end, of what a step holds."""
+
+
+class Edit(Struct, frozen=True, kw_only=True):
+    """A file that the recorded session edited before the cut."""
+
+    path: str
+    at: str
+
+
+class SessionCopy(Struct, frozen=True, kw_only=True):
+    """A session cut before a moment, ready to be resumed."""
+
+    content: bytes
+    """Nothing when no conversation preceded the cut: then there is nothing to resume."""
+    id: str
+    """Its new id."""
+    path: str = ""
+    """Where it belongs in the home of the agent, if it has a place there."""
+    edits: tuple[Edit, ...] = ()
+
+
+def read_records(put_back: PutBack) -> list[Record]:
+    """Return the lines of a session file in order; a line that is no JSON object is an empty one.
+
+    Raises ``NotPutBack`` when the file is gone or cannot be read.
+    """
+    path = Path(put_back.path)
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise NotPutBack(f"{path} is not a regular file")
+        if path.stat().st_size > LARGEST:
+            raise NotPutBack(f"{path} is larger than {LARGEST // 2**20} MB")
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise NotPutBack(f"the session file {path} cannot be read: {error.strerror}") from error
+    return [_decode(line) for line in lines]
+
+
+def _decode(line: bytes) -> Record:
+    try:
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+class Mover:
+    """Changes the texts of a copy: secrets are taken out, and the recorded folder becomes the workspace."""
+
+    def __init__(self, records: Sequence[Record], env: Mapping[str, str], *, recorded: str, workspace: Path) -> None:
+        texts = tuple(dict.fromkeys(text for record in records for text in _list_texts(record)))
+        values = [value for name, value in env.items() if is_secret_name(name)]
+        self._redacted = Redactor(values=values).redact_all(texts)
+        self._workspace = str(workspace)
+        self._folder = None
+        if len(PurePath(recorded).parts) >= SHALLOW:
+            self._folder = re.compile(re.escape(recorded.rstrip("/\\")) + r"(?![\w.-])")
+
+    def holds_secret(self, value: Any) -> bool:  # noqa: ANN401  any JSON
+        """Tell whether a text of a JSON value holds a secret."""
+        return any(text in self._redacted for text in _list_texts(value))
+
+    def move(self, value: Any) -> Any:  # noqa: ANN401  any JSON
+        """Return a JSON value with every text in it changed, but for thoughts, which a provider has signed."""
+        if isinstance(value, dict) and value.get("type") in THOUGHTS:
+            return value
+        if isinstance(value, str):
+            text = self._redacted.get(value, value)
+            return self._folder.sub(lambda _: self._workspace, text) if self._folder else text
+        if isinstance(value, dict):
+            return {key: inner if key in OPAQUE else self.move(inner) for key, inner in value.items()}
+        return [self.move(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _list_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in OPAQUE:
+                yield from _list_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _list_texts(inner)
+
+
+def find_recorded_folder(cwd: str, folder: str) -> str:
+    """Return the recorded folder that became the top of the workspace, from where the session was and is to start."""
+    inside = f"/{folder}" if folder else ""
+    return cwd.removesuffix(inside) if inside else cwd
+
+
+def encode_records(records: Sequence[Record]) -> bytes:
+    """Return the content of a session file."""
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+
+
+def shorten(text: str) -> str:
+    """Return the beginning and the end of a long text."""
+    return text if len(text) <= 2 * PART else f"{text[:PART]}\n[...]\n{text[-PART:]}"
+
+
+def shorten_arguments(given: Any) -> str:  # noqa: ANN401  any JSON
+    """Return the arguments of a tool call as JSON, long texts in it shortened."""
+    if isinstance(given, dict):
+        given = {key: shorten(value) if isinstance(value, str) else value for key, value in given.items()}
+    return shorten(given) if isinstance(given, str) else msgspec.json.encode(given).decode()
+
+
+def describe_state(edits: Sequence[Edit], committed_at: float | None) -> str:
+    """Return a clause on the edits that the copied commit lacks, "" when there are none, or when nothing was copied."""
+    if committed_at is None:
+        return ""
+    missing = dict.fromkeys(edit.path for edit in edits if _read_time(edit.at) > committed_at)
+    if not missing:
+        return ""
+    names = ", ".join([PurePath(path).name for path in missing][:SHOWN])
+    more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    return f"the session had edited {names}{more} since the commit that was copied"
+
+
+def _read_time(at: str) -> float:
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def choose_prompt(assignment: Assignment) -> str:
+    """Return what the agent is told: the request, or to continue with what it was cut off from."""
+    put_back = assignment.put_back
+    return CONTINUE if put_back and put_back.kind is CutKind.DECISION else assignment.user
+
+
+def limit_turns(assignment: Assignment, limit: int) -> int:
+    """Return how many turns the agent may take at most."""
+    return min(limit, MAX_TURNS) if assignment.put_back else limit
+
+
+def finish(trajectory: Trajectory, assignment: Assignment, steps: Iterable[Step], note: str) -> Trajectory:
+    """Return the trajectory of an agent that was put back, with what it did and on which state.
+
+    Being stopped after a few turns is no fault of the agent: it was not asked to come to an end.
+    """
+    if assignment.put_back is None:
+        return trajectory
+    notes = [note] if note else []
+    ending = trajectory.ending
+    if ending is Ending.OUT_OF_TURNS:
+        ending = Ending.DONE
+        notes.append("stopped after a few turns")
+    return msgspec.structs.replace(trajectory, ending=ending, steps=tuple(steps), note="; ".join(notes))
