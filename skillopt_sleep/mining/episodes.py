@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from skillopt_sleep.model.near_duplicates import matter
+from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.session import Command, Feedback, Session, Turn
 from skillopt_sleep.model.task import Outcome
 from skillopt_sleep.model.text import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS
@@ -26,24 +27,6 @@ CONTINUING = 4
 AGREEING = 3
 """Content words from which an approval also asks for something new."""
 
-_PROMPT = re.compile(
-    r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"
-)
-"""How a terminal's prompt begins; the lines after it, up to a blank one, are output."""
-
-_PASTED = re.compile(
-    r"""\s*(?:
-      \[[\w:./ -]{2,40}\](?:\s|$)                            # [lint:go] …
-    | (?:time|level|ts|msg)= | \d{4}-\d\d-\d\d[T ]\d | \d\d:\d\d:\d\d
-    | at\s\S+\( | File\s" | Traceback | \w*(?:Error|Exception|Warning):\s | panic: | goroutine\s | npm\sERR
-    | FAIL\b | PASS\b | ok\s+\S+\s+[\d.(] | ---\s | ===\s | \+\+\+\s | @@\s | diff\s--git
-    | \S+\.\w{1,5}:\d+ | "[^"]*":\s | [{}\[\]();,]+$
-    ) | \t | [ ]{4}""",
-    re.VERBOSE,
-)
-"""How a line begins that was copied from a terminal, a log, a diff or a file."""
-
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _SENTENCE = re.compile(r"[.?!]+(?=\s|$)|\n")
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
 _NUMBER = re.compile(r"(?<![\w#./-])\d(?![\w.])")
@@ -114,20 +97,6 @@ def split_episodes(session: Session) -> Iterator[Episode]:
         answer = turn.final or answer
     if draft:
         yield draft.build()
-
-
-def strip_pasted(prompt: str) -> str:
-    """Return what the person typed of a prompt, without pasted text; "" when all of it was pasted."""
-    typed: list[str] = []
-    in_output = False
-    for line in _FENCE.sub("\n", prompt).splitlines():
-        if not line.strip():
-            in_output = False
-        elif _PROMPT.match(line):
-            in_output = True
-        elif not in_output and not _PASTED.match(line):
-            typed.append(line)
-    return "\n".join(typed)
 
 
 def find_obstacle(episode: Episode) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from skillopt_sleep.mining.commands import find_checks
-from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes, strip_pasted
+from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes
 from skillopt_sleep.mining.tasks import (
     MAX_COMMANDS,
     MAX_FEEDBACK,
@@ -23,6 +23,7 @@ from skillopt_sleep.mining.tasks import (
     shorten_answer,
 )
 from skillopt_sleep.model.near_duplicates import group_recurrences
+from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import ExactReference, Outcome, Reference, RubricReference, TaskRecord

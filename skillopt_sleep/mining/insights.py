@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from skillopt_sleep.mining.episodes import Episode, split_episodes, strip_pasted
+from skillopt_sleep.mining.episodes import Episode, split_episodes
 from skillopt_sleep.model.near_duplicates import group_recurrences
+from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.session import Feedback, Session, Turn, list_typed
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt

@@ -69,6 +69,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """ISO 8601 as recorded; "" when unknown."""
     feedback: Feedback = Feedback.NEITHER
     """What this prompt says about the answer to the turn before it."""
+    cause: str = ""
+    """What the words of a correction do, as in "asks to undo it"; "" for other prompts."""
     final: str = ""
     """The agent's last text of the turn; "" while it still works."""
     tools: tuple[str, ...] = ()

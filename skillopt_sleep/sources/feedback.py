@@ -1,210 +1,262 @@
 """Labels what a prompt says about the answer before it: a correction, an approval, or neither.
 
-Feedback comes first in what a person writes, so only the opening is read: pasted text or the next request follows.
-The phrases (``feedback.toml``) belong to no subject. In doubt the label is neither: that loses a hint, while a wrong
-label would teach the wrong lesson.
+Structure decides first: words typed while refusing a call or after stopping the agent. For all other prompts, points
+are added up: for what the words do (refuse, undo, report a failure ...), and for the situation they were typed in (did
+the agent just write files, did it ask a question?). ``feedback.toml`` holds the phrases, the points and the threshold.
+In doubt the label is neither: that loses a hint, while a wrong label would teach the wrong lesson.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
-import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from pathlib import Path
+from collections.abc import Sequence
 
-from msgspec import Struct, toml
+from msgspec import Struct
 
+from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.session import Feedback, PromptKind
+from skillopt_sleep.model.text import STOPWORDS
+from skillopt_sleep.sources.lexicon import Sentence, fold_words, get_table, load_lexicon, read_words, split_sentences
 
-OPENING = 300
-"""Characters in which feedback about the last answer is looked for."""
+OPENING = 400
+"""Characters of a person's own words in which feedback is looked for; a next request follows it."""
 
-CLAUSES = 3
-"""Clauses of the opening that are looked at."""
+SENTENCES = 4
+"""Sentences of the opening that are looked at."""
 
-FULL_STOPS = ("!", "\u3002", "..", ". ", ".\n")
-"""What ends a clause, once compatibility forms are folded; the dot of a file name does not."""
+LONG = 60
+"""Words from which a prompt is rather a new request."""
 
+SHORT = 5
+"""Words up to which a remark can only be about what was just said or done."""
+
+ENDING = 600
+"""Characters at the end of an answer in which it makes an offer; a question mark counts in the last half of them."""
+
+SEEN = 3_000
+"""Characters at the end of an answer whose words a prompt can share."""
+
+SHARED = 1 / 3
+"""Share of its content words by which a remark is about an answer; two shared words are enough as well."""
+
+SAME_REQUEST = 0.6
+"""Share of the content words, of which there are three or more, that a prompt shares with one it repeats."""
+
+QUOTED = 12
+"""Characters from which a line of the prompt that is also part of the answer is a quotation of it."""
+
+PROSE = 10
+"""Words from which a line that names a place in a file is a remark about it and not a tool's output."""
+
+_PLACE = re.compile(r"([\w.-]+\.\w+):\d+")
 _PASTED = re.compile(r"\s*(?:[\u276f\u279c$%>] |#+ |```|[<{\[](?!Image))")
 """How a prompt begins that is pasted as a whole: a terminal's prompt, a heading, a fence, a tag."""
 
 _PASTE = re.compile(r":[ \t]*\n|\n[`\u276f]")
 """Where pasted text begins after one's own: after a colon at a line's end, at a fence or a terminal's prompt."""
 
-_WORD = re.compile(r"\w+(?:[./]\w+)*")
-_LONG_WORD = re.compile(r"[^\W\d_]{5,}")
-_PHRASE = re.compile(r"(?:\{[^}]*\}|[^;\n{])+")
-_ALTERNATIVES = re.compile(r"\{([^}]*)\}")
+_SPEECH = re.compile(
+    "[\"\u201c\u201e\u00ab][^\"\u201d\u201c\u00bb\n]{25,}[\"\u201d\u201c\u00bb]|(?<=: )'[^'\n].{20,}?'(?=\\W|$)"
+)
+"""What somebody else said, in quotation marks; a few quoted words are a name."""
+
+_CHANGING = re.compile(
+    r"(?:^|[;&|(]\s*)(?:sudo\s+)?(?:git\s+(?:commit|push|merge|rebase|reset|checkout|switch|tag|cherry-pick|stash|rm|mv)"
+    r"|gh\s+\w+\s+(?:create|edit|merge|close|comment|review|delete)|mv|cp|rm|mkdir|touch|tee|ln|chmod|sed\s+-i|install"
+    r"|npm\s+i|pip\s+install|docker|kubectl|terraform|ffmpeg|convert|python\S*\s+-\s|curl\s+-X)\b|>\s*[\w./~]"
+)
+"""A shell command that changes something, where others only look at something or try it out."""
+
+_LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 
 
-def label_feedback(prompt: str, previous_final: str, kind: PromptKind, interrupted: bool) -> Feedback:  # noqa: FBT001
-    """Return what ``prompt`` says about the answer ``previous_final`` ("" when there was none).
+class Before(Struct, frozen=True, kw_only=True):
+    """What the person had in front of them when they typed a prompt."""
+
+    asked: str = ""
+    """Their previous prompt."""
+    answer: str = ""
+    """The agent's last text; "" when there was none."""
+    files: tuple[str, ...] = ()
+    """The files it had written or edited since then."""
+    commands: tuple[str, ...] = ()
+    """The shell commands it had run since then."""
+    used_tools: bool = False
+
+    @property
+    def has_made(self) -> bool:
+        """Whether the agent has just made something: files, by a command, or an answer that is itself the work."""
+        return bool(self.files) or not self.used_tools or any(map(_CHANGING.search, self.commands))
+
+
+class Label(Struct, frozen=True, kw_only=True):
+    """What a prompt says about the answer before it, and why we think so."""
+
+    feedback: Feedback
+    cause: str = ""
+    """What the words of a correction do, as in "asks to undo it"; "" for other prompts."""
+
+
+_NEITHER = Label(feedback=Feedback.NEITHER)
+
+
+def label_feedback(prompt: str, before: Before, kind: PromptKind, *, interrupted: bool) -> Label:
+    """Return what ``prompt`` says about what the agent did ``before``.
 
     ``interrupted``: the person stopped the agent just before. What they write then is a correction, unless it is a
-    question or "go on". Words typed while refusing a tool call are always a correction.
+    question, an apology or "go on". Words typed while refusing a tool call are a correction, unless they say "go on".
     """
-    if kind is PromptKind.REJECTION:
-        return Feedback.CORRECTION
-    if kind.weak or not (previous_final or interrupted):
-        return Feedback.NEITHER
-    clauses = list(itertools.islice(_split_clauses(prompt), CLAUSES))
-    return _label_clauses(clauses, previous_final, interrupted=interrupted) if clauses else Feedback.NEITHER
+    is_refusal = kind is PromptKind.REJECTION
+    if kind.weak or not (before.answer or before.files or interrupted or is_refusal):
+        return _NEITHER
+    remark = _read_remark(prompt, before)
+    cues = _find_cues(remark, before) if remark.sentences else {}
+    if is_refusal:
+        goes_on = remark.goes_on and not cues
+        return _NEITHER if goes_on else Label(feedback=Feedback.CORRECTION, cause="refuses a call")
+    if not remark.sentences:
+        return _NEITHER
+    cues |= _read_structure(remark, before, interrupted=interrupted)
+    if cues and sum(cues.values()) + _add_support(remark, before, kind) >= load_lexicon().threshold:
+        return Label(feedback=Feedback.CORRECTION, cause=max(cues, key=cues.__getitem__))
+    return Label(feedback=Feedback.APPROVAL) if not interrupted and _is_approval(remark) else _NEITHER
 
 
-def _label_clauses(clauses: Sequence[_Clause], previous_final: str, *, interrupted: bool) -> Feedback:
-    first, goes_on = clauses[0], _load_phrases().goes_on
-    if interrupted and (goes_on.find_opening(first.bare) or goes_on.find_opening(first.text)):
-        return Feedback.NEITHER
-    if any(_is_correction(clause, previous_final, is_first=clause is first) for clause in clauses):
-        return Feedback.CORRECTION
-    if interrupted:
-        return Feedback.NEITHER if first.asks else Feedback.CORRECTION
-    return Feedback.APPROVAL if _is_approval(first, previous_final) else Feedback.NEITHER
+class _Remark(Struct, frozen=True, kw_only=True):
+    """A person's own words at the beginning of a prompt."""
+
+    sentences: tuple[Sentence, ...]
+    goes_on: bool
+    """Whether they begin by telling the agent to go on, or by apologising for having stopped it."""
+    length: int
+    """Words of the whole prompt that are not pasted."""
+    quotes: bool
+    """Whether it repeats a line of the answer."""
+    content: frozenset[str]
+    """Words of four letters or more that carry meaning."""
+    findings: bool
+    """Whether it says in prose what is wrong in a line of a file that the agent had just written."""
 
 
-class PhraseTable:
-    """A table of phrases, looked up by their first word; ``feedback.toml`` explains the notation.
-
-    Clauses are given as words with a space before and after each. Phrases of scripts that write no spaces are found
-    anywhere in a clause.
-    """
-
-    def __init__(self, table: str) -> None:
-        phrases = [" ".join(phrase.split()) for raw in _PHRASE.findall(table) for phrase in _expand(raw)]
-        by_first: defaultdict[str, list[str]] = defaultdict(list)
-        for phrase in filter(_has_spaces, phrases):
-            by_first[phrase.partition(" ")[0]].append(f" {phrase} ")
-        self._by_first = dict(by_first)
-        self._firsts = frozenset(by_first)
-        self._unspaced = tuple(phrase for phrase in phrases if phrase and not _has_spaces(phrase))
-
-    def find_opening(self, clause: str) -> str:
-        """Return the phrase that the clause begins with, "" when none does."""
-        first = clause[1 : clause.find(" ", 1)]
-        for phrase in self._by_first.get(first, ()):
-            if clause.startswith(phrase):
-                return phrase
-        if not clause.startswith(self._unspaced, 1):
-            return ""
-        return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
-
-    def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
-        """Tell whether one of the phrases occurs anywhere in the clause; ``words`` are its words."""
-        for word in words & self._firsts:
-            if any(phrase in clause for phrase in self._by_first[word]):
-                return True
-        return not clause.isascii() and any(phrase in clause for phrase in self._unspaced)
+def _read_remark(prompt: str, before: Before) -> _Remark:
+    own, quotes = _drop_quotations(_SPEECH.sub(" ", prompt), before.answer)
+    own = "" if _PASTED.match(own) else strip_pasted(own)
+    opening = _PASTE.split(own, maxsplit=1)[0][:OPENING]
+    sentences = tuple(itertools.islice(split_sentences(opening), SENTENCES))
+    return _Remark(
+        sentences=sentences,
+        goes_on=bool(sentences) and sentences[0].begins_with(get_table("goes_on")),
+        length=len(own.split()),
+        quotes=quotes,
+        content=_find_content(own[: 2 * OPENING]),
+        findings=_has_findings(own, before.files),
+    )
 
 
-class _Phrases(Struct, frozen=True, kw_only=True):
-    """The tables of ``feedback.toml``."""
-
-    refuses: PhraseTable
-    takes_back: PhraseTable
-    restates: PhraseTable
-    failed: PhraseTable
-    about_answer: PhraseTable
-    orders: PhraseTable
-    accepts: PhraseTable
-    agrees: PhraseTable
-    goes_elsewhere: PhraseTable
-    joins_in: PhraseTable
-    invites: PhraseTable
-    goes_on: PhraseTable
-    asks: PhraseTable
-    has_question: PhraseTable
-    fillers: PhraseTable
+def _drop_quotations(prompt: str, answer: str) -> tuple[str, bool]:
+    """Return the prompt without its lines that are copied from the answer, and whether there was one."""
+    if "\n" not in prompt:
+        return prompt, False
+    seen = " ".join(answer.split())
+    kept, quotes = [], False
+    for line in prompt.splitlines():
+        bare = " ".join(line.strip(" \t>-*").split())
+        if len(bare) >= QUOTED and bare in seen:
+            quotes = True
+        else:
+            kept.append(line)
+    return "\n".join(kept).strip(), quotes
 
 
-@functools.cache
-def _load_phrases() -> _Phrases:
-    text = Path(__file__).with_name("feedback.toml").read_text(encoding="utf-8")
-    tables = toml.decode(text, type=dict[str, str])
-    return _Phrases(**{name: PhraseTable(table) for name, table in tables.items()})
+def _has_findings(own: str, files: Sequence[str]) -> bool:
+    """Tell whether a line names a place in one of the files, as ``name.py:12``, and says something about it."""
+    names = set(map(_get_name, files))
+    return bool(names) and any(
+        len(line.split()) >= PROSE and not names.isdisjoint(_PLACE.findall(line)) for line in own.splitlines()
+    )
 
 
-def _expand(raw: str) -> Iterator[str]:
-    """Yield the phrases that ``{a|b} c`` stands for, without apostrophes and hyphens."""
-    parts = _ALTERNATIVES.split(raw.replace("'", "").replace("-", " "))
-    choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
-    return map("".join, itertools.product(*choices))
+def _get_name(path: str) -> str:
+    return re.split(r"[\\/]", path)[-1]
 
 
-def _has_spaces(phrase: str) -> bool:
-    """Tell whether the phrase's script separates words by spaces."""
-    return "" < phrase[-1:] < "\u2e80"
+def _find_content(text: str) -> frozenset[str]:
+    return frozenset(_LONG_WORD.findall(fold_words(text))) - STOPWORDS
 
 
-class _Clause(Struct, frozen=True, kw_only=True):
-    """The words up to a full stop, folded, with a space before and after each."""
-
-    text: str
-    bare: str
-    """The text without leading fillers such as "ok" or "hey"."""
-    words: frozenset[str]
-    asks: bool
-
-
-def _split_clauses(prompt: str) -> Iterator[_Clause]:
-    """Yield the clauses of the opening, up to where pasted text begins."""
-    if _PASTED.match(prompt):
-        return
-    phrases = _load_phrases()
-    text = _fold(_PASTE.split(prompt[:OPENING], maxsplit=1)[0])
-    for stop in FULL_STOPS:
-        text = text.replace(stop, "\n")
-    for line in text.replace("?", "?\n").split("\n"):
-        if words := _WORD.findall(line):
-            spaced = f" {' '.join(words)} "
-            bare = spaced
-            while filler := phrases.fillers.find_opening(bare):
-                bare = bare[len(filler) - 1 :]
-            known = frozenset(words)
-            asks = (
-                line.endswith("?")
-                or bool(phrases.asks.find_opening(bare))
-                or phrases.has_question.occurs_in(spaced, known)
-            )
-            yield _Clause(text=spaced, bare=bare, words=known, asks=asks)
+def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
+    """Return the points of each cause that the words give, less what the situation takes from them."""
+    lexicon = load_lexicon()
+    comma = lexicon.counters["comma"]
+    raised = [(cue, max(cue.weigh(sentence, comma) for sentence in remark.sentences)) for cue in lexicon.cues]
+    raised = [(cue, points) for cue, points in raised if points > 0]
+    situation = _read_situation(remark, before) if raised else frozenset()
+    found: dict[str, int] = {}
+    for cue, most in raised:
+        points = most + sum(lexicon.counters[name] for name in cue.loses_to & situation)
+        if points > 0 and cue.needs <= situation:
+            found[cue.cause] = max(points, found.get(cue.cause, 0))
+    return found
 
 
-def _fold(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return folded.replace("'", "").replace("\u2019", "").replace("`", "")
+def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
+    """Return what a cue may need or lose points to, by its name in ``feedback.toml``."""
+    end = before.answer[-ENDING:].rstrip()
+    ending = read_words(end)
+    offers = get_table("invites").occurs_in(*ending)
+    facts = {
+        "made": before.has_made,
+        "files": bool(before.files),
+        "about": _is_about(remark, before),
+        "answers": offers or "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :],
+        "orders": remark.sentences[0].begins_with(get_table("orders")),
+        "reports": get_table("asks_result").occurs_in(*ending),
+    }
+    return frozenset(name for name, is_so in facts.items() if is_so)
 
 
-def _is_correction(clause: _Clause, answer: str, *, is_first: bool) -> bool:
-    phrases = _load_phrases()
-    if phrases.refuses.find_opening(clause.bare) and not phrases.accepts.find_opening(clause.bare):
+def _is_about(remark: _Remark, before: Before) -> bool:
+    """Tell whether a remark points at the answer, shares words or a file's name with it, or is only a few words."""
+    if len(remark.sentences) == 1 and len(remark.sentences[0].words) <= SHORT:
         return True
-    if clause.asks or phrases.orders.find_opening(clause.bare):
-        return False
-    if phrases.takes_back.occurs_in(clause.text, clause.words):
+    if any(said.contains(get_table("about")) for said in remark.sentences[:2]):
         return True
-    if is_first and phrases.restates.occurs_in(clause.text, clause.words):
-        return True
-    return phrases.failed.occurs_in(clause.text, clause.words) and _is_about(clause, answer)
+    names = _find_content(" ".join(map(_get_name, before.files)))
+    shared = len(remark.content & _find_content(before.answer[-SEEN:]))
+    return shared > 1 or SHARED * len(remark.content) <= shared > 0 or not remark.content.isdisjoint(names)
 
 
-def _is_about(clause: _Clause, answer: str) -> bool:
-    """Tell whether a clause refers to the answer, or shares a long word with it."""
-    if _load_phrases().about_answer.occurs_in(clause.text, clause.words):
-        return True
-    return not set(_LONG_WORD.findall(answer.casefold())).isdisjoint(_LONG_WORD.findall(clause.text))
+def _read_structure(remark: _Remark, before: Before, *, interrupted: bool) -> dict[str, int]:
+    """Return the points of causes that need no phrase."""
+    first, points = remark.sentences[0], load_lexicon().structure
+    is_question = first.asks or (len(first.words) <= SHORT and any(said.asks for said in remark.sentences[1:2]))
+    found: dict[str, int] = {}
+    if interrupted and not (remark.goes_on or is_question):
+        found["stops the agent"] = points["interrupted"]
+    if remark.findings:
+        found["lists what is wrong in files just written"] = points["findings"]
+    asked = _find_content(before.asked[: 2 * OPENING])
+    most = max(len(remark.content), len(asked))
+    if most > 2 and len(remark.content & asked) >= SAME_REQUEST * most:  # noqa: PLR2004 - SAME_REQUEST says why three
+        found["asks for the same again"] = points["repeats"]
+    return found
 
 
-def _is_approval(clause: _Clause, answer: str) -> bool:
-    phrases = _load_phrases()
-    if phrases.accepts.find_opening(clause.bare):
-        return True
-    if agreed := phrases.agrees.find_opening(clause.text):
-        return not phrases.goes_elsewhere.find_opening(clause.text[len(agreed) - 1 :])
-    if not phrases.joins_in.find_opening(clause.bare):
-        return False
-    end = answer[-OPENING:].rstrip()
-    words = _WORD.findall(_fold(end))
-    return end.endswith("?") or phrases.invites.occurs_in(f" {' '.join(words)} ", frozenset(words))
+def _add_support(remark: _Remark, before: Before, kind: PromptKind) -> int:
+    """Return the points that the situation adds to any cue."""
+    points = load_lexicon().supports
+    return (
+        points["made"] * before.has_made
+        + points["about"] * _is_about(remark, before)
+        + points["quotes"] * remark.quotes
+        + points["queued"] * (kind is PromptKind.QUEUED)
+        + points["long"] * (remark.length > LONG)
+        + points["slip"] * any(said.contains(get_table("slip")) for said in remark.sentences[:2])
+    )
+
+
+def _is_approval(remark: _Remark) -> bool:
+    """Tell whether the first sentence praises or thanks."""
+    first, praises = remark.sentences[0], get_table("praises")
+    return not first.asks and (first.begins_with(praises) or any(map(praises.find_opening, first.trailing)))

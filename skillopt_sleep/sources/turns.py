@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from skillopt_sleep.model.session import Command, PromptKind, Turn
-from skillopt_sleep.sources.feedback import label_feedback
+from skillopt_sleep.sources.feedback import Before, label_feedback
 
 
 @dataclass(slots=True)
@@ -38,19 +40,33 @@ class Draft:
     files: dict[str, None] = field(default_factory=dict)
     commands: list[RunningCommand] = field(default_factory=list)
 
-    def build(self, previous_answer: str) -> Turn:
-        """Return the finished turn, labelled with what its prompt says about ``previous_answer``."""
+    def build(self, before: Before) -> Turn:
+        """Return the finished turn, labelled with what its prompt says about what was ``before`` it."""
+        label = label_feedback(self.prompt, before, self.kind, interrupted=self.interrupted)
         return Turn(
             id=self.id,
             prompt=self.prompt,
             kind=self.kind,
             at=self.at,
-            feedback=label_feedback(self.prompt, previous_answer, self.kind, self.interrupted),
+            feedback=label.feedback,
+            cause=label.cause,
             final=self.final,
             tools=tuple(self.tools),
             skills=tuple(self.skills),
             commands=tuple(Command(line=command.line, exit_status=command.status) for command in self.commands),
             files=tuple(self.files),
+        )
+
+    def show(self, before: Before) -> Before:
+        """Return what the person has in front of them after this draft, given what they had before it."""
+        if not (self.final or self.tools):
+            return before if not self.prompt else structs.replace(before, asked=self.prompt)
+        return Before(
+            asked=self.prompt or before.asked,
+            answer=self.final or before.answer,
+            files=tuple(self.files),
+            commands=tuple(command.line for command in self.commands),
+            used_tools=bool(self.tools),
         )
 
 
@@ -123,9 +139,9 @@ class TurnLog:
     def turns(self) -> tuple[Turn, ...]:
         """Return the turns of the session in order."""
         turns: list[Turn] = []
-        answer = ""
+        before = Before()
         for draft in self.drafts:
             if draft.prompt:
-                turns.append(draft.build(answer))
-            answer = draft.final or answer
+                turns.append(draft.build(before))
+            before = draft.show(before)
         return tuple(turns)

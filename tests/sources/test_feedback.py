@@ -7,17 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.session import Feedback, PromptKind
-from skillopt_sleep.sources.feedback import label_feedback
+from skillopt_sleep.sources.feedback import Before, Label, label_feedback
 
 CORRECTION, APPROVAL, NEITHER = Feedback.CORRECTION, Feedback.APPROVAL, Feedback.NEITHER
 
 ANSWER = "I renamed the invoice parser and added a table of contents to the guide. All tests pass."
 PROPOSAL = "There are two ways to do this. I recommend the second. Want me to go on with it?"
+RUN_IT = "I cannot start the server here. Please run `make serve` on your machine and tell me what it prints."
 
 
-def label(prompt, answer=ANSWER, kind=PromptKind.TYPED, *, interrupted=False):
-    """The verdict on a prompt after an ordinary answer."""
-    return label_feedback(prompt, answer, kind, interrupted)
+def judge(prompt, answer=ANSWER, kind=PromptKind.TYPED, *, interrupted=False, **seen):
+    """The label of a prompt, with its cause, after an ordinary answer."""
+    return label_feedback(prompt, Before(answer=answer, **seen), kind, interrupted=interrupted)
+
+
+def label(*args, **situation):
+    """The label of a prompt after an ordinary answer."""
+    return judge(*args, **situation).feedback
 
 
 @pytest.mark.parametrize(
@@ -70,42 +76,52 @@ def test_correction_is_heard(prompt):
 @pytest.mark.parametrize(
     "prompt",
     [
-        "yes",
-        "Yes, apply that",
-        "yep do it",
-        "go ahead",
-        "go ahead and commit",
-        "ok",
-        "okay",
-        "ok do it",
-        "ok push a new branch",
-        "okay, open a PR",
-        "oki doki",
-        "ship it",
-        "sounds good",
         "looks good to me, now the docs",
         "LGTM",
         "perfect!",
         "Great! Can you also show me the other one?",
         "Thanks, now update the changelog",
         "thank you",
-        "no problem, go on",
         "that works",
         "nice, next one",
-        "ja, mach das",
         "danke, passt",
         "parfait, merci",
-        "sí, hazlo",
         "perfeito, obrigado",
         "отлично, спасибо",
-        "好的, 继续",
+        "谢谢, 继续",
         "ありがとう、次をお願いします",
-        "네 좋아요",
+        "좋아요 감사합니다",
     ],
 )
 def test_approval_is_heard(prompt):
-    """Accepting what was done or proposed is an approval, whatever is asked next."""
+    """Praise and thanks for what was done are an approval, whatever is asked next."""
     assert label(prompt) is APPROVAL
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "yes",
+        "yes, apply that",
+        "yep do it",
+        "go ahead and commit",
+        "ok",
+        "ok push a new branch",
+        "okay, open a PR",
+        "ship it",
+        "sure, both",
+        "let's do the second",
+        "ja, mach das",
+        "sí, hazlo",
+        "oui, vas-y",
+        "да, давай",
+        "好的, 继续",
+    ],
+)
+def test_agreement_to_a_proposal_says_nothing_about_the_work(prompt):
+    """A bare "yes, do that" lets the agent go on; it neither praises nor corrects."""
+    assert label(prompt, PROPOSAL) is NEITHER
+    assert label(prompt) is NEITHER
 
 
 @pytest.mark.parametrize(
@@ -166,10 +182,96 @@ def test_words_after_an_interruption(prompt, verdict):
     assert label(prompt, answer="", interrupted=True) is verdict
 
 
-def test_joining_in_approves_only_a_proposal():
-    """ "Let's" approves only where something was proposed."""
-    assert label("let's do the second", PROPOSAL) is APPROVAL
-    assert label("let's add a cache", ANSWER) is NEITHER
+@pytest.mark.parametrize(
+    ("prompt", "cause"),
+    [
+        ("wtf, the whole folder is gone", "is angry or mocks"),
+        ("oh great, it deletes the backup too", "is angry or mocks"),
+        ("how many times do I have to ask for tabs", "is angry or mocks"),
+        ("never commit the lock file!", "forbids what was done"),
+        ("we should not write to the home folder", "forbids what was done"),
+        ("this is too long, nobody scrolls that far", "finds it too much, too little or unsuited"),
+        ("can you make it shorter?", "finds it too much, too little or unsuited"),
+        ("the sample names aren't realistic", "finds it too much, too little or unsuited"),
+        ("did you even run it?", "asks about what should have been done"),
+        ("are you sure about the second column?", "asks about what should have been done"),
+        ("shouldn't the parser close the file?", "asks about what should have been done"),
+        ("that's not how the locale works", "contradicts the answer"),
+        ("there's already a parser for that in lib", "contradicts the answer"),
+        ("there isn't even a test for it", "contradicts the answer"),
+        ("I meant the supplier invoices", "says again what was wanted"),
+        ("as I said, only the guide", "says again what was wanted"),
+        ("remove the table of contents", "asks to take something out again"),
+        ("just swap the example for the one in the guide", "says what it should be instead"),
+        ("looks good except the heading", "agrees only in part"),
+        ("where is the section on taxes", "names what is missing"),
+        ("you missed the footer", "blames the agent"),
+        ("revert", "asks to undo it"),
+        ("check it again, the total is off", "asks to do it again properly"),
+        ("it's still red", "reports that it still does not work"),
+        ("warum hast du den Kopf gelöscht?", "asks about what should have been done"),
+        ("il manque le pied de page", "names what is missing"),
+        ("demasiado largo, hazlo más corto", "finds it too much, too little or unsuited"),
+        ("nadal nie działa", "reports that it still does not work"),
+        ("なぜ変更したのですか", "asks about what should have been done"),
+    ],
+)
+def test_correction_has_a_cause(prompt, cause):
+    """The label names what the words do, for the reports."""
+    assert judge(prompt, files=("guide.md", "parser.py"), used_tools=True) == Label(feedback=CORRECTION, cause=cause)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        pytest.param("no, just the first one", PROPOSAL, id="reply to a question"),
+        pytest.param("the first instead", PROPOSAL, id="choice"),
+        pytest.param("not now", PROPOSAL, id="decline"),
+        pytest.param("sorry, my mistake, I ran the wrong parser", ANSWER, id="own slip"),
+        pytest.param("it fails with: no such port", RUN_IT, id="result that was asked for"),
+        pytest.param("write a page for the shop, not too technical", ANSWER, id="style of something new"),
+        pytest.param('the reviewer says "you forgot the footer and it does not build"', ANSWER, id="quoted speech"),
+        pytest.param("> no, this is wrong\n> revert it", ANSWER, id="quoted mail"),
+        pytest.param("fix the importer, it breaks on empty files", ANSWER, id="subject of an order"),
+        pytest.param("could you explain why it is not sorted?", ANSWER, id="request for an explanation"),
+    ],
+)
+def test_what_only_looks_like_a_correction(prompt, answer):
+    """The situation takes points away: replies, slips, results, orders for something else, other people's words."""
+    assert label(prompt, answer) is not CORRECTION
+
+
+def test_reply_to_a_question_is_a_correction_when_it_blames():
+    """What no one would answer to an offer is a correction even then."""
+    assert label("you forgot the footer", PROPOSAL) is CORRECTION
+    assert label("undo that", PROPOSAL) is CORRECTION
+
+
+def test_judgement_needs_something_to_judge():
+    """ "Too long" is a new request when the agent only looked at files."""
+    assert label("the guide is too long", used_tools=True, files=("guide.md",)) is CORRECTION
+    assert label("the guide is too long", used_tools=True, commands=("cat guide.md",)) is NEITHER
+    assert label("the guide is too long", used_tools=True, commands=("git commit -m guide",)) is CORRECTION
+
+
+def test_review_of_files_just_written():
+    """Prose about lines of a file that was just written is a correction; a tool's output is not."""
+    review = "1. `src/parser.py:12` leaves the file open when the header is empty, so a long run ends with an error"
+    assert label(review, used_tools=True, files=("/home/me/src/parser.py",)) is CORRECTION
+    assert label(review, used_tools=True, files=("/home/me/src/other.py",)) is NEITHER
+    assert label("src/parser.py:12:8 unused import", used_tools=True, files=("src/parser.py",)) is NEITHER
+
+
+def test_request_made_again():
+    """The same request again, after the agent claimed to have done it, is a correction."""
+    asked = "sort the invoices by supplier and month"
+    assert label("sort the invoices by supplier and by month", asked=asked) is CORRECTION
+    assert label("sort the guides by author", asked=asked) is NEITHER
+
+
+def test_line_of_the_answer_is_a_quotation():
+    """A line copied from the answer is not the person's, and shows what the rest is about."""
+    assert label("All tests pass.\n\nwe should not claim that", ANSWER) is CORRECTION
 
 
 def test_failure_counts_only_when_it_is_about_the_answer():
@@ -184,8 +286,9 @@ def test_correction_outweighs_approval():
 
 
 def test_refusal_is_a_correction_whatever_the_words():
-    """Words said while refusing a tool call."""
-    assert label("thanks", answer="", kind=PromptKind.REJECTION) is CORRECTION
+    """Words said while refusing a tool call; "go on" alone says nothing."""
+    assert label("use the other folder", answer="", kind=PromptKind.REJECTION) is CORRECTION
+    assert label("continue", answer="", kind=PromptKind.REJECTION) is NEITHER
 
 
 @pytest.mark.parametrize("kind", [PromptKind.ANSWER, PromptKind.HEADLESS])
@@ -202,5 +305,6 @@ def test_only_the_opening_is_looked_at():
 @given(prompt=st.text(max_size=500), answer=st.text(max_size=200), interrupted=st.booleans())
 def test_any_text_gets_a_verdict(prompt, answer, interrupted):
     """Labelling never raises and always gives the same label."""
-    kinds = [label_feedback(prompt, answer, PromptKind.TYPED, interrupted) for _ in range(2)]
-    assert kinds[0] is kinds[1]
+    labels = [judge(prompt, answer, interrupted=interrupted) for _ in range(2)]
+    assert labels[0] == labels[1]
+    assert bool(labels[0].cause) is (labels[0].feedback is CORRECTION)

@@ -1,0 +1,222 @@
+"""The phrases by which people correct and approve (``feedback.toml``), and how they are found in what was typed."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, toml
+
+_SENTENCE_END = re.compile(r"[!\n\u3002;]|\.\.+|\.(?=\s|$)|(?<=\?)")
+_CLAUSE_END = re.compile(r",|\u3001|:\s| - | \u2014 | \u2013 ")
+_WORD = re.compile(r"\w+(?:[./]\w+)*")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_PHRASE = re.compile(r"(?:\{[^}]*\}|[^;\n{])+")
+_ALTERNATIVES = re.compile(r"\{([^}]*)\}")
+
+
+class PhraseTable:
+    """A table of phrases, looked up by their first word; ``feedback.toml`` explains the notation.
+
+    Clauses are given as words with a space before and after each. Phrases of scripts that write no spaces are found
+    anywhere in a clause.
+    """
+
+    def __init__(self, table: str) -> None:
+        phrases = [" ".join(phrase.split()) for raw in _PHRASE.findall(table) for phrase in _expand(raw)]
+        by_first: defaultdict[str, list[str]] = defaultdict(list)
+        for phrase in filter(_has_spaces, phrases):
+            by_first[phrase.partition(" ")[0]].append(f" {phrase} ")
+        self._by_first = {first: sorted(known, key=len, reverse=True) for first, known in by_first.items()}
+        self._firsts = frozenset(by_first)
+        self._unspaced = tuple(phrase for phrase in phrases if phrase and not _has_spaces(phrase))
+
+    def find_opening(self, clause: str) -> str:
+        """Return the longest phrase that the clause begins with, "" when none does."""
+        for phrase in self._by_first.get(clause[1 : clause.find(" ", 1)], ()):
+            if clause.startswith(phrase):
+                return phrase
+        if clause.isascii() or not clause.startswith(self._unspaced, 1):
+            return ""
+        return next(f" {phrase}" for phrase in self._unspaced if clause.startswith(phrase, 1))
+
+    def occurs_in(self, clause: str, words: AbstractSet[str]) -> bool:
+        """Tell whether one of the phrases occurs anywhere in the clause; ``words`` are its words."""
+        for word in words & self._firsts:
+            for phrase in self._by_first[word]:
+                if phrase in clause:
+                    return True
+        return not clause.isascii() and any(phrase in clause for phrase in self._unspaced)
+
+
+class Sentence(Struct, frozen=True, kw_only=True):
+    """The words of a sentence, folded, with a space before and after each."""
+
+    text: str
+    leading: tuple[str, ...]
+    """The sentence as it is, and without fillers and courtesies such as "ok", "hey" or "could you"."""
+    trailing: tuple[str, ...]
+    """Where further clauses begin: after each comma."""
+    words: frozenset[str]
+    asks: bool
+    """Whether it asks for information; "could you ...?" asks for work."""
+
+    def begins_with(self, table: PhraseTable) -> bool:
+        """Tell whether it begins with a phrase of the table, courtesies aside."""
+        return any(map(table.find_opening, self.leading))
+
+    def contains(self, table: PhraseTable) -> bool:
+        """Tell whether a phrase of the table occurs in it."""
+        return table.occurs_in(self.text, self.words)
+
+
+class Cue(Struct, frozen=True, kw_only=True):
+    """Something people do with words when they correct."""
+
+    cause: str
+    points: int
+    at: Literal["start", "anywhere", "whole"]
+    asks: Literal["no", "any", "only"]
+    """Whether it counts in no question, in any clause, or only in questions."""
+    needs: frozenset[str]
+    """What the situation must be for it to count."""
+    loses_to: frozenset[str]
+    """Names of the counters that it loses points to."""
+    phrases: PhraseTable
+
+    def weigh(self, sentence: Sentence, after_comma: int) -> int:
+        """Return its points in a sentence, 0 when it does not occur; ``after_comma`` is added where it only does so."""
+        if self.asks != "any" and sentence.asks != (self.asks == "only"):
+            return 0
+        if self.at == "anywhere":
+            return self.points if sentence.contains(self.phrases) else 0
+        if self.at == "whole":
+            return self.points if any(self.phrases.find_opening(part) == part for part in sentence.leading) else 0
+        if sentence.begins_with(self.phrases):
+            return self.points
+        return self.points + after_comma if any(map(self.phrases.find_opening, sentence.trailing)) else 0
+
+
+class Lexicon(Struct, frozen=True, kw_only=True):
+    """The content of ``feedback.toml``."""
+
+    threshold: int
+    supports: dict[str, int]
+    counters: dict[str, int]
+    structure: dict[str, int]
+    cues: tuple[Cue, ...]
+    tables: dict[str, PhraseTable]
+
+
+class _CueTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cause: str
+    points: int
+    at: Literal["start", "anywhere", "whole"]
+    phrases: str
+    asks: Literal["no", "any", "only"] = "no"
+    needs: frozenset[Literal["made", "files", "about"]] = frozenset()
+    loses_to: frozenset[Literal["answers", "orders", "reports"]] = frozenset({"answers", "orders"})
+
+
+class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    threshold: int
+    supports: dict[str, int]
+    counters: dict[str, int]
+    structure: dict[str, int]
+    cue: list[_CueTable]
+    tables: dict[str, str]
+
+
+@functools.cache
+def load_lexicon() -> Lexicon:
+    """Return the phrases and points, read once."""
+    text = Path(__file__).with_name("feedback.toml").read_text(encoding="utf-8")
+    file = toml.decode(text, type=_File)
+    return Lexicon(
+        threshold=file.threshold,
+        supports=file.supports,
+        counters=file.counters,
+        structure=file.structure,
+        cues=tuple(
+            Cue(
+                cause=cue.cause,
+                points=cue.points,
+                at=cue.at,
+                asks=cue.asks,
+                needs=frozenset(cue.needs),
+                loses_to=frozenset(cue.loses_to),
+                phrases=PhraseTable(cue.phrases),
+            )
+            for cue in file.cue
+        ),
+        tables={name: PhraseTable(table) for name, table in file.tables.items()},
+    )
+
+
+def get_table(name: str) -> PhraseTable:
+    """Return one of the named tables."""
+    return load_lexicon().tables[name]
+
+
+def fold_words(text: str) -> str:
+    """Return a text without case, compatibility forms, apostrophes and accents."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if not folded.isascii():
+        folded = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+    return folded.replace("'", "").replace("\u2019", "").replace("`", "")
+
+
+def read_words(text: str) -> tuple[str, frozenset[str]]:
+    """Return the words of a text as a clause in which phrases are looked up, and as a set."""
+    words = _WORD.findall(fold_words(text))
+    return f" {' '.join(words)} ", frozenset(words)
+
+
+def split_sentences(text: str) -> Iterator[Sentence]:
+    """Yield the sentences of a text that have a word."""
+    for line in _SENTENCE_END.split(fold_words(text)):
+        parts = [f" {' '.join(words)} " for part in _CLAUSE_END.split(line) if (words := _WORD.findall(part))]
+        if parts:
+            yield _build_sentence(line, parts)
+
+
+def _build_sentence(line: str, parts: list[str]) -> Sentence:
+    fillers, polite = get_table("fillers"), get_table("polite")
+    leading = [parts.pop(0)]
+    while parts and fillers.find_opening(leading[-1]) == leading[-1]:
+        leading.append(parts.pop(0))
+    is_polite = False
+    while opening := fillers.find_opening(leading[-1]) or polite.find_opening(leading[-1]):
+        is_polite |= bool(polite.find_opening(leading[-1]))
+        leading.append(leading[-1][len(opening) - 1 :])
+    words = _WORD.findall(line)
+    text, known = f" {' '.join(words)} ", frozenset(words)
+    is_polite = is_polite and not get_table("wonders").find_opening(leading[-1])
+    return Sentence(
+        text=text,
+        leading=tuple(leading),
+        trailing=tuple(parts),
+        words=known,
+        asks=("?" in line and not is_polite)
+        or any(map(get_table("asks").find_opening, leading))
+        or get_table("announces").occurs_in(text, known),
+    )
+
+
+def _expand(raw: str) -> Iterator[str]:
+    """Yield the phrases that ``{a|b} c`` stands for, folded as prompts are."""
+    parts = _ALTERNATIVES.split(fold_words(raw).replace("-", " "))
+    choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
+    return map("".join, itertools.product(*choices))
+
+
+def _has_spaces(phrase: str) -> bool:
+    """Tell whether the phrase's script separates words by spaces."""
+    return "" < phrase[-1:] < "\u2e80"
