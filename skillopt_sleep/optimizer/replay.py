@@ -14,10 +14,12 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import TransientBackend, UsageError
+from skillopt_sleep.errors import TransientBackend, Undecided, UsageError
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
+from skillopt_sleep.model.moment_reference import MomentReference
 from skillopt_sleep.model.ports import Ask, Judge, Parallel
+from skillopt_sleep.model.replies import escape_tags
 from skillopt_sleep.model.rollout import (
     Assignment,
     CheckCommand,
@@ -31,6 +33,9 @@ from skillopt_sleep.model.rollout import (
 from skillopt_sleep.model.task import CommandReference, TaskRecord, reference_kind
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.prompts import render
+
+MOMENT_TAGS = ("session-until-now", "request", *map(str, DocumentKind))
+"""The tags in the prompt of a moment; nothing quoted can open or close one."""
 
 
 class Manner(Struct, frozen=True, kw_only=True):
@@ -85,8 +90,20 @@ def replay(attempts: Sequence[Attempt], models: Models, *, phase: str) -> tuple[
 
 
 def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int = 0) -> Prompt:
-    """Render the target's prompt for one task: the documents, and the request in the person's own words."""
+    """Render the target's prompt for one task: the documents, and the request in the person's own words.
+
+    At a moment the session until then comes first: it is the same for every candidate, so a provider's prompt cache
+    serves both arms of a pair.
+    """
     documents = _render_documents(candidate)
+    if isinstance(task.reference, MomentReference):
+        system, user = render(
+            "replay_moment",
+            digest=escape_tags(task.context.strip(), *MOMENT_TAGS),
+            documents=documents,
+            request=escape_tags(task.intent, *MOMENT_TAGS),
+        )
+        return Prompt(system=system, user=user, sample=sample)
     context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
     if task.system:
         system, user = render(
@@ -188,6 +205,10 @@ def find_judge(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:
 
 
 def _attempt(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
+    recorded = _recall_recorded(attempt) if phase == "train" else None
+    reference = attempt.task.reference
+    if recorded is not None and isinstance(reference, MomentReference) and not reference.may_vote:
+        return recorded
     result = answer(attempt, models=models, phase=phase)
     if result.call_error or result.score is not None:
         return result
@@ -195,5 +216,25 @@ def _attempt(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
         # Equal answers of several samples share one judge call, which is fair where no paired verdict counts them.
         score = find_judge(attempt.task, models.judges).score(attempt.task, replace(result, sample=0), models.optimizer)
     except TransientBackend as error:
+        if isinstance(error, Undecided) and recorded is not None:
+            return recorded
         return replace(result, call_error=f"{type(error).__name__}: {error}")
     return replace(result, score=score)
+
+
+def _recall_recorded(attempt: Attempt) -> ReplayResult | None:
+    """Return what the agent did at a moment, as a failed attempt; None where nothing was rejected.
+
+    It teaches where a replay cannot: no judge tells good from bad there, or the replay did not come to the point.
+    """
+    reference = attempt.task.reference
+    if not isinstance(reference, MomentReference) or reference.sibling or not reference.rejected:
+        return None
+    score = Score(hard=0.0, soft=0.0, rationale="what the agent did then, which the person rejected")
+    return ReplayResult(
+        task_id=attempt.task.id,
+        candidate=attempt.candidate.digest,
+        sample=attempt.sample,
+        response=reference.rejected,
+        score=score,
+    )
