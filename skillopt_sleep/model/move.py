@@ -1,4 +1,4 @@
-"""Moves: what an agent says, runs and changes, in order, read from its steps or from a reply in plain text.
+"""Moves: what an agent says, runs and changes, in order, read from a reply in plain text.
 
 Checks compare moves, so recorded behaviour and the reply of a replay become the same values. The plain format is the
 one an agent writes anyway: words, fenced commands, and files as fenced diffs or whole blocks with their path.
@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-import msgspec
 from msgspec import Struct
-
-from skillopt_sleep.model import Json
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome
 
 _FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 _SHELL = frozenset("sh bash zsh shell console terminal shellsession command commands cmd powershell".split())  # noqa: SIM905
@@ -33,8 +28,6 @@ _WRITTEN = re.compile(
 _DIFF = re.compile(r"^(?:\+\+\+ |@@ |diff --git )", re.MULTILINE)
 _PATCH = re.compile(r"\*\*\* Begin Patch\n(.*?)(?:^\*\*\* End Patch|\Z)", re.DOTALL | re.MULTILINE)
 _PATCHED = re.compile(r"\*\*\* (?P<how>Add|Update|Delete) File: (?P<path>.+)")
-_SCRIPTED = re.compile(r"\bcmd\s*:\s*(\"(?:[^\"\\]|\\.)*\")")
-"""A command inside a script that calls the shell tool."""
 
 
 class ActKind(enum.StrEnum):
@@ -224,95 +217,3 @@ def _read_diff(diff: str, path: str) -> Iterator[Act]:
 def _strip_side(path: str) -> str:
     path = path.partition("\t")[0].strip()
     return path[2:] if path.startswith(("a/", "b/")) else path
-
-
-# --- from steps -----------------------------------------------------------------------------------------------------
-
-
-def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
-    """Read the move that some recorded steps make; without ``refused`` no call that the person refused is part."""
-    acts: list[Act] = []
-    for step in steps:
-        if step.kind is StepKind.TEXT and step.text.strip():
-            acts.append(Act(kind=ActKind.SAYS, text=step.text.strip()))
-        elif step.kind is StepKind.CALL and (refused or step.outcome is not StepOutcome.REFUSED):
-            acts += _read_call(step)
-    return Move(acts=tuple(acts))
-
-
-def _read_call(step: Step) -> Iterator[Act]:
-    """Yield what a tool call does, by the names of its arguments, which agents share more than names of tools."""
-    try:
-        given: Json = msgspec.json.decode(step.text)
-    except (ValueError, RecursionError):
-        given = step.text
-    if isinstance(given, dict) and isinstance(inner := given.get("input"), str) and len(given) == 1:
-        given = inner
-    if isinstance(given, str):
-        yield from _read_script(step.tool, given)
-        return
-    fields = given if isinstance(given, dict) else {}
-    if command := _find_command(fields):
-        yield from _read_command(command)
-    elif isinstance(path := fields.get("file_path") or fields.get("notebook_path") or fields.get("path"), str):
-        yield from _read_file_call(step.tool, path, fields)
-    else:
-        yield Act(kind=ActKind.RUNS, text=f"{step.tool} {step.text}".strip())
-
-
-def _read_script(tool: str, script: str) -> Iterator[Act]:
-    """Yield the commands and patches of a call whose argument is a text."""
-    commands = [msgspec.json.decode(found, type=str) for found in _SCRIPTED.findall(script) if _is_json(found)]
-    patches = () if commands else _PATCH.findall(f"{script}\n")
-    for command in commands:
-        yield from _read_command(command)
-    for patch in patches:
-        yield from _read_patch(patch)
-    if not commands and not patches:
-        yield Act(kind=ActKind.RUNS, text=f"{tool} {script}".strip())
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text, type=str)
-    except ValueError:
-        return False
-    return True
-
-
-def _find_command(fields: dict[str, Json]) -> str:
-    command = fields.get("command") or fields.get("cmd")
-    if isinstance(command, list):
-        parts = [str(part) for part in command]
-        return parts[-1] if len(parts) == 3 and parts[1].startswith("-") else " ".join(parts)  # noqa: PLR2004  sh -c line
-    return command if isinstance(command, str) else ""
-
-
-def _read_file_call(tool: str, path: str, fields: dict[str, Json]) -> Iterator[Act]:
-    pairs = fields.get("edits")
-    changes = [pair for pair in pairs if isinstance(pair, dict)] if isinstance(pairs, list) else [fields]
-    is_edit = False
-    for change in changes:
-        new = change.get("new_string", change.get("new_source"))
-        if isinstance(new, str):
-            is_edit = True
-            old = change.get("old_string")
-            yield Act(kind=ActKind.EDITS, path=path, text=list_added(old if isinstance(old, str) else "", new))
-    content = fields.get("content", fields.get("file_text"))
-    if isinstance(content, str) and not is_edit:
-        yield Act(kind=ActKind.CREATES, path=path, text=content)
-    elif not is_edit:
-        rest = " ".join(str(value) for name, value in fields.items() if isinstance(value, str) and value != path)
-        yield Act(kind=ActKind.RUNS, text=f"{tool} {path} {rest}".strip())
-
-
-def list_added(old: str, new: str) -> str:
-    """Return the lines of ``new`` that ``old`` does not have, in order."""
-    there = Counter(old.splitlines())
-    added = []
-    for line in new.splitlines():
-        if there[line]:
-            there[line] -= 1
-        else:
-            added.append(line)
-    return "\n".join(added)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
-VERSION = 4
+VERSION = 5
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';"}
@@ -121,6 +121,13 @@ CREATE TABLE IF NOT EXISTS tried_lives (
 CREATE TABLE IF NOT EXISTS closed_edits (
     project TEXT NOT NULL, base TEXT NOT NULL, edit TEXT NOT NULL, night TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (project, base, edit)
+);
+CREATE TABLE IF NOT EXISTS moment_checks (
+    digest TEXT PRIMARY KEY, data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS judged_moments (
+    judge TEXT NOT NULL, digest TEXT NOT NULL, moment TEXT NOT NULL, separates INTEGER NOT NULL,
+    PRIMARY KEY (judge, digest)
 );
 CREATE TABLE IF NOT EXISTS agreements (
     source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,

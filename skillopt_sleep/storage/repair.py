@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.mining.references import KeptProof
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.rollout import Trajectory
@@ -62,6 +63,7 @@ COLUMNS: tuple[tuple[str, str, Decoder], ...] = (
     ("rejected_edits", "data", _decode_json(AppliedEdit)),
     ("closed_edits", "data", _decode_json(ClosedEdit)),
     ("sealed_tests", "outcome", _decode_json(SealedTest)),
+    ("moment_checks", "data", _decode_json(KeptProof)),
     ("tried_lives", "verdict", _convert(Verdict)),
     ("tried_edits", "verdict", _convert(Verdict)),
     ("attempts", "started_at", _convert(datetime)),
@@ -81,6 +83,8 @@ PAST = (
     "sessions",
     "turns",
     "session_remotes",
+    "moment_checks",
+    "judged_moments",
 )
 """Tables about the past: rows that the damaged file has lost are taken from the backup."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}

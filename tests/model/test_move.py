@@ -1,15 +1,12 @@
-"""Moves: what is read from replies and from recorded steps."""
+"""Moves: what is read from replies."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.move import Act, ActKind, Move, parse_move, read_move
-from skillopt_sleep.model.step import Step, StepKind, StepOutcome
+from skillopt_sleep.model.move import Act, ActKind, Move, parse_move
 
 SAYS, RUNS, EDITS, CREATES = ActKind
 Short = tuple[ActKind, str] | tuple[ActKind, str, str]
@@ -93,49 +90,3 @@ def test_a_rendered_move_reads_the_same(acts: list[Act]) -> None:
     """What steps did can be stored as text and read again."""
     move = Move(acts=tuple(acts))
     assert parse_move(move.render()) == move
-
-
-def call(tool: str, outcome: StepOutcome = StepOutcome.DONE, **arguments: object) -> Step:
-    """A tool call."""
-    return Step(id="s", kind=StepKind.CALL, tool=tool, text=json.dumps(arguments), outcome=outcome)
-
-
-CALLS = {
-    "a command": (call("Bash", command="go test ./..."), [("runs", "go test ./...")]),
-    "a command in parts": (call("shell", command=["bash", "-lc", "ls"]), [("runs", "ls")]),
-    "an edit": (
-        call("Edit", file_path="a.go", old_string="x\ny", new_string="x\nz"),
-        [("edits", "z", "a.go")],
-    ),
-    "several edits": (
-        call("MultiEdit", file_path="a.go", edits=[{"old_string": "", "new_string": "p"}, {"new_string": "q"}]),
-        [("edits", "p", "a.go"), ("edits", "q", "a.go")],
-    ),
-    "a new file": (call("Write", file_path="b.md", content="Hi"), [("creates", "Hi", "b.md")]),
-    "reading": (call("Read", file_path="b.md"), [("runs", "Read b.md")]),
-    "a script": (
-        Step(id="s", kind=StepKind.CALL, tool="exec", text='await tools.exec_command({cmd: "git fetch"})'),
-        [("runs", "git fetch")],
-    ),
-    "a patch": (
-        Step(id="s", kind=StepKind.CALL, tool="apply_patch", text="*** Begin Patch\n*** Delete File: c\n*** End Patch"),
-        [("edits", "", "c")],
-    ),
-}
-
-
-@pytest.mark.parametrize(("step", "acts"), CALLS.values(), ids=CALLS)
-def test_a_recorded_call(step: Step, acts: list[tuple[str, ...]]) -> None:
-    """Calls of every agent become the acts that a reply would be read as."""
-    assert shorten(read_move([step])) == acts
-
-
-def test_words_and_refused_calls() -> None:
-    """Words are kept, bodies of commands are not; what was refused is left out of what stood."""
-    steps = [
-        Step(id="1", kind=StepKind.TEXT, text="I push now."),
-        Step(id="2", kind=StepKind.INSTRUCTION, text="a skill"),
-        call("Bash", StepOutcome.REFUSED, command="git push"),
-    ]
-    assert shorten(read_move(steps)) == [("says", "I push now."), ("runs", "git push")]
-    assert shorten(read_move(steps, refused=False)) == [("says", "I push now.")]
