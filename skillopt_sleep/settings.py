@@ -112,6 +112,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Days after which old nights may be deleted."""
     keep_mb: Count = 500
     """Most megabytes of nights that are kept."""
+    keep_steps: bool = True
+    """Keep what the agent did in sessions where you corrected it."""
+    steps_mb: Count = 64
+    """Most megabytes of it, compressed; the oldest sessions go first."""
     data_dir: str = ""
     """The folder with this program's data; "" takes the system's usual place."""
     sources: Table = field(default_factory=dict)

@@ -71,12 +71,16 @@ def harvest(
     inbox: Inbox,
     redact: Callable[[Session], Session],
     place: Callable[[str, str], Place],
+    *,
+    keep_steps: Callable[[], object] = lambda: None,
 ) -> Harvested:
     """File what is new, then choose the newest waiting sessions in scope; the others keep waiting.
 
-    ``place`` tells by folder and remote whether a session is in scope.
+    ``place`` tells by folder and remote whether a session is in scope. ``keep_steps`` reads what the agent did in the
+    sessions where the person stepped in, once all are filed.
     """
     filed = file_sessions(sources, inbox, redact)
+    keep_steps()
     waiting = inbox.waiting()
     placed = [(key, place(key.cwd, key.remote)) for key in waiting]
     own = [key for key, where in placed if where is Place.OWN]

@@ -23,7 +23,9 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
     with kit.journal.open(plan.blank_report(), plan.fingerprint) as night:
         plan.require_documents()
         scope = plan.window.scope
-        sessions = night.stage("harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact, kit.place)
+        sessions = night.stage(
+            "harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact, kit.place, keep_steps=kit.keep_steps
+        )
         with closing(kit.connect(night.ledger, sessions)) as connection:
             models = connection.models
             if plan.mining.given or sessions.sessions or plan.retriable or kit.archive.fresh(scope):

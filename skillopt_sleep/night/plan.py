@@ -197,6 +197,8 @@ class Kit:
     redact: Callable[[Session], Session]
     place: Callable[[str, str], Place]
     """Tells by folder and remote whether a session belongs to the project of this night."""
+    keep_steps: Callable[[], object] = lambda: None
+    """Reads and keeps what the agent did in the sessions where the person stepped in."""
     commit_of: Callable[[TaskRecord], str] = _read_commit
 
 

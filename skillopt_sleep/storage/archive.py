@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skillopt_sleep.model.session import Session, SessionFile, SessionKey, Turn
+from skillopt_sleep.model.session import Feedback, PromptKind, Session, SessionFile, SessionKey, Turn
 from skillopt_sleep.model.task import Split, TaskRecord
 from skillopt_sleep.storage.database import Database, decode_json
 
@@ -55,7 +55,7 @@ class SessionInbox:
             first_time = known is not None and file.path not in known
             if known is not None:
                 known[file.path] = (file.size, file.mtime_ns)
-            if session is None or not session.turns:
+            if session is None or not session.turns or self._is_forgotten(session):
                 return None
             new, archived = self._split_turns(session, () if first_time else self._archived(source, session.path))
             merged = msgspec.structs.replace(session, turns=archived)
@@ -85,7 +85,16 @@ class SessionInbox:
                 connection.execute(
                     "INSERT OR REPLACE INTO session_remotes VALUES (?, ?, ?)", (source, session.path, session.remote)
                 )
+            if new and any(map(_is_candidate, archived)):
+                connection.execute("INSERT OR IGNORE INTO steps_due VALUES (?, ?)", (source, session.path))
             return msgspec.structs.replace(session, turns=new) if new else None
+
+    def _is_forgotten(self, session: Session) -> bool:
+        """Whether the user asked to forget this session: then nothing of it is ever kept again."""
+        rows = self._database.rows(
+            "SELECT 1 FROM forgotten_sessions WHERE source = ? AND session_id = ?", (session.source, session.session_id)
+        )
+        return bool(rows)
 
     def _split_turns(self, session: Session, before: Sequence[Turn]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
         """Return the new turns, and all turns of this session that the archive is to hold."""
@@ -157,6 +166,11 @@ class SessionInbox:
         """Return all archived sessions, the oldest first."""
         rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
         return tuple(decode_json(row["data"], Session) for row in rows)
+
+
+def _is_candidate(turn: Turn) -> bool:
+    """Whether the person stepped in with this turn: then the steps of its session are kept."""
+    return turn.feedback is Feedback.CORRECTION or turn.kind is PromptKind.REJECTION
 
 
 class TaskArchive:

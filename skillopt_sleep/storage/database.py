@@ -23,11 +23,16 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
-VERSION = 5
+VERSION = 6
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
-MIGRATIONS = {4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';"}
-"""What a lower version needs besides. 4: Codex sessions are read again, because they name the remote."""
+MIGRATIONS = {
+    4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';",
+    6: "INSERT OR IGNORE INTO steps_due SELECT source, path FROM sessions"
+    ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
+}
+"""What a lower version needs besides. 4: Codex sessions are read again, because they name the remote. 6: the steps of
+sessions with corrections are still to be read."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
@@ -47,6 +52,18 @@ CREATE TABLE IF NOT EXISTS turns (
 CREATE TABLE IF NOT EXISTS session_remotes (
     source TEXT NOT NULL, path TEXT NOT NULL, remote TEXT NOT NULL,
     PRIMARY KEY (source, path)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS steps (
+    source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, ended_at TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (source, path)
+);
+CREATE TABLE IF NOT EXISTS steps_due (
+    source TEXT NOT NULL, path TEXT NOT NULL,
+    PRIMARY KEY (source, path)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgotten_sessions (
+    source TEXT NOT NULL, session_id TEXT NOT NULL, forgotten_at TEXT NOT NULL,
+    PRIMARY KEY (source, session_id)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (
     scope TEXT NOT NULL, id TEXT NOT NULL, fresh INTEGER NOT NULL, seen_at TEXT NOT NULL, data BLOB NOT NULL,
@@ -227,6 +244,15 @@ class Database:
         """Copy the whole database into another connection, by SQLite's own backup. Raises ``sqlite3.Error``."""
         with self._lock:
             self._connection.backup(other)
+
+    def erase_free_space(self) -> None:
+        """Write the file anew, so that nothing deleted can be found in it or in its log. Raises ``DiskError``."""
+        with self._lock:
+            try:
+                self._connection.execute("VACUUM")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                raise self._describe("write", error) from error
 
     def close(self) -> None:
         """Close the file; what was committed stays."""

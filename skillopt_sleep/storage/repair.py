@@ -35,6 +35,7 @@ from skillopt_sleep.storage.database import Database
 from skillopt_sleep.storage.files import write_atomic
 from skillopt_sleep.storage.live_files import AdoptedEdit
 from skillopt_sleep.storage.staging import Manifest, ProposalStatus
+from skillopt_sleep.storage.steps import decompress_steps
 
 Decoder = Callable[[object], object]
 
@@ -58,6 +59,7 @@ COLUMNS: tuple[tuple[str, str, Decoder], ...] = (
     ("stages", "outcome", _decode_json(object)),  # a stage whose outcome has another type is done again
     ("tasks", "data", _decode_json(TaskRecord)),
     ("sessions", "data", _decode_json(Session)),
+    ("steps", "data", decompress_steps),
     ("replies", "reply", _decode_json(Trajectory)),
     ("pending_edits", "data", _decode_json(PendingEdit)),
     ("rejected_edits", "data", _decode_json(AppliedEdit)),
@@ -85,6 +87,8 @@ PAST = (
     "session_remotes",
     "moment_checks",
     "judged_moments",
+    "steps",
+    "forgotten_sessions",
 )
 """Tables about the past: rows that the damaged file has lost are taken from the backup."""
 SAME = {"adoptions": ("night", "project", "path"), "proposals": ("project",)}

@@ -26,6 +26,7 @@ from skillopt_sleep.usecases.adapters import (
 from skillopt_sleep.usecases.plan import commit_of_task, plan_night
 from skillopt_sleep.usecases.sessions import redact
 from skillopt_sleep.usecases.status import read_report
+from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps
 
 if TYPE_CHECKING:
     from skillopt_sleep.gate.noise import AATest
@@ -156,6 +157,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         connect=functools.partial(connect, workspace, plan, progress, consent=over_sessions),
         redact=functools.partial(redact, workspace),
         place=workspace.project_scope.place,
+        keep_steps=functools.partial(keep_steps, workspace, NIGHT_BYTES),
         commit_of=functools.partial(commit_of_task, workspace),
     )
 

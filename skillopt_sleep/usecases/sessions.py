@@ -26,8 +26,12 @@ def redact(workspace: Workspace, session: Session) -> Session:
 
 
 def file_sessions(workspace: Workspace) -> Filed:
-    """Read what is new in every source into the inbox, secrets taken out."""
-    return file_into(build_sources(workspace), workspace.inbox, lambda session: redact(workspace, session))
+    """Read what is new in every source into the inbox, secrets taken out, and some of the steps that are due."""
+    from skillopt_sleep.usecases.steps import keep_steps
+
+    filed = file_into(build_sources(workspace), workspace.inbox, lambda session: redact(workspace, session))
+    keep_steps(workspace)
+    return filed
 
 
 def select_in_scope(workspace: Workspace, sessions: Iterable[Session]) -> tuple[Session, ...]:

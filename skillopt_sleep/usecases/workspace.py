@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor
     from skillopt_sleep.storage.permissions import Approvals
     from skillopt_sleep.storage.projects import ProjectScope
+    from skillopt_sleep.storage.steps import StepArchive
     from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
 
 CHOICES = {Kind.AGENT: ("auto",), Kind.SOURCE: ("auto", "all")}
@@ -146,6 +147,13 @@ class Workspace:
     def inbox(self) -> SessionInbox:
         """The sessions read so far, and which of them wait to be mined."""
         return SessionInbox(self.database)
+
+    @cached_property
+    def steps(self) -> StepArchive:
+        """What the agent did in the sessions that have moments."""
+        from skillopt_sleep.storage.steps import StepArchive
+
+        return StepArchive(self.database)
 
     @cached_property
     def archive(self) -> TaskArchive:

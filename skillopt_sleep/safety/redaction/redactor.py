@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.model.session import Session
+from skillopt_sleep.model.step import Conversation, Step
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.safety.receivers import is_worth_hiding
 from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES
@@ -277,9 +278,47 @@ def redact_session(session: Session, redactor: Redactor) -> Session:
     )
 
 
+def redact_conversation(conversation: Conversation, redactor: Redactor) -> Conversation:
+    """Return the steps of a session without secrets; the same object if they have none.
+
+    ``source``, ``path``, ids and times stay, as in ``redact_session``.
+    """
+    texts = (conversation.cwd, conversation.branch, *_list_step_texts(conversation))
+    changes = redactor.redact_all(tuple(dict.fromkeys(texts)))
+    if not changes:
+        return conversation
+
+    def redact(text: str) -> str:
+        return changes.get(text, text)
+
+    def redact_step(step: Step) -> Step:
+        if changes.keys().isdisjoint((step.text, step.tool, step.result, step.words)):
+            return step
+        return replace(
+            step, text=redact(step.text), tool=redact(step.tool), result=redact(step.result), words=redact(step.words)
+        )
+
+    return replace(
+        conversation,
+        cwd=redact(conversation.cwd),
+        branch=redact(conversation.branch),
+        turns=tuple(
+            replace(turn, prompt=redact(turn.prompt), steps=tuple(map(redact_step, turn.steps)))
+            for turn in conversation.turns
+        ),
+    )
+
+
 def redact_task(task: TaskRecord, redactor: Redactor) -> TaskRecord:
     """Return the task without secrets; the same object if it has none."""
     return redactor.clean(task)
+
+
+def _list_step_texts(conversation: Conversation) -> Iterator[str]:
+    for turn in conversation.turns:
+        yield turn.prompt
+        for step in turn.steps:
+            yield from (step.text, step.tool, step.result, step.words)
 
 
 def _list_texts(session: Session) -> Iterator[str]:
