@@ -34,6 +34,19 @@ class Acceptance(enum.StrEnum):
     REJECTED = "rejected"
 
 
+class Basis(enum.StrEnum):
+    """How the step was found with which the agent committed to what was rejected."""
+
+    STRUCTURE = "structure"
+    """It is the call that was refused or interrupted."""
+    WORDS = "words"
+    """It shares words with the correction."""
+    GUESS = "guess"
+    """Nothing told; a model may name another."""
+    MODEL = "model"
+    """A model named it, and it was checked to come before the correction."""
+
+
 class Moment(Struct, frozen=True, kw_only=True):
     """One place where the person stepped in; the behaviour in it is rendered from steps, redacted and bounded."""
 
@@ -58,6 +71,8 @@ class Moment(Struct, frozen=True, kw_only=True):
     """The ids of the turns that those words began; "" for words typed while refusing a call."""
     step: str = ""
     """Id of the step with which the agent committed to what was rejected: the replay is cut before it."""
+    basis: Basis = Basis.GUESS
+    """How ``step`` was found."""
     rejected: str = ""
     """What the agent did from that step on."""
     stood: str = ""

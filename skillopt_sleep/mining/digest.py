@@ -1,0 +1,322 @@
+"""Writes the digest of a conversation up to a moment: what an agent must know to make the next move.
+
+The digest depends on the session and the cut alone, never on the documents under trial, and nothing after the cut
+enters it. So both arms of a pair share it byte for byte, and a provider's prompt cache serves the second one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from skillopt_sleep.mining.actions import Action, ActionKind, Change, strip_output
+from skillopt_sleep.mining.rendering import cut_text, describe_step, fold_paste, render_step, strip_own_rules
+from skillopt_sleep.mining.talk import Place, read_talk
+from skillopt_sleep.model.moment import Moment
+from skillopt_sleep.model.session import Session
+from skillopt_sleep.model.step import Conversation, Step, StepKind, StepOutcome
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.model.usage import CHARACTERS_PER_TOKEN
+
+MAX_TOKENS = 3_000
+"""Tokens of a digest, by their estimate."""
+
+RECENT = 20
+"""Steps before the cut that are shown as they were, if there is room."""
+
+LATEST = 3
+"""The last of them, which come before anything else but the request."""
+
+MARKS = 400
+"""Characters kept for headings and for notes about what is left out."""
+
+REQUEST, INSTRUCTION, FILE, ANSWER, PROMPTS, LAST_STEP, STEP = 0.35, 0.25, 0.25, 0.15, 0.4, 0.12, 0.08
+"""The most that one request, instruction, file, answer, all earlier prompts and one step may take of a digest."""
+
+AGENTS = {"claude": "Claude Code", "codex": "Codex"}
+
+
+_PRINTS = re.compile(
+    r"(?:cat|nl(?:\s+-\w+)*|bat(?:\s+-\S+)*|head(?:\s+-n?\s*\d+)?|sed\s+-n\s+['\"]?(?P<first>\d+),\d+p['\"]?)"
+    r"\s+(?P<path>[\w@%+./~-]+)\s*(?:\|\s*(?:cat|head|sed)\b[^|;&]*)?"
+)
+_DIRECTORY = re.compile(r"\A\s*cd\s+\S+\s*(?:&&|;)\s*")
+_FIRST_LINE = re.compile(r"\A[ \t]*(?P<number>\d+)(?:\u2192|\t)")
+
+GAP = "\n(…)\n"
+
+
+class CutNotFound(LookupError):
+    """The conversation no longer holds the turn or the step of a moment."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """One part of the digest, in the form that is shown at present and with those it may grow to."""
+
+    place: int
+    is_prompt: bool
+    forms: tuple[str, ...]
+    """From the shortest to the longest; the first may be "" for a part that can be left out."""
+    level: int = 0
+
+    @property
+    def text(self) -> str:
+        return self.forms[self.level]
+
+
+def find_cut(places: Sequence[Place], moment: Moment) -> tuple[int, int]:
+    """Return the turn and the number of the step before which a moment is cut; 0 without a step: before its request.
+
+    Raises ``CutNotFound``.
+    """
+    for place in places:
+        if moment.step:
+            number = next((number for number, step in enumerate(place.steps) if step.id == moment.step), None)
+            if number is not None and place.id in ("", moment.turn):
+                return place.index, number
+        elif place.id == moment.turn:
+            return place.index, 0
+    raise CutNotFound(f"session {moment.session_id} no longer holds the step {moment.step or moment.turn}")
+
+
+def build_digest(
+    session: Session,
+    conversation: Conversation,
+    moment: Moment,
+    *,
+    max_tokens: int = MAX_TOKENS,
+    without_skills: Collection[str] = (),
+) -> str:
+    """Return the conversation up to the moment's cut, in at most ``max_tokens``.
+
+    Newer parts come before older ones where there is not room for all. ``without_skills`` are those under trial: their
+    bodies are left out, as the documents that follow the digest hold them. Raises ``CutNotFound``.
+    """
+    places = read_talk(session, conversation)
+    last, cut = find_cut(places, moment)
+    room = max_tokens * CHARACTERS_PER_TOKEN
+    head = _describe_agent(conversation)
+    file = _render_file(places, last, cut, int(room * FILE)) if moment.step else ""
+    left = room - len(head) - len(file) - min(MARKS, room // 4)
+    shown = _Layout(places, last, cut, left, frozenset(without_skills)).render()
+    parts = [head, shown, file]
+    return cut_text("\n\n".join(part for part in parts if part), room)
+
+
+def _describe_agent(conversation: Conversation) -> str:
+    agent = AGENTS.get(conversation.source, conversation.source)
+    model = f", model {conversation.model}" if conversation.model else ""
+    folder = f", in {conversation.cwd}" if conversation.cwd else ""
+    return f"Agent: {agent}{model}{folder}"
+
+
+class _Layout:
+    """Decides how long each part is shown: all begin in their shortest form and grow in order of their weight."""
+
+    def __init__(self, places: Sequence[Place], last: int, cut: int, room: int, without: frozenset[str]) -> None:
+        self._without = without
+        self._places = places[: last + 1]
+        self._last = last
+        self._cut = cut
+        self._all = max(room, 0)
+        self._room = self._all
+        self._prompts: list[_Piece] = []
+        self._answers: list[_Piece] = []
+        self._steps: list[_Piece] = []
+        self._instructions: list[_Piece] = []
+        self._pieces = [piece for place in self._places for piece in self._make_pieces(place)]
+
+    def render(self) -> str:
+        request = self._prompts[-1:]
+        earlier = self._prompts[-2::-1]
+        newest = [piece for piece in reversed(self._steps) if piece.place == self._last]
+        older = [piece for piece in reversed(self._steps) if piece.place != self._last]
+        self._grow(request)
+        self._grow(self._instructions[-1:])
+        self._grow(newest[:LATEST] or older[:1])
+        self._grow(self._answers[-1:])
+        self._grow(earlier, room=int(self._all * PROMPTS))
+        self._grow(newest, level=1)
+        self._grow((newest + older)[:RECENT])
+        self._grow(self._answers[-2::-1])
+        self._grow(older, level=1)
+        return "\n".join(self._join())
+
+    def _make_pieces(self, place: Place) -> Iterator[_Piece]:
+        steps = place.steps[: self._cut] if place.index == self._last else place.steps
+        prompt = strip_own_rules(fold_paste(place.prompt)) if place.prompt else ""
+        if prompt:
+            share = REQUEST if place.index == self._last else ANSWER
+            piece = _Piece(
+                place.index, is_prompt=True, forms=("", excerpt(prompt, 160), self._cut_share(prompt, share))
+            )
+            self._prompts.append(piece)
+            yield piece
+        answer = _find_answer(place, len(steps)) if place.index < self._last else None
+        for number, step in enumerate(steps):
+            yield from self._make_step(place, step, place.actions[number], is_answer=number == answer)
+
+    def _make_step(self, place: Place, step: Step, action: Action, *, is_answer: bool) -> Iterator[_Piece]:
+        line = describe_step(step, action)
+        if not line:
+            return
+        if step.kind is StepKind.INSTRUCTION:
+            home, share = self._instructions, INSTRUCTION
+        elif is_answer:
+            home, share = self._answers, ANSWER
+        else:
+            home, share = self._steps, LAST_STEP
+        short = f"- {line}"
+        is_withheld = step.kind is StepKind.INSTRUCTION and not self._without.isdisjoint(
+            (action.note, action.note.rpartition(":")[2])
+        )
+        full = "" if is_withheld else self._cut_share(render_step(step, action), share)
+        piece = _Piece(place.index, is_prompt=False, forms=("", min(short, full or short, key=len), full or short))
+        home.append(piece)
+        yield piece
+
+    def _cut_share(self, text: str, share: float) -> str:
+        return cut_text(text, int(self._all * share))
+
+    def _grow(self, pieces: Sequence[_Piece], *, level: int = 2, room: int | None = None) -> None:
+        """Show each piece in a longer form as long as there is room; one that does not fit may grow less."""
+        room = self._room if room is None else min(room, self._room)
+        for piece in pieces:
+            for wanted in range(level, piece.level, -1):
+                cost = len(piece.forms[wanted]) - len(piece.text) + (12 if piece.level == 0 else 0)
+                if cost <= room:
+                    room -= cost
+                    self._room -= cost
+                    piece.level = wanted
+                    break
+
+    def _join(self) -> Iterator[str]:
+        left_out, speaker = 0, None
+        for piece in self._pieces:
+            if not piece.text:
+                left_out += 1
+                continue
+            if left_out:
+                yield f"(… {left_out} earlier parts left out …)"
+                left_out = 0
+            if piece.is_prompt or speaker is not False:
+                yield "\nPerson:" if piece.is_prompt else "\nAgent:"
+            speaker = piece.is_prompt
+            yield piece.text
+        if left_out:
+            yield f"(… {left_out} parts left out …)"
+
+
+def _find_answer(place: Place, count: int) -> int | None:
+    """Return the number of the last words of a turn, which the next prompt replies to."""
+    said = [number for number in range(count) if place.actions[number].kind is ActionKind.SAID]
+    return said[-1] if said else None
+
+
+def _render_file(places: Sequence[Place], last: int, cut: int, limit: int) -> str:
+    """Return the latest content of the first file that was edited next, as far as it had been seen before the cut."""
+    done = [
+        (step, place.actions[number])
+        for place in places[: last + 1]
+        for number, step in enumerate(place.steps)
+        if place.index < last or number < cut
+    ]
+    paths: list[str] = []
+    for action in places[last].actions[cut:]:
+        for change in action.changes:
+            if not any(is_same_file(change.path, path) for path in paths):
+                paths.append(change.path)
+    for path in paths:
+        if text := rebuild_file(path, done):
+            anchor = _find_anchor(places[last].actions[cut:], path, text)
+            heading = f"The file {path} as it stands now:\n"
+            return heading + _window(text, anchor, limit - len(heading))
+    return ""
+
+
+def _find_anchor(actions: Sequence[Action], path: str, text: str) -> int:
+    """Return where in the file the next edit takes place; 0 when that cannot be told."""
+    for action in actions:
+        for change in action.changes:
+            if is_same_file(change.path, path) and change.removed and (at := text.find(change.removed)) >= 0:
+                return at
+    return 0
+
+
+def _window(text: str, anchor: int, limit: int) -> str:
+    """Return the part of a text around a place."""
+    if len(text) <= limit:
+        return text
+    start = max(0, min(anchor - limit // 3, len(text) - limit + 10))
+    start = text.rfind("\n", 0, start) + 1
+    head = "(…)\n" if start else ""
+    return head + cut_text(text[start:], 10**9)[: max(limit - len(head) - 5, 0)].rstrip() + "\n(…)"
+
+
+@dataclass(slots=True)
+class SeenFile:
+    """A file as far as it was seen."""
+
+    pieces: dict[int, str] = field(default_factory=dict)
+    """What was read, by the number of its first line."""
+    loose: list[str] = field(default_factory=list)
+    """Later changes of parts that were never seen."""
+
+    def read(self, text: str, first: int) -> None:
+        """Take in what was read of the file from a line on; it replaces the pieces that it covers."""
+        last = first + text.count("\n")
+        covered = [start for start, piece in self.pieces.items() if first <= start <= start + piece.count("\n") <= last]
+        for start in covered:
+            del self.pieces[start]
+        self.pieces[first] = text
+
+    def change(self, change: Change) -> None:
+        """Apply a change: in its place where that was seen, else beside it."""
+        if change.is_whole:
+            self.pieces, self.loose = {1: change.added}, []
+            return
+        for start, piece in self.pieces.items():
+            if change.removed and change.removed in piece:
+                self.pieces[start] = piece.replace(change.removed, change.added, 1)
+                return
+        if change.added.strip():
+            self.loose.append(change.added)
+
+    @property
+    def text(self) -> str:
+        """The pieces in order of their lines, then what was changed elsewhere."""
+        pieces = [piece for _, piece in sorted(self.pieces.items())]
+        return strip_own_rules(GAP.join([*pieces, *self.loose]))
+
+
+def rebuild_file(path: str, done: Iterable[tuple[Step, Action]]) -> str:
+    """Return what is known of a file after these steps, "" when it was never seen."""
+    seen = SeenFile()
+    for step, action in done:
+        if step.outcome in (StepOutcome.REFUSED, StepOutcome.DENIED, StepOutcome.INTERRUPTED):
+            continue
+        for change in action.changes:
+            if step.outcome is not StepOutcome.FAILED and is_same_file(change.path, path):
+                seen.change(change)
+        if action.kind is ActionKind.LOOKED and step.outcome is StepOutcome.DONE:
+            name, first = _read_target(action)
+            if name and is_same_file(name, path) and step.result:
+                numbered = _FIRST_LINE.match(step.result)
+                seen.read(strip_output(step.result), int(numbered["number"]) if numbered else first)
+    return seen.text
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths may name one file: equal, or one is the end of the other."""
+    one, other = one.removeprefix("./"), other.removeprefix("./")
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+
+
+def _read_target(action: Action) -> tuple[str, int]:
+    """Return the file that an action printed and its first line; "" for anything else."""
+    if action.path:
+        return action.path, 1
+    match = _PRINTS.fullmatch(_DIRECTORY.sub("", action.command).strip())
+    return (match["path"], int(match["first"] or 1)) if match else ("", 1)

@@ -1,0 +1,321 @@
+"""Finds the moments of a session: the places where the person stepped in, and to which an agent can be put back.
+
+A refused call, an interrupt or a label makes a place a candidate; what the person says next decides. Everything here
+is a rule: a model is asked only where rules cannot name the step (``locate_step``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from skillopt_sleep.mining import doubts
+from skillopt_sleep.mining.fault import WINDOW, Fault, find_batch, find_fault, locate_call
+from skillopt_sleep.mining.rendering import BEHAVIOUR, render_behaviour
+from skillopt_sleep.mining.talk import (
+    Place,
+    find_repetition,
+    has_phrase,
+    is_continuation,
+    is_leaving,
+    is_new_subject,
+    is_question,
+    is_sent_again,
+    is_slip,
+    list_words,
+    read_talk,
+)
+from skillopt_sleep.model.moment import Acceptance, Basis, Moment, MomentKind
+from skillopt_sleep.model.session import Feedback, PromptKind, Session
+from skillopt_sleep.model.step import Conversation, StepOutcome
+from skillopt_sleep.model.text import HOUSEKEEPING, sha256
+
+FEW = 3
+"""Words of its own below which a correction has no other subject than the one before it."""
+
+NEAR = 2
+"""Prompts between an answer and the next correction, if that is about the same files."""
+
+ACCEPTING = 3
+"""Words of its own up to which a prompt that asks to commit or push says nothing else."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Candidate:
+    """A place where the person may have stepped in."""
+
+    kind: MomentKind
+    place: int
+    """The turn whose work was rejected."""
+    fault: Fault | None = None
+    said: int | None = None
+    """The prompt that says what was wrong; None while nothing does."""
+    void: str = ""
+    voided_by: int | None = None
+    """The prompt that made it void, which then corrects nothing else either."""
+    chain: list[_Candidate] = field(default_factory=list)
+    """Every link of the chain it belongs to, itself included, in order."""
+
+
+def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, ...]:
+    """Return every place where the person stepped in, in order; one that is no moment after all says why in ``void``.
+
+    The labels are those of the session's turns, the steps those of the conversation. Depends on both alone.
+    """
+    places = read_talk(session, conversation)
+    stepped_in = [*_find_stops(places), *_find_corrections(places)]
+    valid: dict[int, _Candidate] = {}
+    void: list[_Candidate] = []
+    spent = {candidate.voided_by for candidate in stepped_in}
+    for candidate in stepped_in:
+        if candidate.said in spent and not candidate.void:
+            continue
+        if candidate.void or candidate.said is None:
+            void.append(candidate)
+        else:
+            valid.setdefault(candidate.said, candidate)
+    corrections = sorted(valid.values(), key=lambda candidate: candidate.said or 0)
+    _link_chains(places, corrections)
+    approvals = list(_find_approvals(places, corrections))
+    found = sorted([*void, *corrections, *approvals], key=lambda one: (one.place, one.said or 0, one.kind))
+    moments = [_build(session, conversation, places, candidate) for candidate in found]
+    return tuple({moment.id: moment for moment in reversed(moments)}.values())[::-1]
+
+
+def _find_stops(places: Sequence[Place]) -> Iterator[_Candidate]:
+    """Yield the refused calls and the interrupts, each decided by what the person said next."""
+    for place in places:
+        refused = [
+            number
+            for number, step in enumerate(place.steps)
+            if step.outcome is StepOutcome.REFUSED and find_batch(place, number) == number
+        ]
+        for number in refused:
+            fault = locate_call(place, number)
+            candidate = _Candidate(kind=MomentKind.REFUSED, place=place.index, fault=fault)
+            if find_repetition(places, place, number):
+                candidate.void = "the same call was let through afterwards"
+            else:
+                _decide(places, candidate)
+            yield candidate
+        stopped = [number for number, step in enumerate(place.steps) if step.outcome is StepOutcome.INTERRUPTED]
+        if (place.interrupted or stopped) and not (refused and refused[-1] >= len(place.steps) - 3):
+            candidate = _Candidate(kind=MomentKind.INTERRUPTED, place=place.index)
+            _decide(places, candidate)
+            if not candidate.void and candidate.said is not None:
+                said = places[candidate.said]
+                candidate.fault = _locate_interrupt(place, said, stopped)
+                if stopped and find_repetition(places, place, stopped[-1]):
+                    candidate.void = "the same call was let through afterwards"
+            yield candidate
+
+
+def _locate_interrupt(place: Place, said: Place, stopped: Sequence[int]) -> Fault | None:
+    """Return what the person stopped: what their words match, else the call that ran."""
+    fault = find_fault([place], 0, said.prompt, said.typed)
+    if fault is None or fault.basis is not Basis.WORDS:
+        return locate_call(place, stopped[-1] if stopped else len(place.steps) - 1) if place.steps else None
+    return fault
+
+
+def _decide(places: Sequence[Place], candidate: _Candidate) -> None:
+    """Follow the person's words after a refusal or an interrupt, and note what they say or why they say nothing."""
+    place = places[candidate.place]
+    before = [place]
+    for later in _list_prompts(places, candidate.place + 1)[:WINDOW]:
+        if later.kind is PromptKind.REJECTION:
+            candidate.said = later.index
+            return
+        candidate.void = _find_reason_against(place, later, before)
+        if candidate.void:
+            candidate.voided_by = later.index
+            return
+        if later.feedback is Feedback.CORRECTION:
+            fault = find_fault(places, later.index - 1, later.prompt, later.typed)
+            if len(before) == 1 or (fault and fault.place == candidate.place):
+                candidate.said = later.index
+            else:
+                candidate.void = "what was corrected later is something else"
+            return
+        if not is_question(later):
+            candidate.void = "what was said next corrects nothing"
+            return
+        before.append(later)
+    candidate.void = "nothing was said about it afterwards"
+
+
+def _find_reason_against(place: Place, later: Place, before: Sequence[Place]) -> str:
+    """Return why a prompt after a refusal or an interrupt makes it no moment, "" when it does not."""
+    if is_leaving(later):
+        return "the person left"
+    if is_slip(later):
+        return "the person apologised for a slip of their own"
+    if is_continuation(later):
+        return "the person let the agent go on"
+    if is_sent_again(later, place):
+        return "the person sent the same request again"
+    if is_new_subject(later, before):
+        return "the person turned to something else"
+    return ""
+
+
+def _find_corrections(places: Sequence[Place]) -> Iterator[_Candidate]:
+    """Yield the prompts labelled as corrections."""
+    for place in places:
+        if place.feedback is not Feedback.CORRECTION or not place.is_prompt or not place.index:
+            continue
+        fault = find_fault(places, place.index - 1, place.prompt, place.typed)
+        if fault is not None:
+            yield _Candidate(kind=MomentKind.CORRECTED, place=fault.place, fault=fault, said=place.index)
+
+
+def _find_approvals(places: Sequence[Place], corrections: Sequence[_Candidate]) -> Iterator[_Candidate]:
+    """Yield the approved turns whose work was not corrected later."""
+    corrected = {candidate.place for candidate in corrections}
+    for place in places:
+        if place.feedback is not Feedback.APPROVAL or not place.is_prompt:
+            continue
+        done = next((other for other in reversed(places[: place.index]) if other.steps), None)
+        if done is not None and done.index not in corrected:
+            fault = find_fault(places, done.index, done.prompt, done.typed)
+            if fault is not None and fault.place == done.index:
+                yield _Candidate(kind=MomentKind.APPROVED, place=done.index, fault=fault, said=place.index)
+
+
+def _link_chains(places: Sequence[Place], corrections: Sequence[_Candidate]) -> None:
+    """Put the corrections on one subject into one chain: each rejects what the agent did about the one before it."""
+    chain: list[_Candidate] = []
+    for candidate in corrections:
+        if not (chain and _is_next_link(places, chain[-1], candidate)):
+            chain = []
+        chain.append(candidate)
+        candidate.chain = chain
+
+
+def _is_next_link(places: Sequence[Place], link: _Candidate, candidate: _Candidate) -> bool:
+    """Whether a correction is about what the agent did in answer to the one before it, or about the same work again."""
+    if link.said is None or candidate.said is None:
+        return False
+    said, again = places[link.said], places[candidate.said]
+    answer = _list_answer(places, said.index)
+    between = places[said.index : again.index]
+    is_about_it = candidate.place == link.place or places[candidate.place] in answer
+    is_near = said.index < candidate.place and again.index - answer[-1].index <= NEAR
+    if is_about_it and (len(words := list_words(again.typed)) < FEW or words & list_words(said.typed)):
+        return True
+    return (is_about_it or is_near) and _overwrites(between, _list_answer(places, again.index))
+
+
+def _overwrites(earlier: Sequence[Place], later: Sequence[Place]) -> bool:
+    """Whether later work changed lines that earlier work had written."""
+    written = {line for place in earlier for line in place.lines[1]}
+    return any(line in written for place in later for line in place.lines[0])
+
+
+def _list_prompts(places: Sequence[Place], start: int) -> list[Place]:
+    return [place for place in places[start:] if place.is_prompt]
+
+
+def _build(session: Session, conversation: Conversation, places: Sequence[Place], candidate: _Candidate) -> Moment:
+    place = places[candidate.place]
+    links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
+    said = [places[link.said] for link in links if link.said is not None]
+    fault = candidate.fault
+    steps = place.steps[fault.step :] if fault else ()
+    first = (candidate.chain or [candidate])[0]
+    moment = Moment(
+        id=_name(session, places, candidate),
+        kind=candidate.kind,
+        source=session.source,
+        session_id=session.session_id,
+        path=session.path,
+        project=session.cwd,
+        branch=conversation.branch or session.branch,
+        at=said[0].at if said else place.at,
+        turn=place.id,
+        request=place.prompt,
+        words=tuple(other.prompt for other in said),
+        words_turns=tuple(other.id for other in said),
+        step=steps[0].id if steps else "",
+        basis=fault.basis if fault else Basis.GUESS,
+        void=candidate.void,
+        group=_name(session, places, first),
+    )
+    if candidate.void:
+        return moment
+    return _fill(moment, places, candidate, render_behaviour(steps))
+
+
+def _fill(moment: Moment, places: Sequence[Place], candidate: _Candidate, behaviour: str) -> Moment:
+    """Add what was rejected and what stood, with its acceptance, and why the moment may only teach."""
+    if candidate.kind is MomentKind.APPROVED:
+        return replace(moment, stood=behaviour, acceptance=Acceptance.CONFIRMED)
+    last = candidate.chain[-1].said
+    answer = _list_answer(places, last) if last is not None else []
+    stood = render_behaviour([step for place in answer for step in place.steps], BEHAVIOUR)
+    links = [
+        doubts.Link(place=places[link.place], offence=link.fault.offence if link.fault else 0, said=places[link.said])
+        for link in candidate.chain
+        if link.said is not None
+    ]
+    number = candidate.chain.index(candidate)
+    return replace(
+        moment,
+        rejected=behaviour,
+        stood=stood,
+        acceptance=_read_acceptance(places, answer) if stood else Acceptance.NONE,
+        teaches_only=doubts.find_doubt(places, links, number, answer),
+    )
+
+
+def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
+    """Return the turns in which the agent did what a correction asked for: its own, and those that only went on."""
+    answer = [places[said]]
+    for place in places[said + 1 : said + 1 + WINDOW]:
+        if place.is_prompt and (
+            place.feedback is Feedback.CORRECTION or not is_continuation(place) or _hands_on(place)
+        ):
+            break
+        answer.append(place)
+    return answer
+
+
+def _read_acceptance(places: Sequence[Place], answer: Sequence[Place]) -> Acceptance:
+    """Return what the person's later words say about the last version."""
+    last = answer[-1]
+    if last.steps and last.steps[-1].outcome is StepOutcome.REFUSED:
+        return Acceptance.REJECTED
+    if any(place.feedback is Feedback.APPROVAL for place in answer[1:]):
+        return Acceptance.CONFIRMED
+    later = _list_prompts(places, last.index + 1)[:WINDOW]
+    for place in later:
+        if place.feedback is Feedback.CORRECTION:
+            return (
+                Acceptance.REJECTED
+                if not is_new_subject(place, answer) and place is later[0]
+                else Acceptance.PASSED_OVER
+            )
+        if place.feedback is Feedback.APPROVAL or _hands_on(place):
+            return Acceptance.CONFIRMED
+        if is_new_subject(place, answer) or not (is_question(place) or is_continuation(place)):
+            return Acceptance.PASSED_OVER
+    return Acceptance.NONE
+
+
+def _hands_on(place: Place) -> bool:
+    """Whether a prompt hands finished work on: "commit this", "open a PR"."""
+    return has_phrase(place.typed, "accepts") and len(list_words(place.typed) - HOUSEKEEPING) <= ACCEPTING
+
+
+def _name(session: Session, places: Sequence[Place], candidate: _Candidate) -> str:
+    """Return the id of a moment: of the session and the turn with the person's words, or the call they refused."""
+    place = places[candidate.place]
+    if candidate.said is not None and places[candidate.said].id:
+        where = places[candidate.said].id
+    else:
+        number = candidate.fault.offence if candidate.fault else -1
+        where = f"{place.id}\0{place.steps[number].id if place.steps else ''}"
+    approved = "\0approved" if candidate.kind is MomentKind.APPROVED else ""
+    return sha256(f"{session.source}\0{session.session_id}\0{where}{approved}".encode("utf-8", "replace"))[:12]

@@ -1,0 +1,225 @@
+"""Renders what an agent did as text: in full, as one line, or as the behaviour that a judge compares.
+
+Rules that we have written into a user's own files must not come back through what an agent read in them: such a
+document's text, and our block in any text, are left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from skillopt_sleep.mining.actions import Action, ActionKind, Change, read_action, strip_output
+from skillopt_sleep.model.pasted import strip_pasted
+from skillopt_sleep.model.step import Step, StepOutcome
+from skillopt_sleep.model.text import excerpt
+
+WIDTH = 240
+"""Characters of a line of output or of a file that are shown."""
+
+PASTE_HEAD, PASTE_TAIL = 6, 4
+"""Lines shown of a run of pasted lines: errors stand at its end, what was run at its beginning."""
+
+OUTPUT_HEAD, OUTPUT_TAIL = 12, 8
+"""Lines shown of what a tool printed."""
+
+EDIT_LINES = 40
+"""Lines shown of one change of a file."""
+
+LONGEST_COMMAND = 600
+"""Characters shown of a command."""
+
+BEHAVIOUR = 4_000
+"""Characters of a behaviour."""
+
+DOCUMENTS = re.compile(r"(?:CLAUDE(?:\.local)?|AGENTS(?:\.override)?|GEMINI|MEMORY|SKILL)\.md\b", re.IGNORECASE)
+"""Files with instructions for an agent; they are under trial, so the live or proposed version takes their place."""
+
+_OWN_BLOCK = re.compile(r"[^\n]*<!-- skillopt-sleep:begin -->.*?(?:<!-- skillopt-sleep:end -->[^\n]*|\Z)", re.DOTALL)
+_OWN_REST = re.compile(r"\A.*?<!-- skillopt-sleep:end -->[^\n]*\n?", re.DOTALL)
+_LEFT_OUT = "(left out: a file with instructions for the agent)"
+
+_OUTCOMES = {
+    StepOutcome.FAILED: "failed",
+    StepOutcome.REFUSED: "refused by the person",
+    StepOutcome.DENIED: "not permitted",
+    StepOutcome.INTERRUPTED: "stopped by the person",
+}
+
+
+def strip_own_rules(text: str) -> str:
+    """Return a text without the block that holds our rules, also where one of its two markers was cut off."""
+    if "skillopt-sleep:" not in text:
+        return text
+    return _OWN_REST.sub("", _OWN_BLOCK.sub("", text))
+
+
+def fold_lines(text: str, head: int, tail: int) -> str:
+    """Return the first and last lines of a text, with the number of those left out between them."""
+    lines = [line if len(line) <= WIDTH else line[: WIDTH - 1] + "…" for line in text.rstrip().splitlines()]
+    if len(lines) <= head + tail + 1:
+        return "\n".join(lines)
+    return "\n".join([*lines[:head], f"(… {len(lines) - head - tail} more lines …)", *lines[len(lines) - tail :]])
+
+
+def fold_paste(prompt: str) -> str:
+    """Return a prompt whole, with pasted output shortened to its first and last lines."""
+    typed = set(strip_pasted(prompt).splitlines())
+    parts: list[str] = []
+    run: list[str] = []
+    for line in prompt.splitlines():
+        if line in typed if line.strip() else not run:
+            parts.extend(_fold_run(run))
+            run = []
+            parts.append(line)
+        else:
+            run.append(line)
+    return "\n".join([*parts, *_fold_run(run)]).strip()
+
+
+def _fold_run(lines: Sequence[str]) -> list[str]:
+    return fold_lines("\n".join(lines), PASTE_HEAD, PASTE_TAIL).split("\n") if lines else []
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` characters: what does not fit is left out of its middle."""
+    if len(text) <= limit:
+        return text
+    mark = "\n(…)\n"
+    if limit <= 2 * len(mark):
+        return text[: max(limit, 0)]
+    head = (limit - len(mark)) * 2 // 3
+    return text[:head] + mark + text[len(text) - (limit - len(mark) - head) :]
+
+
+def name_outcome(step: Step) -> str:
+    """Return how a call ended in brackets, "" for one that was done or whose end is not recorded."""
+    outcome = _OUTCOMES.get(step.outcome)
+    return f" ({outcome})" if outcome else ""
+
+
+def describe_step(step: Step, action: Action) -> str:
+    """Return one line that says what a step did; "" for one that only waited."""
+    match action.kind:
+        case ActionKind.WAITED:
+            return ""
+        case ActionKind.SAID:
+            return f"said: {excerpt(action.words, 160)}"
+        case ActionKind.INSTRUCTED:
+            return f"was given the instructions of {action.note or 'a command'}"
+    if action.changes:
+        done = "; ".join(dict.fromkeys(_describe_change(change) for change in action.changes))
+    elif action.command:
+        done = f"$ {excerpt(action.command, 200)}"
+    else:
+        done = f"read {action.path}" if action.path else excerpt(action.note, 200)
+    return excerpt(done, 300) + name_outcome(step)
+
+
+def render_step(step: Step, action: Action, *, with_output: bool = True) -> str:
+    """Return a step as it was: the words, the command and what it printed, or the changed lines."""
+    if action.kind is ActionKind.WAITED:
+        return ""
+    if action.kind is ActionKind.SAID:
+        return strip_own_rules(action.words).strip()
+    if action.kind is ActionKind.INSTRUCTED:
+        return f"Instructions of {action.note or 'a command'}:\n{strip_own_rules(action.words).strip()}"
+    shown = [_render_change(change) for change in action.changes]
+    if action.command:
+        shown.insert(0, f"$ {cut_text(action.command, LONGEST_COMMAND)}")
+    if not shown:
+        shown.append(describe_step(step, action).removesuffix(name_outcome(step)))
+    shown[0] += name_outcome(step)
+    shows_nothing_new = bool(action.changes) and step.outcome is StepOutcome.DONE
+    if with_output and not shows_nothing_new and (output := render_output(step, action)):
+        shown.append(output)
+    return "\n".join(shown)
+
+
+def render_output(step: Step, action: Action) -> str:
+    """Return what a call printed, folded; the text of a document under trial is left out."""
+    if not step.result or step.outcome is StepOutcome.REFUSED:
+        return ""
+    if DOCUMENTS.search(action.path) or (action.kind is ActionKind.LOOKED and DOCUMENTS.search(action.command)):
+        return _LEFT_OUT
+    output = strip_own_rules(strip_output(step.result))
+    lines = [line for line in output.split("\n") if not DOCUMENTS.match(line.partition(":")[0].rpartition("/")[2])]
+    return fold_lines("\n".join(lines), OUTPUT_HEAD, OUTPUT_TAIL)
+
+
+def render_behaviour(steps: Sequence[Step], limit: int = BEHAVIOUR) -> str:
+    """Return what an agent did in these steps, as a judge reads it: words, commands, changed lines; at most ``limit``.
+
+    What it looked at is one line each, as it is no part of what a person corrects. Its last words are kept whole for
+    as long as they fit.
+    """
+    parts = list(_render_parts(steps))
+    last = cut_text(parts[-1], limit // 2) if parts else ""
+    room = limit - len(last) - 2
+    shown: list[str] = []
+    for number, part in enumerate(parts[:-1]):
+        left = len(parts) - 1 - number
+        text = cut_text(part, max(room // min(left, 4), 80))
+        if len(text) + 2 > room - 40:
+            shown.append(f"(… {left} more steps …)")
+            break
+        shown.append(text)
+        room -= len(text) + 2
+    return "\n\n".join([*shown, last] if last else shown)[:limit]
+
+
+def _render_parts(steps: Sequence[Step]) -> Iterator[str]:
+    looked: list[str] = []
+    for step in steps:
+        action = read_action(step)
+        if action.kind in (ActionKind.WAITED, ActionKind.INSTRUCTED):
+            continue
+        if action.kind is ActionKind.LOOKED:
+            looked.append(describe_step(step, action))
+            continue
+        if looked:
+            yield _join_looks(looked)
+            looked = []
+        shows_output = action.kind is ActionKind.CHECKED or step.outcome is StepOutcome.FAILED
+        if text := render_step(step, action, with_output=False):
+            output = fold_lines(render_output(step, action), 2, 4) if shows_output else ""
+            yield f"{text}\n{output}" if output else text
+    if looked:
+        yield _join_looks(looked)
+
+
+def _join_looks(looked: Sequence[str]) -> str:
+    more = f"\n(… and {len(looked) - 3} more)" if len(looked) > 3 else ""  # noqa: PLR2004  three say what it was about
+    return "\n".join(excerpt(line, 160) for line in looked[:3]) + more
+
+
+def list_changed_lines(change: Change) -> tuple[list[str], list[str]]:
+    """Return the lines that a change removed and those that it added, without the lines that stayed."""
+    before, after = strip_own_rules(change.removed).split("\n"), strip_own_rules(change.added).split("\n")
+    if not change.removed:
+        return [], [line for line in after if line.strip()]
+    removed: list[str] = []
+    added: list[str] = []
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag != "equal":
+            removed.extend(before[a:b])
+            added.extend(after[c:d])
+    return removed, added
+
+
+def _describe_change(change: Change) -> str:
+    removed, added = list_changed_lines(change)
+    if change.is_whole:
+        return f"wrote {change.path} ({len(added)} lines)"
+    if not removed and not added:
+        return f"deleted {change.path}"
+    return f"edited {change.path} (+{len(added)} -{len(removed)})"
+
+
+def _render_change(change: Change) -> str:
+    removed, added = list_changed_lines(change)
+    lines = "\n".join([*(f"- {line}" for line in removed), *(f"+ {line}" for line in added)])
+    folded = fold_lines(lines, EDIT_LINES * 2 // 3, EDIT_LINES // 3)
+    return f"{_describe_change(change)}\n{folded}" if folded else _describe_change(change)

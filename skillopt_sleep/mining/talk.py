@@ -1,0 +1,228 @@
+"""A session as a talk: the person's prompts in order, each with its label and with what the agent did about it.
+
+Labels come from the ``Session``, steps from the ``Conversation`` of the same file. What a prompt does in the talk, as
+going on, leaving, undoing or turning to something else, is told from its first words and from what it is about.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import toml
+
+from skillopt_sleep.mining.actions import Action, read_action
+from skillopt_sleep.mining.rendering import list_changed_lines
+from skillopt_sleep.model.near_duplicates import all_terms, similar
+from skillopt_sleep.model.pasted import strip_pasted
+from skillopt_sleep.model.session import Feedback, PromptKind, Session, Turn
+from skillopt_sleep.model.step import Conversation, Step, StepOutcome, TurnSteps
+from skillopt_sleep.model.text import POINTING, QUESTIONS, REQUESTS, fold
+
+SHORT = 6
+"""Words up to which a prompt that begins with "go on" says nothing else."""
+
+OPENING = 400
+"""Characters of a prompt in which phrases are looked for."""
+
+READ = 4_000
+"""Characters of a step whose words are compared."""
+
+SHORTEST = 8
+"""Characters of a line that says enough to be recognised."""
+
+AGAIN = 0.9
+"""Similarity from which a prompt is an earlier one, sent again."""
+
+_WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
+_NO_SPACES = "\u2e80"
+"""The first character of the scripts that write no spaces."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Place:
+    """One prompt and the steps after it; "" as ``prompt`` for work that no prompt started."""
+
+    index: int
+    id: str
+    prompt: str
+    kind: PromptKind = PromptKind.TYPED
+    feedback: Feedback = Feedback.NEITHER
+    at: str = ""
+    interrupted: bool = False
+    steps: tuple[Step, ...] = ()
+    _actions: list[Action] | None = None
+    _terms: dict[int, frozenset[str]] | None = None
+    _lines: tuple[frozenset[str], frozenset[str]] | None = None
+
+    @property
+    def typed(self) -> str:
+        """What the person wrote themselves; a prompt that was pasted as a whole counts as written."""
+        return strip_pasted(self.prompt).strip() or self.prompt
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a person typed it, and not in a dialogue of choices or for an unattended run."""
+        return bool(self.prompt) and not self.kind.weak
+
+    @property
+    def actions(self) -> Sequence[Action]:
+        """What each step did."""
+        if self._actions is None:
+            self._actions = [read_action(step) for step in self.steps]
+        return self._actions
+
+    @property
+    def lines(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The lines that the agent removed in this turn, and those that it added; very short ones do not count."""
+        if self._lines is None:
+            pairs = [list_changed_lines(change) for action in self.actions for change in action.changes]
+            removed = frozenset(line.strip() for before, _ in pairs for line in before if len(line.strip()) >= SHORTEST)
+            added = frozenset(line.strip() for _, after in pairs for line in after if len(line.strip()) >= SHORTEST)
+            self._lines = removed, added
+        return self._lines
+
+    def list_terms(self, number: int) -> frozenset[str]:
+        """Return the terms of one step: of what was said, run or written, not of what came back."""
+        self._terms = {} if self._terms is None else self._terms
+        if number not in self._terms:
+            self._terms[number] = frozenset(all_terms(join_texts(self.actions[number])[:READ]))
+        return self._terms[number]
+
+
+def join_texts(action: Action) -> str:
+    """Return everything an action says, runs or writes, as one text."""
+    written = (f"{change.path}\n{change.removed}\n{change.added}" for change in action.changes)
+    return "\n".join((action.words, action.command, action.path, action.note, *written))
+
+
+def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]:
+    """Return the prompts along the conversation, with the labels of the session's turns.
+
+    Words typed while refusing a call begin a prompt of their own, also where the conversation goes on in one turn.
+    """
+    turns = {turn.id: turn for turn in session.turns}
+    by_prompt = {turn.prompt: turn for turn in reversed(session.turns)}
+    places: list[Place] = []
+    for number, piece in enumerate(conversation.turns):
+        turn = turns.get(piece.turn) or (by_prompt.get(piece.prompt) if piece.prompt else None)
+        following = conversation.turns[number + 1].prompt if number + 1 < len(conversation.turns) else ""
+        _add_places(places, piece, turn, following)
+    return tuple(places)
+
+
+def _add_places(places: list[Place], piece: TurnSteps, turn: Turn | None, following: str) -> None:
+    """Add the prompt, and one for each refusal with words in its middle."""
+    start = 0
+    prompt, identity, kind = piece.prompt, piece.turn, turn.kind if turn else PromptKind.TYPED
+    feedback, at = (turn.feedback, turn.at) if turn else (Feedback.NEITHER, "")
+    for number, step in enumerate(piece.steps):
+        is_last = number == len(piece.steps) - 1
+        if step.words and not (is_last or fold(step.words) == fold(following)):
+            places.append(
+                _make_place(len(places), identity, prompt, kind, feedback, at, piece.steps[start : number + 1])
+            )
+            start, prompt, identity, kind = number + 1, step.words, "", PromptKind.REJECTION
+            feedback, at = Feedback.CORRECTION, step.at
+    places.append(_make_place(len(places), identity, prompt, kind, feedback, at, piece.steps[start:]))
+    places[-1].interrupted = piece.interrupted
+
+
+def _make_place(  # noqa: PLR0917  the fields of a place
+    index: int, identity: str, prompt: str, kind: PromptKind, feedback: Feedback, at: str, steps: tuple[Step, ...]
+) -> Place:
+    return Place(index=index, id=identity, prompt=prompt, kind=kind, feedback=feedback, at=at, steps=steps)
+
+
+@functools.cache
+def _load_phrases() -> dict[str, re.Pattern[str]]:
+    text = Path(__file__).with_name("moments.toml").read_text(encoding="utf-8")
+    return {name: _compile(table) for name, table in toml.decode(text, type=dict[str, str]).items()}
+
+
+def _compile(table: str) -> re.Pattern[str]:
+    phrases = [_fold(phrase) for phrase in re.split(r"[;\n]", table) if phrase.strip()]
+    spaced = "|".join(re.escape(phrase) for phrase in phrases if phrase[-1] < _NO_SPACES)
+    bare = "|".join(re.escape(phrase) for phrase in phrases if phrase[-1] >= _NO_SPACES)
+    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)" + (f"|{bare}" if bare else ""))
+
+
+def _fold(text: str) -> str:
+    return fold(text.replace("'", "").replace("\u2019", ""))
+
+
+def has_phrase(text: str, table: str) -> bool:
+    """Whether one of the phrases of a table occurs in the opening of a text."""
+    return bool(_load_phrases()[table].search(_fold(text[:OPENING])))
+
+
+def begins_with_phrase(text: str, table: str) -> bool:
+    """Whether a text begins with one of the phrases of a table."""
+    return bool(_load_phrases()[table].match(_fold(text[:OPENING]).lstrip(" .,!-")))
+
+
+def is_continuation(place: Place) -> bool:
+    """Whether a prompt only lets the agent go on."""
+    words = _WORD.findall(place.typed)
+    return 0 < len(words) <= SHORT and begins_with_phrase(place.typed, "goes_on") and not is_question(place)
+
+
+def is_slip(place: Place) -> bool:
+    """Whether the person speaks of a slip of their own."""
+    return has_phrase(place.typed[:80], "slips")
+
+
+def is_leaving(place: Place) -> bool:
+    """Whether the person ends the session."""
+    return len(_WORD.findall(place.typed)) <= SHORT and begins_with_phrase(place.typed, "leaves")
+
+
+def is_question(place: Place) -> bool:
+    """Whether a prompt asks for an answer, and not politely for work."""
+    folded = place.typed.casefold()
+    if any(phrase in folded for phrase in REQUESTS):
+        return False
+    first = next(iter(_WORD.findall(folded)), "")
+    return first in QUESTIONS or folded.rstrip().endswith("?")
+
+
+def is_sent_again(place: Place, earlier: Place) -> bool:
+    """Whether a prompt is an earlier one again, word for word or nearly."""
+    return bool(place.prompt and earlier.prompt) and similar(place.prompt, earlier.prompt) >= AGAIN
+
+
+def list_words(text: str) -> frozenset[str]:
+    """Return the terms that say what a prompt is about."""
+    return frozenset(term for term, weight in all_terms(text[:READ]).items() if weight >= 1.0)
+
+
+def is_new_subject(place: Place, before: Sequence[Place]) -> bool:
+    """Whether a prompt shares no word with the prompts and the work before it, and points at nothing in them."""
+    typed = place.typed
+    words = list_words(typed)
+    pointing = POINTING.intersection(_WORD.findall(typed.casefold()[:OPENING]))
+    if len(words) < 2 or pointing:  # noqa: PLR2004  "shorter please" is about what is there
+        return False
+    if any(words & list_words(other.prompt) for other in before):
+        return False
+    return not any(words & other.list_terms(number) for other in before for number in range(len(other.steps)))
+
+
+def find_repetition(places: Sequence[Place], place: Place, number: int) -> bool:
+    """Whether a call is repeated afterwards and let through, before the agent changed anything else."""
+    wanted = place.steps[number]
+    later = [(place, after) for after in range(number + 1, len(place.steps))]
+    later += [
+        (other, after) for other in places[place.index + 1 : place.index + 8] for after in range(len(other.steps))
+    ]
+    for other, after in later:
+        step = other.steps[after]
+        if step.tool and (step.tool, fold(step.text)) == (wanted.tool, fold(wanted.text)):
+            if step.outcome in (StepOutcome.DONE, StepOutcome.FAILED, StepOutcome.UNKNOWN):
+                return True
+        elif step.tool and other.actions[after].is_commitment and step.outcome is not StepOutcome.REFUSED:
+            return False
+    return False
