@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from skillopt_sleep.reports.diagnostics import build_schema
+from tests.fakes.diagnostics import check_schema
 
 
 def test_demo_ends_with_a_verdict(cli, tmp_path):
@@ -24,7 +23,7 @@ def test_demo_ends_with_a_verdict(cli, tmp_path):
 def test_demo_as_json(cli, tmp_path):
     """The diagnosis, and nothing else on stdout."""
     report = cli("demo", "--folder", tmp_path / "demo", "--json").json
-    jsonschema.validate(report, build_schema())
+    check_schema(report)
     assert {each["backend"] for each in report["backends"]} == {"simulated"}
 
 

@@ -8,11 +8,13 @@ import sys
 
 import pytest
 
+from tests.fakes import program
+
 PROGRAM = f"{sys.executable} -m skillopt_sleep"
 
 
 def run(arguments, streams, *, before="", **env):
-    """One command in a shell, with its streams redirected; both outputs that are left."""
+    """Run one command in a shell with its streams redirected; both outputs that are left."""
     line = f"{before} {PROGRAM} {arguments} {streams}"
     return subprocess.run(
         line, shell=True, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env}
@@ -32,7 +34,7 @@ def test_closed_or_full_streams_change_nothing(mira, streams):
     """A night ends as it would on a terminal, and its database is not written over by messages."""
     done = run(" ".join(mira.arguments("run")), streams)
     assert (done.returncode, done.stderr) == (0, "")
-    assert run(" ".join(["status", *mira.places]), "").returncode == 0
+    assert program.run("status", *mira.places).returncode == 0
 
 
 def test_usage_error_keeps_its_exit_code_when_nothing_can_be_said():
@@ -50,7 +52,7 @@ def test_output_that_cannot_be_written(mira, command):
 @pytest.mark.parametrize("command", ["run", "status", "doctor", "harvest"])
 def test_name_that_is_too_long(tmp_path, command):
     """It is named together with the fix."""
-    check_line(run(f"{command} --data-dir={tmp_path}/{'x' * 300}", ""), 7, "name a shorter path")
+    check_line(program.run(command, f"--data-dir={tmp_path}/{'x' * 300}"), 7, "name a shorter path")
 
 
 def test_few_open_files(mira):
@@ -69,13 +71,13 @@ def test_file_that_never_ends_is_refused(mira, tmp_path, kind):
         os.mkfifo(path)
     elif kind == "folder":
         path.mkdir()
-    check_line(run("settings", "", SKILLOPT_SLEEP_SETTINGS=str(path)), 2, str(path))
-    check_line(run(" ".join(mira.arguments("run", f"--tasks={path}")), ""), 2, str(path))
+    check_line(program.run("settings", SKILLOPT_SLEEP_SETTINGS=str(path)), 2, str(path))
+    check_line(program.run(*mira.arguments("run", f"--tasks={path}")), 2, str(path))
 
 
 def test_no_settings_file_at_all(tmp_path):
     """``/dev/null`` still stands for no settings; a link to a file is followed."""
     (tmp_path / "real.toml").write_text("workers = 3\n")
     (tmp_path / "link.toml").symlink_to("real.toml")
-    assert "workers = 4" in run("settings", "", SKILLOPT_SLEEP_SETTINGS=os.devnull).stdout
-    assert "workers = 3" in run("settings", "", SKILLOPT_SLEEP_SETTINGS=str(tmp_path / "link.toml")).stdout
+    assert "workers = 4" in program.run("settings", SKILLOPT_SLEEP_SETTINGS=os.devnull).stdout
+    assert "workers = 3" in program.run("settings", SKILLOPT_SLEEP_SETTINGS=str(tmp_path / "link.toml")).stdout

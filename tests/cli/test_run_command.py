@@ -6,18 +6,17 @@ import json
 import threading
 import time
 
-import jsonschema
 import pytest
 
-from skillopt_sleep.reports.diagnostics import build_schema
 from skillopt_sleep.storage.lock import is_locked, lock_night
+from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 
 
 def valid(done):
     """The diagnosis it printed, after its schema was held against it."""
-    jsonschema.validate(done.json, build_schema())
+    check_schema(done.json)
     return done.json
 
 

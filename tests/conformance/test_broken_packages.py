@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +11,9 @@ from skillopt_sleep import registry
 from skillopt_sleep.agents import all_agents, find_agent, list_unusable_agents
 from skillopt_sleep.errors import PluginError
 from skillopt_sleep.registry import Kind, build, find, find_fault
+from tests.fakes import program
 from tests.fakes.package import install
 
-ROOT = Path(__file__).parents[2]
 KINDS = ("agents", "sources", "backends", "judges")
 SOURCES = {
     "raises": "raise ValueError('no licence')\n",
@@ -84,20 +81,10 @@ def test_option_of_a_type_nobody_can_set_is_named(tmp_path, monkeypatch):
 
 def run(tmp_path, site, *arguments):
     """A command of a user who has the package."""
-    (tmp_path / "project").mkdir(exist_ok=True)
-    return subprocess.run(
-        [sys.executable, "-m", "skillopt_sleep", *arguments],
-        env={
-            "HOME": str(tmp_path),
-            "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]),
-            "SKILLOPT_SLEEP_DATA_DIR": str(tmp_path / "data"),
-        },
-        cwd=tmp_path / "project",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    environment = {"HOME": str(tmp_path), "SKILLOPT_SLEEP_DATA_DIR": str(tmp_path / "data")}
+    return program.run(*arguments, path=[site], cwd=project, **environment)
 
 
 def test_commands_that_do_not_need_the_package_work(tmp_path, broken):

@@ -7,12 +7,11 @@ import json
 import sqlite3
 import time
 
-import jsonschema
 import pytest
 
-from skillopt_sleep.reports.diagnostics import build_schema
 from tests.fakes.agent import claude_says, codex_says
 from tests.fakes.cli import make_cli
+from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
 from tests.fakes.program import run
 
@@ -137,7 +136,7 @@ class Nights:
         )
         latest = max(self.person.project.rglob("diagnostics.json"), key=lambda path: path.stat().st_mtime_ns)
         found = json.loads(latest.read_text())
-        jsonschema.validate(found, build_schema())
+        check_schema(found)
         return done, found
 
     @property

@@ -7,12 +7,11 @@ import os
 import signal
 import time
 
-import jsonschema
 import psutil
 import pytest
 
-from skillopt_sleep.reports.diagnostics import build_schema
 from tests.fakes.cli import make_cli
+from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
 from tests.fakes.program import run, started
 
@@ -32,7 +31,7 @@ def told(person):
     """What the one night of a project left, valid."""
     (path,) = person.project.rglob("diagnostics.json")
     found = json.loads(path.read_text())
-    jsonschema.validate(found, build_schema())
+    check_schema(found)
     return found
 
 

@@ -11,10 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from skillopt_sleep.reports.diagnostics import build_schema
+from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import SEED, make_person
 from tests.fakes.package import install
 from tests.fakes.program import run, started
@@ -91,7 +90,7 @@ class Killing:
         nights = []
         for path in self.person.project.rglob("diagnostics.json"):
             found = json.loads(path.read_text())
-            jsonschema.validate(found, build_schema())
+            check_schema(found)
             nights.append(found)
         return nights
 

@@ -7,6 +7,7 @@ run is still a process of its own, with its own environment, folder, standard st
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -17,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 import skillopt_sleep
@@ -81,9 +83,21 @@ def start_run(request: dict, descriptors: list[int]) -> None:
             del sys.modules[name]
 
 
+def end_process(code: object) -> None:
+    """End this process as the interpreter would, but without freeing its memory, all of which would be copied first."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else code is not None)
+
+
 if __name__ == "__main__":
     preload()
     gc.freeze()  # no run has to look through what the server has loaded
     given = int(sys.argv[1])
     serve(socket.socket(fileno=given))
-    runpy.run_module("skillopt_sleep", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("skillopt_sleep", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        end_process(end.code)

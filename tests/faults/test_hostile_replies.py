@@ -80,9 +80,9 @@ REPLIES = {
     "cut off": edits()[:-20],
     "many braces": "{" * 200_000,
     "many fences": "```json\n{\n```\n" * 20_000,
-    "ten megabytes": '{"edits": [], "tasks": [], "x": "' + "a" * 10_000_000 + '"}',
-    "ten megabytes of prose": "word " * 2_000_000,
-    "thousands of edits": json.dumps({"edits": [EDIT] * 20_000, "tasks": [TASK] * 1_000}),
+    "two megabytes": '{"edits": [], "tasks": [], "x": "' + "a" * 2_000_000 + '"}',
+    "two megabytes of prose": "word " * 400_000,
+    "thousands of edits": json.dumps({"edits": [EDIT] * 5_000, "tasks": [TASK] * 1_000}),
     "duplicate keys": '{"edits": [], "edits": [1], "tasks": [], "tasks": [2], "score": 0, "score": 1, "pass": true}',
     "nul": edits(text="a\x00b"),
     "control": edits(text="a\x1b]0;x\x07b"),
@@ -154,7 +154,7 @@ def test_hostile_reply_to_mining(reply):
         one_by_one,
     )
     assert (
-        mined.tasks or mined.refused or mined.unmined or reply in (REPLIES["ten megabytes"], REPLIES["duplicate keys"])
+        mined.tasks or mined.refused or mined.unmined or reply in (REPLIES["two megabytes"], REPLIES["duplicate keys"])
     )
     for task in mined.tasks:
         assert task.origins[0].words in "write the parser"
@@ -198,7 +198,7 @@ def test_pattern_that_never_ends():
     assert time.perf_counter() - started < 5
 
 
-@pytest.mark.parametrize("name", ["ten megabytes of prose", "deep list", "nulls", "our marker", "thousands of edits"])
+@pytest.mark.parametrize("name", ["two megabytes of prose", "deep list", "nulls", "our marker", "thousands of edits"])
 def test_whole_night_of_hostile_replies(tmp_path, name):
     """It ends with a report and an exit code, and nothing live or staged."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import jsonschema
 import pytest
 from msgspec.structs import replace
 
@@ -15,12 +14,12 @@ from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.report import GateAction, NightState, StoppedBy
-from skillopt_sleep.reports.diagnostics import build_schema
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.status import read_status
 from tests.benchmarks.worlds import make_sessions
+from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
 
 
@@ -33,7 +32,7 @@ def check_diagnostics(person, report):
     """What lies on disk is valid, and is this report."""
     folder = person.project / ".skillopt-sleep" / "nights" / report.night
     found = json.loads((folder / "diagnostics.json").read_text())
-    jsonschema.validate(found, build_schema())
+    check_schema(found)
     assert found["night"] == report.night
     return found
 
@@ -279,7 +278,7 @@ def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, fai
     with pytest.raises(DiskError):
         run_night(workspace, plan_night(workspace))
     for path in person.project.rglob("diagnostics.json"):
-        jsonschema.validate(json.loads(path.read_text()), build_schema())
+        check_schema(json.loads(path.read_text()))
     monkeypatch.undo()
     _, again = run(person)
     assert again.verdict is Verdict.ACCEPT
