@@ -12,6 +12,9 @@ import pytest
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
 
+# What a test writes need not survive a power cut, and a busy disk takes milliseconds to make sure that it would.
+os.fsync = lambda _descriptor: None
+
 AGENTS = Path(__file__).parent / "agents"
 
 

@@ -10,6 +10,7 @@ trial has only a few dozen states (score and losses). See docs/gate.md.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import defaultdict
@@ -343,7 +344,7 @@ def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int)
     for (score, losses), chance in open_.items():
         after[score, losses] += chance * (1 - win - loss)
         for state, share in (((score + 1, losses), win), ((score - 2, losses + 1), loss)):
-            match decide(_tally(state), k):
+            match _decide(state, k):
                 case Verdict.UNDECIDED:
                     after[state] += chance * share
                 case Verdict.ACCEPT:
@@ -353,6 +354,13 @@ def _after_a_pair(open_: Mapping[State, float], win: float, loss: float, k: int)
     return after, accepted
 
 
+@functools.lru_cache(maxsize=10_000)
+def _decide(state: State, k: int) -> Verdict:
+    """Decide on a state; one computation meets each of them thousands of times."""
+    return decide(_tally(state), k)
+
+
+@functools.lru_cache(maxsize=10_000)
 def _tally(state: State) -> Tally:
     score, losses = state
     return Tally(wins=score + 2 * losses, losses=losses)

@@ -94,6 +94,7 @@ def end_process(code: object) -> None:
 
 if __name__ == "__main__":
     preload()
+    os.fsync = lambda _descriptor: None  # as in tests/conftest.py
     gc.freeze()  # no run has to look through what the server has loaded
     given = int(sys.argv[1])
     serve(socket.socket(fileno=given))

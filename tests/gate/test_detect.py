@@ -46,7 +46,7 @@ def test_nights_are_computed_as_they_are_played(win, loss, tasks, nights, k):
     assert played == pytest.approx(chance, abs=4 * max(chance * (1 - chance), 1e-3) ** 0.5 / lives**0.5)
 
 
-@pytest.mark.parametrize("k", [6, 7, 8, 10])
+@pytest.mark.parametrize("k", [6, *(pytest.param(k, marks=pytest.mark.slow) for k in (7, 8, 10))])
 @pytest.mark.parametrize("tasks", [1, 12])
 def test_useless_edit_is_never_accepted_more_often_than_the_exact_error(k, tasks):
     """However many nights, and with no ties at all."""
@@ -64,7 +64,7 @@ def test_more_tasks_less_noise_and_more_nights_show_smaller_gains():
     assert smallest_detectable_gain(0.1, 12, 6) < smallest_detectable_gain(0.1, 12, 8)
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 5])
+@pytest.mark.parametrize("tasks", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 def test_a_week_shows_what_a_night_does(tasks):
     """Also with a single task, of which a night replays up to 36 pairs."""
     tonight, week = smallest_detectable_gain(0.1, tasks, 6), smallest_detectable_gain(0.1, tasks, 6, nights=7)
@@ -80,7 +80,11 @@ def test_smallest_gain_is_the_smallest():
 
 @pytest.mark.parametrize(
     ("base", "tonight", "week"),
-    [([0.5] * 12, 40, 32), ([0.3] * 12, 46, 34), ([0.0] * 6 + [0.5] * 6, 34, 24)],
+    [
+        ([0.5] * 12, 40, 32),
+        pytest.param([0.3] * 12, 46, 34, marks=pytest.mark.slow),
+        pytest.param([0.0] * 6 + [0.5] * 6, 34, 24, marks=pytest.mark.slow),
+    ],
     ids=["half", "three-tenths", "half-of-the-tasks-never"],
 )
 def test_gain_that_shows_is_the_one_that_does(base, tonight, week):
