@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Command] = {
     "watch": Command("show", "Show whether adopted rules help: your corrections before and since."),
     "audit": Command("run", "A/A test: test your files against themselves."),
     "harvest": Command("harvest", "Read new sessions into the inbox; print or export what was found."),
+    "forget": Command("harvest", "Delete what is kept of a session, or of all, and never read it again."),
     "plugin": Command("setup", "Install or remove the plugin for Claude Code or Codex."),
     "checks": Command("checks", "List, approve or remove the commands that may score replays."),
     "uninstall": Command("setup", "Remove the schedule and the plugins; on request rules and data too."),

@@ -1,4 +1,4 @@
-"""``harvest`` reads new sessions into the inbox, and prints or exports what was found."""
+"""``harvest`` reads new sessions into the inbox and prints what was found; ``forget`` deletes what is kept of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from skillopt_sleep.cli.options import as_json, open_workspace, place_options, print_json
+from skillopt_sleep.cli.options import as_json, data_dir_option, open_workspace, place_options, print_json
 from skillopt_sleep.errors import Refused, UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.session import Session
+    from skillopt_sleep.usecases.forget import Forgotten
     from skillopt_sleep.usecases.workspace import Workspace
 
 
@@ -74,6 +75,50 @@ def harvest_command(
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
         times = f" ({skip.count} times)" if skip.count > 1 else ""
         click.echo(plain(f"skipped {where}: {skip.reason}{times}"), err=True)
+
+
+@click.command("forget")
+@click.argument("session", required=False)
+@click.option("--all", "everything", is_flag=True, help="Forget every session that is kept, of all projects.")
+@click.option("--yes", is_flag=True, help="Do not ask before deleting.")
+@data_dir_option
+@as_json
+def forget_command(session: str | None, everything: bool, yes: bool, data_dir: str | None, as_json: bool) -> None:
+    """Delete what is kept of a SESSION: its prompts, the agent's steps, and the tasks that come from it alone.
+
+    SESSION is an id, or the beginning of one, as `harvest --sessions` prints it. A forgotten session is never read
+    again, although the agent still has its file. Rules that rest on it, and reports about them, stay: they are listed.
+    """
+    from skillopt_sleep.reports.formatting import plain, to_json
+    from skillopt_sleep.usecases.forget import describe_session, find_sessions, forget_sessions
+
+    if bool(session) == everything:
+        raise UsageError(
+            "name a session, or use --all for every one; `harvest --sessions --all --scope all` lists them"
+        )
+    workspace = open_workspace({"data_dir": data_dir} if data_dir else {})
+    found = find_sessions(workspace, session or "")
+    if not yes and found:
+        what = f"all {len(found)} sessions" if everything else plain(describe_session(found[0]))
+        click.confirm(f"Forget {what} for good?", abort=True, err=True)
+    done = forget_sessions(workspace, found)
+    if as_json:
+        click.echo(to_json(done).decode())
+        return
+    for line in _describe_forgotten(done):
+        click.echo(plain(line))
+
+
+def _describe_forgotten(done: Forgotten) -> list[str]:
+    deleted = done.deleted
+    size = f"{deleted.steps / 1e3:,.1f} kB"
+    what = f"{deleted.sessions} sessions with {deleted.prompts} prompts, {size} of steps and {deleted.tasks} tasks"
+    lines = [f"Deleted {what}; they are never read again."]
+    if deleted.shared_tasks:
+        lines.append(f"{deleted.shared_tasks} tasks stay, because other sessions asked for the same.")
+    if deleted.checks:
+        lines.append(f"{deleted.checks} checks of moments were deleted too, and are worked out anew when needed.")
+    return [*lines, "Not deleted:", *(f"  {line}" for line in done.stays)]
 
 
 def _export(workspace: Workspace, path: Path) -> None:

@@ -1,0 +1,154 @@
+"""``forget``: nothing of the session is left in our data, it never comes back, and what stays elsewhere is named."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sqlite3
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from skillopt_sleep.storage.lock import lock_night
+from tests.cli.test_harvest_command import rows
+
+
+@pytest.fixture
+def forget(cli, mira):
+    """Type ``forget`` in her data folder."""
+    return lambda *arguments: cli("forget", *arguments, f"--data-dir={mira.data}")
+
+
+@pytest.fixture
+def sessions(cli, mira):
+    """Her sessions, harvested."""
+    return rows(cli("harvest", *mira.places, "--sessions", "--json"))
+
+
+def find(data, words):
+    """The tables of her database, and of its copy, that hold these words."""
+    found = set()
+    for name in ("sleep.db", "sleep.db.copy"):
+        with contextlib.closing(sqlite3.connect(data / name)) as connection:
+            for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+                values = [value if isinstance(value, bytes) else str(value).encode() for row in rows for value in row]
+                values = [decompress(value) if table == "steps" else value for value in values]
+                found |= {table} if any(words.encode() in value for value in values) else set()
+    return found
+
+
+def decompress(value):
+    """The bytes that were deflated; others as they are."""
+    with contextlib.suppress(zlib.error):
+        return zlib.decompress(value)
+    return value
+
+
+def test_nothing_of_the_session_is_left(cli, mira, sessions, forget):
+    """No table but that of the reports, which are named, holds a word of it; the other sessions are whole."""
+    assert cli(*mira.arguments("run", "--json")).code == 0
+    first, *others = sessions
+    words = first["prompts"][0]
+    assert find(mira.data, words) >= {"sessions", "steps", "tasks", "nights"}
+    done = forget(first["session_id"], "--yes", "--json")
+    assert done.code == 0, done.err
+    assert done.json["deleted"]["sessions"] == 1
+    assert done.json["deleted"]["prompts"] == len(first["prompts"])
+    assert done.json["deleted"]["steps"] > 0
+    assert done.json["deleted"]["tasks"] > 0
+    assert find(mira.data, words) <= {"nights"}
+    assert "the report of night" in "".join(done.json["stays"])
+    kept = rows(cli("harvest", *mira.places, "--sessions", "--all", "--json"))
+    assert {row["session_id"] for row in kept} == {row["session_id"] for row in others}
+
+
+def test_free_space_of_the_database_holds_nothing_either(mira, sessions, forget):
+    """What was deleted cannot be found in the bytes of the file or of its log."""
+    words = sessions[0]["prompts"][0].encode()
+    assert any(words in path.read_bytes() for path in mira.data.glob("sleep.db*"))
+    assert forget(sessions[0]["session_id"], "--yes").code == 0
+    assert not any(words in path.read_bytes() for path in mira.data.glob("sleep.db*"))
+
+
+def test_harvest_does_not_bring_it_back(cli, mira, sessions, forget):
+    """Neither as it is nor when it grows: its id is remembered."""
+    first = sessions[0]
+    assert forget(first["session_id"], "--yes").code == 0
+    with Path(first["path"]).open("a") as file:
+        record = {"type": "user", "uuid": "new", "sessionId": first["session_id"], "message": {"content": "once more"}}
+        file.write(json.dumps(record) + "\n")
+    assert rows(cli("harvest", *mira.places, "--sessions", "--json")) == []
+    again = forget(first["session_id"], "--yes")
+    assert again.code == 2
+    assert "forgotten before" in again.refusal
+
+
+def test_a_copy_of_it_under_another_name_brings_nothing_back(cli, mira, sessions, forget):
+    """A fork repeats what came before it: the forgotten turns stay forgotten, its own words are read."""
+    first = sessions[0]
+    assert forget(first["session_id"], "--yes").code == 0
+    lines = Path(first["path"]).read_text().replace(first["session_id"], "fork-of-it")
+    record = {"type": "user", "uuid": "new", "sessionId": "fork-of-it", "message": {"content": "once more"}}
+    record["cwd"] = str(mira.project)
+    path = next(iter((mira.claude / "projects").iterdir())) / "fork-of-it.jsonl"
+    path.write_text(lines + json.dumps(record) + "\n")
+    (fork,) = rows(cli("harvest", *mira.places, "--sessions", "--json"))
+    assert (fork["session_id"], fork["prompts"]) == ("fork-of-it", ["once more"])
+
+
+def test_a_prefix_is_enough_when_it_fits_one(sessions, forget):
+    """An id may be cut short; what fits several sessions, or none, is refused with what to type."""
+    ids = [row["session_id"] for row in sessions]
+    prefix = next(
+        ids[0][:length] for length in range(1, 99) if sum(name.startswith(ids[0][:length]) for name in ids) == 1
+    )
+    assert forget(prefix, "--yes").code == 0
+    none = forget("no-such-session", "--yes")
+    assert (none.code, "harvest --sessions --all" in none.refusal) == (2, True)
+    common, times = Counter(name[0] for name in ids[1:]).most_common(1)[0]
+    if times > 1:
+        several = forget(common, "--yes")
+        assert (several.code, "give more of the id" in several.refusal) == (2, True)
+
+
+def test_all_sessions(cli, mira, sessions, forget):
+    """Everything that was read is forgotten; a second time there is nothing left."""
+    done = forget("--all", "--yes", "--json").json
+    assert done["deleted"]["sessions"] == len(sessions) == len(done["sessions"])
+    assert rows(cli("harvest", *mira.places, "--sessions", "--all", "--json")) == []
+    assert cli("harvest", *mira.places, "--json").json["waiting"] == 0
+    assert forget("--all", "--yes", "--json").json["deleted"]["sessions"] == 0
+
+
+def test_it_asks_first(cli, mira, sessions, forget, monkeypatch):
+    """Without a yes nothing is deleted."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    done = forget(sessions[0]["session_id"])
+    assert done.code == 130
+    assert "for good?" in done.err
+    assert len(rows(cli("harvest", *mira.places, "--sessions", "--all", "--json"))) == len(sessions)
+
+
+def test_it_names_what_stays(cli, mira, sessions, forget):
+    """Reports and proposals of nights that used the session are listed, and so is the agent's own file."""
+    assert cli(*mira.arguments("run", "--json")).code == 0
+    done = forget("--all", "--yes")
+    assert "Not deleted:" in done.out
+    assert str(mira.project / ".skillopt-sleep" / "nights") in done.out
+    assert "the agent's own session file" in done.out
+
+
+def test_not_while_a_night_runs(mira, sessions, forget):
+    """A night works with what would be deleted."""
+    with lock_night(mira.data):
+        assert forget("--all", "--yes").code == 6
+
+
+@pytest.mark.parametrize("arguments", [(), ("some-id", "--all")])
+def test_a_session_or_all(forget, arguments):
+    """Exactly one of the two."""
+    assert forget(*arguments, "--yes").code == 2
