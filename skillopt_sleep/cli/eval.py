@@ -133,10 +133,10 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Json]:
 
 def _count_calls(evaluation: Evaluation) -> tuple[dict[str, int], list[Item]]:
     """Return the sizes and most calls of an evaluation, and its items, prepared in a temporary folder."""
-    from skillopt_sleep.train.evaluate import load_items
+    from skillopt_sleep.train.evaluate import prepare_items
 
     with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
-        items = load_items(evaluation, scratch)
+        items = prepare_items(evaluation, scratch)
     attempts = len(evaluation.skills) * len(evaluation.targets) * evaluation.rollouts_k
     sizes = {
         "items": len(items),

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import fmean, variance
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from skillopt_sleep.calls.chain import chain
-from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.calls.parallel import Pool
-from skillopt_sleep.errors import BackendUnusable, BudgetSpent
+from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.gate.rule import is_enough_measured
 from skillopt_sleep.model.call import Caps, Role, Spend
 from skillopt_sleep.model.ports import Backend, Progress
-from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.storage.ledger import TrainingFolder
-from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments import load_split, set_up
 from skillopt_sleep.train.ports import Item, SkillEnv
-from skillopt_sleep.train.results import RolloutResult, group_by_item
-from skillopt_sleep.train.run import Artefacts, Draw, Run, score_results
+from skillopt_sleep.train.results import RolloutResult, group_by_item, score_results
+from skillopt_sleep.train.run import Draw, Run, open_run
 from skillopt_sleep.train.splits import check_splits
 
 if TYPE_CHECKING:
@@ -91,16 +86,11 @@ class Matrix(Struct, frozen=True, kw_only=True):
         return next(cell for cell in self.cells if (cell.skill, cell.target) == (skill, target))
 
 
-def load_items(evaluation: Evaluation, out_root: str, optimizer: Any = None, target: Any = None) -> list[Item]:  # noqa: ANN401
-    """Set up the environment with these clients, and load the items that are scored. Raises ``UsageError``."""
-    config = SkillOptConfig(
-        out_root=out_root, workers=evaluation.workers, seed=evaluation.seed, extras=dict(evaluation.extras)
-    )
-    set_up(evaluation.env, config.to_dict(), optimizer, target)
-    items = load_split(evaluation.env, evaluation.split)
-    items = items[: evaluation.limit] if evaluation.limit else items
-    check_splits({evaluation.split: items})
-    return items
+def prepare_items(evaluation: Evaluation, out_root: str) -> list[Item]:
+    """Set up the environment without any model, and return the items that are scored. Raises ``UsageError``."""
+    nobody: Any = None
+    set_up(evaluation.env, _make_config(evaluation, out_root).to_dict(), nobody, nobody)
+    return _load_items(evaluation)
 
 
 def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
@@ -109,21 +99,21 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
     Raises ``UsageError``, ``FatalBackend`` (also for a target that never answers) and ``BudgetSpent``; what was paid
     for is kept.
     """
-    clock = SystemClock()
-    backends = [evaluation.optimizer, *evaluation.targets.values()]
-
-    def interrupted() -> None:
-        clock.stop()
-        for backend in backends:
-            backend.close()
-
-    pool = Pool(evaluation.workers, on_interrupt=interrupted, progress=evaluation.progress)
     results: dict[tuple[str, str], list[RolloutResult]] = {}
     items: list[Item] = []
-    try:
-        for target, backend in evaluation.targets.items():
-            run = _open_run(evaluation, backend, store, clock, pool)
-            items = run.items[evaluation.split]
+    for target, backend in evaluation.targets.items():
+        opened = open_run(
+            _make_config(evaluation, str(store.folder)),
+            evaluation.env,
+            {Role.OPTIMIZER: evaluation.optimizer, Role.TARGET: backend},
+            store,
+            caps=evaluation.caps,
+            redactor=evaluation.redactor,
+            progress=evaluation.progress,
+        )
+        with opened as made:
+            items = _load_items(evaluation)
+            run = replace(made, items={evaluation.split: items}, reuse=False)
             for skill, text in evaluation.skills.items():
                 found = results[skill, target] = _attempt(evaluation, run, skill, target, text)
                 if not (score := score_results(found)).measured:
@@ -131,9 +121,6 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
                         f"{target}: none of {score.items} attempts under {skill} came back ({score.lost}); nothing is"
                         " scored: run again when it answers"
                     )
-    except BudgetSpent:
-        store.new_allowance()
-        raise
     first = next(iter(evaluation.skills))
     cells = tuple(
         _score_cell(skill, target, results[skill, target], results[first, target])
@@ -153,32 +140,17 @@ def evaluate(evaluation: Evaluation, store: TrainingFolder) -> Matrix:
     )
 
 
-def _open_run(evaluation: Evaluation, backend: Backend, store: TrainingFolder, clock: SystemClock, pool: Pool) -> Run:
-    """Return a run for one target."""
-    asks = chain(
-        {Role.OPTIMIZER: evaluation.optimizer, Role.TARGET: backend},
-        store.ledger,
-        clock,
-        caps=evaluation.caps,
-        workers=evaluation.workers,
-        progress=evaluation.progress,
-        redactor=evaluation.redactor,
+def _make_config(evaluation: Evaluation, out_root: str) -> SkillOptConfig:
+    return SkillOptConfig(
+        out_root=out_root, workers=evaluation.workers, seed=evaluation.seed, extras=dict(evaluation.extras)
     )
-    optimizer, target = AskClient(ask=asks[Role.OPTIMIZER]), AskClient(ask=asks[Role.TARGET])
-    turn = TurnClient(target)
-    config = SkillOptConfig(out_root=str(store.folder), workers=evaluation.workers, seed=evaluation.seed)
-    replies = cast("TrainingFolder", _RepliesOnly(store))
-    return Run(
-        config=config,
-        env=evaluation.env,
-        optimizer=Optimizer(ask=optimizer, parallel=pool),
-        target=target,
-        turn=turn,
-        parallel=pool,
-        store=replies,
-        artefacts=Artefacts(replies, config),
-        items={evaluation.split: load_items(evaluation, str(store.folder), optimizer, turn)},
-    )
+
+
+def _load_items(evaluation: Evaluation) -> list[Item]:
+    items = load_split(evaluation.env, evaluation.split)
+    items = items[: evaluation.limit] if evaluation.limit else items
+    check_splits({evaluation.split: items})
+    return items
 
 
 def _attempt(evaluation: Evaluation, run: Run, skill: str, target: str, text: str) -> list[RolloutResult]:
@@ -219,20 +191,3 @@ def _score_cell(skill: str, target: str, results: Sequence[RolloutResult], first
 
 def _as_file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name).strip(".") or "_"
-
-
-class _RepliesOnly:
-    """A store that keeps replies but no results: the data and the scoring may differ the next time."""
-
-    def __init__(self, store: TrainingFolder) -> None:
-        self._store = store
-
-    def kept(self, name: str) -> None:
-        """Return nothing."""
-
-    def keep(self, name: str, outcome: bytes) -> None:
-        """Do nothing."""
-
-    def __getattr__(self, name: str) -> object:
-        """Everything else is the store's."""
-        return getattr(self._store, name)

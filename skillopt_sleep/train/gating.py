@@ -16,8 +16,8 @@ from skillopt_sleep.gate.trial import PairedPlan, PairRow, decide_by_pairs
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.results import GateAction, RolloutResult, evaluate_gate
-from skillopt_sleep.train.run import Draw, Run, RunState, Scored, score_results
+from skillopt_sleep.train.results import GateAction, RolloutResult, Scored, evaluate_gate, score_results
+from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 
 PAIRED_DRAWS = 1_000_000

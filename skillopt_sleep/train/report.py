@@ -15,8 +15,8 @@ from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.gate.rule import PAIRS_A_NIGHT
 from skillopt_sleep.model.call import PhaseTally, Spend
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.results import RolloutResult, report_mistakes
-from skillopt_sleep.train.run import Draw, Run, RunState, Scored, score_results
+from skillopt_sleep.train.results import RolloutResult, Scored, report_mistakes, score_results
+from skillopt_sleep.train.run import Draw, Run, RunState
 from skillopt_sleep.train.skill_text import skill_hash
 from skillopt_sleep.train.splits import get_notes
 

@@ -7,11 +7,13 @@ reference build, read and change them. Their contents may come straight from a m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from math import fsum
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from skillopt_sleep.errors import ConfigError, SleepError, UsageError
 from skillopt_sleep.gate.rule import is_strictly_better
@@ -122,6 +124,18 @@ class RolloutResult:
         return {"id": self.id, "hard": self.hard, "soft": self.soft} | rest | self.extras
 
 
+class Scored(Struct, frozen=True, kw_only=True):
+    """Mean scores of a skill over the measured attempts."""
+
+    hard: float
+    soft: float
+    measured: int
+    items: int
+    """All attempts, lost ones included."""
+    lost: str = ""
+    """The error of the first lost attempt."""
+
+
 @dataclass
 class GateResult:
     """The current and the best skill after the gate decided."""
@@ -198,6 +212,14 @@ def compute_score(results: Iterable[object]) -> tuple[float, float]:
     if not scores:
         return 0.0, 0.0
     return fsum(hard for hard, _ in scores) / len(scores), fsum(soft for _, soft in scores) / len(scores)
+
+
+def score_results(results: Sequence[RolloutResult]) -> Scored:
+    """Return the mean scores of the measured results."""
+    hard, soft = compute_score(results)
+    measured = sum(not result.call_error for result in results)
+    lost = next((result.call_error for result in results if result.call_error), "")
+    return Scored(hard=hard, soft=soft, measured=measured, items=len(results), lost=lost)
 
 
 def select_gate_score(hard: float, soft: float, metric: str = "hard", mixed_weight: float = 0.5) -> float:

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.errors import DiskError, TransientBackend, UsageError
+from skillopt_sleep.calls.chain import chain
+from skillopt_sleep.calls.clock import SystemClock
+from skillopt_sleep.calls.parallel import Pool
+from skillopt_sleep.errors import BudgetSpent, DiskError, TransientBackend, UsageError
 from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Caps, Role
 from skillopt_sleep.model.edit import AppliedEdit
-from skillopt_sleep.model.ports import Parallel
+from skillopt_sleep.model.ports import Backend, Parallel, Progress
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.optimizer.aggregate import EditPatch
 from skillopt_sleep.optimizer.client import Optimizer
@@ -27,32 +32,23 @@ from skillopt_sleep.optimizer.step import StepProposal
 from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.environments import roll_out
+from skillopt_sleep.train.environments import roll_out, set_up
 from skillopt_sleep.train.patches import Patch, to_patch, to_raw_patch
 from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.results import (
     RolloutResult,
+    Scored,
     check_result,
-    compute_score,
     report_mistakes,
     select_gate_score,
     unmeasured,
 )
 from skillopt_sleep.train.skill_text import skill_hash
 
+if TYPE_CHECKING:
+    from skillopt_sleep.safety.redaction.redactor import Redactor
+
 SCHEMA_VERSION = 1
-
-
-class Scored(Struct, frozen=True, kw_only=True):
-    """Mean scores of a skill over the measured attempts."""
-
-    hard: float
-    soft: float
-    measured: int
-    items: int
-    """All attempts, lost ones included."""
-    lost: str = ""
-    """The error of the first lost attempt."""
 
 
 class StepNote(Struct, frozen=True, kw_only=True):
@@ -220,8 +216,10 @@ class Run:
     parallel: Parallel
     store: TrainingFolder
     artefacts: Artefacts
-    items: dict[str, list[Item]]
+    items: dict[str, list[Item]] = field(default_factory=dict)
     """The items by split."""
+    reuse: bool = True
+    """Whether finished rollouts are kept and read back. An evaluation keeps the replies alone: its data may change."""
     progress: TrainProgress | None = None
     tell: Callable[[str], None] = lambda _line: None
     """Prints a line for the user."""
@@ -252,7 +250,8 @@ class Run:
         """Attempt each item once under each of several skills, all in parallel; see ``roll``."""
         digest = sha256(msgspec.json.encode(items, enc_hook=str))[:16]
         names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {digest}" for skill, draw in arms]
-        missing = {name: arm for name, arm in zip(names, arms, strict=True) if self.store.kept(name) is None}
+        kept = {name: self.store.kept(name) if self.reuse else None for name in names}
+        missing = {name: arm for name, arm in zip(names, arms, strict=True) if kept[name] is None}
         if self.rolls_batches():
             made = [self._roll_batch(items, skill, draw) for skill, draw in missing.values()]
         else:
@@ -261,10 +260,10 @@ class Run:
             made = [flat[start : start + len(items)] for start in range(0, len(flat), len(items))]
         found = dict(zip(missing, made, strict=True))
         for name, results in found.items():
-            if not any(result.call_error for result in results):  # lost attempts are repeated when the run resumes
-                kept = {"results": [one.to_dict() for one in results], "given": [one.given for one in results]}
-                self.store.keep(name, msgspec.json.encode(kept, enc_hook=str))
-        return [found[name] if name in found else self._read_kept(name) for name in names]
+            if self.reuse and not any(result.call_error for result in results):  # a resumed run repeats lost attempts
+                rows = {"results": [one.to_dict() for one in results], "given": [one.given for one in results]}
+                self.store.keep(name, msgspec.json.encode(rows, enc_hook=str))
+        return [found[name] if name in found else _decode_results(kept[name] or b"") for name in names]
 
     def roll_one(self, item: Item, skill: str, draw: Draw) -> RolloutResult:
         """Attempt one item; see ``roll``."""
@@ -295,13 +294,6 @@ class Run:
     def value(self, score: Scored) -> float:
         """Return a score as one number, by the gate metric."""
         return select_gate_score(score.hard, score.soft, self.config.gate_metric, self.config.gate_mixed_weight)
-
-    def _read_kept(self, name: str) -> list[RolloutResult]:
-        kept = msgspec.json.decode(self.store.kept(name) or b"{}")
-        results = [RolloutResult.from_dict(row) for row in kept["results"]]
-        for result, given in zip(results, kept["given"], strict=True):
-            result.given = given
-        return results
 
     def _roll_batch(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         """Attempt all items together; if a lost call cut that short, attempt the other items again.
@@ -348,9 +340,55 @@ class Run:
         return str(path)
 
 
-def score_results(results: Sequence[RolloutResult]) -> Scored:
-    """Return the mean scores of the measured results."""
-    hard, soft = compute_score(results)
-    measured = sum(not result.call_error for result in results)
-    lost = next((result.call_error for result in results if result.call_error), "")
-    return Scored(hard=hard, soft=soft, measured=measured, items=len(results), lost=lost)
+@contextmanager
+def open_run(
+    config: SkillOptConfig,
+    env: SkillEnv,
+    backends: Mapping[Role, Backend],
+    store: TrainingFolder,
+    *,
+    caps: Caps,
+    optimizer_limit: int | None = None,
+    wording: Mapping[str, str] | None = None,
+    redactor: Redactor | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Run]:
+    """Set up an environment and yield a run of it, without its items; an interrupt closes the backends.
+
+    At a cap the next process gets a new allowance. Raises ``UsageError`` for a mistake of the environment.
+    """
+    clock = SystemClock()
+
+    def close() -> None:
+        clock.stop()
+        for backend in backends.values():
+            backend.close()
+
+    pool = Pool(config.workers, on_interrupt=close, progress=progress)
+    asks = chain(backends, store.ledger, clock, caps=caps, workers=config.workers, progress=progress, redactor=redactor)
+    optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=optimizer_limit)
+    target = AskClient(ask=asks[Role.TARGET])
+    turn = TurnClient(target)
+    set_up(env, config.to_dict(), optimizer, turn)
+    try:
+        yield Run(
+            config=config,
+            env=env,
+            optimizer=Optimizer(ask=optimizer, parallel=pool, wording=wording or {}),
+            target=target,
+            turn=turn,
+            parallel=pool,
+            store=store,
+            artefacts=Artefacts(store, config),
+        )
+    except BudgetSpent:
+        store.new_allowance()
+        raise
+
+
+def _decode_results(data: bytes) -> list[RolloutResult]:
+    kept = msgspec.json.decode(data)
+    results = [RolloutResult.from_dict(row) for row in kept["results"]]
+    for result, given in zip(results, kept["given"], strict=True):
+        result.given = given
+    return results

@@ -19,8 +19,8 @@ from skillopt_sleep.train.config import AutonomousScheduler, LRScheduler
 from skillopt_sleep.train.gating import Judgement, judge_candidate
 from skillopt_sleep.train.patches import build_minibatches, read_patch
 from skillopt_sleep.train.ports import Item
-from skillopt_sleep.train.results import RolloutResult, compute_score, report_mistakes
-from skillopt_sleep.train.run import Draw, Run, RunState, StepNote, score_results, step_folder
+from skillopt_sleep.train.results import RolloutResult, compute_score, report_mistakes, score_results
+from skillopt_sleep.train.run import Draw, Run, RunState, StepNote, step_folder
 from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 
 WITHOUT_BUDGET = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections.abc import Mapping
@@ -13,17 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from skillopt_sleep.calls.chain import chain
-from skillopt_sleep.calls.clock import SystemClock
-from skillopt_sleep.calls.parallel import Pool
-from skillopt_sleep.errors import BackendUnusable, BudgetSpent, ConfigError, NotLoggedIn, UsageError
+from skillopt_sleep.errors import BackendUnusable, ConfigError, NotLoggedIn, UsageError
 from skillopt_sleep.gate.rule import is_enough_measured
 from skillopt_sleep.model.call import Prompt, Reply, Role
 from skillopt_sleep.model.ports import Backend
-from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.settings import environment, secrets
-from skillopt_sleep.storage.ledger import TrainingFolder, open_training_folder
-from skillopt_sleep.train.clients import AskClient, TurnClient, as_backend
+from skillopt_sleep.storage.ledger import open_training_folder
+from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.config import LRScheduler, SkillOptConfig, build_scheduler, check_prompts
 from skillopt_sleep.train.environments import as_env, load_split, set_up
 from skillopt_sleep.train.epoch import FIRST, end_epoch
@@ -32,7 +29,7 @@ from skillopt_sleep.train.identity import check_same_run, describe_run
 from skillopt_sleep.train.ports import Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.report import Price, estimate_price, finish
 from skillopt_sleep.train.results import report_mistakes
-from skillopt_sleep.train.run import Artefacts, Run, RunState
+from skillopt_sleep.train.run import Run, RunState, open_run
 from skillopt_sleep.train.skill_text import apply_to_skill, skill_hash
 from skillopt_sleep.train.splits import check_splits, get_notes
 from skillopt_sleep.train.step import train_step
@@ -101,20 +98,22 @@ class SkillOptTrainer:
         """
         started = time.monotonic()
         with open_training_folder(Path(self.config.out_root)) as store:
-            clock = SystemClock()
-
-            def interrupted() -> None:
-                clock.stop()
-                self.close()
-
-            pool = Pool(self.config.workers, on_interrupt=interrupted, progress=self._progress)
-            run = self._open_run(store, clock, pool)
-            try:
+            opened = open_run(
+                self.config,
+                self.env,
+                self.backends,
+                store,
+                caps=self.config.caps,
+                optimizer_limit=self.config.optimizer_max_completion_tokens,
+                wording=self.prompt_overrides,
+                redactor=self._redactor(),
+                progress=self._progress,
+            )
+            with opened as made:
+                tell = _write_line if self.config.verbose else made.tell
+                run = dataclasses.replace(made, items=self._load_items(), progress=self._progress, tell=tell)
                 state, history = self._train(run)
                 return finish(run, state, history, started=started)
-            except BudgetSpent:
-                store.new_allowance()
-                raise
 
     def price(self) -> Price:
         """Estimate the most that the run would take, without a call. Raises ``UsageError`` as ``train`` does."""
@@ -144,35 +143,6 @@ class SkillOptTrainer:
         from skillopt_sleep.safety.redaction.redactor import Redactor  # noqa: PLC0415  most runs need none
 
         return Redactor(values=secrets(environment() if self._environ is None else self._environ))
-
-    def _open_run(self, store: TrainingFolder, clock: SystemClock, pool: Pool) -> Run:
-        config = self.config
-        asks = chain(
-            self.backends,
-            store.ledger,
-            clock,
-            caps=config.caps,
-            workers=config.workers,
-            progress=self._progress,
-            redactor=self._redactor(),
-        )
-        optimizer = AskClient(ask=asks[Role.OPTIMIZER], max_completion_tokens=config.optimizer_max_completion_tokens)
-        target = AskClient(ask=asks[Role.TARGET])
-        turn = TurnClient(target)
-        set_up(self.env, config.to_dict(), optimizer, turn)
-        return Run(
-            config=config,
-            env=self.env,
-            optimizer=Optimizer(ask=optimizer, parallel=pool, wording=self.prompt_overrides),
-            target=target,
-            turn=turn,
-            parallel=pool,
-            store=store,
-            artefacts=Artefacts(store, config),
-            items=self._load_items(),
-            progress=self._progress,
-            tell=_write_line if config.verbose else lambda _line: None,
-        )
 
     def _load_items(self) -> dict[str, list[Item]]:
         """Load and check the items of the splits that the run needs."""

@@ -14,68 +14,6 @@ from functools import partial
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 
-from skillopt_sleep.train.compat.adapter import BaseDataLoader, BatchSpec, EnvAdapter, SplitDataLoader
-from skillopt_sleep.train.compat.bridge import AdapterEnv
-from skillopt_sleep.train.compat.chats import (
-    chat_optimizer,
-    chat_optimizer_messages,
-    chat_target,
-    chat_target_messages,
-    extract_json,
-    extract_json_array,
-    load_prompt,
-)
-from skillopt_sleep.train.compat.execution import (
-    get_target_backend,
-    is_optimizer_chat_backend,
-    is_target_chat_backend,
-    is_target_exec_backend,
-)
-from skillopt_sleep.train.compat.reflection import (
-    fmt_minibatch_trajectories,
-    fmt_trajectory,
-    run_error_analyst_minibatch,
-    run_minibatch_reflect,
-    run_success_analyst_minibatch,
-)
-from skillopt_sleep.train.patches import Edit, FailureSummaryEntry, Patch, RawPatch
-from skillopt_sleep.train.results import GateAction, GateResult, RolloutResult, SlowUpdateResult, compute_score
-from skillopt_sleep.train.skill_text import skill_hash
-
-__all__ = [
-    "AdapterEnv",
-    "BaseDataLoader",
-    "BatchSpec",
-    "Edit",
-    "EnvAdapter",
-    "FailureSummaryEntry",
-    "GateAction",
-    "GateResult",
-    "Patch",
-    "RawPatch",
-    "RolloutResult",
-    "SlowUpdateResult",
-    "SplitDataLoader",
-    "chat_optimizer",
-    "chat_optimizer_messages",
-    "chat_target",
-    "chat_target_messages",
-    "compute_score",
-    "extract_json",
-    "extract_json_array",
-    "fmt_minibatch_trajectories",
-    "fmt_trajectory",
-    "get_target_backend",
-    "is_optimizer_chat_backend",
-    "is_target_chat_backend",
-    "is_target_exec_backend",
-    "load_prompt",
-    "run_error_analyst_minibatch",
-    "run_minibatch_reflect",
-    "run_success_analyst_minibatch",
-    "skill_hash",
-]
-
 ROOT = "skillopt_sleep.train"
 LOADERS = "BatchSpec BaseDataLoader SplitDataLoader"
 REFLECTION = (
@@ -97,6 +35,7 @@ RESULTS = "RolloutResult SlowUpdateResult GateAction GateResult"
 
 HOMES = {
     "compat.adapter": f"{LOADERS} EnvAdapter",
+    "compat.bridge": "AdapterEnv",
     "compat.reflection": REFLECTION,
     "compat.chats": f"{CHATS} {JSON} load_prompt",
     "compat.execution": f"{BACKENDS} {HARNESS} {AZURE}",
@@ -109,6 +48,8 @@ HOMES = {
 }
 """The modules the names live in."""
 PATHS = {
+    "": f"AdapterEnv EnvAdapter {LOADERS} {VALUES} {RESULTS} {REFLECTION} {CHATS} {JSON} load_prompt compute_score"
+    " skill_hash get_target_backend is_target_exec_backend is_target_chat_backend is_optimizer_chat_backend",
     "config": "",
     "datasets": LOADERS,
     "datasets.base": LOADERS,
@@ -137,7 +78,7 @@ PATHS = {
     "utils.json_utils": JSON,
     "utils.scoring": "compute_score skill_hash",
 }
-"""The names that each module of the reference offers."""
+"""The names that each module of the reference offers, and this package itself."""
 SUBSTITUTES = {
     "ReflACTTrainer": "use skillopt_sleep.train.SkillOptTrainer(config=…, env=adapter, …)",
     "load_config": "use a training file (docs/training.md), or skillopt_sleep.train.SkillOptConfig.from_dict",
@@ -151,13 +92,13 @@ SUBSTITUTES = {
 def install_modules() -> None:
     """Make every path of the reference importable."""
     for path, names in PATHS.items():
-        name = f"{ROOT}.compat.{path}"
-        module = module_from_spec(ModuleSpec(name, None, is_package=True))
-        module.__doc__ = f"The names of the reference's ``skillopt.{path}``."
-        vars(module).update(__all__=names.split(), __getattr__=partial(find_name, path))
-        sys.modules[name] = module
-        parent, _, child = name.rpartition(".")
-        setattr(sys.modules[parent], child, module)
+        name = f"{__name__}.{path}".rstrip(".")
+        if path:
+            module = sys.modules[name] = module_from_spec(ModuleSpec(name, None, is_package=True))
+            module.__doc__ = f"The names of the reference's ``skillopt.{path}``."
+            parent, _, child = name.rpartition(".")
+            setattr(sys.modules[parent], child, module)
+        vars(sys.modules[name]).update(__all__=names.split(), __getattr__=partial(find_name, path))
 
 
 def find_name(path: str, name: str) -> object:
@@ -166,7 +107,7 @@ def find_name(path: str, name: str) -> object:
         home = next(home for home, names in HOMES.items() if name in names.split())
         found: object = getattr(importlib.import_module(f"{ROOT}.{home}"), name)
         return found
-    if name.startswith("__") or path == "envs":  # an environment of that name may be a file
+    if name.startswith("__") or path in {"", "envs"}:  # it may be a module
         raise AttributeError(name)
     instead = SUBSTITUTES.get(name) or "docs/environments.md lists what is; PATH has ".replace("PATH", path) + (
         PATHS[path].replace(" ", ", ") or "no names here"

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,70 +33,53 @@ SHORTEST = 3
 """A text with so many characters shows it if it is a whole line of the prompt."""
 
 
-def chat_target(
-    system: str,
-    user: str,
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "target",
-    reasoning_effort: str | None = None,
-    timeout: int | None = None,
-) -> tuple[str, Row]:
-    """Ask the target; return its answer and the usage. The run's own retries and limits apply, not these."""
-    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
-    return current.chat("target", _as_messages(system, user), stage, max_completion_tokens, options)
+def _make_chat(role: str) -> Callable[..., tuple[str, Row]]:
+    """Make the published function that asks a role one question."""
+
+    def chat(
+        system: str,
+        user: str,
+        max_completion_tokens: int = 16384,
+        retries: int = 5,
+        stage: str = role,
+        reasoning_effort: str | None = None,
+        timeout: int | None = None,
+    ) -> tuple[str, Row]:
+        """Ask; return the answer and the usage. The run's own retries and limits apply, not these."""
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+        return current.chat(role, messages, stage, max_completion_tokens, options)
+
+    return chat
 
 
-def chat_optimizer(
-    system: str,
-    user: str,
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "optimizer",
-    reasoning_effort: str | None = None,
-    timeout: int | None = None,
-) -> tuple[str, Row]:
-    """Ask the optimizer, in the same way."""
-    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
-    return current.chat("optimizer", _as_messages(system, user), stage, max_completion_tokens, options)
+def _make_chat_messages(role: str) -> Callable[..., tuple[Any, Row]]:
+    """Make the published function that asks a role with a whole conversation."""
+
+    def chat_messages(
+        messages: list[Row],
+        max_completion_tokens: int = 16384,
+        retries: int = 5,
+        stage: str = role,
+        reasoning_effort: str | None = None,
+        *,
+        tools: list[Row] | None = None,
+        tool_choice: object = None,
+        return_message: bool = False,
+        timeout: int | None = None,
+    ) -> tuple[Any, Row]:
+        """Ask in the same way. Raises ``UsageError`` for tools, which no backend here takes."""
+        if tools or tool_choice:
+            raise UsageError("chat with tools is not available here: roll out an agent CLI of your own, or ask in text")
+        options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
+        text, usage = current.chat(role, messages, stage, max_completion_tokens, options)
+        return ({"role": "assistant", "content": text} if return_message else text), usage
+
+    return chat_messages
 
 
-def chat_target_messages(
-    messages: list[Row],
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "target",
-    reasoning_effort: str | None = None,
-    *,
-    tools: list[Row] | None = None,
-    tool_choice: object = None,
-    return_message: bool = False,
-    timeout: int | None = None,
-) -> tuple[Any, Row]:
-    """Ask the target with a whole conversation. Raises ``UsageError`` for tools, which no backend here takes."""
-    _refuse_tools(tools, tool_choice)
-    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
-    text, usage = current.chat("target", messages, stage, max_completion_tokens, options)
-    return ({"role": "assistant", "content": text} if return_message else text), usage
-
-
-def chat_optimizer_messages(
-    messages: list[Row],
-    max_completion_tokens: int = 16384,
-    retries: int = 5,
-    stage: str = "optimizer",
-    reasoning_effort: str | None = None,
-    *,
-    tools: list[Row] | None = None,
-    tool_choice: object = None,
-    return_message: bool = False,
-    timeout: int | None = None,
-) -> tuple[Any, Row]:
-    """Ask the optimizer with a whole conversation, in the same way."""
-    _refuse_tools(tools, tool_choice)
-    options = {"retries": retries, "reasoning_effort": reasoning_effort, "timeout": timeout}
-    text, usage = current.chat("optimizer", messages, stage, max_completion_tokens, options)
-    return ({"role": "assistant", "content": text} if return_message else text), usage
+chat_target, chat_target_messages = _make_chat("target"), _make_chat_messages("target")
+chat_optimizer, chat_optimizer_messages = _make_chat("optimizer"), _make_chat_messages("optimizer")
 
 
 def load_prompt(name: str, env: str | None = None) -> str:
@@ -312,12 +295,3 @@ def _find_subject(loss: Loss, known: Mapping[str, set[str]]) -> set[str]:
         if most := max(shares.values(), default=0):
             return {name for name, share in shares.items() if share == most}
     return set()
-
-
-def _as_messages(system: str, user: str) -> list[Row]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
-
-
-def _refuse_tools(tools: object, tool_choice: object) -> None:
-    if tools or tool_choice:
-        raise UsageError("chat with tools is not available here: roll out an agent CLI of your own, or ask in text")

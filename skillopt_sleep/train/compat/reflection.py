@@ -102,11 +102,7 @@ def run_error_analyst_minibatch(
     update_mode: str = "patch",
 ) -> Row | None:
     """Show one analyst these results as failures, whatever their scores; return its patch, None if it has none."""
-    check_mode(update_mode)
-    tried = step_buffer_context or rejection_context or trajectory_memory_context
-    return _reflect_once(
-        items, skill_content, prediction_dir, edit_budget, 0.0, system_prompt, tried, meta_skill_context
-    )
+    return _analyse_once(0.0, **locals())
 
 
 def run_success_analyst_minibatch(
@@ -122,11 +118,7 @@ def run_success_analyst_minibatch(
     update_mode: str = "patch",
 ) -> Row | None:
     """Show one analyst these results as successes, in the same way."""
-    check_mode(update_mode)
-    tried = step_buffer_context or trajectory_memory_context
-    return _reflect_once(
-        items, skill_content, prediction_dir, edit_budget, 1.0, system_prompt, tried, meta_skill_context
-    )
+    return _analyse_once(1.0, **locals())
 
 
 def fmt_trajectory(conversation: list[Row], max_chars: int = 12_000) -> str:
@@ -214,29 +206,22 @@ def _reflect(
     return [to_raw_patch(analysis.patch).to_dict() for analysis in analyses if analysis.patch.proposals]
 
 
-def _reflect_once(
-    items: list[Row],
-    skill: str,
-    prediction_dir: str,
-    edit_budget: int,
-    score: float,
-    system: str | None,
-    tried: str,
-    notes: str,
-) -> Row | None:
+def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
     """Return the patch of one analyst that sees all items with this score."""
+    check_mode(given["update_mode"])
+    contexts = ("step_buffer_context", "rejection_context", "trajectory_memory_context")
     read = [read_row({"hard": score, "soft": score} | row, None, Path(prediction_dir)) for row in items]
     rows = _reflect(
         [replace(result, hard=score, soft=score) for result in read],
-        skill,
+        given["skill_content"],
         config=SkillOptConfig(
             minibatch_size=max(1, len(items)), failure_only=not score, edit_budget=edit_budget, min_edit_budget=1
         ),
         workers=1,
         seed=0,
-        systems=(system, system),
-        tried=tried,
-        notes=notes,
+        systems=(given["system_prompt"], given["system_prompt"]),
+        tried=next((given[name] for name in contexts if given.get(name)), ""),
+        notes=given["meta_skill_context"],
     )
     return rows[0] if rows else None
 
