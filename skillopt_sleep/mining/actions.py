@@ -39,6 +39,8 @@ _HEREDOC = re.compile(
     r"(?:cat|tee)\b[^\n|;&]*?>{0,2}\s*(?P<path>[\w./~-]+)\s*<<-?\s*['\"]?(?P<end>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=end)\b",
     re.DOTALL,
 )
+_LEADING = re.compile(r"(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
+"""What stands before a command: a word of the shell, or variables set for it."""
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _WRITES = re.compile(r"(?<![0-9&<=-])>{1,2}\s*(?!&|/dev/null)\S")
@@ -59,16 +61,24 @@ _LOOKING = re.compile(
     | gh\s+(?:\w+\s+)?(?:view|list|checks|diff|status)\b | gh\s+api\s+(?!.*(?:-X|--method|-f|-F|--field|--input)\b)
     | (?:go|cargo|npm|pip|brew|docker|kubectl)\s+(?:list|doc|env|version|info|show|view|ls|outdated|ps|logs|get|tree
         |metadata|search|images|inspect|describe)\b
+    | curl\s+(?!.*(?:-X|--request|-d|--data|-F|--form|-o|-O|--output|-T)\b) | gofmt\s+-[dl]\b
+    | (?:for|while|until)\s | (?:done|fi|then|else|esac|do|exit(?:\s+\d+)?|export\s+\w+=\S*)\s*$
     | \S+\s+--?(?:version|help)\b""",
     re.VERBOSE,
 )
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)\s*", re.DOTALL)
 _HEADER = re.compile(
-    r"\A(?:(?:Chunk ID|Wall time|Process exited with code|Process running with session ID|Original token count"
-    r"|Total output lines|Exit code|Script completed|Warning: truncated output)\b[^\n]*\n+)+(?:Output:[ \t]*\n?)?"
+    r"\A(?:Command: .{0,2000}?\n(?=Chunk ID|Wall time))?"
+    r"(?:(?:Chunk ID|Wall time|Process exited with code|Process running with session ID|Original token count"
+    r"|Total output lines|Exit code|Script completed|Warning: truncated output)\b[^\n]*\n+)+(?:Output:[ \t]*\n?)?",
+    re.DOTALL,
 )
 _NUMBERED = re.compile(r"^[ \t]*\d+(?:\u2192|\t)", re.MULTILINE)
-_SHELL_ID = re.compile(r"<(?:retrieval_status|task_id|task_type|status|exit_code)>[^<]*</\w+>\s*")
+_NOISE = re.compile(
+    r"<(?:retrieval_status|task_id|task_type|status|exit_code)>[^<]*</\w+>\s*|</?tool_use_error>"
+    r"|^Shell cwd was reset to [^\n]*\n?|^\(Bash completed with no output\)\n?",
+    re.MULTILINE,
+)
 
 
 class ActionKind(enum.StrEnum):
@@ -80,6 +90,8 @@ class ActionKind(enum.StrEnum):
     """It was given the body of a command or skill."""
     LOOKED = "looked"
     """It read something and changed nothing."""
+    ASKED = "asked"
+    """It asked the person a question in a dialogue, whose answer is the result."""
     CHECKED = "checked"
     """It ran a test, a build or a linter."""
     CHANGED = "changed"
@@ -132,7 +144,7 @@ def read_action(step: Step) -> Action:
 
 def strip_output(result: str) -> str:
     """Return what a tool printed, without the headers, line numbers and reminders that its agent puts around it."""
-    text = _SHELL_ID.sub("", _REMINDER.sub("", _HEADER.sub("", result)))
+    text = _NOISE.sub("", _REMINDER.sub("", _HEADER.sub("", result)))
     lines = text.split("\n")
     if sum(1 for line in lines if _NUMBERED.match(line)) * 2 > len(lines):
         text = _NUMBERED.sub("", text)
@@ -152,7 +164,7 @@ def is_looking(command: str) -> bool:
 def _split_parts(command: str) -> list[str]:
     """Return the commands of a line without what they quote, which may hold separators of its own."""
     bare = _QUOTED.sub("''", _DIRECTORY.sub("", command)).replace("2>&1", "")
-    parts = (part.strip() for part in _SEPARATOR.split(bare))
+    parts = (_LEADING.sub("", part.strip()) for part in _SEPARATOR.split(bare))
     return [part for part in parts if part and not part.startswith("#")]
 
 
@@ -181,11 +193,19 @@ def _read_call(tool: str, given: Json) -> Action:
 
 def _read_other(tool: str, arguments: Mapping[str, Json]) -> Action:
     """Return what a tool did that neither runs a command nor takes a path."""
+    if questions := _list_questions(arguments.get("questions")):
+        return Action(kind=ActionKind.ASKED, words="\n".join(questions), note=tool)
     if words := _first_text(arguments, WORDS_KEYS):
         return Action(kind=ActionKind.SAID, words=words, note=tool)
     query = _first_text(arguments, QUERY_KEYS)
     note = f"{tool} {query or _join_texts(arguments)}".strip()
     return Action(kind=ActionKind.LOOKED if query else ActionKind.CHANGED, note=note)
+
+
+def _list_questions(given: Json) -> list[str]:
+    """Return the questions of a dialogue."""
+    items = given if isinstance(given, list) else []
+    return [str(item["question"]) for item in items if isinstance(item, dict) and item.get("question")]
 
 
 def _read_shell(command: str) -> Action:

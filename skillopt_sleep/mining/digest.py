@@ -25,6 +25,9 @@ MAX_TOKENS = 3_000
 RECENT = 20
 """Steps before the cut that are shown as they were, if there is room."""
 
+ANSWERS = 4
+"""Turns back to which answers come before older steps."""
+
 LATEST = 3
 """The last of them, which come before anything else but the request."""
 
@@ -100,7 +103,7 @@ def build_digest(
     head = _describe_agent(conversation)
     file = _render_file(places, last, cut, int(room * FILE)) if moment.step else ""
     left = room - len(head) - len(file) - min(MARKS, room // 4)
-    shown = _Layout(places, last, cut, left, frozenset(without_skills)).render()
+    shown = _Layout(places, last, cut, left, without=frozenset(without_skills), folder=conversation.cwd).render()
     parts = [head, shown, file]
     return cut_text("\n\n".join(part for part in parts if part), room)
 
@@ -115,9 +118,12 @@ def _describe_agent(conversation: Conversation) -> str:
 class _Layout:
     """Decides how long each part is shown: all begin in their shortest form and grow in order of their weight."""
 
-    def __init__(self, places: Sequence[Place], last: int, cut: int, room: int, without: frozenset[str]) -> None:
+    def __init__(
+        self, places: Sequence[Place], last: int, cut: int, room: int, *, without: frozenset[str], folder: str
+    ) -> None:
         self._without = without
         self._places = places[: last + 1]
+        self._folder = folder
         self._last = last
         self._cut = cut
         self._all = max(room, 0)
@@ -133,14 +139,17 @@ class _Layout:
         earlier = self._prompts[-2::-1]
         newest = [piece for piece in reversed(self._steps) if piece.place == self._last]
         older = [piece for piece in reversed(self._steps) if piece.place != self._last]
+        answers = self._answers[::-1]
         self._grow(request)
         self._grow(self._instructions[-1:])
-        self._grow(newest[:LATEST] or older[:1])
-        self._grow(self._answers[-1:])
+        self._grow((newest + older)[:LATEST])
+        self._grow(answers[:1])
         self._grow(earlier, room=int(self._all * PROMPTS))
         self._grow(newest, level=1)
+        self._grow(answers[1:ANSWERS], room=int(self._all * ANSWER))
+        self._grow(older[:RECENT], level=1)
         self._grow((newest + older)[:RECENT])
-        self._grow(self._answers[-2::-1])
+        self._grow(answers)
         self._grow(older, level=1)
         return "\n".join(self._join())
 
@@ -159,7 +168,7 @@ class _Layout:
             yield from self._make_step(place, step, place.actions[number], is_answer=number == answer)
 
     def _make_step(self, place: Place, step: Step, action: Action, *, is_answer: bool) -> Iterator[_Piece]:
-        line = describe_step(step, action)
+        line = self._shorten_paths(describe_step(step, action))
         if not line:
             return
         if step.kind is StepKind.INSTRUCTION:
@@ -172,10 +181,16 @@ class _Layout:
         is_withheld = step.kind is StepKind.INSTRUCTION and not self._without.isdisjoint(
             (action.note, action.note.rpartition(":")[2])
         )
-        full = "" if is_withheld else self._cut_share(render_step(step, action), share)
+        full = "" if is_withheld else self._cut_share(self._shorten_paths(render_step(step, action)), share)
         piece = _Piece(place.index, is_prompt=False, forms=("", min(short, full or short, key=len), full or short))
         home.append(piece)
         yield piece
+
+    def _shorten_paths(self, text: str) -> str:
+        """Write paths below the working folder as the relative ones that they are."""
+        if not self._folder:
+            return text
+        return text.replace(f"cd {self._folder} && ", "").replace(f"{self._folder}/", "./")
 
     def _cut_share(self, text: str, share: float) -> str:
         return cut_text(text, int(self._all * share))
@@ -265,12 +280,15 @@ class SeenFile:
     """Later changes of parts that were never seen."""
 
     def read(self, text: str, first: int) -> None:
-        """Take in what was read of the file from a line on; it replaces the pieces that it covers."""
+        """Take in what was read of the file from a line on; it replaces what was known of these lines."""
         last = first + text.count("\n")
-        covered = [start for start, piece in self.pieces.items() if first <= start <= start + piece.count("\n") <= last]
-        for start in covered:
-            del self.pieces[start]
-        self.pieces[first] = text
+        known, self.pieces = self.pieces, {first: text}
+        for start, piece in known.items():
+            lines = piece.split("\n")
+            if before := lines[: max(first - start, 0)]:
+                self.pieces[start] = "\n".join(before)
+            if after := lines[max(last + 1 - start, 0) :]:
+                self.pieces[max(start, last + 1)] = "\n".join(after)
 
     def change(self, change: Change) -> None:
         """Apply a change: in its place where that was seen, else beside it."""

@@ -31,6 +31,9 @@ NEAR_BEST = 0.6
 SAID_SO = 0.8
 """The same for words that no call follows to the matter."""
 
+NEAR_COVER = 0.7
+"""Share of the widest cover of the correction's words that such a step must reach."""
+
 TELLING = 0.35
 """Share of the correction's weight that a step must cover to be named by words."""
 
@@ -40,8 +43,9 @@ UNSEEN = 0.25
 CLEARLY_EARLIER = 1.6
 """How much better an earlier turn must match than the last one to be what the correction is about."""
 
-SATURATION, LENGTH = 1.2, 0.6
-"""Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009); a term counts once for each step."""
+SATURATION, LENGTH = 1.2, 0.3
+"""Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009); a term counts once for each step, and a new file is
+long by nature."""
 
 MAX_TERMS = 60
 """Terms of a correction that are compared."""
@@ -108,8 +112,15 @@ def _choose_step(
     best = max(scores[place.index, number][0] for number in commitments)
     covered = max(scores[place.index, number][1] for number in commitments)
     if covered >= TELLING:
-        matching = [number for number in commitments if scores[place.index, number][0] >= _need(place, number) * best]
+        matching = [
+            number
+            for number in commitments
+            if scores[place.index, number][0] >= _need(place, number) * best
+            and scores[place.index, number][1] >= NEAR_COVER * covered
+        ]
+        sums_up = matching[0] == commitments[-1] and place.actions[matching[0]].kind is ActionKind.SAID
         tells = len(matching) == 1 or len(matching) * 2 <= len(commitments)
+        tells = tells and not (sums_up and len(commitments) > 1)  # an answer that repeats what was done before it
         return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS)
     edits = [number for number in commitments if place.actions[number].changes]
     return _make(place, edits[0] if edits else commitments[-1], Basis.GUESS)

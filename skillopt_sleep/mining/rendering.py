@@ -18,6 +18,9 @@ from skillopt_sleep.model.text import excerpt
 WIDTH = 240
 """Characters of a line of output or of a file that are shown."""
 
+PASTE_WIDTH = 160
+"""Characters of a pasted line that are shown."""
+
 PASTE_HEAD, PASTE_TAIL = 6, 4
 """Lines shown of a run of pasted lines: errors stand at its end, what was run at its beginning."""
 
@@ -55,9 +58,9 @@ def strip_own_rules(text: str) -> str:
     return _OWN_REST.sub("", _OWN_BLOCK.sub("", text))
 
 
-def fold_lines(text: str, head: int, tail: int) -> str:
+def fold_lines(text: str, head: int, tail: int, width: int = WIDTH) -> str:
     """Return the first and last lines of a text, with the number of those left out between them."""
-    lines = [line if len(line) <= WIDTH else line[: WIDTH - 1] + "…" for line in text.rstrip().splitlines()]
+    lines = [line if len(line) <= width else line[: width - 1] + "…" for line in text.rstrip().splitlines()]
     if len(lines) <= head + tail + 1:
         return "\n".join(lines)
     return "\n".join([*lines[:head], f"(… {len(lines) - head - tail} more lines …)", *lines[len(lines) - tail :]])
@@ -79,7 +82,7 @@ def fold_paste(prompt: str) -> str:
 
 
 def _fold_run(lines: Sequence[str]) -> list[str]:
-    return fold_lines("\n".join(lines), PASTE_HEAD, PASTE_TAIL).split("\n") if lines else []
+    return fold_lines("\n".join(lines), PASTE_HEAD, PASTE_TAIL, PASTE_WIDTH).split("\n") if lines else []
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -108,6 +111,8 @@ def describe_step(step: Step, action: Action) -> str:
             return f"said: {excerpt(action.words, 160)}"
         case ActionKind.INSTRUCTED:
             return f"was given the instructions of {action.note or 'a command'}"
+        case ActionKind.ASKED:
+            return f"asked the person: {excerpt(action.words, 160)} -> {excerpt(step.result, 160)}"
     if action.changes:
         done = "; ".join(dict.fromkeys(_describe_change(change) for change in action.changes))
     elif action.command:
@@ -125,6 +130,8 @@ def render_step(step: Step, action: Action, *, with_output: bool = True) -> str:
         return strip_own_rules(action.words).strip()
     if action.kind is ActionKind.INSTRUCTED:
         return f"Instructions of {action.note or 'a command'}:\n{strip_own_rules(action.words).strip()}"
+    if action.kind is ActionKind.ASKED:
+        return f"Asked the person: {action.words}\n{render_output(step, action)}"
     shown = [_render_change(change) for change in action.changes]
     if action.command:
         shown.insert(0, f"$ {cut_text(action.command, LONGEST_COMMAND)}")

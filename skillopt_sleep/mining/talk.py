@@ -172,7 +172,8 @@ def is_continuation(place: Place) -> bool:
 
 def is_slip(place: Place) -> bool:
     """Whether the person speaks of a slip of their own."""
-    return has_phrase(place.typed[:80], "slips")
+    opening = re.split(r"[\n:]", place.typed, maxsplit=1)[0]
+    return has_phrase(opening[:80], "slips")
 
 
 def is_leaving(place: Place) -> bool:
