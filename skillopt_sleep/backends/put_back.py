@@ -28,6 +28,8 @@ Record = dict[str, Any]
 
 MAX_TURNS = 8
 """Requests to the model, or steps, after which an agent that was put back is stopped: the next moves are judged."""
+MAX_STEPS = 3 * MAX_TURNS
+"""Steps that are returned at most, as an agent is stopped some time after its last turn."""
 CONTINUE = "continue"
 """What an agent is told that was cut off in the middle of a turn."""
 LARGEST = 512 * 2**20
@@ -194,4 +196,4 @@ def finish(trajectory: Trajectory, assignment: Assignment, steps: Iterable[Step]
     if ending is Ending.OUT_OF_TURNS:
         ending = Ending.DONE
         notes.append("stopped after a few turns")
-    return msgspec.structs.replace(trajectory, ending=ending, steps=tuple(steps), note="; ".join(notes))
+    return msgspec.structs.replace(trajectory, ending=ending, steps=tuple(steps)[:MAX_STEPS], note="; ".join(notes))

@@ -146,10 +146,10 @@ def record_codex(path: Path) -> dict[str, str]:
         "cwd": CWD,
         "originator": "codex-tui",
         "cli_version": "0.130.0",
-        "source": {"subagent": SETUP},
+        "source": "cli",
         "model_provider": "azure",
         "dynamic_tools": [{"name": SETUP}],
-        "git": {"commit_hash": "0" * 40},
+        "git": {"commit_hash": "0" * 40, "branch": SETUP},
     }
     records = [
         {"timestamp": "2026-03-02T10:00:00.000Z", "type": "session_meta", "payload": meta},
