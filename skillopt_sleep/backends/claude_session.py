@@ -8,6 +8,7 @@ in it that lies after the cut, and nothing that describes the user's own setup.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -98,14 +99,26 @@ def _follow_parents(before: Sequence[Record], start: Record) -> list[Record]:
     for record in before:
         _link_preserved_segment(record, index, parents)
     chain: list[Record] = []
-    uuid = parents[str(start["uuid"])]
-    while isinstance(uuid, str) and uuid in index and parents[uuid] != uuid:
+    uuid = _find_parent(str(start["uuid"]), parents, before)
+    while uuid in index:
         record = index.pop(uuid)
         chain.append(record)
         if record.get("subtype") == "compact_boundary":
             break
-        uuid = parents[uuid]
+        uuid = _find_parent(uuid, parents, before)
     return chain[::-1]
+
+
+def _find_parent(uuid: str, parents: Mapping[str, Any], before: Sequence[Record]) -> str:
+    """Return the uuid of a record's parent, "" for none; of one that is not in the file, the record before its child.
+
+    Claude Code leaves out some records of its progress, to which the next one may refer.
+    """
+    parent = parents.get(uuid)
+    if not isinstance(parent, str) or parent in parents:
+        return parent if isinstance(parent, str) else ""
+    earlier = itertools.takewhile(lambda record: record["uuid"] != uuid, before)
+    return next((str(record["uuid"]) for record in reversed(list(earlier)) if _is_kept(record)), "")
 
 
 def _link_preserved_segment(boundary: Record, index: Mapping[str, Record], parents: dict[str, Any]) -> None:

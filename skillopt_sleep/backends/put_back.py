@@ -76,7 +76,7 @@ def read_records(put_back: PutBack) -> list[Record]:
             raise NotPutBack(f"{path} is not a regular file")
         if path.stat().st_size > LARGEST:
             raise NotPutBack(f"{path} is larger than {LARGEST // 2**20} MB")
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise NotPutBack(f"the session file {path} cannot be read: {error.strerror}") from error
     return [_decode(line) for line in lines]

@@ -210,6 +210,17 @@ def test_compaction_begins_the_conversation_anew(tmp_path):
     assert words == ["The summary.", "Kept answer.", "Kept question.", "New answer."]
 
 
+def test_parent_that_is_not_in_the_file_is_the_record_before(tmp_path):
+    """Claude Code leaves out some records of its progress."""
+    made = Claude()
+    made.typed("One.")
+    made.says("m", text("Two."))
+    last = made.typed("Three.", after="gone")
+    path = write_lines(tmp_path / "s.jsonl", made.records)
+    _, records = cut("claude", PutBack(source="claude", path=path, cut=last, kind=CutKind.REQUEST))
+    assert [record["uuid"] for record in records] == [uuid(1), uuid(2)]
+
+
 @AGENTS
 def test_cut_at_the_first_prompt_leaves_nothing_to_resume(agent, tmp_path):
     """The agent then starts a session of its own."""
