@@ -45,6 +45,10 @@ class MomentReference(Struct, frozen=True, kw_only=True, tag="moment", tag_field
     """What was done and rejected; at a sibling, what was done there."""
     stood: str = ""
     """What was done in the end; "" at a sibling."""
+    cut: str = ""
+    """Id of the step before which the session is cut when the agent itself is put back; "" if it cannot be."""
+    branch: str = ""
+    """The git branch of the session."""
     check: MoveCheck | None = None
     proof: Proof = Proof()
     sibling: bool = False

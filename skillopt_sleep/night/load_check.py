@@ -16,6 +16,7 @@ from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.moment_reference import MomentReference
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, explain_not_loaded
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
@@ -60,6 +61,8 @@ def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models
     task = _choose_task(outcome, accepted)
     if task is None:
         return Loading.NOT_CHECKED, "there is no task to check it with"
+    if isinstance(task.reference, MomentReference):  # a session of its own loads the same and is far cheaper
+        task = replace(task, reference=replace(task.reference, cut=""))
     assignment = assign(task, outcome.candidate, Manner(mode=ReplayMode.NATIVE))
     try:
         reply: Reply = models.target(assignment, phase=PHASE)

@@ -29,14 +29,21 @@ def is_git_project(project: Path, env: Mapping[str, str]) -> bool:
     return bool(top) and Path(top).resolve() == project.resolve() and bool(find_commit(project, env))
 
 
-def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "") -> str:
+def find_commit(project: Path, env: Mapping[str, str], *, commit: str = "", at: str = "", branch: str = "") -> str:
     """Return ``commit`` if the project has it, else the last commit before the moment ``at``, else the current one.
 
+    With a ``branch`` the session went on after ``commit``: then it is the last commit of either before that moment.
     Returns "" when git knows none.
     """
-    if _COMMIT.fullmatch(commit) and _ask(project, env, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}"):
-        return commit
     before = (f"--before={at}",) if _MOMENT.fullmatch(at) else ()
+    names = [f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"] if branch and before else []
+    known = [name for name in names if _ask(project, env, "rev-parse", "--verify", "--quiet", f"{name}^{{tree}}")]
+    if _COMMIT.fullmatch(commit) and _ask(project, env, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}"):
+        if not known:
+            return commit
+        known.append(commit)
+    if known and (found := _ask(project, env, "rev-list", "-1", *before, *known, "--")):
+        return found
     return _ask(project, env, "rev-list", "-1", *before, "HEAD") or _ask(project, env, "rev-list", "-1", "HEAD")
 
 

@@ -14,6 +14,7 @@ from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.rule import PROMISING, threshold
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind, read_description
+from skillopt_sleep.model.moment_reference import MomentReference
 from skillopt_sleep.model.ports import Agent
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.task import CommandReference
@@ -96,9 +97,13 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
 
 
 def commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
-    """The commit a task is replayed at: its session's, else the last one before the session, else the present one."""
-    origin = task.origins[0] if task.origins else None
-    return find_commit(workspace.project, workspace.env, commit=task.commit, at=origin.at if origin else "")
+    """Return the commit a task is replayed at: its session's, or the last one before it, or the present one.
+
+    At a moment it is the last one of the session's branch before that moment.
+    """
+    at = task.origins[0].at if task.origins else ""
+    branch = task.reference.branch if isinstance(task.reference, MomentReference) else ""
+    return find_commit(workspace.project, workspace.env, commit=task.commit, at=at, branch=branch)
 
 
 def _require_reviewed(tasks: Sequence[TaskRecord]) -> None:

@@ -48,6 +48,25 @@ def test_commit_of_the_session_itself(project):
         assert subject(project, find_commit(project, ENV, commit=odd)) == "2022"
 
 
+def test_last_commit_of_the_branch_before_a_moment(project):
+    """A session goes on after the commit it began at; a branch that is gone, or no name of one, changes nothing."""
+    first = git(project, "rev-list", "--max-parents=0", "HEAD")
+    git(project, "switch", "-q", "-c", "cache", first)
+    for year in ("2023", "2025"):
+        commit(project, b=year, at=f"{year}-05-01T00:00:00Z")
+    git(project, "switch", "-q", "-")
+
+    def found(**asked):
+        return subject(project, find_commit(project, ENV, at="2024-01-01T00:00:00Z", **asked))
+
+    assert found(branch="cache") == "2023"
+    assert found(branch="cache", commit=first) == "2023"
+    for odd in ("gone", "--all", "../heads/cache", ""):
+        assert found(branch=odd) == "2022"
+    git(project, "update-ref", "refs/remotes/origin/theirs", "cache")
+    assert found(branch="theirs") == "2023"
+
+
 def test_asking_touches_nothing(project, tmp_path):
     """No hook or monitor of the project runs, no index is refreshed."""
     git(project, "config", "core.fsmonitor", f"touch {tmp_path}/ran")
