@@ -13,7 +13,7 @@ import msgspec
 
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.session import Command
-from tests.benchmarks.material import Material
+from tests.benchmarks.material import CORRECTED, Material
 
 FIRST_DAY = datetime(2026, 5, 4, 8, 0, tzinfo=UTC)
 
@@ -27,6 +27,7 @@ class ClaudeScript:
         self._session = material.identifier()
         self._now = FIRST_DAY + timedelta(minutes=self._random.randrange(10**5))
         self._message = 0
+        self._last: str | None = None
         self.prompts: list[str] = []
         self.commands: list[Command] = []
 
@@ -54,7 +55,8 @@ class ClaudeScript:
 
     def _said(self) -> Iterator[bytes]:
         """A prompt in one of the ways in which prompts are stored, among records that only look like one."""
-        prompt = self._material.request()
+        prompt = self._material.correction() if self.prompts and self._random.random() < CORRECTED else None
+        prompt = prompt or self._material.request()
         self.prompts.append(prompt)
         match self._random.randrange(12):
             case 0:
@@ -163,14 +165,16 @@ class ClaudeScript:
         return {"trackedFileBackups": {self._material.path(): {"version": 2} for _ in range(6)}}
 
     def _framed(self, kind: str, *, isSidechain: bool = False, **fields: Json) -> bytes:  # noqa: N803 - as in the file
-        """A record of the conversation."""
+        """A record of the conversation, linked to the one before it."""
         self._now += timedelta(seconds=self._random.randrange(1, 40))
+        parent, uuid = self._last, self._material.identifier()
+        self._last = parent if isSidechain else uuid
         record = {
-            "parentUuid": self._material.identifier(),
+            "parentUuid": parent,
             "isSidechain": isSidechain,
             "type": kind,
             **fields,
-            "uuid": self._material.identifier(),
+            "uuid": uuid,
             "timestamp": f"{self._now:%Y-%m-%dT%H:%M:%S}.000Z",
             "userType": "external",
             "entrypoint": "cli",

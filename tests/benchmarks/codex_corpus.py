@@ -9,7 +9,7 @@ import msgspec
 
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.session import Command
-from tests.benchmarks.material import Material
+from tests.benchmarks.material import CORRECTED, Material
 
 FIRST_DAY = datetime(2026, 5, 4, 8, 0, tzinfo=UTC)
 
@@ -47,7 +47,8 @@ class CodexScript:
             yield from self._turn()
 
     def _turn(self) -> Iterator[bytes]:
-        prompt = self._material.request()
+        prompt = self._material.correction() if self.prompts and self._random.random() < CORRECTED else None
+        prompt = prompt or self._material.request()
         self.prompts.append(prompt)
         wrapped = f"# Context from my IDE setup:\n\n## Open tabs:\n- a.py\n\n## My request for Codex:\n{prompt}\n"
         sent = wrapped if self._random.random() < 0.2 else prompt

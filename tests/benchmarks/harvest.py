@@ -26,6 +26,7 @@ from skillopt_sleep.settings import load
 from skillopt_sleep.sources.claude import ClaudeSource
 from skillopt_sleep.sources.codex import CodexSource
 from skillopt_sleep.usecases.sessions import file_sessions
+from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
 
@@ -86,6 +87,21 @@ def harvest(agent: str, home: str) -> int:
     return sum(len(session.turns) for session in file_sessions(_workspace(agent, home)).new)
 
 
+def harvest_without_steps(agent: str, home: str) -> int:
+    """The same with the setting ``keep_steps`` off; counts turns."""
+    shutil.rmtree(_data(home), ignore_errors=True)
+    return sum(len(session.turns) for session in file_sessions(_workspace(agent, home, keep_steps=False)).new)
+
+
+def keep_all_steps(agent: str, home: str) -> int:
+    """Harvest and read the steps of every session with a correction, as a night does; counts bytes that they take."""
+    shutil.rmtree(_data(home), ignore_errors=True)
+    workspace = _workspace(agent, home)
+    file_sessions(workspace)
+    keep_steps(workspace, NIGHT_BYTES)
+    return sum(kept.size for kept in workspace.steps.list_kept())
+
+
 def harvest_again(agent: str, home: str) -> int:
     """The same with nothing new since; counts files opened, which are to be none."""
     return file_sessions(_workspace(agent, home)).read
@@ -96,6 +112,8 @@ STAGES: dict[str, Callable[[str, str], int]] = {
     BASE: decode_lines,
     "sources": read_sessions,
     "the whole harvest": harvest,
+    "harvest without steps": harvest_without_steps,
+    "harvest with all steps": keep_all_steps,
     "again, nothing new": harvest_again,
 }
 """What is measured, in order: each is given an agent and its home, and returns how much it found."""
@@ -173,13 +191,14 @@ def _source(agent: str, home: str) -> Source:
     return ClaudeSource(homes=(home,)) if agent == "claude" else CodexSource(home=home)
 
 
-def _workspace(agent: str, home: str) -> Workspace:
+def _workspace(agent: str, home: str, **changed: Json) -> Workspace:
     options = {"homes": [home]} if agent == "claude" else {"home": home}
     flags: dict[str, Json] = {
         "scope": "all",
         "source": agent,
         "data_dir": str(_data(home)),
         "sources": {agent: cast("dict[str, Json]", options)},
+        **changed,
     }
     env = {"HOME": home}
     settings, origins = load(env, flags)
@@ -201,6 +220,10 @@ def _table(rows: Sequence[Row]) -> str:
         f" {row.peak_mb:8.0f} {row.found:10}"
         for row in rows
     ]
+    seconds = {(row.agent, row.stage): row.seconds for row in rows}
+    for agent in dict.fromkeys(row.agent for row in rows):
+        with_steps, without = seconds[agent, "the whole harvest"], seconds[agent, "harvest without steps"]
+        lines.append(f"{agent}: harvest with steps takes {with_steps / without:.2f} times as long as without")
     return "\n".join(lines)
 
 

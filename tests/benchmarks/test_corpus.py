@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from skillopt_sleep.model.session import Feedback
+from skillopt_sleep.sources.claude import ClaudeSource
+from skillopt_sleep.sources.codex import CodexSource
 from tests.benchmarks import harvest
 from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
 
@@ -45,6 +48,17 @@ def test_prompts_stand_in_their_files(tmp_path, write):
         assert len(set(session.prompts)) == len(session.prompts)
 
 
+@pytest.mark.parametrize(("write", "source"), [(write_claude_corpus, "claude"), (write_codex_corpus, "codex")])
+def test_one_prompt_in_five_is_a_correction(tmp_path, write, source):
+    """As often as in real sessions, so that as many sessions have steps to keep."""
+    write(tmp_path, megabytes=3, seed=4)
+    reader = ClaudeSource(homes=(str(tmp_path),)) if source == "claude" else CodexSource(home=str(tmp_path))
+    sessions = [reader.read(file, [].append) for file in reader.files([].append)]
+    turns = [turn for session in sessions if session for turn in session.turns]
+    share = sum(turn.feedback is Feedback.CORRECTION for turn in turns) / len(turns)
+    assert 0.1 < share < 0.3
+
+
 def test_benchmark_compares_its_stages(capsys):
     """One row for each stage and agent, with the ratio to plain JSON decoding and the memory of its own process."""
     assert harvest.main(["--megabytes", "0.3", "--runs", "1", "--json"]) == 0
@@ -60,5 +74,6 @@ def test_benchmark_compares_its_stages(capsys):
 def test_benchmark_prints_a_table(capsys):
     """For people."""
     assert harvest.main(["--megabytes", "0.1", "--runs", "1", "--agents", "claude"]) == 0
-    firsts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert firsts == ["agent", *["claude"] * len(harvest.STAGES)]
+    *rows, steps = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in rows] == ["agent", *["claude"] * len(harvest.STAGES)]
+    assert steps.startswith("claude: harvest with steps takes ")
