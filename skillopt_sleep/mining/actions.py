@@ -57,7 +57,7 @@ _LOOKING = re.compile(
     r"""sed\s+(?:-\w+\s+)*-n\b | xargs\s+(?:-\S+\s+)*(?:ls|cat|grep|rg|head|wc)\b
     | git\s+(?:-\S+\s+(?:\S+\s+)?)*(?:status|log|diff|show|blame|rev-parse|rev-list|ls-files|ls-tree|ls-remote|remote
         (?:\s+(?:-v|show|get-url)\b|\s*$)|branch(?:\s+(?:-[avr]+|--\S+))*\s*$|describe|shortlog|reflog|grep
-        |cat-file|merge-base|stash\s+list|worktree\s+list|config\s+(?:--get|--list|-l)\b|tag(?:\s+(?:-l|--list)\b|\s*$))
+        |cat-file|merge-base|stash\s+list|worktree\s+list|config\s+(?:--\w+\s+)*(?:--get\S*|--list|-l|[\w.-]+\s*$)|tag(?:\s+(?:-l|--list)\b|\s*$))
     | gh\s+(?:\w+\s+)?(?:view|list|checks|diff|status)\b | gh\s+api\s+(?!.*(?:-X|--method|-f|-F|--field|--input)\b)
     | (?:go|cargo|npm|pip|brew|docker|kubectl)\s+(?:list|doc|env|version|info|show|view|ls|outdated|ps|logs|get|tree
         |metadata|search|images|inspect|describe)\b

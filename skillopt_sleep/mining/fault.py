@@ -28,6 +28,9 @@ TYPED, PASTED = 1.0, 0.3
 NEAR_BEST = 0.6
 """Share of the best step's score from which an earlier change is the commitment."""
 
+PREPARING = 4
+"""Commands between an announcement and the step it announces."""
+
 SAID_SO = 0.8
 """The same for words that no call follows to the matter."""
 
@@ -106,9 +109,9 @@ def _choose_step(
 ) -> Fault | None:
     commitments = _list_commitments(place)
     if not commitments:
-        return _make(place, len(place.steps) - 1, Basis.GUESS)
+        return _make(place, len(place.steps) - 1, Basis.GUESS, typed)
     if _reports_failure(words, typed):  # the claim that it was done
-        return _make(place, commitments[-1], Basis.GUESS)
+        return _make(place, commitments[-1], Basis.GUESS, typed)
     best = max(scores[place.index, number][0] for number in commitments)
     covered = max(scores[place.index, number][1] for number in commitments)
     if covered >= TELLING:
@@ -121,17 +124,36 @@ def _choose_step(
         sums_up = matching[0] == commitments[-1] and place.actions[matching[0]].kind is ActionKind.SAID
         tells = len(matching) == 1 or len(matching) * 2 <= len(commitments)
         tells = tells and not (sums_up and len(commitments) > 1)  # an answer that repeats what was done before it
-        return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS)
+        if len(commitments) == 1:
+            return _make(place, matching[0], Basis.STRUCTURE, typed)
+        return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS, typed)
     edits = [number for number in commitments if place.actions[number].changes]
-    return _make(place, edits[0] if edits else commitments[-1], Basis.GUESS)
+    return _make(place, edits[0] if edits else commitments[-1], Basis.GUESS, typed)
 
 
 def _need(place: Place, number: int) -> float:
     return SAID_SO if place.actions[number].kind is ActionKind.SAID else NEAR_BEST
 
 
-def _make(place: Place, number: int, basis: Basis) -> Fault:
-    return Fault(place=place.index, step=walk_back(place, number), offence=number, basis=basis)
+def _make(place: Place, number: int, basis: Basis, typed: str) -> Fault:
+    first = _find_announcement(place, walk_back(place, number), frozenset(all_terms(typed)))
+    return Fault(place=place.index, step=first, offence=number, basis=basis)
+
+
+def _find_announcement(place: Place, first: int, terms: frozenset[str]) -> int:
+    """Return where the agent announced a step before the commands that only prepared it, such as making a branch.
+
+    The announcement must share a word with the correction; nothing may have been looked at or edited in between.
+    """
+    number = first
+    while number and first - number < PREPARING:
+        number -= 1
+        action = place.actions[number]
+        if action.kind is ActionKind.SAID:
+            return walk_back(place, number) if place.list_terms(number) & terms else first
+        if action.changes or action.kind not in (ActionKind.CHANGED, ActionKind.WAITED):
+            break
+    return first
 
 
 def walk_back(place: Place, number: int) -> int:

@@ -1,4 +1,4 @@
-"""Asks a model which step a correction is about, where rules could only guess; one call for each such moment.
+"""Asks a model which step a correction is about, where no structure tells; one call for each such moment.
 
 The steps are shown with numbers, so a reply can only name one that was shown, and only steps before the correction are
 shown. Whatever else it says is checked or ignored: a model's reply never makes a moment vote that a rule keeps from it.
@@ -36,11 +36,11 @@ TRIES = 2
 MOST_STEPS = 150
 """Steps shown, the last ones before the correction."""
 
-SHOWN_STEP, SHOWN_REQUEST, SHOWN_CORRECTION = 600, 1_500, 2_000
+SHOWN_STEP, SHOWN_REQUEST, SHOWN_CORRECTION = 400, 1_000, 2_000
 """Characters shown of a step that says or changes something, of a request, and of the correction."""
 
-SHOWN = 40_000
-"""Characters of all steps together, about 10,000 tokens."""
+SHOWN = 24_000
+"""Characters of all steps together, about 6,000 tokens."""
 
 _SCHEMA: dict[str, Json] = {
     "type": "object",
@@ -76,7 +76,7 @@ class _Shown(Struct, frozen=True, kw_only=True):
 def locate_steps(
     moments: Sequence[Moment], session: Session, conversation: Conversation, ask: Ask, parallel: Parallel
 ) -> Located:
-    """Return the moments of one session in order, with the steps that a model names where rules could only guess.
+    """Return the moments of one session in order, with the steps that a model names where rules could only propose one.
 
     Raises ``FatalBackend`` and ``BudgetSpent``.
     """
@@ -91,8 +91,8 @@ def locate_steps(
 
 
 def needs_model(moment: Moment) -> bool:
-    """Whether rules could only guess the step of a moment."""
-    return moment.basis is Basis.GUESS and not moment.void and moment.kind is not MomentKind.APPROVED
+    """Whether rules could only propose the step of a moment."""
+    return moment.basis in (Basis.GUESS, Basis.WORDS) and not moment.void and moment.kind is not MomentKind.APPROVED
 
 
 def _locate(moment: Moment, *, places: Sequence[Place], ask: Ask) -> Located:

@@ -38,9 +38,9 @@ class Basis(enum.StrEnum):
     """How the step was found with which the agent committed to what was rejected."""
 
     STRUCTURE = "structure"
-    """It is the call that was refused or interrupted."""
+    """It is the call that was refused or interrupted, or the only thing that was said or changed."""
     WORDS = "words"
-    """It shares words with the correction."""
+    """It shares words with the correction; a model may name another."""
     GUESS = "guess"
     """Nothing told; a model may name another."""
     MODEL = "model"

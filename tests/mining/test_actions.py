@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skillopt_sleep.mining.actions import ActionKind, Change, is_looking, read_action, strip_output
-from skillopt_sleep.mining.rendering import fold_lines, list_changed_lines, render_behaviour, strip_own_rules
+from skillopt_sleep.mining.rendering import (
+    describe_step,
+    fold_lines,
+    list_changed_lines,
+    render_behaviour,
+    strip_own_rules,
+)
 from skillopt_sleep.model.step import Step, StepKind, StepOutcome
 from tests.fakes.conversations import call, edited, ran, read, refused, said, wrote
 
@@ -64,6 +72,25 @@ def test_kind(step: Step, kind: ActionKind) -> None:
 def test_command_that_may_change_something(command: str) -> None:
     """In doubt a command changes something."""
     assert not is_looking(command)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["command", "path", "edits", "input", "plan", "questions", "x"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.text(max_size=40))
+def test_any_arguments(arguments: object, result: str) -> None:
+    """Whatever a tool was given and returned, its step is read and rendered."""
+    step = call("Tool", arguments, result)
+    action = read_action(step)
+    assert describe_step(step, action) or action.kind in (ActionKind.WAITED, ActionKind.CHANGED, ActionKind.LOOKED)
+    assert len(render_behaviour([step], 200)) <= 200
 
 
 def test_changes_of_a_patch() -> None:

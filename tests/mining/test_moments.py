@@ -160,6 +160,19 @@ class TestCorrections:
         assert (moment.step, moment.basis) == ("turn-0-step-2", Basis.WORDS)
         assert moment.rejected.startswith("wrote deploy.sh")
 
+    def test_announcement_before_preparations(self) -> None:
+        """Words that announce the fault count, though a branch was made in between: a digest must not hold them."""
+        steps = [
+            read("docs/guide.md", "# Guide"),
+            said("I make a branch and put the questions at the top."),
+            ran("git switch -c questions"),
+            said("Now the text."),
+            edited("docs/guide.md", "# Guide", "# Questions\n# Guide"),
+            said("Done."),
+        ]
+        moment = only(("add a section with questions", "", steps), ("the questions should come last", "no", []))
+        assert moment.step == "turn-0-step-1"
+
     def test_failing_check_is_about_the_claim(self) -> None:
         """A report that the linter fails rejects the words "it is done", not the first edit."""
         moment = only(
