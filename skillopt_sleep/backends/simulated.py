@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.backends.simulation.conform import conform, list_properties
+from skillopt_sleep.backends.simulation.moments import judge_moves, name_step, propose_checks
 from skillopt_sleep.backends.simulation.replies import (
     Luck,
     Traits,
@@ -218,11 +219,16 @@ class SimulatedBackend:
         if prompt.schema is None:
             return do_task(world, text, prompt.user, traits, luck)
         asked = list_properties(prompt.schema)
+        places = tuple(place for place in ("first", "second") if "again" in list_properties(prompt.schema, place))
         replies: Mapping[str, Callable[[], Json]] = {
             "edits": lambda: propose_edits(world, text, traits, luck),
             "tasks": lambda: mine_sessions(world, text),
             "score": lambda: judge_answer(world, text, traits, luck),
-            "second": lambda: judge_pair(world, text, traits, luck),
+            "checks": lambda: propose_checks(world, text),
+            "step": lambda: name_step(text),
+            "first": lambda: (
+                judge_moves(world, text, places, traits, luck) if places else judge_pair(world, text, traits, luck)
+            ),
             "groups": lambda: merge_edits(world, text),
             "ranking": lambda: rank_edits(text),
             "guidance": lambda: write_guidance(world, text, traits, luck),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BadReply, Undecided
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
-from skillopt_sleep.model.moment_reference import MomentReference
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.move import parse_move
 from skillopt_sleep.model.move_check import MoveCheck, Standing, evaluate
 from skillopt_sleep.model.ports import Ask

@@ -20,7 +20,7 @@ from skillopt_sleep.errors import BadReply, TransientBackend, Undecided
 from skillopt_sleep.mining.calibration import LOOKS, Calibration, calibrate
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
-from skillopt_sleep.model.moment_reference import MomentReference, Proof, ProofState
+from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
 from skillopt_sleep.model.move import Act, ActKind, Move, parse_move
 from skillopt_sleep.model.move_check import (
     Condition,
@@ -111,13 +111,17 @@ def prove(
     needy = [task for task in provable if not _has_check(task, checks)]
     if needy and judge is not None:
         lost = _judge_pairs(needy, provable, store=store, judge=judge, ask=ask, parallel=parallel) or lost
-    judged = store.judged(ask.model)
+    return replace(settle(tasks, store, ask.model), lost=lost)
+
+
+def settle(tasks: Sequence[TaskRecord], store: ProofStore, judge: str) -> Proved:
+    """Return the tasks with the proofs that are kept; nobody is asked. ``judge`` is the model that judges."""
+    checks = store.checks()
+    judged = store.judged(judge)
     calibration = calibrate([pair.separates for pair in judged])
     separates = {pair.digest: pair.separates for pair in judged}
     return Proved(
-        tasks=tuple(_settle(task, checks, separates, calibration, ask.model) for task in tasks),
-        calibration=calibration,
-        lost=lost,
+        tasks=tuple(_settle(task, checks, separates, calibration, judge) for task in tasks), calibration=calibration
     )
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.json_schema import check_schema
-from skillopt_sleep.model.moment_reference import MomentReference
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.text import suggest_name
 
 ReferenceT = TypeVar("ReferenceT", bound=Struct)

@@ -9,14 +9,15 @@ from skillopt_sleep.gate.pending import choose_for_tonight
 from skillopt_sleep.gate.rule import MOST_LOSSES, PAIRS_A_NIGHT, GateMode
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import split_batches
-from skillopt_sleep.mining.tasks import group_given_tasks, merge_tasks
+from skillopt_sleep.mining.tasks import group_given_tasks
 from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, shortfall
 from skillopt_sleep.night.harvest import harvest
+from skillopt_sleep.night.moments import find_moment_tasks, may_vote, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, split_tasks
 from skillopt_sleep.night.report import NightReport
-from skillopt_sleep.night.select_tasks import choose_tasks
+from skillopt_sleep.night.select_tasks import choose_tasks, merge_mined
 
 USUAL_PAIRS = 12
 """Pairs that a trial takes on average when nothing comes of it (docs/gate.md)."""
@@ -82,8 +83,11 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
     else:
         mined = mine_heuristic(sessions)
         refused = len(mined.refused)
-        kit.archive.commit(scope, merge_tasks(kit.archive.tasks(scope), mined.tasks), harvested.sessions)
-        known = kit.archive.tasks(scope)
+        before = kit.archive.tasks(scope)
+        at_moments = find_moment_tasks(harvested.sessions, before, mined.tasks, kit, None)
+        merged = merge_mined(before, mined.tasks)
+        kit.archive.commit(scope, (*merged, *at_moments.tasks), harvested.sessions)
+        known = tuple(map(pin_unproven, kit.archive.tasks(scope)))
         tasks = choose_tasks(known, kit.archive.past(scope), plan.split, plan.retriable)
     pools = split_tasks(tasks, plan.split)
     return DryRun(
@@ -97,7 +101,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         expected=_count_for_plan(pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0),
         cap=plan.caps.calls,
         refused=refused,
-        shortfall=shortfall(known),
+        shortfall=shortfall([task for task in known if may_vote(task)]),
     )
 
 

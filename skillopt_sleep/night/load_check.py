@@ -16,7 +16,7 @@ from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.document import DocumentKind
-from skillopt_sleep.model.moment_reference import MomentReference
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, explain_not_loaded
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep

@@ -16,12 +16,14 @@ from skillopt_sleep.gate.account import ALPHA, Account
 from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import GateMode, threshold
+from skillopt_sleep.mining.references import ProofStore
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.ports import Ledger, Source
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.model.session import Place, Session
+from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.harvest import Harvested, Window
@@ -182,6 +184,10 @@ def _read_commit(task: TaskRecord) -> str:
     return task.commit
 
 
+def _load_no_steps(_source: str, _path: str) -> None:
+    """Know nothing of what the agent did."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """The outside world of a night, each part behind its protocol."""
@@ -199,6 +205,9 @@ class Kit:
     """Tells by folder and remote whether a session belongs to the project of this night."""
     keep_steps: Callable[[], object] = lambda: None
     """Reads and keeps what the agent did in the sessions where the person stepped in."""
+    proofs: ProofStore
+    load_steps: Callable[[str, str], Conversation | None] = _load_no_steps
+    """Returns what the agent did in a session, by its source and path, redacted."""
     commit_of: Callable[[TaskRecord], str] = _read_commit
 
 

@@ -39,6 +39,9 @@ class Inbox(Protocol):
     def load(self, key: SessionKey) -> Session:
         """Return the turns of a session that wait, and the few before them that they refer to."""
 
+    def load_whole(self, key: SessionKey) -> Session:
+        """Return all turns of a session."""
+
 
 class Archive(Protocol):
     """Store: tasks mined so far, by scope (a project, or "" for all of this user's work). Raises ``DiskError`` only."""

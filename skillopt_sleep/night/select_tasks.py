@@ -13,6 +13,7 @@ from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import mine_model
 from skillopt_sleep.mining.tasks import belongs_to_skill, group_given_tasks, merge_tasks
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.task import (
@@ -25,6 +26,7 @@ from skillopt_sleep.model.task import (
     shortfall,
 )
 from skillopt_sleep.night.harvest import Harvested
+from skillopt_sleep.night.moments import find_moment_tasks, may_vote, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.report import NightReport, StoppedBy
@@ -89,8 +91,12 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         mined = mine_heuristic(sessions)
     pairs = zip(harvested.sessions, sessions, strict=True)
     done = [key for key, session in pairs if session.session_id not in mined.unmined]
-    kit.archive.commit(scope, merge_tasks(kit.archive.tasks(scope), mined.tasks), done)
+    before = kit.archive.tasks(scope)
+    at_moments = find_moment_tasks(done, before, mined.tasks, kit, models)
+    kit.archive.commit(scope, (*merge_mined(before, mined.tasks), *at_moments.tasks), done)
     known, notes = _leave_out_unjudged(kit.archive.tasks(scope), models)
+    known = tuple(map(pin_unproven, known))
+    notes += at_moments.notes
     skill, about = plan.mining.target_skill, plan.mining.target_about
     wanted = [
         task
@@ -118,9 +124,14 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         mined=mined.found,
         known=len(known),
         refused=mined.refused,
-        shortfall=shortfall(wanted),
+        shortfall=shortfall([task for task in wanted if may_vote(task)]),
         notes=tuple(notes),
     )
+
+
+def merge_mined(known: Sequence[TaskRecord], mined: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    """Return the new and changed tasks that stand alone; equal requests at different moments are different tasks."""
+    return merge_tasks([task for task in known if not isinstance(task.reference, MomentReference)], mined)
 
 
 def _leave_out_unjudged(tasks: Sequence[TaskRecord], models: Models) -> tuple[tuple[TaskRecord, ...], list[str]]:

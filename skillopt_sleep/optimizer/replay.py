@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import TransientBackend, Undecided, UsageError
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
-from skillopt_sleep.model.moment_reference import MomentReference
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.ports import Ask, Judge, Parallel
 from skillopt_sleep.model.replies import escape_tags
 from skillopt_sleep.model.rollout import (

@@ -162,6 +162,11 @@ class SessionInbox:
         first, last = at[key.first_turn], at[key.last_turn]
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
 
+    def load_whole(self, key: SessionKey) -> Session:
+        """Return all archived turns of a session."""
+        rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
+        return decode_json(rows[0]["data"], Session)
+
     def everything(self) -> tuple[Session, ...]:
         """Return all archived sessions, the oldest first."""
         rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")

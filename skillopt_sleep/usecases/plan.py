@@ -14,7 +14,7 @@ from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.rule import PROMISING, threshold
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind, read_description
-from skillopt_sleep.model.moment_reference import MomentReference
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.ports import Agent
 from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.task import CommandReference

@@ -26,7 +26,7 @@ from skillopt_sleep.usecases.adapters import (
 from skillopt_sleep.usecases.plan import commit_of_task, plan_night
 from skillopt_sleep.usecases.sessions import redact
 from skillopt_sleep.usecases.status import read_report
-from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps
+from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps, load_steps
 
 if TYPE_CHECKING:
     from skillopt_sleep.gate.noise import AATest
@@ -158,6 +158,8 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         redact=functools.partial(redact, workspace),
         place=workspace.project_scope.place,
         keep_steps=functools.partial(keep_steps, workspace, NIGHT_BYTES),
+        load_steps=functools.partial(load_steps, workspace),
+        proofs=workspace.proofs,
         commit_of=functools.partial(commit_of_task, workspace),
     )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.safety.redaction.redactor import Redactor
     from skillopt_sleep.storage.permissions import Approvals
     from skillopt_sleep.storage.projects import ProjectScope
+    from skillopt_sleep.storage.proofs import MomentProofs
     from skillopt_sleep.storage.steps import StepArchive
     from skillopt_sleep.storage.trials import RejectedEditStore, TrialStore
 
@@ -159,6 +160,13 @@ class Workspace:
     def archive(self) -> TaskArchive:
         """The tasks mined so far."""
         return TaskArchive(self.database)
+
+    @cached_property
+    def proofs(self) -> MomentProofs:
+        """What is known of the references of moments."""
+        from skillopt_sleep.storage.proofs import MomentProofs
+
+        return MomentProofs(self.database)
 
     @cached_property
     def rejected(self) -> RejectedEditStore:

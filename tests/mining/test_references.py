@@ -17,7 +17,7 @@ from skillopt_sleep.judges.moment import PLACES, PLUGIN
 from skillopt_sleep.mining.calibration import CHANCE, LOOKS, calibrate, count_needed
 from skillopt_sleep.mining.references import JudgedPair, KeptProof, Proved, prove
 from skillopt_sleep.model.call import Prompt
-from skillopt_sleep.model.moment_reference import MomentReference, ProofState
+from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.task import TaskRecord
 from tests.fakes.ask import ScriptedAsk
 

@@ -34,9 +34,15 @@ def conform(value: Json, schema: Schema) -> Json:
     return _fit(value, schema, schema)
 
 
-def list_properties(schema: Schema) -> tuple[str, ...]:
-    """Return the property names of an object schema, also behind a top-level ``$ref``; () for any other."""
+def list_properties(schema: Schema, *inside: str) -> tuple[str, ...]:
+    """Return the property names of an object schema, also behind a top-level ``$ref``; () for any other.
+
+    ``inside`` names the property whose own properties are meant.
+    """
     found = _resolve(schema, schema).get("properties")
+    for name in inside:
+        inner = found.get(name) if isinstance(found, dict) else None
+        found = inner.get("properties") if isinstance(inner, dict) else None
     return tuple(found) if isinstance(found, dict) else ()
 
 

@@ -123,6 +123,13 @@ def judge_pair(world: World, text: str, traits: Traits, luck: Luck) -> dict[str,
     return verdicts
 
 
+def judge_move(world: World, text: str, place: str, traits: Traits, luck: Luck) -> dict[str, Json]:
+    """Judge one move at a moment: a reply that breaks a rule has to be complained about again."""
+    answer = next((passage.words for passage in find_tagged(text, place)), "")
+    verdict = _judge(world, text, answer, luck("noise", place) < traits.noise)
+    return {"reason": verdict["reason"], "reached": True, "again": not verdict["pass"], "score": verdict["score"]}
+
+
 def _judge(world: World, text: str, answer: str, mistaken: bool) -> dict[str, Json]:  # noqa: FBT001
     asked = [task for task in world.tasks if any(True for ask in task.asks for _ in find_occurrences(ask, text))]
     likeness = [

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import fold
 
 SCHEMA_VERSION = 1
@@ -38,6 +39,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ways a document can state it: phrases that must all occur in one statement, as whole words."""
     complaints: tuple[str, ...]
     """What the person says when it is broken."""
+    check: dict[str, Json] | None = None
+    """What a program can look for in a move that follows it, as a model proposes it; None where none can."""
 
     def is_stated_in(self, statements: Iterable[str]) -> bool:
         """Tell whether one of these folded statements states the rule in one of its ways."""

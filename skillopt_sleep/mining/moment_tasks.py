@@ -1,0 +1,264 @@
+"""Makes tasks of moments, and of the other places in the archive where a proven check applies.
+
+Such a place, a sibling, is chosen by where the check applies, never by what the agent did there: nobody complained, so
+a silent violation is no proof of harm, but what a rule changes there can be counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.mining.actions import ActionKind, read_action
+from skillopt_sleep.mining.digest import CutNotFound, build_digest, find_cut
+from skillopt_sleep.mining.rendering import list_changed_lines, strip_own_rules
+from skillopt_sleep.mining.talk import Place, read_talk
+from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE
+from skillopt_sleep.model.moment import Acceptance, Moment, MomentKind, MomentReference, Proof, ProofState
+from skillopt_sleep.model.move import Act, ActKind, Move
+from skillopt_sleep.model.move_check import MoveCheck, has
+from skillopt_sleep.model.session import Session
+from skillopt_sleep.model.step import Conversation, Step, StepOutcome
+from skillopt_sleep.model.task import Origin, Outcome, TaskRecord
+from skillopt_sleep.model.text import excerpt, fold, sha256
+
+MAX_MOVE = 8_000
+"""Characters kept of a recorded behaviour; its first and its last acts."""
+MAX_ACT = 2_000
+"""Characters kept of one act."""
+SIBLINGS = 12
+"""Places kept for one lesson: as many wins as proving takes for a rule that rests on one request."""
+
+NOT_ACCEPTED = {
+    Acceptance.NONE: "nothing was said later about what the agent did in the end",
+    Acceptance.REJECTED: "what the agent did in the end was rejected as well",
+}
+
+
+class Talk(Struct, frozen=True, kw_only=True):
+    """A session with what the agent did in it, and its moments."""
+
+    session: Session
+    conversation: Conversation
+    moments: tuple[Moment, ...] = ()
+    alone: frozenset[str] = frozenset()
+    """Requests that are tasks of their own, shortened and folded."""
+
+    def stands_alone(self, request: str) -> bool:
+        """Whether a request of this session is a task of its own."""
+        return fold(excerpt(request, MAX_QUOTE)) in self.alone
+
+
+# --- moments --------------------------------------------------------------------------------------------------------
+
+
+def build_moment_tasks(talk: Talk) -> tuple[TaskRecord, ...]:
+    """Return a task for each moment of a session at which something was rejected, not proven yet.
+
+    A moment whose last version was not accepted, or that only teaches, says so in its reference. A chain of corrections
+    of a request that stands alone belongs to the task of that request.
+    """
+    places = read_talk(talk.session, talk.conversation)
+    wanted = list_wanted(talk)
+    return tuple(task for moment in wanted if (task := _build_task(talk, places, moment)) is not None)
+
+
+def list_wanted(talk: Talk) -> tuple[Moment, ...]:
+    """Return the moments of a session that become tasks, if their cut is found."""
+    alone = {moment.group for moment in talk.moments if talk.stands_alone(moment.request)}
+    return tuple(
+        moment
+        for moment in talk.moments
+        if not moment.void and moment.kind is not MomentKind.APPROVED and moment.group not in alone
+    )
+
+
+def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskRecord | None:
+    try:
+        digest = build_digest(talk.session, talk.conversation, moment)
+        number, cut = find_cut(places, moment)
+    except CutNotFound:
+        return None
+    rejected = render_move(read_move(places[number].steps[cut:]))
+    stood = render_move(read_move(_list_steps_that_stood(places, moment), refused=False))
+    reference = MomentReference(
+        moment=moment.id,
+        words=moment.words,
+        about=excerpt(moment.words[-1], MAX_QUOTE),
+        rejected=rejected,
+        stood=stood,
+        teaches_only=moment.teaches_only or NOT_ACCEPTED.get(moment.acceptance, ""),
+    )
+    return TaskRecord(
+        id=f"m-{moment.id}",
+        intent=moment.request or "Go on.",
+        reference=reference,
+        context=digest,
+        feedback=tuple(excerpt(words, MAX_QUOTE) for words in moment.words)[:MAX_FEEDBACK],
+        accepted=moment.stood,
+        rejected=moment.rejected,
+        outcome=Outcome.MIXED if moment.stood else Outcome.FAIL,
+        origins=(_build_origin(talk.session, moment.words[0], moment.at),),
+        project=talk.session.cwd,
+        commit=talk.session.commit,
+        group=f"m-{moment.group or moment.id}",
+    )
+
+
+def _build_origin(session: Session, words: str, at: str) -> Origin:
+    return Origin(
+        source=session.source,
+        session_id=session.session_id,
+        path=session.path,
+        words=excerpt(words, MAX_QUOTE),
+        at=at or session.started_at,
+        cwd=session.cwd,
+    )
+
+
+def _list_steps_that_stood(places: Sequence[Place], moment: Moment) -> Iterator[Step]:
+    """Yield the steps after the last correction, until the person typed again."""
+    last = next((place.index for place in reversed(places) if place.prompt == moment.words[-1]), None)
+    if last is None:
+        return
+    yield from places[last].steps
+    for place in places[last + 1 :]:
+        if place.is_prompt:
+            return
+        yield from place.steps
+
+
+def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
+    """Read the move that recorded steps make; without ``refused`` no call that the person refused is part of it."""
+    return Move(
+        acts=tuple(
+            act for step in steps if refused or step.outcome is not StepOutcome.REFUSED for act in _read_acts(step)
+        )
+    )
+
+
+def _read_acts(step: Step) -> Iterator[Act]:
+    action = read_action(step)
+    match action.kind:
+        case ActionKind.WAITED | ActionKind.INSTRUCTED:
+            return
+        case ActionKind.SAID:
+            if words := strip_own_rules(action.words).strip():
+                yield Act(kind=ActKind.SAYS, text=words)
+            return
+    if command := action.command.strip():
+        yield Act(kind=ActKind.RUNS, text=command)
+    for change in action.changes:
+        kind = ActKind.CREATES if change.is_whole else ActKind.EDITS
+        yield Act(kind=kind, path=change.path, text="\n".join(list_changed_lines(change)[1]))
+    if not command and not action.changes:
+        yield Act(kind=ActKind.RUNS, text=f"{action.note} {action.path}".strip() or step.tool)
+
+
+def render_move(move: Move) -> str:
+    """Render a move for the archive: long acts shortened, and acts of its middle left out where they are too many."""
+    acts = [replace(act, text=_shorten(act.text)) for act in move.acts]
+    head: list[Act] = []
+    tail: list[Act] = []
+    room = MAX_MOVE
+    while acts and room > 0:
+        taken = acts.pop() if len(tail) <= len(head) else acts.pop(0)
+        (tail if len(tail) <= len(head) else head).append(taken)
+        room -= len(taken.text) + len(taken.path) + 20
+    return Move(acts=(*head, *reversed(tail))).render()
+
+
+def _shorten(text: str) -> str:
+    half = MAX_ACT // 2
+    return text if len(text) <= MAX_ACT else f"{text[:half]}\n{text[-half:]}"
+
+
+# --- siblings -------------------------------------------------------------------------------------------------------
+
+
+def find_siblings(
+    lesson: TaskRecord, talks: Sequence[Talk], known: Collection[str], *, most: int = SIBLINGS
+) -> tuple[TaskRecord, ...]:
+    """Return test places for a lesson whose check is proven: turns in which its trigger occurs, one task for each.
+
+    Left out are turns of moments, and those of a session in which the person had said it already. ``known`` are ids of
+    places that are kept already. Which ones are taken depends on their names alone.
+    """
+    reference = lesson.reference
+    if not isinstance(reference, MomentReference) or reference.check is None or not reference.may_vote:
+        return ()
+    room = most - sum(name.startswith(_prefix(lesson)) for name in known)
+    if room <= 0:
+        return ()
+    found = [
+        (name, talk, place, cut)
+        for talk in talks
+        for place, cut in _find_places(lesson, reference.check, talk)
+        if (name := _prefix(lesson) + sha256(f"{talk.session.session_id}\0{place.id}".encode())[:12]) not in known
+    ]
+    found.sort(key=lambda item: item[0])
+    return tuple(_build_sibling(lesson, name, talk, place, cut) for name, talk, place, cut in found[:room])
+
+
+def _prefix(lesson: TaskRecord) -> str:
+    return f"s-{lesson.id.removeprefix('m-')}-"
+
+
+def _find_places(lesson: TaskRecord, check: MoveCheck, talk: Talk) -> Iterator[tuple[Place, int]]:
+    """Yield each turn where the check applies, with the number of the step before which it is cut."""
+    said = {name for moment in talk.moments for name in (moment.turn, *moment.words_turns)}
+    is_own = any(origin.session_id == talk.session.session_id for origin in lesson.origins)
+    feedback = lesson.reference.words if isinstance(lesson.reference, MomentReference) else ()
+    for place in read_talk(talk.session, talk.conversation):
+        if is_own and place.prompt in feedback:
+            return
+        if not place.is_prompt or not place.id or place.id in said or talk.stands_alone(place.prompt):
+            continue
+        if any(has(condition, read_move(place.steps)) for condition in check.trigger):
+            yield place, _find_first_act(check, place.steps)
+
+
+def _find_first_act(check: MoveCheck, steps: Sequence[Step]) -> int:
+    """Return the number of the first step that has to do with the check, so that none of it is given away."""
+    conditions = (*check.trigger, *check.required, *check.forbidden)
+    for number, step in enumerate(steps):
+        move = read_move([step])
+        if any(has(condition, move) for condition in conditions):
+            return number
+    return 0
+
+
+def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut: int) -> TaskRecord:
+    session = talk.session
+    moment = Moment(
+        id=name,
+        kind=MomentKind.REPEATED,
+        source=session.source,
+        session_id=session.session_id,
+        path=session.path,
+        turn=place.id,
+        request=place.prompt,
+        words=(),
+        step=place.steps[cut].id if cut < len(place.steps) else "",
+    )
+    done = render_move(read_move(place.steps[cut:]))
+    reference = lesson.reference
+    assert isinstance(reference, MomentReference)  # noqa: S101  the caller has looked
+    return TaskRecord(
+        id=name,
+        intent=place.prompt,
+        reference=replace(
+            reference,
+            sibling=True,
+            rejected=done,
+            stood="",
+            proof=Proof(state=ProofState.PROVEN, by="check", why="the check of another moment applies here"),
+        ),
+        context=build_digest(session, talk.conversation, moment),
+        origins=(_build_origin(session, place.prompt, place.at),),
+        project=session.cwd,
+        commit=session.commit,
+        group=f"turn-{sha256(f'{session.source}:{session.session_id}:{place.id}'.encode())[:12]}",
+    )

@@ -1,0 +1,162 @@
+"""Finds the moments of tonight's sessions, proves their references, and finds other places where a lesson applies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.mining.locate_step import locate_steps
+from skillopt_sleep.mining.moment_tasks import Talk, build_moment_tasks, find_siblings, list_wanted
+from skillopt_sleep.mining.moments import find_moments
+from skillopt_sleep.mining.references import Proved, prove, settle
+from skillopt_sleep.model.moment import MomentReference, ProofState
+from skillopt_sleep.model.ports import PairJudge
+from skillopt_sleep.model.session import Feedback, Place, SessionKey
+from skillopt_sleep.model.task import Split, TaskRecord
+from skillopt_sleep.model.text import fold
+from skillopt_sleep.night.plan import Kit
+from skillopt_sleep.optimizer.replay import Models
+
+SEARCHED = 60
+"""Sessions, the latest ones, in which other places for a new lesson are looked for."""
+
+
+class FoundMoments(Struct, frozen=True, kw_only=True):
+    """The moments of some sessions, as tasks."""
+
+    tasks: tuple[TaskRecord, ...] = ()
+    """New or changed tasks, of moments and of other places."""
+    notes: tuple[str, ...] = ()
+
+
+def find_moment_tasks(
+    keys: Sequence[SessionKey],
+    known: Sequence[TaskRecord],
+    mined: Sequence[TaskRecord],
+    kit: Kit,
+    models: Models | None,
+) -> FoundMoments:
+    """Return the tasks at moments that these sessions add to the archive, and those that proofs have changed.
+
+    A request that stands alone is a task already, among ``known`` or ``mined``, and gets no second one. Without
+    ``models`` nobody is asked, and only what was proven earlier is proven. Raises ``FatalBackend`` and
+    ``BudgetSpent``; what was found out until then is kept.
+    """
+    alone = frozenset(
+        (origin.session_id, fold(origin.words))
+        for task in (*known, *mined)
+        if not isinstance(task.reference, MomentReference)
+        for origin in task.origins
+    )
+    talks = [
+        talk
+        for key in keys
+        if (talk := _read_talk(key, kit, alone, models=models, corrected_only=models is None)) is not None
+    ]
+    new = {task.id: task for talk in talks for task in build_moment_tasks(talk)}
+    before = {task.id: task for task in known if isinstance(task.reference, MomentReference)}
+    places = {name for name, task in before.items() if is_sibling(task)}
+    moments = [*new.values(), *(task for name, task in before.items() if name not in places and name not in new)]
+    proved = _prove(moments, kit, models)
+    siblings = _find_siblings(proved.tasks, talks, places, kit, alone)
+    return FoundMoments(
+        tasks=tuple(task for task in (*proved.tasks, *siblings) if before.get(task.id) != task),
+        notes=tuple(_list_notes(proved)),
+    )
+
+
+def _read_talk(
+    key: SessionKey,
+    kit: Kit,
+    alone: frozenset[tuple[str, str]],
+    *,
+    models: Models | None = None,
+    corrected_only: bool = False,
+) -> Talk | None:
+    """Return a session with its moments; None where nothing is known of what the agent did."""
+    session = kit.inbox.load_whole(key)
+    if corrected_only and not any(turn.feedback is Feedback.CORRECTION for turn in session.turns):
+        return None
+    conversation = kit.load_steps(key.source, key.path)
+    if conversation is None:
+        return None
+    words = frozenset(words for name, words in alone if name == session.session_id)
+    talk = Talk(session=session, conversation=conversation, moments=find_moments(session, conversation), alone=words)
+    if models is None:
+        return talk
+    wanted = list_wanted(talk)
+    located = locate_steps(wanted, session, conversation, models.optimizer, models.parallel).moments
+    named = {moment.id: moment for moment in located}
+    return replace(talk, moments=tuple(named.get(moment.id, moment) for moment in talk.moments))
+
+
+def _prove(moments: Sequence[TaskRecord], kit: Kit, models: Models | None) -> Proved:
+    if models is None:
+        return settle(moments, kit.proofs, "")
+    judge = models.judges.get("moment")
+    return prove(
+        moments, kit.proofs, judge if isinstance(judge, PairJudge) else None, models.optimizer, models.parallel
+    )
+
+
+def _find_siblings(
+    moments: Sequence[TaskRecord],
+    talks: Sequence[Talk],
+    known: set[str],
+    kit: Kit,
+    alone: frozenset[tuple[str, str]],
+) -> list[TaskRecord]:
+    """Return new places: of a new lesson in the latest sessions, of any other in tonight's."""
+    lessons = [task for task in moments if _is_checked(task)]
+    searched = {name.rpartition("-")[0] for name in known}
+    fresh = [task for task in lessons if f"s-{task.id.removeprefix('m-')}" not in searched]
+    earlier: list[Talk] = []
+    if fresh:
+        seen = {(talk.session.source, talk.session.path) for talk in talks}
+        others = [key for key in kit.inbox.recent() if (key.source, key.path) not in seen]
+        own = [key for key in others if kit.place(key.cwd, key.remote) is Place.OWN][:SEARCHED]
+        earlier = [talk for key in own if (talk := _read_talk(key, kit, alone)) is not None]
+    found: list[TaskRecord] = []
+    for lesson in lessons:
+        found += find_siblings(lesson, [*talks, *(earlier if lesson in fresh else ())], known)
+    return found
+
+
+def _is_checked(task: TaskRecord) -> bool:
+    reference = task.reference
+    return isinstance(reference, MomentReference) and reference.may_vote and reference.check is not None
+
+
+def _list_notes(proved: Proved) -> Iterable[str]:
+    """Yield what the report says about the proofs."""
+    references = [task.reference for task in proved.tasks if isinstance(task.reference, MomentReference)]
+    silent = [reference for reference in references if not reference.may_vote]
+    if references:
+        votes = len(references) - len(silent)
+        yield f"{votes} of {len(references)} moments can tell whether you would have to say it again; the others teach"
+    needy = [ref for ref in silent if ref.proof.by == "judge" and ref.proof.state is ProofState.UNPROVEN]
+    if needy:
+        count = "1 moment does" if len(needy) == 1 else f"{len(needy)} moments do"
+        yield f"{count} not vote: {proved.calibration.in_words}"
+    if proved.lost:
+        yield f"some moments could not be proven tonight ({proved.lost}); another night asks again"
+
+
+def is_sibling(task: TaskRecord) -> bool:
+    """Whether a task is another place where a lesson applies, at which nobody complained."""
+    return isinstance(task.reference, MomentReference) and task.reference.sibling
+
+
+def pin_unproven(task: TaskRecord) -> TaskRecord:
+    """Return the task, kept to training where nothing can tell good from bad."""
+    reference = task.reference
+    if isinstance(reference, MomentReference) and not reference.may_vote:
+        return replace(task, split=Split.TRAIN)
+    return task
+
+
+def may_vote(task: TaskRecord) -> bool:
+    """Whether a verdict may rest on a task."""
+    return not isinstance(task.reference, MomentReference) or task.reference.may_vote
