@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,19 +63,33 @@ def harvest_command(
             "out_of_scope": left_out[Place.OTHER],
             "unplaced": left_out[Place.UNKNOWN],
         }
+        kept = workspace.steps.list_kept()
+        steps = {
+            "sessions": len(kept),
+            "bytes": sum(session.size for session in kept),
+            "due": len(workspace.steps.due()),
+        }
         if as_json:
-            print_json(counts | {"skipped": filed.skipped})
+            print_json(counts | {"steps": steps, "skipped": filed.skipped})
         else:
             click.echo(
                 f"{filed.seen} files, {filed.read} read: {len(shown)} sessions with {prompts} new prompts;"
                 f" {counts['waiting']} sessions wait to be mined."
             )
+            if workspace.settings.keep_steps:
+                click.echo(_describe_steps(workspace, steps))
             if note := list_left_out(out_of_scope=left_out[Place.OTHER], unplaced=left_out[Place.UNKNOWN]):
                 click.echo(f"Left out: {'; '.join(note)}.")
     for skip in filed.skipped:
         where = f"{skip.path}:{skip.line}" if skip.line else skip.path
         times = f" ({skip.count} times)" if skip.count > 1 else ""
         click.echo(plain(f"skipped {where}: {skip.reason}{times}"), err=True)
+
+
+def _describe_steps(workspace: Workspace, steps: Mapping[str, int]) -> str:
+    size = f"{steps['bytes'] / 1e6:.2f} of at most {workspace.settings.steps_mb} MB"
+    waits = f"; {steps['due']} more sessions are read by the next commands and nights" if steps["due"] else ""
+    return f"The agent's steps are kept of {steps['sessions']} sessions that you stepped into: {size}{waits}."
 
 
 @click.command("forget")
@@ -117,7 +132,7 @@ def _describe_forgotten(done: Forgotten) -> list[str]:
     if deleted.shared_tasks:
         lines.append(f"{deleted.shared_tasks} tasks stay, because other sessions asked for the same.")
     if deleted.checks:
-        lines.append(f"{deleted.checks} checks of moments were deleted too, and are worked out anew when needed.")
+        lines.append(f"{deleted.checks} checks that were found for moments in them were deleted too.")
     return [*lines, "Not deleted:", *(f"  {line}" for line in done.stays)]
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.mining.references import KeptProof
 from skillopt_sleep.model.session import Session, list_typed
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.report import NightState
@@ -42,7 +43,7 @@ class Deleted(Struct, frozen=True, kw_only=True):
     shared_tasks: int = 0
     """Tasks that stay, because other sessions asked for the same."""
     checks: int = 0
-    """Checks of moments, which may be of these sessions."""
+    """Proofs of checks at moments in these sessions."""
     nights: tuple[str, ...] = ()
     """The nights that used its tasks."""
 
@@ -69,10 +70,20 @@ def is_forgotten(database: Database, prefix: str) -> bool:
     return bool(prefix and database.rows(query, (prefix, prefix)))
 
 
-def delete_sessions(database: Database, sessions: Sequence[SessionName], now: str) -> Deleted:
+def load_sessions(database: Database, sessions: Collection[SessionName]) -> tuple[Session, ...]:
+    """Return everything archived of the sessions: one value for each of their files. Raises ``DiskError``."""
+    names = {(session.source, session.session_id) for session in sessions}
+    rows = database.rows("SELECT source, session_id, data FROM sessions ORDER BY ended_at, path")
+    return tuple(decode_json(row["data"], Session) for row in rows if (row["source"], row["session_id"]) in names)
+
+
+def delete_sessions(
+    database: Database, sessions: Sequence[SessionName], now: str, moments: Collection[str] = ()
+) -> Deleted:
     """Delete all that is kept of the sessions, in one step, and remember that they are forgotten.
 
-    Nights that are not finished find their sessions anew, so none of their stages stays. Raises ``DiskError``.
+    ``moments`` are the ids of the moments in them, whose proofs are deleted too. Nights that are not finished find
+    their sessions anew, so none of their stages stays. Raises ``DiskError``.
     """
     names = {(session.source, session.session_id) for session in sessions}
     with database.transaction(durable=True) as connection:
@@ -92,7 +103,7 @@ def delete_sessions(database: Database, sessions: Sequence[SessionName], now: st
         gone, shared = _delete_tasks(database, connection, names)
         nights = _list_nights(database, gone | shared)
         connection.executemany("DELETE FROM services WHERE task = ?", [(task,) for task in gone])
-        checks = connection.execute("DELETE FROM moment_checks").rowcount
+        checks = _delete_proofs(database, connection, moments)
         connection.execute("DELETE FROM stages WHERE night IN (SELECT id FROM nights)")
         connection.execute(
             "DELETE FROM replies WHERE night IN (SELECT id FROM nights WHERE state = ?)", (NightState.FINISHED,)
@@ -167,6 +178,15 @@ def _delete_tasks(
             gone.add(task.id)
             connection.execute("DELETE FROM tasks WHERE scope = ? AND id = ?", (row["scope"], row["id"]))
     return gone - shared, shared
+
+
+def _delete_proofs(database: Database, connection: sqlite3.Connection, moments: Collection[str]) -> int:
+    """Delete what was found out about the checks of moments; return how many."""
+    rows = database.rows("SELECT digest, data FROM moment_checks")
+    gone = [row["digest"] for row in rows if decode_json(row["data"], KeptProof).moment in moments]
+    connection.executemany("DELETE FROM moment_checks WHERE digest = ?", [(digest,) for digest in gone])
+    connection.executemany("DELETE FROM judged_moments WHERE moment = ?", [(moment,) for moment in moments])
+    return len(gone)
 
 
 def _list_nights(database: Database, tasks: Collection[str]) -> tuple[str, ...]:

@@ -11,7 +11,14 @@ from msgspec import Struct
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightState
-from skillopt_sleep.storage.forget import Deleted, SessionName, delete_sessions, is_forgotten, list_sessions
+from skillopt_sleep.storage.forget import (
+    Deleted,
+    SessionName,
+    delete_sessions,
+    is_forgotten,
+    list_sessions,
+    load_sessions,
+)
 from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.repair import BACKUP, back_up_database
 from skillopt_sleep.storage.staging import ProposalStatus
@@ -60,7 +67,7 @@ def forget_sessions(workspace: Workspace, sessions: Sequence[SessionName]) -> Fo
     """
     with lock_night(workspace.data_dir):
         now = workspace.clock.now().isoformat(timespec="seconds")
-        deleted = delete_sessions(workspace.database, sessions, now)
+        deleted = delete_sessions(workspace.database, sessions, now, _list_moments(workspace, sessions))
         workspace.database.erase_free_space()
         if workspace.database.path.with_name(BACKUP).exists():
             back_up_database(workspace.database)
@@ -71,6 +78,18 @@ def forget_sessions(workspace: Workspace, sessions: Sequence[SessionName]) -> Fo
             *_list_leftovers(workspace),
         )
     return Forgotten(sessions=tuple(sessions), deleted=deleted, stays=stays)
+
+
+def _list_moments(workspace: Workspace, sessions: Sequence[SessionName]) -> set[str]:
+    """Return the ids of the moments in the sessions, as far as their steps are kept."""
+    from skillopt_sleep.mining.moments import find_moments
+
+    found: set[str] = set()
+    for session in load_sessions(workspace.database, sessions):
+        conversation = workspace.steps.load(session.source, session.path)
+        if conversation is not None:
+            found |= {moment.id for moment in find_moments(session, conversation)}
+    return found
 
 
 def _list_live_files(workspace: Workspace, nights: Collection[str]) -> list[str]:

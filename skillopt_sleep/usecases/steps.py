@@ -43,9 +43,7 @@ def keep_steps(workspace: Workspace, limit: int = HARVEST_BYTES) -> StepsRead:
         return StepsRead()
     archive = workspace.steps
     due = archive.due()
-    if not due:
-        return StepsRead()
-    readers = _list_readers(build_sources(workspace))
+    readers = _list_readers(build_sources(workspace)) if due else {}
     known = [session for session in due if session.source in readers]
     kept = read = 0
     for number, session in enumerate(known):

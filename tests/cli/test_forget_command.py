@@ -10,8 +10,11 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from skillopt_sleep.mining.moments import find_moments
+from skillopt_sleep.mining.references import KeptProof
 from skillopt_sleep.storage.lock import lock_night
 from tests.cli.test_harvest_command import rows
 
@@ -72,6 +75,24 @@ def test_free_space_of_the_database_holds_nothing_either(mira, sessions, forget)
     assert any(words in path.read_bytes() for path in mira.data.glob("sleep.db*"))
     assert forget(sessions[0]["session_id"], "--yes").code == 0
     assert not any(words in path.read_bytes() for path in mira.data.glob("sleep.db*"))
+
+
+def test_proofs_of_its_moments_go_too(mira, sessions, forget):
+    """What was found out about a check at a moment of it is deleted; proofs at other moments stay."""
+    workspace = mira.workspace()
+    first, other = sessions[:2]
+    moments = {}
+    for session in workspace.inbox.everything():
+        found = find_moments(session, workspace.steps.load("claude", session.path))
+        moments[session.session_id] = [moment.id for moment in found]
+    proofs = [(name[0], KeptProof(moment=name[0], digest=name[0])) for name in moments.values()]
+    with workspace.database.transaction() as connection:
+        rows = [(digest, msgspec.json.encode(proof)) for digest, proof in proofs]
+        connection.executemany("INSERT INTO moment_checks VALUES (?, ?)", rows)
+    assert forget(first["session_id"], "--yes", "--json").json["deleted"]["checks"] == 1
+    left = {row["digest"] for row in workspace.database.rows("SELECT digest FROM moment_checks")}
+    assert moments[first["session_id"]][0] not in left
+    assert moments[other["session_id"]][0] in left
 
 
 def test_harvest_does_not_bring_it_back(cli, mira, sessions, forget):

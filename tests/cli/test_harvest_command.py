@@ -81,9 +81,10 @@ def test_sessions_of_other_projects_are_filed_but_not_shown(cli, mira, tmp_path)
 
 def test_harvest_in_words(cli, mira):
     """Without --json: counts in a sentence, or a block for each session."""
-    assert cli("harvest", *mira.places).out == (
-        "5 files, 5 read: 5 sessions with 30 new prompts; 5 sessions wait to be mined.\n"
-    )
+    found, steps = cli("harvest", *mira.places).out.splitlines()
+    assert found == "5 files, 5 read: 5 sessions with 30 new prompts; 5 sessions wait to be mined."
+    assert steps.startswith("The agent's steps are kept of 5 sessions that you stepped into: 0.0")
+    assert "steps" not in cli("harvest", *mira.places, "--set=keep_steps=false").out
     shown = cli("harvest", *mira.places, "--sessions", "--all").out
     assert shown.count("correction") == 10
 

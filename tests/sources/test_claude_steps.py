@@ -243,6 +243,17 @@ def test_answer_to_a_question_begins_no_turn(read):
     assert tell(read(file.assistant("shipping"))) == [("ship", ["User has answered your questions: now", "shipping"])]
 
 
+@pytest.mark.parametrize("depth", [200, 900, 5000])
+def test_arguments_of_any_depth_end_nothing(tmp_path, depth):
+    """Arguments nested without end are shortened or reported, never raised."""
+    file = LinkedFile().user("go").call("Odd", deep="DEEP").assistant("done")
+    file.lines[1] = file.lines[1].replace(b'"DEEP"', b"[" * depth + b"]" * depth)
+    skips = []
+    found = ClaudeSource().read_steps(stored(tmp_path / "s.jsonl", file.lines), skips.append)
+    assert [turn.prompt for turn in found.turns] == ["go"]
+    assert not skips or skips[0].reason == "nested too deep"
+
+
 def test_no_steps_where_nobody_typed(read):
     """A headless session has no steps either."""
     assert read(LinkedFile(entrypoint="sdk-cli").user("do it").assistant("done")) is None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from skillopt_sleep.model.step import StepKind, StepOutcome
 from skillopt_sleep.sources.codex import CodexSource
@@ -106,6 +109,28 @@ def test_compacted_history_is_no_step(read):
     file = CodexFile().prompt("first").assistant("a")
     file.record("compacted", message="", replacement_history=[{"type": "message", "role": "user", "content": "first"}])
     assert tell(read(file.prompt("second").assistant("b"))) == [("first", ["a"]), ("second", ["b"])]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_later_records_change_no_earlier_turn(tmp_path_factory, seed, data):
+    """A rollout cut before a prompt has the same turns up to there, step by step."""
+    draw = random.Random(seed)
+    file, prompts = CodexFile(), []
+    for number in range(draw.randint(2, 5)):
+        prompts.append(len(file.lines))
+        file.prompt(f"prompt {number}")
+        for step in range(draw.randint(1, 5)):
+            if draw.random() < 0.4:
+                file.assistant(f"text {step} " + "word " * draw.choice([1, 3000]))
+            else:
+                output = EXITED.format(draw.choice([0, 1]), "line\n" * draw.choice([1, 2000]))
+                file.shell(f"{number}-{step}", output, cmd="x " * draw.choice([1, 4000]))
+    cut = data.draw(st.integers(1, len(prompts) - 1))
+    folder = tmp_path_factory.mktemp("prefix")
+    whole = CodexSource().read_steps(stored(folder / "a.jsonl", file.lines), [].append)
+    before = CodexSource().read_steps(stored(folder / "a.jsonl", file.lines[: prompts[cut]]), [].append)
+    assert before.turns == whole.turns[:cut]
 
 
 def test_sub_agent_has_no_steps(read):

@@ -149,6 +149,22 @@ def test_secret_at_a_cut_is_whole_or_absent(before, after, line):
     assert CANARY[-8:] not in found
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    before=st.text(max_size=40), after=st.text(max_size=40), name=st.sampled_from(["token", "password", "note", "a"])
+)
+def test_arguments_without_their_secrets_are_still_json(before, after, name):
+    """Taking a secret out of a call's arguments leaves them readable."""
+    from skillopt_sleep.sources.steps import shorten_arguments
+
+    text = shorten_arguments({"command": f"{before} {name}={CANARY} {after}", "content": f"{name}: {CANARY}\n"}, 2000)
+    step = Step(id="1", kind=StepKind.CALL, text=text)
+    made = Conversation(source="x", path="p", session_id="s", turns=(TurnSteps(turn="t", steps=(step,)),))
+    found = redact_conversation(made, Redactor()).turns[0].steps[0].text
+    assert CANARY not in found
+    assert json.loads(found).keys() == {"command", "content"}
+
+
 def test_conversation_without_secrets_is_the_same_object():
     """Nothing is copied for nothing."""
     made = Conversation(source="x", path="p", session_id="s", turns=(TurnSteps(turn="t", prompt="hello"),))
