@@ -45,7 +45,7 @@ def find_doubt(places: Sequence[Place], chain: Sequence[Link], number: int, answ
         return "its corrections contradict each other"
     if _changes_mind(link):
         return CHANGED_MIND
-    if has_phrase(link.said.typed, "is_news") and not has_phrase(link.said.typed, "fails"):
+    if _is_news(link.said.typed):
         return NOT_KNOWABLE
     if _said_before(places, link):
         return "the same had been said before in this session"
@@ -86,6 +86,11 @@ def _changes_mind(link: Link) -> bool:
     asked = link.place
     dropped = list_words(typed) & list_words(asked.typed)
     return bool(dropped) and not has_phrase(asked.typed, "drops") and len(dropped) * 2 >= len(list_words(typed))
+
+
+def _is_news(typed: str) -> bool:
+    """Whether the person tells of something that nobody in the conversation could know."""
+    return has_phrase(typed, "is_news") and not (has_phrase(typed, "fails") or has_phrase(typed, "reminds"))
 
 
 def _said_before(places: Sequence[Place], link: Link) -> bool:

@@ -110,6 +110,8 @@ def _choose_step(
     commitments = _list_commitments(place)
     if not commitments:
         return _make(place, len(place.steps) - 1, Basis.GUESS, typed)
+    if len(commitments) == 1:
+        return _make(place, commitments[0], Basis.STRUCTURE, typed)
     if _reports_failure(words, typed):  # the claim that it was done
         return _make(place, commitments[-1], Basis.GUESS, typed)
     best = max(scores[place.index, number][0] for number in commitments)
@@ -123,9 +125,7 @@ def _choose_step(
         ]
         sums_up = matching[0] == commitments[-1] and place.actions[matching[0]].kind is ActionKind.SAID
         tells = len(matching) == 1 or len(matching) * 2 <= len(commitments)
-        tells = tells and not (sums_up and len(commitments) > 1)  # an answer that repeats what was done before it
-        if len(commitments) == 1:
-            return _make(place, matching[0], Basis.STRUCTURE, typed)
+        tells = tells and not sums_up  # an answer that repeats what was done before it
         return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS, typed)
     edits = [number for number in commitments if place.actions[number].changes]
     return _make(place, edits[0] if edits else commitments[-1], Basis.GUESS, typed)

@@ -266,6 +266,18 @@ class TestDoubts:
         moment = only(self.WORK, ("reports need a border", "no", [edited("page.html", "<report>", "<report border>")]))
         assert not moment.teaches_only
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "I already told you that reports need a border",
+            "someone who cannot see must hear the report",
+            "I just want borders",
+        ],
+    )
+    def test_words_that_only_look_like_news(self, words: str) -> None:
+        """A reminder, a person in general and a wish tell of nothing that happened."""
+        assert not only(self.WORK, (words, "no", [edited("page.html", "<report>", "<report border>")])).teaches_only
+
     def test_correction_given_twice(self) -> None:
         """A moment whose own prefix holds the same correction only teaches: the agent reads it there anyway."""
         moments = found(
