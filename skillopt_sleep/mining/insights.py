@@ -7,15 +7,17 @@ with the sessions in which they were said.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from skillopt_sleep.mining.episodes import Episode, split_episodes
+from skillopt_sleep.mining.recurring_requests import group_asks, read_asks
 from skillopt_sleep.model.near_duplicates import group_recurrences
 from skillopt_sleep.model.pasted import strip_pasted
-from skillopt_sleep.model.session import Feedback, Session, Turn, list_typed
+from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt
 
@@ -23,6 +25,8 @@ T = TypeVar("T")
 
 MAX_QUOTE = 240
 """Characters kept of a person's words."""
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
@@ -37,10 +41,13 @@ class Sighting(Struct, frozen=True, kw_only=True):
 
 
 class Correction(Struct, frozen=True, kw_only=True):
-    """What was said about a wrong answer, and about which request."""
+    """What was said about a wrong answer, and what had been asked."""
 
     said: Sighting
     asked: str
+    """The person's last request before it; "" when the session begins with the correction."""
+    cause: str = ""
+    """What the words do, as in "asks to undo it"; "" when unknown."""
 
 
 class Recurring(Struct, frozen=True, kw_only=True):
@@ -51,7 +58,7 @@ class Recurring(Struct, frozen=True, kw_only=True):
     sessions: int
     """The number of different sessions."""
     corrections: tuple[Correction, ...] = ()
-    """What was said about the answers."""
+    """What was said about the answers, as the very next prompt."""
 
 
 class Insights(Struct, frozen=True, kw_only=True):
@@ -85,35 +92,44 @@ class Insights(Struct, frozen=True, kw_only=True):
     """Days of such work until then; None when the sessions carry no times, or hold no task."""
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
-    session: Session
-    episode: Episode
+class _Prompt(Struct, frozen=True, kw_only=True):
+    """A prompt of a person, and what it was typed after."""
 
-    def corrections(self) -> Iterator[Correction]:
-        request = _quote(self.episode.request)
-        for turn in self.episode.corrections:
-            yield Correction(said=_build_sighting(self.session, turn), asked=request)
+    session: Session
+    turn: Turn
+    answer: str
+    """The answer on the person's screen."""
+    asked: str
+    """The last request before it."""
+    correction: Correction | None = None
+    """The next prompt, when it corrects what was done."""
+
+    @property
+    def is_correction(self) -> bool:
+        return self.turn.feedback is Feedback.CORRECTION
+
+    def build_correction(self) -> Correction:
+        return Correction(said=_build_sighting(self.session, self.turn), asked=quote(self.asked), cause=self.turn.cause)
 
 
 def find_insights(
     sessions: Sequence[Session], tasks: Sequence[TaskRecord], *, groups_needed: int = GROUPS_FOR_VERDICT
 ) -> Insights:
     """Count and group what was said; ``tasks`` are those mined from these sessions."""
-    turns = list_typed(turn for session in sessions for turn in session.turns)
-    days = sorted({turn.at[:10] for turn in turns} - {""})
-    asked = [_Asked(session=session, episode=episode) for session in sessions for episode in split_episodes(session)]
-    corrections = _sort_latest_first(correction for item in asked for correction in item.corrections())
+    prompts = [prompt for session in _join_parts(sessions) for prompt in _read_prompts(session)]
+    days = sorted({_read_day(prompt.turn.at) for prompt in prompts} - {""})
+    corrections = _sort_latest_first(prompt.build_correction() for prompt in prompts if prompt.is_correction)
     groups = len({task.group or task.id for task in tasks})
     missing = max(0, groups_needed - groups)
     return Insights(
         sessions=len(sessions),
         projects=len({session.cwd for session in sessions} - {""}),
-        prompts=len(turns),
-        approvals=sum(turn.feedback is Feedback.APPROVAL for turn in turns),
+        prompts=len(prompts),
+        approvals=sum(prompt.turn.feedback is Feedback.APPROVAL for prompt in prompts),
         first_day=days[0] if days else "",
         last_day=days[-1] if days else "",
         active_days=len(days),
-        asked=_find_recurring_requests(asked),
+        asked=_find_recurring_requests([prompt for prompt in prompts if not prompt.is_correction]),
         corrected=_find_recurring_corrections(corrections),
         corrections=corrections,
         tasks=len(tasks),
@@ -124,16 +140,62 @@ def find_insights(
     )
 
 
-def _find_recurring_requests(asked: Sequence[_Asked]) -> tuple[Recurring, ...]:
-    worded = [(strip_pasted(item.episode.request.prompt), item) for item in asked]
-    requests = [(words, item) for words, item in worded if _has_content(words)]
+def _join_parts(sessions: Sequence[Session]) -> Iterator[Session]:
+    """Yield the sessions, each whole: one that several files hold, after a resume or a copy, is archived in parts."""
+    parts: dict[tuple[str, str], list[Session]] = {}
+    for session in sessions:
+        parts.setdefault(_name_session(session), []).append(session)
+    for same in parts.values():
+        same.sort(key=lambda part: next((turn.at for turn in part.turns if turn.at), ""))
+        yield same[0] if len(same) == 1 else replace(same[0], turns=tuple(turn for part in same for turn in part.turns))
+
+
+def _read_prompts(session: Session) -> Iterator[_Prompt]:
+    """Yield the prompts that a person typed in a session, in order."""
+    found: list[_Prompt] = []
+    answer = asked = ""
+    for turn in session.turns:
+        if not turn.kind.weak:
+            prompt = _Prompt(session=session, turn=turn, answer=answer, asked=asked)
+            if prompt.is_correction and found:
+                found[-1] = replace(found[-1], correction=prompt.build_correction())
+            elif not prompt.is_correction and has_content(turn.prompt):
+                asked = turn.prompt
+            found.append(prompt)
+        answer = turn.final or answer
+    yield from found
+
+
+def _find_recurring_requests(prompts: Sequence[_Prompt]) -> tuple[Recurring, ...]:
+    """Return what was asked for in several sessions; one finding for what was always asked for together."""
+    asked = [(ask, prompt) for prompt in prompts for ask in read_asks(prompt.turn, prompt.answer)]
+    groups: dict[int, dict[int, _Prompt]] = {}
+    for number, (_, prompt) in zip(group_asks([ask for ask, _ in asked]), asked, strict=True):
+        groups.setdefault(number, {})[id(prompt)] = prompt
+    recurring = [
+        group for group in groups.values() if len({_name_session(prompt.session) for prompt in group.values()}) > 1
+    ]
     return _keep_recurring(
         _build_recurring(
-            [_build_sighting(item.session, item.episode.request) for item in group],
-            [correction for item in group for correction in item.corrections()],
+            [_build_sighting(prompt.session, prompt.turn) for prompt in group.values()],
+            [prompt.correction for prompt in group.values() if prompt.correction],
         )
-        for group in _group([item for _, item in requests], [words for words, _ in requests])
+        for group in _drop_parts(recurring)
     )
+
+
+def _drop_parts(groups: Iterable[dict[int, _Prompt]]) -> Iterator[dict[int, _Prompt]]:
+    """Yield the groups whose prompts are not all in a larger one: what was always asked for together is one finding."""
+    holders: dict[int, list[dict[int, _Prompt]]] = {}
+    for group in sorted(groups, key=len, reverse=True):
+        if not any(group.keys() <= other.keys() for other in holders.get(next(iter(group)), ())):
+            for prompt in group:
+                holders.setdefault(prompt, []).append(group)
+            yield group
+
+
+def _name_session(session: Session) -> tuple[str, str]:
+    return session.source, session.session_id or session.path
 
 
 def _find_recurring_corrections(corrections: Sequence[Correction]) -> tuple[Recurring, ...]:
@@ -167,10 +229,15 @@ def _sort_latest_first(corrections: Iterable[Correction]) -> tuple[Correction, .
     return tuple(sorted(corrections, key=lambda correction: correction.said.day, reverse=True))
 
 
-def _has_content(words: str) -> bool:
-    """Tell whether a prompt says more than "go on"."""
-    folded = words.casefold().split()
-    return len(folded) > 1 and not set(folded) <= STOPWORDS | CONTINUE
+def has_content(words: str) -> bool:
+    """Tell whether a prompt says more than "go on" or "yes, do that"."""
+    folded = words[:MAX_QUOTE].casefold().split()
+    return len(folded) > 1 and any(word not in STOPWORDS and word not in CONTINUE for word in folded)
+
+
+def _read_day(at: str) -> str:
+    """Return the day of a recorded time; "" when it is not a time."""
+    return at[:10] if _DAY.match(at) else ""
 
 
 def _build_sighting(session: Session, turn: Turn) -> Sighting:
@@ -178,11 +245,11 @@ def _build_sighting(session: Session, turn: Turn) -> Sighting:
         source=session.source,
         session_id=session.session_id,
         cwd=session.cwd,
-        day=(turn.at or session.started_at)[:10],
-        words=_quote(turn),
+        day=_read_day(turn.at) or _read_day(session.started_at),
+        words=quote(turn.prompt),
     )
 
 
-def _quote(turn: Turn) -> str:
-    """Return what a person typed in a turn; pasted text only if there is nothing else."""
-    return excerpt(strip_pasted(turn.prompt) or turn.prompt, MAX_QUOTE)
+def quote(prompt: str) -> str:
+    """Return what a person typed in a prompt; pasted text only if there is nothing else."""
+    return excerpt(strip_pasted(prompt) or prompt, MAX_QUOTE)

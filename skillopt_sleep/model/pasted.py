@@ -14,7 +14,7 @@ _PASTED = re.compile(
       \[[\w:./ -]{2,40}\](?:\s|$)                            # [lint:go] …
     | (?:time|level|ts|msg)= | \d{4}-\d\d-\d\d[T ]\d | \d\d:\d\d:\d\d
     | at\s\S+\( | File\s" | Traceback | \w*(?:Error|Exception|Warning):\s | panic: | goroutine\s | npm\sERR
-    | FAIL\b | PASS\b | ok\s+\S+\s+[\d.(] | ---\s | ===\s | \+\+\+\s | @@\s | diff\s--git
+    | (?:env\s+)?[A-Z][A-Z_]+=\S | FAIL\b | PASS\b | ok\s+\S+\s+[\d.(] | ---\s | ===\s | \+\+\+\s | @@\s | diff\s--git
     | \S+\.\w{1,5}:\d+ | "[^"]*":\s | [{}\[\]();,]+$
     ) | \t | [ ]{4}""",
     re.VERBOSE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
@@ -15,6 +16,9 @@ WORDINGS = 3
 
 SESSIONS = 4
 """Sessions named of one recurring request."""
+
+CAUSES = 4
+"""Ways of correcting that are named."""
 
 QUOTE_CHARACTERS = 110
 """Characters shown of a person's words."""
@@ -48,11 +52,27 @@ def _counts(found: Insights) -> Iterator[str]:
         days = f" on {found.first_day}"
     yield f"You typed {number(found.prompts, 'prompt')} in {number(found.sessions, 'session')}{days}{folders}."
     if found.corrections or found.approvals:
-        yield f"You corrected an answer {times(len(found.corrections))} and approved one {times(found.approvals)}."
+        yield (
+            f"{_count_prompts(len(found.corrections))} as a correction of what the agent had just done,"
+            f" {found.approvals:,} as an approval."
+        )
+        yield from _how(found.corrections)
     else:
-        yield "No correction or approval of an answer was recognized."
+        yield "None of them reads as a correction or an approval of what the agent had done."
     yield from _left_out(found)
     yield "All of this was read from your own session files: no model was asked, and nothing left this machine."
+
+
+def _count_prompts(count: int) -> str:
+    return f"{count:,} of them reads" if count == 1 else f"{count:,} of them read"
+
+
+def _how(corrections: Sequence[Correction]) -> Iterator[str]:
+    """Yield how the corrections were made, the most frequent way first."""
+    causes = Counter(correction.cause for correction in corrections if correction.cause)
+    if len(causes) > 1:
+        ways = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common(CAUSES))
+        yield f"What such a prompt does most often: it {ways}."
 
 
 def _left_out(found: Insights) -> Iterator[str]:
@@ -69,7 +89,7 @@ def _requests(asked: Sequence[Recurring]) -> Iterator[str]:
         yield from _recurring(request)
         if request.corrections:
             said = "; ".join(_quote(correction.said.words) for correction in request.corrections[:WORDINGS])
-            yield f"  and corrected the answer {times(len(request.corrections))}: {said}"
+            yield f"  right after it you corrected what was done {times(len(request.corrections))}: {said}"
     yield from _more(len(asked))
 
 
@@ -95,7 +115,8 @@ def _latest_corrections(corrections: Sequence[Correction]) -> Iterator[str]:
     for group in list(requests.values())[:FINDINGS]:
         first = group[0]
         yield f"- {'; '.join(_quote(correction.said.words) for correction in group[:WORDINGS])}"
-        yield f"  after you asked {_quote(first.asked)} ({_place(first.said)})"
+        asked = f"after you wrote {_quote(first.asked)} " if first.asked else ""
+        yield f"  {asked}({_place(first.said)})"
     yield from _more(len(requests))
 
 
@@ -114,15 +135,15 @@ def _recurring(request: Recurring) -> Iterator[str]:
 def _prospects(found: Insights) -> Iterator[str]:
     if found.tasks:
         different = "" if found.groups == found.tasks else f", {number(found.groups)} of them different"
-        yield f"{number(found.tasks, 'request')} can be replayed without the rest of the session{different}."
+        yield f"{number(found.tasks, 'request')} may make sense without the rest of the session{different}."
     else:
-        yield "No request can be understood without the rest of its session yet, so there is nothing to replay."
+        yield "No request makes sense without the rest of its session yet."
     yield (
         f"It takes {found.groups_needed} different ones to show that a change of your agent's instructions helps: two"
         " thirds to learn the change from, the rest to test it on."
     )
     if not found.groups_missing:
-        yield "You have enough: a night can come to a verdict now."
+        yield "There are as many: a night may come to a verdict."
     else:
         days = "" if found.days_missing is None else f", about {number(found.days_missing, 'day')} of work at your pace"
         missing = number(found.groups_missing, "more is", "more are")

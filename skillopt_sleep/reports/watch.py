@@ -3,7 +3,7 @@
 A rule is proven on replays; whether it helps in daily work shows only in the sessions. Nothing but counting happens
 here, without a model. A prompt counts for a rule when it is one of the corrections that the rule was written from,
 word for word, or when it is a correction that resembles the rule, or those words, in more than the phrases people use
-around any complaint.
+around any complaint. What a rule was written from was said before it, even if no prompt with a time holds it any more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WatchState(enum.StrEnum):
     EARLY = "early"
     """Too little was typed since."""
     NEVER_SAID = "never said"
-    """No such correction was made before, so there is nothing to compare with."""
+    """No earlier prompt is recognized as such a correction, so there is nothing to compare with."""
 
 
 class LiveRule(Struct, frozen=True, kw_only=True):
@@ -134,8 +134,10 @@ def _watch_rule(
         if any(quote.stands_in(folded[turn.id]) for quote in quotes)
         or (turn.feedback is Feedback.CORRECTION and _is_about(turn.prompt, rule, marks))
     ]
-    before = Period(prompts=sum(at < since for at, _ in turns), corrections=sum(at < since for at in about))
-    after = Period(prompts=len(turns) - before.prompts, corrections=len(about) - before.corrections)
+    prompts, corrections = sum(at < since for at, _ in turns), sum(at < since for at in about)
+    after = Period(prompts=len(turns) - prompts, corrections=len(about) - corrections)
+    own = 0 if corrections else len(quotes) - 1  # said before the rule, though in no prompt with a time
+    before = Period(prompts=max(prompts, own), corrections=corrections or own)
     state, p, missing = _judge(before, after)
     return Watched(rule=rule, before=before, after=after, state=state, p=p, missing=missing)
 
@@ -280,7 +282,7 @@ def _conclude(found: Watched) -> str:
         case WatchState.EARLY:
             return f"Too early to tell: it takes about {number(found.missing, 'more prompt')}."
         case WatchState.NEVER_SAID:
-            return "You made no such correction before, so there is nothing to compare with."
+            return "No earlier prompt of yours reads like this rule, so there is nothing to compare with."
 
 
 def _rate(period: Period) -> str:

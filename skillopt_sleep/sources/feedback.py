@@ -123,6 +123,13 @@ def label_feedback(prompt: str, before: Before, kind: PromptKind, *, interrupted
     return Label(feedback=Feedback.APPROVAL) if not interrupted and _is_approval(remark) else _NEITHER
 
 
+def makes_offer(answer: str) -> bool:
+    """Tell whether an answer ends with a question or an offer, to which the next prompt may be the reply."""
+    end = answer[-ENDING:].rstrip()
+    asks = "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :]
+    return asks or get_table("invites").occurs_in(*read_words(end))
+
+
 class _Remark(Struct, frozen=True, kw_only=True):
     """A person's own words at the beginning of a prompt."""
 
@@ -202,16 +209,13 @@ def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
 
 def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
     """Return what a cue may need or lose points to, by its name in ``feedback.toml``."""
-    end = before.answer[-ENDING:].rstrip()
-    ending = read_words(end)
-    offers = get_table("invites").occurs_in(*ending)
     facts = {
         "made": before.has_made,
         "files": bool(before.files),
         "about": _is_about(remark, before),
-        "answers": offers or "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :],
+        "answers": makes_offer(before.answer),
         "orders": remark.sentences[0].begins_with(get_table("orders")),
-        "reports": get_table("asks_result").occurs_in(*ending),
+        "reports": get_table("asks_result").occurs_in(*read_words(before.answer[-ENDING:])),
     }
     return frozenset(name for name, is_so in facts.items() if is_so)
 

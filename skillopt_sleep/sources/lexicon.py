@@ -184,11 +184,13 @@ def split_sentences(text: str) -> Iterator[Sentence]:
     for line in _SENTENCE_END.split(fold_words(text)):
         parts = [f" {' '.join(words)} " for part in _CLAUSE_END.split(line) if (words := _WORD.findall(part))]
         if parts:
-            yield _build_sentence(line, parts)
+            yield _build_sentence(parts, ends_as_question="?" in line)
 
 
-def _build_sentence(line: str, parts: list[str]) -> Sentence:
-    fillers, polite = get_table("fillers"), get_table("polite")
+def _build_sentence(parts: list[str], *, ends_as_question: bool) -> Sentence:
+    tables = load_lexicon().tables
+    fillers, polite = tables["fillers"], tables["polite"]
+    text = "".join(parts).replace("  ", " ")
     leading = [parts.pop(0)]
     while parts and fillers.find_opening(leading[-1]) == leading[-1]:
         leading.append(parts.pop(0))
@@ -196,17 +198,16 @@ def _build_sentence(line: str, parts: list[str]) -> Sentence:
     while opening := fillers.find_opening(leading[-1]) or polite.find_opening(leading[-1]):
         is_polite |= bool(polite.find_opening(leading[-1]))
         leading.append(leading[-1][len(opening) - 1 :])
-    words = _WORD.findall(line)
-    text, known = f" {' '.join(words)} ", frozenset(words)
-    is_polite = is_polite and not get_table("wonders").find_opening(leading[-1])
+    known = frozenset(text.split())
+    is_polite = is_polite and not tables["wonders"].find_opening(leading[-1])
     return Sentence(
         text=text,
         leading=tuple(leading),
         trailing=tuple(parts),
         words=known,
-        asks=("?" in line and not is_polite)
-        or any(map(get_table("asks").find_opening, leading))
-        or get_table("announces").occurs_in(text, known),
+        asks=(ends_as_question and not is_polite)
+        or any(map(tables["asks"].find_opening, leading))
+        or tables["announces"].occurs_in(text, known),
     )
 
 

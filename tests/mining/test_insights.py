@@ -123,3 +123,80 @@ def test_five_hundred_sessions() -> None:
     started = time.process_time()
     assert find_insights(sessions, []).asked
     assert time.process_time() - started < 2
+
+
+def asked(*requests: str) -> set[frozenset[str]]:
+    """The groups of what is asked for in sessions with one of these requests each."""
+    sessions = [session(f"s{number}", (words, "Done.")) for number, words in enumerate(requests)]
+    return {frozenset(each.words for each in found.sightings) for found in find_insights(sessions, []).asked}
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        ("commit the changes", "please commit", "ok, commit and push"),
+        ("can you open a PR for this?", "open a pull request", "do meaningful commits and let's open a PR"),
+        ("fix the linting error", "could you fix linting", "we need to fix the lint"),
+        ("review https://example.com/rockets/fuel/pull/7", "please review https://example.com/rockets/valve/pull/9"),
+        ("explain the fuel gauge", "help me understand: explain the fuel gauge"),
+        ("schreib die Notizen zur Rakete", "Schreib die Notizen zur Rakete"),
+    ],
+)
+def test_one_request_in_other_words(requests: tuple[str, ...]) -> None:
+    """The same verb with the same object is one request, whatever stands around it."""
+    assert frozenset(requests) in asked(*requests)
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        ("resolve the conflicts of the PR", "open a draft PR"),
+        ("review the fuel gauge", "how is the review going?"),
+        ("check out main", "check the valve"),
+        ("option 2.", "option 2"),
+        ("1", "1."),
+        ("the second one", "the second one please"),
+        ("create a fuel gauge", "create a valve"),
+        ("continue", "continue"),
+    ],
+)
+def test_requests_that_differ(requests: tuple[str, ...]) -> None:
+    """Another verb or another object is another request, and a choice is none."""
+    assert asked(*requests) == set()
+
+
+def test_reply_to_an_offer_is_no_request() -> None:
+    """A "yes, do that" after the agent's question is not what a person asks for by themselves."""
+    answer = "The tests pass. Shall I commit it?"
+    offered = [
+        session(f"s{n}", ("fix the gauge", answer), ("yes, commit it", "Done."), day="2026-03-01") for n in (1, 2)
+    ]
+    assert {item.sightings[0].words for item in find_insights(offered, []).asked} == {"fix the gauge"}
+
+
+def test_correction_right_after_a_request() -> None:
+    """Only the next prompt is told as a correction of it; each correction knows the last request and its cause."""
+    said = turn("no, not on main", "Moved.", "no", at="2026-03-01T11:00:00Z", cause="refuses what was done")
+    first = session("s1", ("commit the gauge", "Done."), said, ("write the notes", "So."), ("shorter", "So.", "no"))
+    second = session("s2", ("commit the gauge", "Done."), ("write the notes", "So."))
+    found = find_insights([first, second], [])
+    by_words = {item.sightings[0].words: [each.said.words for each in item.corrections] for item in found.asked}
+    assert by_words == {"commit the gauge": ["no, not on main"], "write the notes": ["shorter"]}
+    assert {(each.said.words, each.asked, each.cause) for each in found.corrections} == {
+        ("no, not on main", "commit the gauge", "refuses what was done"),
+        ("shorter", "write the notes", ""),
+    }
+
+
+def test_session_in_two_files() -> None:
+    """A resumed session is archived in parts; its second part begins after the first."""
+    first = session("s1", turn("write the notes", "So.", at="2026-03-01T10:00:00Z"))
+    rest = session("s1", turn("shorter", "So.", "no", at="2026-03-01T11:00:00Z"))
+    (said,) = find_insights([rest, first], []).corrections
+    assert said.asked == "write the notes"
+
+
+def test_time_that_is_none() -> None:
+    """A damaged time is no day."""
+    found = find_insights([session("s1", turn("fix the lint", "So.", at="[trimmed]"), day="")], [])
+    assert (found.first_day, found.active_days) == ("", 0)

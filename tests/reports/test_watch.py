@@ -61,10 +61,20 @@ def lived(before, since):
 )
 def test_what_the_counts_say(before, since, state):
     """Each pair of (corrections, prompts) in words, and the counts as they are."""
-    (found,) = compare_corrections([RULE], lived(before, since))
+    rule = RULE if before[0] else replace(RULE, words=())
+    (found,) = compare_corrections([rule], lived(before, since))
     assert found.state is state
     assert (found.before.corrections, found.before.prompts) == before
     assert (found.after.corrections, found.after.prompts) == since
+
+
+def test_own_corrections_of_a_rule_were_said_before():
+    """What a rule was written from counts, even if the session is forgotten or carries no times."""
+    (found,) = compare_corrections([replace(RULE, words=("no, tabs please", "tabs!"))], lived((0, 100), (0, 40)))
+    assert found.state is WatchState.EARLY
+    assert (found.before.corrections, found.before.prompts) == (2, 100)
+    (found,) = compare_corrections([RULE], [])
+    assert (found.before.corrections, found.before.prompts) == (1, 1)
 
 
 def test_chance_of_so_few():

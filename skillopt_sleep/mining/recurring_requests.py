@@ -1,0 +1,167 @@
+"""Finds requests that a person makes in several sessions, by what they ask to have done.
+
+"Commit and open a PR" asks for two things. Two requests are one when they have the same verb and mostly the same
+objects; similar words alone are not enough, or resolving the conflicts of a PR and opening one would be the same.
+Replies to the agent ("yes, do that", "option 2") are no requests.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from skillopt_sleep.model.near_duplicates import all_terms
+from skillopt_sleep.model.pasted import strip_pasted
+from skillopt_sleep.model.session import Turn
+from skillopt_sleep.model.text import CONTINUE, POINTING, STOPWORDS, WORK
+from skillopt_sleep.sources.feedback import makes_offer
+from skillopt_sleep.sources.lexicon import Sentence, get_table, split_sentences
+
+READ = 500
+"""Characters of a prompt that are read."""
+
+SAME_OBJECTS = 0.5
+"""Share of their objects, together, that two requests with one verb have in common when they are the same."""
+
+NEEDED_SHARE = {"?": 0.75, "": 0.75}
+"""The same share for questions, and for requests without a known verb."""
+
+NEEDED = {"?": 2, "": 3}
+"""Objects that a question, and a request without a known verb, has at least."""
+
+LEADING = 6
+"""Words that may stand before the verb, as in "we need to", when none of them carries meaning."""
+
+OBJECTS = 8
+"""Objects of a request that count, the first ones."""
+
+VERBS = frozenset(WORK.split()) | frozenset(
+    """
+    commit push merge rebase branch stash squash tag close open rerun deploy release publish build test lint format stop
+    restart install bump rename rewrite document benchmark profile checkout
+    """.split()  # noqa: SIM905 - a list of quoted words is not more readable
+)
+"""What people ask an agent to do; in other languages requests are compared as a whole."""
+
+COMPLETE = frozenset("commit push merge rebase deploy release publish test lint format rerun squash review".split())  # noqa: SIM905
+"""Verbs that ask for something even without an object."""
+
+UNSPECIFIC = frozenset(
+    """
+    change changes meaningful work stuff everything all current new latest file files code line lines let us one ones
+    message messages something anything please main remote local branch new old first next last good proper quick small
+    simple same right top bit way part
+    """.split()  # noqa: SIM905 - as above
+)
+"""Words that do not tell one object from another."""
+
+_LINK = re.compile(
+    r"\w{2,9}://\S+?/(?P<kind>pull|issues|merge_requests)/\d+\S*|\w{2,9}://\S+|\b(?:pull|merge) requests?\b",
+    re.IGNORECASE,
+)
+_KINDS = {"pull": "pr", "merge_requests": "pr", "issues": "issue"}
+_AND = re.compile(r" (?:and then|and|then|also|und|dann|et|puis|y|luego|e|poi|en) ")
+_CHOICE = re.compile(r"\s*(?:option|variant|plan|choice)?\s*[(\[]?(?:\d{1,2}|[a-d])[)\].:]*(?:\s|$)", re.IGNORECASE)
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One thing that a prompt asks to have done."""
+
+    verb: str
+    """The verb, or the first of its synonyms; "?" for a question, "" where no verb is known."""
+    objects: frozenset[str]
+    """The terms that say with what."""
+
+
+def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
+    """Return what a prompt asks for, without repetition; ``answer`` is the one before it."""
+    words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
+    sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
+    if not sentences or (sentences[0].begins_with(get_table("agrees")) and makes_offer(answer)):
+        return ()
+    return tuple(dict.fromkeys(ask for sentence in sentences for ask in _read_sentence(sentence)))
+
+
+def group_asks(asks: Sequence[Ask]) -> tuple[int, ...]:
+    """Return the group number of each; requests of one group ask for the same."""
+    distinct: defaultdict[str, Counter[frozenset[str]]] = defaultdict(Counter)
+    for ask in asks:
+        distinct[ask.verb][ask.objects] += 1
+    cores = {verb: _find_cores(counted, NEEDED_SHARE.get(verb, SAME_OBJECTS)) for verb, counted in distinct.items()}
+    numbers: dict[tuple[str, frozenset[str]], int] = {}
+    return tuple(numbers.setdefault((ask.verb, cores[ask.verb][ask.objects]), len(numbers)) for ask in asks)
+
+
+def _find_cores(counted: Counter[frozenset[str]], share: float) -> dict[frozenset[str], frozenset[str]]:
+    """Return for each set of objects the most frequent set that it is the same as.
+
+    Two sets of which a share is common have a term in common among their rarest (prefix filtering), so only the sets
+    with such a term are compared.
+    """
+    frequency = Counter(term for objects in counted for term in objects)
+    by_term: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
+    cores: dict[frozenset[str], frozenset[str]] = {}
+    for objects in sorted(counted, key=lambda objects: (-counted[objects], len(objects), sorted(objects))):
+        ordered = sorted(objects, key=lambda term: (frequency[term], term))
+        rarest = ordered[: len(ordered) - math.ceil(share * len(ordered)) + 1]
+        near = dict.fromkeys(core for term in rarest for core in by_term[term])
+        found = next((core for core in near if len(core & objects) >= share * len(core | objects)), None)
+        cores[objects] = objects if found is None else found
+        if found is None:
+            for term in rarest:
+                by_term[term].append(objects)
+    return cores
+
+
+def _name_link(match: re.Match[str]) -> str:
+    return f" {_KINDS.get(match['kind'] or '', '' if '://' in match[0] else 'pr')} "
+
+
+def _read_sentence(sentence: Sentence) -> Iterator[Ask]:
+    clauses = [part for clause in (sentence.leading[-1], *sentence.trailing) for part in _AND.split(clause)]
+    spoken = [(words, _find_verb(words)) for words in map(str.split, clauses)]
+    if sentence.asks or all(at is None for _, at in spoken):
+        verb = "?" if sentence.asks else ""
+        whole = _find_objects(sentence.text.split(), verbs=True)
+        if len(whole) >= NEEDED[verb]:
+            yield Ask(verb=verb, objects=whole)
+        return
+    for words, at in spoken:
+        if at is None:
+            continue
+        spoken_verb, rest = words[at], words[at + 1 :]
+        objects = _find_objects(rest)
+        if not objects and not POINTING.isdisjoint(rest):
+            objects = _find_objects(sentence.text.split()) - _find_objects([spoken_verb])  # "the lint fails, fix it"
+        if objects or spoken_verb in COMPLETE:
+            yield Ask(verb=next((term for term, _ in _read_word(spoken_verb)), spoken_verb), objects=objects)
+
+
+def _find_verb(words: Sequence[str]) -> int | None:
+    """Return where the verb of a request stands: at its beginning, after words without meaning; None for none."""
+    for number, word in enumerate(words[: LEADING + 1]):
+        if word in VERBS:
+            return number
+        if word not in STOPWORDS and word not in CONTINUE:
+            return None
+    return None
+
+
+def _find_objects(words: Sequence[str], *, verbs: bool = False) -> frozenset[str]:
+    """Return the first terms that say what is meant; with ``verbs`` those of everyday work too."""
+    found = dict.fromkeys(term for word in words for term, is_heavy in _read_word(word) if is_heavy or verbs)
+    return frozenset(itertools.islice(found, OBJECTS))
+
+
+@functools.lru_cache(maxsize=65_536)
+def _read_word(word: str) -> tuple[tuple[str, bool], ...]:
+    """Return the terms of a word, and whether they weigh more than verbs of everyday work do."""
+    if word in UNSPECIFIC:
+        return ()
+    return tuple((term, weight >= 1) for term, weight in all_terms(word, POINTING).items())
