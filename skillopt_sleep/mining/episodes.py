@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import matter
-from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.session import Command, Feedback, Session, Turn
 from skillopt_sleep.model.task import Outcome
 from skillopt_sleep.model.text import CONTINUE, HOUSEKEEPING, POINTING, QUESTIONS, REQUESTS

@@ -22,8 +22,8 @@ from skillopt_sleep.mining.tasks import (
     merge_tasks,
     shorten_answer,
 )
+from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import group_recurrences
-from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.task import ExactReference, Outcome, Reference, RubricReference, TaskRecord

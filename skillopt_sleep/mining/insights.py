@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.mining.recurring_requests import group_asks, read_asks
+from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import group_recurrences
-from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.task import GROUPS_FOR_VERDICT, TaskRecord
 from skillopt_sleep.model.text import CONTINUE, STOPWORDS, excerpt

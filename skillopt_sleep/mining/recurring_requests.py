@@ -16,12 +16,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from skillopt_sleep.model.lexicon import Sentence, get_table, makes_offer, split_sentences, strip_pasted
 from skillopt_sleep.model.near_duplicates import all_terms
-from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.session import Turn
 from skillopt_sleep.model.text import CONTINUE, POINTING, STOPWORDS, WORK
-from skillopt_sleep.sources.feedback import makes_offer
-from skillopt_sleep.sources.lexicon import Sentence, get_table, split_sentences
 
 READ = 500
 """Characters of a prompt that are read."""

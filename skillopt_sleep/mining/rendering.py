@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.mining.actions import Action, ActionKind, Change, read_action, strip_output
-from skillopt_sleep.model.pasted import strip_pasted
+from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.step import Step, StepOutcome
 from skillopt_sleep.model.text import excerpt
 

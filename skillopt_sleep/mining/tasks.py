@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences, terms
-from skillopt_sleep.model.pasted import strip_pasted
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.session import Session, Turn
 from skillopt_sleep.model.task import Origin, Outcome, TaskRecord

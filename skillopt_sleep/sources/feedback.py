@@ -2,7 +2,7 @@
 
 Structure decides first: words typed while refusing a call or after stopping the agent. For all other prompts, points
 are added up: for what the words do (refuse, undo, report a failure ...), and for the situation they were typed in (did
-the agent just write files, did it ask a question?). ``feedback.toml`` holds the phrases, the points and the threshold.
+the agent just write files, did it ask a question?). ``lexicon.toml`` holds the phrases, the points and the threshold.
 In doubt the label is neither: that loses a hint, while a wrong label would teach the wrong lesson.
 """
 
@@ -14,10 +14,19 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.model.pasted import strip_pasted
+from skillopt_sleep.model.lexicon import (
+    ENDING,
+    Sentence,
+    fold_words,
+    get_table,
+    load_lexicon,
+    makes_offer,
+    read_words,
+    split_sentences,
+    strip_pasted,
+)
 from skillopt_sleep.model.session import Feedback, PromptKind
 from skillopt_sleep.model.text import STOPWORDS
-from skillopt_sleep.sources.lexicon import Sentence, fold_words, get_table, load_lexicon, read_words, split_sentences
 
 OPENING = 400
 """Characters of a person's own words in which feedback is looked for; a next request follows it."""
@@ -30,9 +39,6 @@ LONG = 60
 
 SHORT = 5
 """Words up to which a remark can only be about what was just said or done."""
-
-ENDING = 600
-"""Characters at the end of an answer in which it makes an offer; a question mark counts in the last half of them."""
 
 SEEN = 3_000
 """Characters at the end of an answer whose words a prompt can share."""
@@ -123,13 +129,6 @@ def label_feedback(prompt: str, before: Before, kind: PromptKind, *, interrupted
     return Label(feedback=Feedback.APPROVAL) if not interrupted and _is_approval(remark) else _NEITHER
 
 
-def makes_offer(answer: str) -> bool:
-    """Tell whether an answer ends with a question or an offer, to which the next prompt may be the reply."""
-    end = answer[-ENDING:].rstrip()
-    asks = "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :]
-    return asks or get_table("invites").occurs_in(*read_words(end))
-
-
 class _Remark(Struct, frozen=True, kw_only=True):
     """A person's own words at the beginning of a prompt."""
 
@@ -208,7 +207,7 @@ def _find_cues(remark: _Remark, before: Before) -> dict[str, int]:
 
 
 def _read_situation(remark: _Remark, before: Before) -> frozenset[str]:
-    """Return what a cue may need or lose points to, by its name in ``feedback.toml``."""
+    """Return what a cue may need or lose points to, by its name in ``lexicon.toml``."""
     facts = {
         "made": before.has_made,
         "files": bool(before.files),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes
-from skillopt_sleep.model.pasted import strip_pasted
+from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.session import PromptKind
 from skillopt_sleep.model.task import Outcome
 from tests.fakes.sessions import session, turn

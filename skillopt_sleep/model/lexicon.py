@@ -1,4 +1,7 @@
-"""The phrases by which people correct and approve (``feedback.toml``), and how they are found in what was typed."""
+"""The phrases by which people correct and approve (``lexicon.toml``), and how they are found in what was typed.
+
+What was pasted, such as terminal output, logs and code, is told from what was typed.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,28 @@ from typing import Literal
 
 from msgspec import Struct, toml
 
+ENDING = 600
+"""Characters at the end of an answer in which it makes an offer; a question mark counts in the last half of them."""
+
+_TERMINAL_PROMPT = re.compile(
+    r"\s*(?:[\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}\u279c$%>]\s|[^\n]*[\ue000-\uf8ff])"
+)
+"""How a terminal's prompt begins; the lines after it, up to a blank one, are output."""
+
+_PASTED_LINE = re.compile(
+    r"""\s*(?:
+      \[[\w:./ -]{2,40}\](?:\s|$)                            # [lint:go] …
+    | (?:time|level|ts|msg)= | \d{4}-\d\d-\d\d[T ]\d | \d\d:\d\d:\d\d
+    | at\s\S+\( | File\s" | Traceback | \w*(?:Error|Exception|Warning):\s | panic: | goroutine\s | npm\sERR
+    | (?:env\s+)?[A-Z][A-Z_]+=\S | FAIL\b | PASS\b | ok\s+\S+\s+[\d.(] | ---\s | ===\s | \+\+\+\s | @@\s | diff\s--git
+    | \S+\.\w{1,5}:\d+ | "[^"]*":\s | [{}\[\]();,]+$
+    ) | \t | [ ]{4}""",
+    re.VERBOSE,
+)
+"""How a line begins that was copied from a terminal, a log, a diff or a file."""
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+
 _SENTENCE_END = re.compile(r"[!\n\u3002;]|\.\.+|\.(?=\s|$)|(?<=\?)")
 _CLAUSE_END = re.compile(r",|\u3001|:\s| - | \u2014 | \u2013 ")
 _WORD = re.compile(r"\w+(?:[./]\w+)*")
@@ -23,7 +48,7 @@ _ALTERNATIVES = re.compile(r"\{([^}]*)\}")
 
 
 class PhraseTable:
-    """A table of phrases, looked up by their first word; ``feedback.toml`` explains the notation.
+    """A table of phrases, looked up by their first word; ``lexicon.toml`` explains the notation.
 
     Clauses are given as words with a space before and after each. Phrases of scripts that write no spaces are found
     anywhere in a clause.
@@ -105,7 +130,7 @@ class Cue(Struct, frozen=True, kw_only=True):
 
 
 class Lexicon(Struct, frozen=True, kw_only=True):
-    """The content of ``feedback.toml``."""
+    """The content of ``lexicon.toml``."""
 
     threshold: int
     supports: dict[str, int]
@@ -137,7 +162,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @functools.cache
 def load_lexicon() -> Lexicon:
     """Return the phrases and points, read once."""
-    text = Path(__file__).with_name("feedback.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
     file = toml.decode(text, type=_File)
     return Lexicon(
         threshold=file.threshold,
@@ -173,6 +198,20 @@ def fold_words(text: str) -> str:
     return folded.replace("'", "").replace("\u2019", "").replace("`", "")
 
 
+def strip_pasted(prompt: str) -> str:
+    """Return what the person typed of a prompt, without pasted text; "" when all of it was pasted."""
+    typed: list[str] = []
+    in_output = False
+    for line in _FENCE.sub("\n", prompt).splitlines():
+        if not line.strip():
+            in_output = False
+        elif _TERMINAL_PROMPT.match(line):
+            in_output = True
+        elif not in_output and not _PASTED_LINE.match(line):
+            typed.append(line)
+    return "\n".join(typed)
+
+
 def read_words(text: str) -> tuple[str, frozenset[str]]:
     """Return the words of a text as a clause in which phrases are looked up, and as a set."""
     words = _WORD.findall(fold_words(text))
@@ -185,6 +224,13 @@ def split_sentences(text: str) -> Iterator[Sentence]:
         parts = [f" {' '.join(words)} " for part in _CLAUSE_END.split(line) if (words := _WORD.findall(part))]
         if parts:
             yield _build_sentence(parts, ends_as_question="?" in line)
+
+
+def makes_offer(answer: str) -> bool:
+    """Tell whether an answer ends with a question or an offer, to which the next prompt may be the reply."""
+    end = answer[-ENDING:].rstrip()
+    asks = "?" in end[-ENDING // 2 :] or "\uff1f" in end[-ENDING // 2 :]
+    return asks or get_table("invites").occurs_in(*read_words(end))
 
 
 def _build_sentence(parts: list[str], *, ends_as_question: bool) -> Sentence:
