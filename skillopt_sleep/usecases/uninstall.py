@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OWN_FILE = re.compile(
     r"sleep\.db\S*|(schedule|daemon|laid)\.json|daemon\.log(\.\d+)?|(night|daemon|adopt)\.(lock|held)"
-    r"|handoff\.key|waiting\.txt|\.\S+\.skillopt-\S+|\.skillopt-sleep-room-\S+"
+    r"|handoff\.key|waiting\.txt|morning\.tsv|\.\S+\.skillopt-\S+|\.skillopt-sleep-room-\S+"
 )
 """Files of ours in the data folder, temporary ones among them."""
 UNMISTAKABLE = re.compile(r"sleep\.db|laid\.json|handoff\.key|(night|daemon|adopt)\.lock")

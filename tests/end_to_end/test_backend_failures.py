@@ -13,7 +13,7 @@ from tests.fakes.agent import claude_says, codex_says
 from tests.fakes.cli import make_cli
 from tests.fakes.diagnostics import check_schema
 from tests.fakes.home import make_person
-from tests.fakes.program import run
+from tests.fakes.program import run_here as run
 
 SYSTEM_PATH = "/usr/bin:/bin"
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.end_to_end.test_backend_failures import DIALECTS, Nights
-from tests.fakes.program import run
+from tests.fakes.program import run_here as run
 
 DEADLINE = 3.0
 LOADED = 10.0

@@ -11,7 +11,7 @@ from skillopt_sleep.usecases.permissions import ask_first
 from tests.end_to_end.test_backend_failures import DIALECTS, SYSTEM_PATH
 from tests.fakes.cli import make_cli
 from tests.fakes.home import make_person
-from tests.fakes.program import run
+from tests.fakes.program import run_here as run
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from skillopt_sleep.errors import DiskError
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.storage.ledger import NightLedger
 from tests.fakes.home import make_person
-from tests.fakes.program import run
+from tests.fakes.program import run_here as run
 
 
 @pytest.fixture

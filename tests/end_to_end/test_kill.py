@@ -19,7 +19,7 @@ from tests.fakes.package import install
 from tests.fakes.program import run, started
 
 ROOT = Path(__file__).parents[2]
-EVERY = 32
+EVERY = 48
 """One test kills the night at one step in so many; the tests of ``--slow`` together kill it at every step."""
 OTHERS = [number for number in range(1, EVERY + 1) if number != EVERY // 2]
 

@@ -12,7 +12,7 @@ def claude(call, world):
     """The answer to a call as ``claude -p --output-format json`` prints it."""
     argv = call["argv"]
     schema = argv[argv.index("--json-schema") + 1] if "--json-schema" in argv else "null"
-    return claude_says(_answer(call, world, system=call["system"], schema=schema))
+    return claude_says(_answer(call, world, system=call["system"] or "", schema=schema))
 
 
 def claude_says(text, **changes):
@@ -33,7 +33,7 @@ def claude_says(text, **changes):
 
 def codex(call, world):
     """The answer to a call as ``codex exec --json`` prints it."""
-    return codex_says(_answer(call, world, system=call["instructions"][0], schema=call["schema"] or "null"))
+    return codex_says(_answer(call, world, system="".join(call["instructions"][:1]), schema=call["schema"] or "null"))
 
 
 def codex_says(*texts, failed=""):

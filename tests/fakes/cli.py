@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -67,9 +68,13 @@ class _Answers(socketserver.StreamRequestHandler):
     """Answers one call with the simulated agent, in the output format of the CLI that was called."""
 
     def handle(self):
-        question = json.loads(self.rfile.readline())
+        asked = self.rfile.readline()
+        if not asked.endswith(b"\n"):  # it was killed
+            return
+        question = json.loads(asked)
         answer = getattr(agent, question["command"])(question["call"], question["world"])
-        self.wfile.write(answer.encode())
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the same
+            self.wfile.write(answer.encode())
 
 
 @functools.cache

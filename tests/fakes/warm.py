@@ -16,6 +16,7 @@ import pkgutil
 import runpy
 import signal
 import socket
+import sqlite3
 import struct
 import sys
 import threading
@@ -87,6 +88,9 @@ def end_process(code: object) -> None:
     """End this process as the interpreter would, but without freeing its memory, all of which would be copied first."""
     threading._shutdown()
     atexit._run_exitfuncs()
+    for connection in gc.get_objects():  # what was there before the fork is frozen, and not among them
+        if isinstance(connection, sqlite3.Connection):
+            connection.close()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else code is not None)

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from tests.fakes.home import make_person
-from tests.fakes.program import ROOT, run
+from tests.fakes.program import ROOT
+from tests.fakes.program import run_here as run
 
 DAMAGE = {
     "adoption": "UPDATE adoptions SET edits = 'xx'",
