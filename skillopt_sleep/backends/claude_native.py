@@ -36,7 +36,7 @@ from skillopt_sleep.backends.claude_trajectory import (
 )
 from skillopt_sleep.backends.outcomes import decode_json
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, build_folder_prefix
-from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, describe_state, finish, limit_turns
+from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, finish, limit_turns
 from skillopt_sleep.backends.sandbox import add_results, build_agent_environment, confine_with_bubblewrap, find_flaw
 from skillopt_sleep.backends.workspace import Workspace, open_workspace
 from skillopt_sleep.errors import BadReply, NotPutBack, Overloaded
@@ -152,8 +152,7 @@ class NativeClaude(Struct, frozen=True, kw_only=True):
                 raise NotPutBack("this version of claude cannot resume a session from its file: run `claude update`")
             done = read_trajectory(ended, assignment, place.root, model=self.model, deadline=deadline)
             if copy is not None:
-                state = describe_state(copy.edits, place.committed_at)
-                done = finish(done, assignment, read_steps(ended.stdout), state)
+                done = finish(done, read_steps(ended.stdout), copy, place)
             hook_calls = _read_lines(place.folder / HOOK_CALLS)
             done = add_memory_shown(done, assignment, place, hook_calls, read_version(ended.stdout))
             confine = confine_with_bubblewrap(self._find("bwrap") or "bwrap")

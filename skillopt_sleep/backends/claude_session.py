@@ -69,7 +69,7 @@ def cut_session(assignment: Assignment, put_back: PutBack, place: Workspace, env
                 "cwd": str(place.cwd),
             }
         )
-    return SessionCopy(content=encode_records(moved), id=session, edits=tuple(_list_edits(chain)))
+    return SessionCopy(content=encode_records(moved), id=session, folder=mover.folder, edits=tuple(_list_edits(chain)))
 
 
 def select_chain(records: Sequence[Record], put_back: PutBack) -> list[Record]:

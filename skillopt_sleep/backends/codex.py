@@ -41,7 +41,7 @@ from skillopt_sleep.backends.codex_output import (
 from skillopt_sleep.backends.codex_session import put_into_home, take_record
 from skillopt_sleep.backends.outcomes import add_cost, build_reply
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, find_command
-from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, describe_state, finish, limit_turns
+from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, finish, limit_turns
 from skillopt_sleep.backends.sandbox import TOOL_VARIABLES, add_results, build_agent_environment, find_flaw
 from skillopt_sleep.backends.workspace import Layout, Workspace, open_workspace
 from skillopt_sleep.errors import BackendError, DiskError, NotAllowed, NotLoggedIn, SettingsError, TimedOut
@@ -256,8 +256,7 @@ class CodexBackend:
                     out_of_turns=turns.reached,
                 )
                 if recorded is not None:
-                    state = describe_state(recorded.edits, place.committed_at)
-                    done = finish(done, assignment, record.steps if record else (), state)
+                    done = finish(done, record.steps if record else (), recorded, place)
                 done = add_results(
                     done,
                     assignment.commands,

@@ -107,6 +107,7 @@ def cut_rollout(
     return SessionCopy(
         content=encode_records([first, *moved] if moved else []),
         id=thread,
+        folder=mover.folder,
         path=f"sessions/{now:%Y/%m/%d}/rollout-{now:%Y-%m-%dT%H-%M-%S}-{thread}.jsonl",
         edits=tuple(_list_edits(kept)),
     )

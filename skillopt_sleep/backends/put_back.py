@@ -7,6 +7,7 @@ only read, and the copy lies in a throwaway folder, never in the home of the age
 
 from __future__ import annotations
 
+import itertools
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.errors import NotPutBack
 from skillopt_sleep.model.rollout import Assignment, CutKind, Ending, PutBack, Trajectory
 from skillopt_sleep.model.step import Step
@@ -62,6 +64,8 @@ class SessionCopy(Struct, frozen=True, kw_only=True):
     """Its new id."""
     path: str = ""
     """Where it belongs in the home of the agent, if it has a place there."""
+    folder: str = ""
+    """The recorded folder that the workspace stands for in it; "" if none was moved."""
     edits: tuple[Edit, ...] = ()
 
 
@@ -98,9 +102,9 @@ class Mover:
         values = [value for name, value in env.items() if is_secret_name(name)]
         self._redacted = Redactor(values=values).redact_all(texts)
         self._workspace = str(workspace)
-        self._folder = None
-        if len(PurePath(recorded).parts) >= SHALLOW:
-            self._folder = re.compile(re.escape(recorded.rstrip("/\\")) + r"(?![\w.-])")
+        self.folder = recorded.rstrip("/\\") if len(PurePath(recorded).parts) >= SHALLOW else ""
+        """The recorded folder, "" where it is not moved."""
+        self._named = re.compile(re.escape(self.folder) + r"(?![\w.-])") if self.folder else None
 
     def holds_secret(self, value: Any) -> bool:  # noqa: ANN401  any JSON
         """Tell whether a text of a JSON value holds a secret."""
@@ -112,7 +116,7 @@ class Mover:
             return value
         if isinstance(value, str):
             text = self._redacted.get(value, value)
-            return self._folder.sub(lambda _: self._workspace, text) if self._folder else text
+            return self._named.sub(lambda _: self._workspace, text) if self._named else text
         if isinstance(value, dict):
             return {key: inner if key in OPAQUE else self.move(inner) for key, inner in value.items()}
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
@@ -184,16 +188,24 @@ def limit_turns(assignment: Assignment, limit: int) -> int:
     return min(limit, MAX_TURNS) if assignment.put_back else limit
 
 
-def finish(trajectory: Trajectory, assignment: Assignment, steps: Iterable[Step], note: str) -> Trajectory:
+def finish(trajectory: Trajectory, steps: Iterable[Step], copy: SessionCopy, place: Workspace) -> Trajectory:
     """Return the trajectory of an agent that was put back, with what it did and on which state.
 
-    Being stopped after a few turns is no fault of the agent: it was not asked to come to an end.
+    What it did names the recorded folder again, as what it is compared with does. Being stopped after a few turns is no
+    fault of the agent: it was not asked to come to an end.
     """
-    if assignment.put_back is None:
-        return trajectory
-    notes = [note] if note else []
+    state = describe_state(copy.edits, place.committed_at)
+    notes = [state] if state else []
     ending = trajectory.ending
     if ending is Ending.OUT_OF_TURNS:
         ending = Ending.DONE
         notes.append("stopped after a few turns")
-    return msgspec.structs.replace(trajectory, ending=ending, steps=tuple(steps)[:MAX_STEPS], note="; ".join(notes))
+    moved = tuple(_move_back(step, str(place.root), copy.folder) for step in itertools.islice(steps, MAX_STEPS))
+    return msgspec.structs.replace(trajectory, ending=ending, steps=moved, note="; ".join(notes))
+
+
+def _move_back(step: Step, workspace: str, folder: str) -> Step:
+    if not folder:
+        return step
+    texts = {name: getattr(step, name).replace(workspace, folder) for name in ("text", "result")}
+    return msgspec.structs.replace(step, **texts)

@@ -20,7 +20,7 @@ from skillopt_sleep.model.moment import Acceptance, Moment, MomentKind, MomentRe
 from skillopt_sleep.model.move import Act, ActKind, Move
 from skillopt_sleep.model.move_check import MoveCheck, has
 from skillopt_sleep.model.session import Session
-from skillopt_sleep.model.step import Conversation, Step, StepOutcome
+from skillopt_sleep.model.step import Conversation, Step, StepKind, StepOutcome
 from skillopt_sleep.model.task import Origin, Outcome, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold, sha256
 
@@ -89,6 +89,8 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
         about=excerpt(moment.words[-1], MAX_QUOTE),
         rejected=rejected,
         stood=stood,
+        cut=_name_cut(places[number].steps[cut:]),
+        branch=talk.session.branch,
         teaches_only=moment.teaches_only or NOT_ACCEPTED.get(moment.acceptance, ""),
     )
     return TaskRecord(
@@ -105,6 +107,11 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
         commit=talk.session.commit,
         group=f"m-{moment.group or moment.id}",
     )
+
+
+def _name_cut(steps: Iterable[Step]) -> str:
+    """Return the id of the first step that the agent itself made: an instruction belongs to the request before it."""
+    return next((step.id for step in steps if step.kind is not StepKind.INSTRUCTION), "")
 
 
 def _build_origin(session: Session, words: str, at: str) -> Origin:
@@ -254,6 +261,8 @@ def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut:
             sibling=True,
             rejected=done,
             stood="",
+            cut=_name_cut(place.steps[cut:]),
+            branch=session.branch,
             proof=Proof(state=ProofState.PROVEN, by="check", why="the check of another moment applies here"),
         ),
         context=build_digest(session, talk.conversation, moment),

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import TransientBackend, Undecided, UsageError
+from skillopt_sleep.mining.moment_tasks import read_move, render_move
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.document import Candidate, DocumentKind, read_region
 from skillopt_sleep.model.moment import MomentReference
@@ -24,6 +25,7 @@ from skillopt_sleep.model.rollout import (
     Assignment,
     CheckCommand,
     Ending,
+    PutBack,
     ReplayMode,
     ReplayResult,
     Score,
@@ -117,11 +119,22 @@ def render_replay_prompt(task: TaskRecord, candidate: Candidate, *, sample: int 
 def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: int = 0) -> Assignment:
     """Make an agent's assignment of a task: the request in the person's own words, and documents to put in place.
 
-    Only those of the task's commands that the user approved are passed on.
+    At a moment the agent is put back into the session, so nothing else is said to it. Only those of the task's commands
+    that the user approved are passed on.
     """
-    context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
-    system, user = render("replay_native", framing=task.system, context=context, request=task.intent)
-    work = Assignment(system=system, user=user, sample=sample, mode=manner.mode, documents=candidate.documents)
+    system, user = "", task.intent
+    put_back = find_put_back(task)
+    if put_back is None:
+        context = f"{task.context.strip()}\n\n" if task.context.strip() else ""
+        system, user = render("replay_native", framing=task.system, context=context, request=task.intent)
+    work = Assignment(
+        system=system,
+        user=user,
+        sample=sample,
+        mode=manner.mode,
+        documents=candidate.documents,
+        put_back=put_back,
+    )
     if manner.mode is not ReplayMode.WORKTREE:
         return replace(work, mode=ReplayMode.NATIVE)
     wanted = task.reference.commands if isinstance(task.reference, CommandReference) else ()
@@ -132,6 +145,14 @@ def assign(task: TaskRecord, candidate: Candidate, manner: Manner, *, sample: in
         folder=_find_folder(task.project, manner.project),
         commands=tuple(command for command in manner.approved if command.line in wanted),
     )
+
+
+def find_put_back(task: TaskRecord) -> PutBack | None:
+    """Return where an agent is put back to for a task at a moment; None for any other task."""
+    reference = task.reference
+    if not isinstance(reference, MomentReference) or not reference.cut or not task.origins:
+        return None
+    return PutBack(source=task.origins[0].source, path=task.origins[0].path, cut=reference.cut)
 
 
 def _find_folder(cwd: str, project: str) -> str:
@@ -171,7 +192,8 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
 def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply) -> ReplayResult:
     """The result with what became of an assignment.
 
-    A candidate that the agent did not load was not tried, so the rollout is unmeasured.
+    A candidate that the agent did not load was not tried, so the rollout is unmeasured. Of an agent that was put back,
+    the next moves are its answer, its edits among them.
     """
     if not isinstance(done, Trajectory):
         raise TypeError(f"an assignment was answered by {type(done).__name__}")
@@ -183,13 +205,13 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
     unloaded = explain_not_loaded(assignment, done)
     return replace(
         result,
-        response=done.text,
+        response=done.text if assignment.put_back is None else render_move(read_move(done.steps)),
         tools_called=done.tools_called,
         latency=done.latency,
         ending=done.ending,
         shown=done.shown,
         bypassed=skill is not None and skill.content is not None and read.get(DocumentKind.SKILL) is False,
-        changes=done.changes,
+        changes=done.changes if assignment.put_back is None else "",
         runs=done.runs,
         score=None if unloaded else score,
         call_error=f"NotLoaded: {unloaded}" if unloaded else "",

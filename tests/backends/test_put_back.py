@@ -16,11 +16,11 @@ from skillopt_sleep.backends.claude import ClaudeBackend
 from skillopt_sleep.backends.claude_session import cut_session, select_chain
 from skillopt_sleep.backends.codex import CodexBackend
 from skillopt_sleep.backends.codex_session import cut_rollout, select_records
-from skillopt_sleep.backends.put_back import MAX_TURNS, Edit, describe_state, finish
+from skillopt_sleep.backends.put_back import MAX_STEPS, MAX_TURNS, Edit, SessionCopy, describe_state, finish
 from skillopt_sleep.errors import NotPutBack
 from skillopt_sleep.model.document import Document, DocumentKind
 from skillopt_sleep.model.rollout import Assignment, CutKind, Ending, PutBack, ReplayMode, Trajectory
-from skillopt_sleep.model.step import StepKind
+from skillopt_sleep.model.step import Step, StepKind
 from tests.fakes.cli import make_cli
 from tests.fakes.recordings import (
     AFTER,
@@ -341,9 +341,13 @@ def test_session_of_another_agent_is_refused(agent, tmp_path):
 
 
 def test_being_stopped_after_a_few_turns_is_no_fault():
-    """Only an agent that was put back is judged by its next moves."""
+    """An agent that was put back is judged by its next moves, which name the recorded folder."""
     stopped = Trajectory(text="", ending=Ending.OUT_OF_TURNS)
-    put_back = PutBack(source="claude", path="p", cut="c")
-    done = finish(stopped, work(put_back), (), "a state")
-    assert (done.ending, done.note) == (Ending.DONE, "a state; stopped after a few turns")
-    assert finish(stopped, work(None), (), "").ending is Ending.OUT_OF_TURNS
+    copy = SessionCopy(content=b"", id="i", folder=CWD, edits=(Edit(path="/p/a", at="2026-03-02T10:00:00Z"),))
+    place = SimpleNamespace(root=WORKSPACE, committed_at=0.0)
+    step = Step(id="", kind=StepKind.CALL, text=f"ls {WORKSPACE}/src")
+    done = finish(stopped, [step] * 100, copy, place)
+    assert done.ending is Ending.DONE
+    assert done.note == "the session had edited a since the commit that was copied; stopped after a few turns"
+    assert {step.text for step in done.steps} == {f"ls {CWD}/src"}
+    assert len(done.steps) == MAX_STEPS
