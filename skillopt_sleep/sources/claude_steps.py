@@ -60,6 +60,15 @@ class _Node(NamedTuple):
     """Whether the record before it stands in for a parent that is not named."""
 
 
+class _Result(NamedTuple):
+    """What a call returned."""
+
+    uuid: str
+    text: str
+    outcome: StepOutcome
+    words: str
+
+
 class SessionReader(Protocol):
     """The reader of turns, which decides what a person typed and which id it has."""
 
@@ -85,6 +94,8 @@ class StepsReader:
         """Prompts and steps, with the line and the uuid of their record."""
         self._open: dict[str, StepDraft] = {}
         """The calls without a result."""
+        self._early: dict[str, _Result] = {}
+        """Results that stand before the line of their call."""
         self._skills: dict[str, str] = {}
         """The names of invoked skills, by call."""
         self._messages: dict[str, list[str]] = {}
@@ -166,8 +177,11 @@ class StepsReader:
         command = given.get("command") if isinstance(given, dict) else None
         step.is_file = is_file or (isinstance(command, str) and steps.reads_file(command))
         call = block.id or f"line {self._line}"
-        self._open[call] = step
         self._callers[call] = record.uuid or ""
+        if call in self._early:
+            self._finish(step, call, self._early.pop(call))
+        else:
+            self._open[call] = step
         if name == SKILL and isinstance(given, dict):
             self._skills[call] = str(given.get("skill") or given.get("command") or "").removeprefix("/")
 
@@ -204,14 +218,19 @@ class StepsReader:
             parent = record.parent_uuid
             call = next((open_call for open_call in self._open if parent and self._callers[open_call] == parent), "")
         step = self._open.pop(call, None)
-        if step is None:
-            return
-        self._results.setdefault(self._callers[call], []).append(record.uuid or "")
         text = records.read_text(block.content)
-        step.outcome = _find_outcome(record, text, is_error=bool(block.is_error))
-        if step.outcome is StepOutcome.REFUSED:
-            step.words = records.read_rejection(text)
-        step.result = steps.shorten(text, steps.FILE if step.is_file else steps.RESULT)
+        outcome = _find_outcome(record, text, is_error=bool(block.is_error))
+        words = records.read_rejection(text) if outcome is StepOutcome.REFUSED else ""
+        limit = steps.FILE if step is None or step.is_file else steps.RESULT
+        result = _Result(record.uuid or "", steps.shorten(text, limit), outcome, words)
+        if step is not None:
+            self._finish(step, call, result)
+        elif block.tool_use_id:
+            self._early[block.tool_use_id] = result
+
+    def _finish(self, step: StepDraft, call: str, result: _Result) -> None:
+        self._results.setdefault(self._callers[call], []).append(result.uuid)
+        step.result, step.outcome, step.words = result.text, result.outcome, result.words
 
     def _add(self, record: LinkedRecord, kind: StepKind, text: str, tool: str = "") -> StepDraft:
         step = StepDraft(id=record.uuid or str(self._line), kind=kind, text=text, tool=tool, at=record.timestamp or "")

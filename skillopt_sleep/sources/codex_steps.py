@@ -20,7 +20,8 @@ from skillopt_sleep.sources import steps
 from skillopt_sleep.sources.steps import StepDraft
 from skillopt_sleep.sources.turns import Draft, TurnLog
 
-CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call", "tool_search_call", "web_search_call"})
+WEB_SEARCH = "web_search_call"
+CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call", "tool_search_call", WEB_SEARCH})
 RESULTS = frozenset({"custom_tool_call_output", "function_call_output"})
 PATCH = "apply_patch"
 
@@ -156,7 +157,10 @@ class StepsReader:
         text = steps.shorten_arguments(given, steps.FILE if is_patch else steps.ARGUMENTS)
         step = self._add(StepKind.CALL, text, name)
         step.is_file = is_patch or _reads_file(given)
-        self._open[item.call_id or f"line {self._line}"] = step
+        if item.type == WEB_SEARCH:
+            step.outcome = StepOutcome.DONE  # it is recorded once it has ended, without a result
+        else:
+            self._open[item.call_id or f"line {self._line}"] = step
 
     def _finish(self, step: StepDraft, output: Raw, status: int | None) -> None:
         text = records.read_text(output)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skillopt_sleep.model.step import Conversation
     from skillopt_sleep.usecases.workspace import Workspace
 
-HARVEST_BYTES = 12 * 2**20
+HARVEST_BYTES = 8 * 2**20
 """Bytes of session files whose steps a command reads while somebody waits, less than half a second's work; the next
 commands and nights read the others, the oldest first."""
 NIGHT_BYTES = 512 * 2**20

@@ -117,6 +117,15 @@ def test_parallel_call_beside_the_chain(read):
     assert tell(read(file)) == [("look", ["text of a", "text of b", "both read"])]
 
 
+def test_result_before_its_call_is_joined(read):
+    """Lines are not always written in the order of the conversation: a result may stand before its call."""
+    file = LinkedFile().user("look").call("Read", file_path="a").result("text of a").assistant("read")
+    file.lines[1], file.lines[2] = file.lines[2], file.lines[1]
+    found = read(file)
+    assert tell(found) == [("look", ["text of a", "read"])]
+    assert calls(found)[0].outcome is StepOutcome.DONE
+
+
 def test_result_with_a_redacted_id_belongs_to_its_parent(read):
     """Published sessions have ids blanked: the result is joined by the record it follows."""
     file = LinkedFile().user("look").call("Bash", "call-1", command="make").result("ok", "REDACTED")

@@ -87,6 +87,13 @@ def test_interrupt_marks_the_turn_and_its_open_calls(read):
     assert [step.outcome for step in calls(found)] == [StepOutcome.INTERRUPTED]
 
 
+def test_web_search_ends_without_a_result(read):
+    """It is recorded when it is over, so a later interrupt does not concern it."""
+    file = CodexFile().prompt("look").item("web_search_call", action={"type": "search", "query": "q"})
+    step = calls(read(file.event("turn_aborted", reason="interrupted")))[0]
+    assert (step.outcome, json.loads(step.text)["query"]) == (StepOutcome.DONE, "q")
+
+
 def test_turns_that_were_left_are_no_part(read):
     """Going back to an earlier prompt drops the turns after it."""
     file = CodexFile().prompt("hello").assistant("hi").prompt("in Go").assistant("package main")
