@@ -104,6 +104,8 @@ class StepsReader:
         """The uuids of the records with results of the calls in a record."""
         self._callers: dict[str, str] = {}
         """The uuid of the record of each call."""
+        self._called: dict[str, str] = {}
+        """The last call in each record."""
         self._command = ""
         """The slash command whose body comes next."""
         self._is_linked = True
@@ -178,6 +180,7 @@ class StepsReader:
         step.is_file = is_file or (isinstance(command, str) and steps.reads_file(command))
         call = block.id or f"line {self._line}"
         self._callers[call] = record.uuid or ""
+        self._called[record.uuid or ""] = call
         if call in self._early:
             self._finish(step, call, self._early.pop(call))
         else:
@@ -215,8 +218,7 @@ class StepsReader:
     def _read_result(self, record: LinkedRecord, block: records.Block) -> None:
         call = block.tool_use_id or ""
         if call not in self._open:  # an id that was redacted; the record still names its parent
-            parent = record.parent_uuid
-            call = next((open_call for open_call in self._open if parent and self._callers[open_call] == parent), "")
+            call = self._called.get(record.parent_uuid, "") if record.parent_uuid else ""
         step = self._open.pop(call, None)
         text = records.read_text(block.content)
         outcome = _find_outcome(record, text, is_error=bool(block.is_error))

@@ -187,11 +187,9 @@ class StepsReader:
 
     def _leave_turns(self, number: int) -> None:
         """Drop the last turns that a prompt began: the person went back to before them."""
-        for _ in range(number):
-            begun = [at for at, entry in enumerate(self._entries) if isinstance(entry, Draft) and entry.prompt]
-            if not begun:
-                return
-            del self._entries[begun[-1] :]
+        begun = [at for at, entry in enumerate(self._entries) if isinstance(entry, Draft) and entry.prompt]
+        if number > 0 and begun:
+            del self._entries[begun[-number] if number <= len(begun) else begun[0] :]
 
 
 _decode_rolled_back = msgspec.json.Decoder(RolledBack).decode
