@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import html
 import itertools
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from skillopt_sleep.safety.redaction.kinds import lazy
+
 _ENTITY = r"&(?:[lr][sd]quo|quot|apos|amp|lt|gt|nbsp|#[0-9]{2,3}|#[xX][0-9a-fA-F]{2});"
 _COLOUR = r"\[[0-9;?]{0,16}[A-Za-z]"
-_ESCAPE = re.compile(
+_ESCAPE = lazy(
     rf"([\\&<\x1b](?:(?<=&){_ENTITY[1:]}|(?<=<)br[ ]?/?>|(?<=\x1b){_COLOUR}"
     rf"|(?<=\\)(?<!\\\\)(?:\\++[\"'`]|\\*+(?:[nrt/]|{_ENTITY}|(?:x1[bB]|u001[bB]|033|e){_COLOUR}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}"
     r"|U[0-9a-fA-F]{8}|0[0-7]{2}))))"
 )
-_MARK = re.compile(
+_MARK = lazy(
     r"(\n(?:[ \t]{0,24}+(?:(?:[>#*|]|//)(?=[ \t\n])|[0-9]{1,6}+[:|\t\u2192]|(?=[A-Za-z])[\w./-]{1,80}+:[0-9]{1,6}:)[ ]?|\+|-(?=[ \t]{2})){1,3})"
 )
 """Marks of a diff, a quotation, a comment, a table, a listing, the output of a search."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, is_mixed
+from skillopt_sleep.safety.redaction.kinds import Found, Kind, lazy
+from skillopt_sleep.safety.redaction.looks import is_mixed
 
 MARKER_ROOM = 60
 """Characters that hold the front half of a marker."""
@@ -39,29 +40,35 @@ _BREAK = r"[ \t\"'`;,+)\\]{0,8}\r?\n"
 _BETWEEN = rf"(?:{_BREAK}{_PAD}(?:(?:[\w./-]{{1,80}}[:-])?\d{{1,6}}[ \t:|\u2192-]{{1,4}})?){{1,6}}{_PAD}"
 """From one line to the next: what ends it, and what may precede the next one."""
 _LINE = r"[A-Za-z0-9+/=]"
-_AHEAD = re.compile(
+_AHEAD = lazy(
     rf"(?:{_BETWEEN}|[ \t]{{1,8}}|)(?:(?:[A-Za-z][A-Za-z-]{{3,20}}: [^\n\\]{{0,200}}){_BETWEEN}){{0,8}}+(?P<body>{_LINE}{{16,}}+)"
 )
-_NEXT = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})(?P<body>{_LINE}{{16,}}+)")
-_REST = re.compile(
+_NEXT = lazy(rf"(?:{_BETWEEN}|[ \t]{{1,8}})(?P<body>{_LINE}{{16,}}+)")
+_REST = lazy(
     rf"(?:{_BETWEEN}|[ \t]{{1,8}})?(?:{_LINE}{{1,64}}?)?(?:{_BETWEEN}|[ \t]{{1,8}})?(?:=\w{{4}}{_BETWEEN})?(?=-----?END|-----?$|Private-)"
 )
-_END = re.compile(r"-----?[ ]?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----?")
-_DASHES = re.compile("-{1,5}")
-_BEGINNING = re.compile(r"-{1,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
-_ENDING = re.compile(r"(?:-{1,5} ?|(?<![A-Z]))END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
-_PARTED = re.compile(rf"(?:{_BETWEEN}|[ \t]{{1,8}})\Z")
-_BODY = re.compile(rf"(?P<body>{_LINE}+)")
-_LINES = re.compile(r"Lines: ?\d{1,4}")
+MOST_BEFORE = 8
+"""Characters from the beginning of a key to the letters that tell it."""
+_BEGINS = lazy(
+    r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{3}IBA(?:DAN|AKC)|MH[cQ]CAQEEI|MI[GH][A-Za-z0-9+/]AgEAM[BD][MA]G|MC4CAQAwBQYDK2V|b3BlbnNzaC1rZXktdj)"
+)
+_CLOSES = lazy(r"(?: BLOCK)? ?(?=---)")
+_END = lazy(r"-----?[ ]?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----?")
+_DASHES = lazy("-{1,5}")
+_BEGINNING = lazy(r"-{1,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
+_ENDING = lazy(r"(?:-{1,5} ?|(?<![A-Z]))END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?\Z")
+_PARTED = lazy(rf"(?:{_BETWEEN}|[ \t]{{1,8}})\Z")
+_BODY = lazy(rf"(?P<body>{_LINE}+)")
+_LINES = lazy(r"Lines: ?\d{1,4}")
 
 
-_HEADLESS = re.compile(r"[A-Za-z0-9+/]{40}")
-_BLOCK = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,9000}+={0,2}")
+_HEADLESS = lazy(r"[A-Za-z0-9+/]{40}")
+_BLOCK = lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,9000}+={0,2}")
 """A line of a key that cannot be mistaken for words."""
-_SHORT = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{8,39}={0,2}(?![A-Za-z0-9+/=])")
-_DIGITS = re.compile(r"[0-9]+")
-_CLOSING = re.compile(r"-{1,5} ?END [A-Z0-9 ]{0,40}\Z")
-_CLOSED = re.compile(r"PRIVATE KEY(?: BLOCK)? ?-{0,5}")
+_SHORT = lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{8,39}={0,2}(?![A-Za-z0-9+/=])")
+_DIGITS = lazy(r"[0-9]+")
+_CLOSING = lazy(r"-{1,5} ?END [A-Z0-9 ]{0,40}\Z")
+_CLOSED = lazy(r"PRIVATE KEY(?: BLOCK)? ?-{0,5}")
 
 
 def _is_line(line: str) -> bool:
@@ -145,8 +152,12 @@ def _read_line_before(text: str, end: int) -> re.Match[str] | None:
     return _BODY.match(text, start, stop)
 
 
-def _find_marked(text: str, at: int) -> Found | None:
+def _find_marked(text: str, start: int, end: int) -> Found | None:
     """Find the key after a begin marker or before an end marker, from the dashes after ``PRIVATE KEY``."""
+    closes = _CLOSES.match(text, end)
+    if closes is None or text[start:end] != "PRIVATE KEY":
+        return None
+    at = closes.end()
     low = max(0, at - MARKER_ROOM)
     front = text[low:at].rstrip(" ")
     name = "pgp" if front.endswith("BLOCK") else "pem"
@@ -164,14 +175,15 @@ def _find_marked(text: str, at: int) -> Found | None:
         stop = max(_follow(text, after), _follow_loose(text, after, following if following >= 0 else after + WHOLE))
         if stop == after:
             return None
-        end = _END.match(text, stop)
-        stop = end.end() if end else stop
+        closing = _END.match(text, stop)
+        stop = closing.end() if closing else stop
     begin = _BEGINNING.search(front)
     return Found(name, low + begin.start() if begin else after, stop, stop)
 
 
-def _find_putty(text: str, at: int) -> Found | None:
+def _find_putty(text: str, at: int, _: int) -> Found | None:
     """Find the key after ``Private-Lines: 14``, or before ``Private-MAC: …``."""
+    at += len("Private")
     if header := _LINES.match(text, at + 1):
         stop = _follow(text, header.end())
         return Found("pem", header.end(), stop, stop) if stop > header.end() else None
@@ -180,23 +192,21 @@ def _find_putty(text: str, at: int) -> Found | None:
     return Found("pem", start, stop, at) if start < stop else None
 
 
-def _find_headless(text: str, at: int) -> Found | None:
+def _find_headless(text: str, start: int, _: int) -> Found | None:
     """Find a key without its first marker; its first bytes distinguish it from a certificate or a public key."""
+    begins = _BEGINS.search(text, max(0, start - MOST_BEFORE), start + MARKER_ROOM)
+    if begins is None:
+        return None
+    at = begins.start()
     stop = _follow(text, at) if _HEADLESS.match(text, at) else at
     return Found("pem", at, stop, stop) if stop > at else None
 
 
 KEYBLOCKS: tuple[Kind, ...] = (
-    Kind("pem", "-", _find_marked, "(?<=PRIVATE KEY-)", "--"),
-    Kind("pem", "-", _find_marked, "(?<=PRIVATE KEY -)", "--"),
-    Kind("pem", "-", _find_marked, "(?<=PRIVATE KEY BLOCK-)", "--"),
+    Kind(("private key",), _find_marked),
+    Kind(("private-lines", "private-mac", "private-hash"), _find_putty),
     Kind(
-        "pem",
-        "M",
+        ("ibadan", "ibaakc", "mhccaqeei", "mhqcaqeei", "ageamb", "ageamd", "mc4caqawbqydk2v", "b3blbnnzac1rzxktdj"),
         _find_headless,
-        r"(?<![A-Za-z0-9+/]M)",
-        "II[A-Za-z0-9+/]{3}IBA(?:DAN|AKC)|H[cQ]CAQEEI|I[GH][A-Za-z0-9+/]AgEAM[BD][MA]G|C4CAQAwBQYDK2V",
     ),
-    Kind("pem", "b", _find_headless, "(?<![A-Za-z0-9+/]b)", "3BlbnNzaC1rZXktdj"),
-    Kind("pem", "-", _find_putty, "(?<=Private-)", r"Lines: ?\d|MAC|Hash"),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, is_irregular, is_mixed, is_random, looks_made, reject
-from skillopt_sleep.safety.redaction.shapes import encodes_a_pair
+from skillopt_sleep.safety.redaction.kinds import Found, Kind, lazy, reject
+from skillopt_sleep.safety.redaction.looks import encodes_a_pair, is_irregular, is_mixed, is_random, looks_made
 from skillopt_sleep.safety.redaction.values import (
     LEAST,
     MADE,
@@ -18,6 +18,8 @@ from skillopt_sleep.safety.redaction.values import (
     is_variable,
 )
 
+MOST_SIGNS = 4
+"""Signs of assignment after a name of which one is the right one: ``secret: str = …``."""
 ROOM = 72
 """Characters that hold a telling name and what is between it and its sign of assignment."""
 NAME = 20
@@ -30,11 +32,11 @@ LINE_FRONT = 40
 """Most characters before the name of a setting in its line."""
 LINE_BEFORE = 400
 """Characters of the previous line that show whether it is a setting too."""
-_MORE_WORDS = re.compile(r"(?: [A-Za-z]{1,24}[0-9!.?]{0,4}){1,9}(?=[ \t]*(?:\r?\n|\Z))")
-_EXPORT = re.compile(r"[ \t+>#-]*(?:export |set )?")
-_SETTING = re.compile(r"[ \t]{0,40}\r?\n[ \t+>#-]{0,40}(?:export )?[A-Z_][A-Z0-9_]{0,64}=")
-_SETTING_BEFORE = re.compile(r"(?:^|\n)[ \t+>#-]*(?:export )?[A-Z_][A-Z0-9_]*=[^\n]*\n\Z")
-_RUNS = re.compile(
+_MORE_WORDS = lazy(r"(?: [A-Za-z]{1,24}[0-9!.?]{0,4}){1,9}(?=[ \t]*(?:\r?\n|\Z))")
+_EXPORT = lazy(r"[ \t+>#-]*(?:export |set )?")
+_SETTING = lazy(r"[ \t]{0,40}\r?\n[ \t+>#-]{0,40}(?:export )?[A-Z_][A-Z0-9_]{0,64}=")
+_SETTING_BEFORE = lazy(r"(?:^|\n)[ \t+>#-]*(?:export )?[A-Z_][A-Z0-9_]*=[^\n]*\n\Z")
+_RUNS = lazy(
     r" (?:sudo|env|exec|time|nohup|ba?sh|zsh|sh|make|just|task|n(?:px|pm|ode)|p?npm|yarn|bun|deno|tsx?|vite|next|jest|vitest|python[23]?"
     r"|pytest|tox|nox|uv|pip|poetry|hatch|flask|django\S*|uvicorn|gunicorn|celery|ruby|rails|rake|bundle|php|composer|java|mvn"
     r"|gradle|dotnet|go|cargo|docker|podman|kubectl|helm|terraform|ansible\S*|aws|gcloud|az|git|gh|glab|vault|psql|pg_\w+"
@@ -53,7 +55,7 @@ _ABOUT = (
 """``token_url``, ``secret_name``: names of something about a secret, not of the secret."""
 _BETWEEN = r"[*_]{0,2}(?:[ ]\([^()\n]{1,24}\))?\\?[\"'`]?\]?[ \t]{0,4}(?:\[[^\]\n]{0,24}\][ \t]?)?(?::[ \t]?[\w\[\]| .&']{1,24}?[ \t])?:?"
 """From the name to the sign of assignment: quotes, blanks, brackets, a type, the colon of ``:=``."""
-_NAMED = re.compile(
+_NAMED = lazy(
     rf"(?:(?P<word>{_WORD})|(?P<key>secret|token|credential|jwt|{_KEY}|client-key-data|_pat)s?"
     r"|(?P<header>(?:proxy-)?authorization|x-amz-security-token)|(?P<cookie>(?:set-)?cookie(?![_-]?(?:secret|key|pass|token)))|(?P<auth>\b_?auth)|(?P<sig>(?<![a-z])sig)|(?<=[?&])(?P<query>key)"
     r"|(?P<uuid>secret[_-]?id)|(?P<heroku>heroku[\w-]{0,24})|(?P<any>(?<!public)(?<!publishable)(?<!gpg)_key))"
@@ -76,31 +78,31 @@ _TELLING = (
     "wort",
     "psk",
 )
-_PARTING = re.compile(r"[\n,;{}<>]")
+_PARTING = lazy(r"[\n,;{}<>]")
 """Characters that are never between a name and its sign of assignment."""
-_IDENTIFIER = re.compile(r"[\w.-]{0,64}\Z")
+_IDENTIFIER = lazy(r"[\w.-]{0,64}\Z")
 
-_SIGN_IN_CODE = re.compile(r"[,;<>()\[\]{}]")
-_REST = re.compile(r"[^\w].*", re.DOTALL)
+_SIGN_IN_CODE = lazy(r"[,;<>()\[\]{}]")
+_REST = lazy(r"[^\w].*", re.DOTALL)
 _GAP = r"[*_]{0,2}[ \t]{0,40}(?:(?:[|>][+-]?[ \t]{0,4})?\\?\r?\n[ \t]{1,40})?(?:!{1,2}[\w-]{1,20}[ ]|\[\s{0,24}(?=[\\\"']))?"
 """From the sign to the value, which may be in the next line, or follow bold type or a YAML tag."""
-_VALUE = re.compile(
+_VALUE = lazy(
     rf"[=:]>?{_GAP}(?:"
     r"(?:(?P<call>(?:\[\])?[A-Za-z_][\w.]{0,40}\()?[brufBRUF]{0,2}(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){4,8000}+))"
     r"|\\[\"'`](?P<escaped>[^\"'`\\\n]{4,8000}+)"
     r"|(?P<bare>[A-Za-z]{1,3}(?=[ ][A-Za-z])|[^\s\"'`\\]{4,400}+[A-Za-z0-9+/_-]{0,12000}+={0,2}))"
 )
-_TAGGED = re.compile(r">(?P<bare>[^<>\s\"\\]{4,4000})</")
-_HEADER = re.compile(
+_TAGGED = lazy(r">(?P<bare>[^<>\s\"\\]{4,4000})</")
+_HEADER = lazy(
     r"[=:]>?[ \t]{0,4}\\?[\"'`]?(?:(?:bearer|basic|token|digest|apikey|api-key|negotiate|key|aws4-hmac-sha256)[ \t]{1,4}|sharedkey(?:lite)?[ \t]{1,4}[\w-]{1,64}:)?"
     r"(?P<secret>[^\s\"'`\\,;<>(){}]{8,400}+[\w.~+/=-]{0,8000}+)",
     re.IGNORECASE,
 )
-_COOKIE = re.compile(r"[=:]>?[ \t]{0,4}\[?\\?[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
-_ATTRIBUTES = re.compile(r";\s*(?:path|max-age|expires|domain|samesite|secure|httponly)\b", re.IGNORECASE)
-_COOKIE_PLAIN = re.compile(r"[\w.-]{1,64}=(?:[$<{%*\[]|\W|[a-z]{0,12}(?:[;, ]|$))")
-_SIG_BEFORE = re.compile(r"(?:[?&; \"']|\\u0026|%26)\Z")
-_SIG = re.compile(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
+_COOKIE = lazy(r"[=:]>?[ \t]{0,4}\[?\\?[\"'`]?(?P<secret>[\w.-]{1,64}=[^\r\n\"'`\\]{4,8000})")
+_ATTRIBUTES = lazy(r";\s*(?:path|max-age|expires|domain|samesite|secure|httponly)\b", re.IGNORECASE)
+_COOKIE_PLAIN = lazy(r"[\w.-]{1,64}=(?:[$<{%*\[]|\W|[a-z]{0,12}(?:[;, ]|$))")
+_SIG_BEFORE = lazy(r"(?:[?&; \"']|\\u0026|%26)\Z")
+_SIG = lazy(r"=(?P<secret>[A-Za-z0-9%+/=_-]{20,400})")
 
 
 def _find_value(text: str, at: int, name: str, which: str) -> Found | None:
@@ -244,28 +246,68 @@ _AHEAD = (
     r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])(?:[^\s\"'`\\]{4}|[A-Za-z]{1,3}[ ][A-Za-z])))"
 )
 """What follows a sign of assignment when a value is assigned: no call, variable or placeholder."""
+_SIGN = lazy(r"[^\n,;{}<>=:]{0,72}[=:>]")
+_ASSIGNS = lazy(
+    rf"(?:(?<=[\w\"'`*\]\) ]):(?!//|[=:])|(?<=[\w\"'`\]\) :])=(?![=~])){_AHEAD}|(?<=[\w\"'])>[^<>\s]{{4,400}}</"
+)
+
+
+def _find_after_name(text: str, _: int, end: int) -> Found | None:
+    """Find what is assigned to a name, from the end of its telling word on."""
+    at = end
+    rejected: Found | None = None
+    for _sign in range(MOST_SIGNS):
+        sign = _SIGN.match(text, at, end + ROOM)
+        if sign is None:
+            break
+        at = sign.end()
+        found = _find_assigned(text, at - 1) if _ASSIGNS.match(text, at - 1) else None
+        if found is not None and found.kind:
+            return found
+        rejected = rejected or found
+    return rejected
+
+
 NAMING: tuple[Kind, ...] = (
-    Kind("named", ":", _find_assigned, r"(?<=[\w\"'`*\]\) ]:)(?!//|[=:])", _AHEAD),
-    Kind("named", "=", _find_assigned, r"(?<=[\w\"'`\]\) :]=)(?![=~])", _AHEAD),
-    Kind("named", ">", _find_assigned, r"(?<=[\w\"']>)", r"[^<>\s]{4,400}</"),
+    Kind(
+        (
+            "pass",
+            "pwd",
+            "secret",
+            "token",
+            "cred",
+            "key",
+            "_pat",
+            "auth",
+            "cookie",
+            "jwt",
+            "sig",
+            "heroku",
+            "pw",
+            "wort",
+            "psk",
+            "contraseña",
+        ),
+        _find_after_name,
+    ),
 )
 
 
 _USER = r"[^\s/:@\"'<>`\\]{0,255}"
-_URL = re.compile(rf"://{_USER}:(?P<secret>[^\s/\"'<>`\\]{{2,400}})@")
-_SLASHED = re.compile(
+_URL = lazy(rf"://{_USER}:(?P<secret>[^\s/\"'<>`\\]{{2,400}})@")
+_SLASHED = lazy(
     r"://[^\s/:@\"'<>`\\.]{0,64}:(?![0-9]{1,5}/)(?P<secret>[^\s/\"'<>`\\?#]{1,100}/[^\s\"'<>`\\?#]{1,200})@(?=[\w\[])"
 )
 """A password with a slash: what precedes it is no port, and no host."""
-_ALONE = re.compile(r"://(?P<secret>[\w.~-]{20,255})@")
-_ORACLE = re.compile(r"(?:://|:)[\w$#.-]{1,64}/(?P<secret>[^\s\"'<>`\\]{2,128})@(?=[\w/\[(])")
-_ENCODED = re.compile(
+_ALONE = lazy(r"://(?P<secret>[\w.~-]{20,255})@")
+_ORACLE = lazy(r"(?:://|:)[\w$#.-]{1,64}/(?P<secret>[^\s\"'<>`\\]{2,128})@(?=[\w/\[(])")
+_ENCODED = lazy(
     r"%(?:25)?3[Aa](?:%(?:25)?2[Ff]){2}[^\s%:\"'<>\\]{0,255}(?:%(?:25)?3[Aa]|:)"
     r"(?P<secret>(?:(?!%(?:25)?40|%(?:25)?2[Ff])[^\s\"'<>`\\]){2,400}?)(?:%(?:25)?40(?!.{0,100}%(?:25)?40[\w.])|@[\w.]{1,100}(?:%(?:25)?(?:2[Ff]|3[Aa])|[\s\"']))"
 )
 
 
-def _find_in_url(text: str, at: int) -> Found | None:
+def _find_in_url(text: str, at: int, _: int) -> Found | None:
     """Find the password of a URL, from the colon of its scheme on."""
     match = _URL.match(text, at) or _SLASHED.match(text, at) or _ALONE.match(text, at)
     if match is None:
@@ -276,12 +318,12 @@ def _find_in_url(text: str, at: int) -> Found | None:
     return Found("secret", *match.span("secret"), match.end())
 
 
-def _find_oracle(text: str, at: int) -> Found | None:
+def _find_oracle(text: str, _: int, end: int) -> Found | None:
     """Find the password of ``jdbc:oracle:thin:user/password@host`` or ``oracle://user/password@host``."""
-    return _accept(_ORACLE.match(text, at))
+    return _accept(_ORACLE.match(text, end - 1))
 
 
-def _find_encoded(text: str, at: int) -> Found | None:
+def _find_encoded(text: str, at: int, _: int) -> Found | None:
     """Find the password of a URL that is part of another URL."""
     return _accept(_ENCODED.match(text, at))
 
@@ -292,15 +334,8 @@ def _accept(match: re.Match[str] | None) -> Found | None:
     return Found("secret", *match.span("secret"), match.end())
 
 
-_HOLDS = r"[^\s/:@\"'<>`\\]{0,255}+(?::[^\s/\"'<>`\\@][^\s\"'<>`\\@]{0,400}+|:@[^\s\"'<>`\\@]{1,400}+)?@"
 URLS: tuple[Kind, ...] = (
-    Kind(
-        "oracle",
-        ":",
-        _find_oracle,
-        r"(?:(?<=thin:)|(?<=oci:)|(?<=oci8:)|(?<=oracle:)(?=//))",
-        r"(?://)?[\w$#.-]{1,64}/[^/\s]",
-    ),
-    Kind("url", ":", _find_in_url, rf"(?=//{_HOLDS})"),
-    Kind("url", "%", _find_encoded, r"(?=(?:25)?3[Aa]%(?:25)?2[Ff]%)"),
+    Kind(("thin:", "oci:", "oci8:", "oracle:"), _find_oracle),
+    Kind(("://",), _find_in_url),
+    Kind(("%3a%2f%2f", "%253a%252f"), _find_encoded),
 )

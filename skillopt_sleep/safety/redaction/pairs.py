@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.safety.redaction.kinds import QUOTE, Found, Kind, is_irregular, is_mixed, is_random, looks_made
+from skillopt_sleep.safety.redaction.kinds import QUOTE, Found, Kind, lazy
+from skillopt_sleep.safety.redaction.looks import is_irregular, is_mixed, is_random, looks_made
 from skillopt_sleep.safety.redaction.names import find_name_before
 from skillopt_sleep.safety.redaction.values import LEAST, MADE, is_identifier, is_secret_beside, is_stand_in
 
@@ -19,7 +20,7 @@ _BLOCK = r"\{\s{1,24}(?:\w{1,24}\s{0,24}=[^\n{}]{0,200}\n\s{0,24}){0,6}?"
 """The beginning of a block that contains the default of a variable."""
 _VALUE = rf"(?:{QUOTE}(?P<QUOTED>[^\"'`\\\n]{{4,4000}}+)|(?P<BARE>[^\s\"'`\\,;<>{{}}()\[\]$]{{4,4000}}+))"
 _NOTATIONS = tuple(
-    (name, re.compile(rf"\w[\w.-]{{0,24}}+(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
+    (name, lazy(rf"\w[\w.-]{{0,24}}+(?:{before}){_VALUE}".replace("QUOTED", "quoted").replace("BARE", "bare")))
     for name, before in (
         ("call", rf"(?P<named>){QUOTE},{_S}(?:[a-z_]{{1,20}}=)?[brf]?(?={QUOTE})"),  # headers.set("X-API-Key", "…")
         (
@@ -33,46 +34,48 @@ _NOTATIONS = tuple(
     )
 )
 """From inside the telling word: the rest of the name, what separates it from the value, and the value."""
-_SETS = re.compile(
+_SETS = lazy(
     r"(?:^|[\n;&|`\"'(>$#])[ \t]{0,16}(?:sudo )?(?:ENV|ARG|setx|set|setenv|export|SetEnv"
     r"|(?:git|npm|yarn|pip|gcloud|aws|composer|poetry|bundle|snap|gh|glab)(?: [\w./:-]{1,24}){0,2}? (?:set|config|configure|set-option))"
     r"(?: -{1,2}[\w-]{1,16}){0,3} [\w.:/-]{1,80}\Z|(?:^|[^\w.-])(?:(?:#define|mysql>|redis>) \w{0,40}|(?:requirep|masterp)ass)\Z"
 )
 """A command that sets a name: ``ENV NAME value``, ``set -x NAME value``, ``git config NAME value``."""
-_SQL = re.compile(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
-_USER = re.compile(r"(?i:user|role|grant|login)\b[^\n;]{0,80}\Z")
-_BY = re.compile(r"[yY] (?:(?i:password) )?\\?[\"'](?P<secret>[^\"'\\\n]{3,400})")
-_COOKIES = re.compile(
-    r"[kK][iI][eE][sS]?(?:"
+_SQL = lazy(r"(?i:alter|create|user|role|with|encrypted|set|login|grant|identified|for)[^\n;]{0,80} \w+\Z")
+_USER = lazy(r"(?i:user|role|grant|login)\b[^\n;]{0,80}\Z")
+_BY = lazy(r"[yY] (?:(?i:password) )?\\?[\"'](?P<secret>[^\"'\\\n]{3,400})")
+_COOKIES = lazy(
+    r"(?i:cookies?)(?:"
     rf"{QUOTE}?[ ]?[=:][ ]?\{{{_S}(?:{QUOTE}?[\w.-]{{1,64}}{QUOTE}?[ ]?[=:][ ]?{QUOTE}[^\"'\\\n]{{0,400}}{QUOTE},{_S}){{0,6}}?{QUOTE}?[\w.-]{{1,64}}{QUOTE}?[ ]?[=:][ ]?"
     rf"|(?:\.|->)?(?:set|put|add|append)\w{{0,12}}\({_S}{QUOTE}[\w.-]{{1,64}}{QUOTE},{_S}"
     rf"|\[{QUOTE}[\w.-]{{1,64}}{QUOTE}\][ ]?=[ ]?"
     rf"){QUOTE}(?P<secret>[^\"'\\\n;]{{{MADE},4000}})",
 )
-_JAR = re.compile(r"(?:TRUE|FALSE)\t\d{1,14}\t[\w.-]{1,64}\t(?P<secret>[^\s\"'\\]{16,4000})")
-_PAIR = re.compile(
+_JAR = lazy(r"(?:TRUE|FALSE)\t\d{1,14}\t[\w.-]{1,64}\t(?P<secret>[^\s\"'\\]{16,4000})")
+_PAIR = lazy(
     rf"\(\s{{0,24}}(?:(?:\w{{1,24}}\s?=\s?)?(?P<user>{QUOTE}[^\"'\n\\]{{1,80}}{QUOTE}|[\w.]{{1,40}}),\s{{0,24}})?"
     rf"(?:\w{{1,24}}\s?=\s?)?{QUOTE}(?P<secret>[^\"'\s\\]{{6,400}}){QUOTE}"
 )
-_JOINED = re.compile(rf"\(b?{QUOTE}[\w.@-]{{1,64}}:(?!//)(?P<secret>[^\"'\s\\]{{4,400}}){QUOTE}")
+_JOINED = lazy(rf"\(b?{QUOTE}[\w.@-]{{1,64}}:(?!//)(?P<secret>[^\"'\s\\]{{4,400}}){QUOTE}")
 """The arguments of a call that takes a user and a password."""
-_NAME = re.compile(
+_NAME = lazy(
     r"[A-Z][A-Z_]*[0-9]{0,3}|[a-z]+[0-9]?(?:[-_.][a-z]{0,12}[0-9]{0,4}(?![a-z0-9]))+|[A-Za-z]+[0-9]{1,3}|[a-z]{3,}2[a-z]{3,}"
 )
 
 
-def _find_apart(text: str, at: int) -> Found | None:
+def _find_apart(text: str, at: int, end: int) -> Found | None:
     """Find a value apart from its name, from a letter of the telling word on."""
+    if _AFTER.match(text, end) is None:
+        return None
     for notation, pattern in _NOTATIONS:
         match = pattern.match(text, at)
         if match is None:
             continue
         group = "quoted" if match["quoted"] is not None else "bare"
-        value, end = match[group], match.start("named")
-        named = find_name_before(text, end)
+        value, stop = match[group], match.start("named")
+        named = find_name_before(text, stop)
         if named is None or named[0] in {"cookie", "sig", "heroku", "any"}:
             return None
-        if not is_stand_in(value) and _is_given_away(notation, text, end, value, named):
+        if not is_stand_in(value) and _is_given_away(notation, text, stop, value, named):
             return Found("secret", *match.span(group), match.end(group))
     return None
 
@@ -101,24 +104,24 @@ def _is_name(value: str) -> bool:
     return _NAME.fullmatch(value) is not None and not is_random(value)
 
 
-def _find_identified(text: str, at: int) -> Found | None:
+def _find_identified(text: str, at: int, end: int) -> Found | None:
     """Find the password in ``identified by '…'``."""
-    match = _BY.match(text, at + 1)
+    match = _BY.match(text, end - 1)
     if match is None or is_stand_in(match["secret"]):
         return None
     is_told = looks_made(match["secret"]) or _USER.search(text, max(0, at - 100), at)
     return Found("secret", *match.span("secret"), match.end()) if is_told else None
 
 
-def _find_set_cookie(text: str, at: int) -> Found | None:
+def _find_set_cookie(text: str, at: int, _: int) -> Found | None:
     """Find a cookie that a program sets by its name."""
     match = _COOKIES.match(text, at)
     return _accept_cookie(match) if match else None
 
 
-def _find_in_jar(text: str, at: int) -> Found | None:
+def _find_in_jar(text: str, at: int, _: int) -> Found | None:
     """Find the cookie in a line of a cookie jar."""
-    match = _JAR.match(text, at - (1 if text[at] == "R" else 0))
+    match = _JAR.match(text, at)
     return _accept_cookie(match) if match else None
 
 
@@ -129,8 +132,9 @@ def _accept_cookie(match: re.Match[str]) -> Found | None:
     return Found("cookie", *match.span("secret"), match.end())
 
 
-def _find_credentials(text: str, at: int) -> Found | None:
+def _find_credentials(text: str, _: int, end: int) -> Found | None:
     """Find the secret of ``BasicAuth("user", "password")``, ``btoa("user:password")``, ``KeyCredential("key")``."""
+    at = end - 1
     match = _JOINED.match(text, at) or _PAIR.match(text, at)
     if match is None:
         return None
@@ -146,46 +150,35 @@ def _find_credentials(text: str, at: int) -> Found | None:
 
 
 _OR = r"[ ]{0,4}(?:\|\||\?\?|or )[ ]{0,4}\\?[\"'`]"
-_AFTER = (
+_AFTER = lazy(
     r"[\w.-]{0,24}+(?:"
     r"\\?[\"'`](?:,?\s{0,24}(?:\\?[\"'`](?!,)[^\s,]|[-,]?\s{0,8}\\?[\"'`]?(?i:val|content|default)|\{\s)"  # "name": "…
     rf"|,\s{{0,24}}[bfr\\][\"']|[\])]?{_OR})|{_OR}"  # "name", b"…"; env["NAME"] or "…"
     r"|</\w{1,16}>\s{0,24}<|\r?\n\s{0,24}[\"']?value"  # name</name><value>
     r"|[\"'`*_]{0,3}[ \t]{0,40}\|[ \t]"  # name | …
-    r"|[ \t]{1,8}\\?[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9])"  # ENV NAME …
+    r"|[ \t]{1,8}\\?[\"']?[A-Za-z_!@#$%^&*+/-]{0,24}[0-9]|[ \t]{1,4}\\?[\"'][^\"'\n]{4})"  # ENV NAME …
 )
 """What follows a name with its value apart from it, and seldom a word of prose."""
 APART: tuple[Kind, ...] = (
+    Kind(("token", "key", "pass", "pwd", "pw", "secret", "cred"), _find_apart),
+    Kind(("identified by",), _find_identified),
+    Kind(("cookie",), _find_set_cookie),
     Kind(
-        "apart",
-        "kK",
-        _find_apart,
-        r"(?:(?<=[tT][oO][kK])|(?<=[_ iItTdDeErR.\"'-][kK]))(?=(?i:en|ey)s?(?![a-z]))",
-        rf"(?i:en|ey){_AFTER}",
-    ),
-    Kind(
-        "apart",
-        "pP",
-        _find_apart,
-        r"(?=(?i:ass|wd|w\b))",
-        rf"(?>(?i:assword|assphrase|asswd|ass|wd))(?:{_AFTER}|[ \t]{{1,4}}\\?[\"'][^\"'\n]{{4}})",
-    ),
-    Kind("apart", "cC", _find_apart, r"(?=[rR][eE][tTdD])", rf"(?i:ret|redentials?){_AFTER}"),
-    Kind("by", "bB", _find_identified, r"(?=[yY] (?:[pP]\w{7} )?\\?[\"'])(?<=(?i:identified b))"),
-    Kind(
-        "cookies",
-        "kK",
-        _find_set_cookie,
-        r"(?<=[oO][oO][kK])",
-        r"(?i:ies?)(?:[\"'\\ ]{0,6}[=:][ ]?\{|[.\[(]|->|set|put|add)",
-    ),
-    Kind(
-        "credentials",
-        "(",
+        (
+            "btoa(",
+            "b64encode(",
+            "buffer.from(",
+            "redential(",
+            "redentials(",
+            "auth(",
+            "auth=(",
+            "auth: (",
+            'auth":(',
+            "auth': (",
+            "uthenticate(",
+            "login(",
+        ),
         _find_credentials,
-        r"(?:(?<=btoa\()|(?<=b64encode\()|(?<=Buffer\.from\()|(?<=redential\()|(?<=redentials\()|(?<=[aA]uth\()|(?<=auth=\()|(?<=auth:.\()|(?<=uthenticate\()|(?<=[lL]ogin\())",
-        r"\s{0,24}[\w.\\\"'`]",
     ),
-    Kind("jar", "R", _find_in_jar, r"(?=UE\t\d)(?<=TR)"),
-    Kind("jar", "F", _find_in_jar, r"(?=ALSE\t\d)"),
+    Kind(("true\t", "false\t"), _find_in_jar),
 )

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from typing import TypeVar, cast
 from urllib.parse import quote
@@ -18,28 +19,21 @@ from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.step import Conversation, Step
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.safety.receivers import is_worth_hiding
+from skillopt_sleep.safety.redaction import prose, vendors
 from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES
 from skillopt_sleep.safety.redaction.escapes import Reading, strip_line_marks, unescape
 from skillopt_sleep.safety.redaction.key_blocks import KEYBLOCKS
-from skillopt_sleep.safety.redaction.kinds import (
-    PLACEHOLDER,
-    Found,
-    Kind,
-    Signs,
-    continues,
-    find_end,
-    is_random,
-    looks_made,
-)
+from skillopt_sleep.safety.redaction.kinds import PLACEHOLDER, Found, Kind, find_end, join_parts
+from skillopt_sleep.safety.redaction.logins import LOGINS, find_in_manifests
+from skillopt_sleep.safety.redaction.looks import is_random, looks_made
 from skillopt_sleep.safety.redaction.names import NAMING, URLS
 from skillopt_sleep.safety.redaction.pairs import APART
 from skillopt_sleep.safety.redaction.shapes import SHAPES
-from skillopt_sleep.safety.redaction.values import SAID
+from skillopt_sleep.safety.redaction.tokens import find_tokens
+from skillopt_sleep.safety.redaction.words import Words
 
 REMEMBERED = 10
 """Characters from which on a secret is also hidden in the rest of a session, where nothing marks it."""
-FORM = 64
-"""Characters at the beginning of a secret that contain the sign of its form."""
 AROUND = 1_000
 """Characters around a placeholder that are searched again."""
 PARTS = frozenset("\n\r\\\"'`")
@@ -50,16 +44,62 @@ PASSES = 6
 V = TypeVar("V")
 Windows = tuple[tuple[int, int], ...]
 
-KINDS: tuple[Kind, ...] = (*KEYBLOCKS, *SHAPES, *URLS, *COMMANDS, *SAID, *PIPES, *NAMING, *APART)
-"""Every kind of secret, in the order in which they are tried at one place."""
-
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
 _GLUE = re.compile(r"[^A-Za-z0-9]+")
 """What separates the lines of a key."""
+_STANDING = re.compile(PLACEHOLDER)
 
 
-_SIGNS = Signs(KINDS)
-_FORMS = Signs(SHAPES)
+class Search:
+    """Finds the secrets of a text that some kinds describe."""
+
+    def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
+        self._kinds = kinds
+        numbers: dict[str, list[int]] = {}
+        for number, kind in enumerate(kinds):
+            for word in kind.words:
+                numbers.setdefault(word, []).append(number)
+        self._words = Words(numbers, by_pattern=by_pattern)
+
+    def find(self, text: str) -> Iterator[Found]:
+        """Yield every secret, in the order of the words that announce them; they may overlap."""
+        passed: dict[int, int] = {}
+        for start, end, numbers in self._words.find(text):
+            for number in numbers:
+                if passed.get(number, 0) > start:
+                    continue
+                found = self._kinds[number].find(text, start, end)
+                if found is None:
+                    continue
+                if found.kind:
+                    yield found
+                else:
+                    passed[number] = found.end
+
+
+@cache
+def search_everything() -> Search:
+    """Return the search for every kind, in the order in which they are tried at one place."""
+    return Search(
+        (
+            *KEYBLOCKS,
+            *SHAPES,
+            *vendors.build_kinds(),
+            *URLS,
+            *COMMANDS,
+            *LOGINS,
+            *prose.build_kinds(),
+            *PIPES,
+            *NAMING,
+            *APART,
+        )
+    )
+
+
+@cache
+def search_forms() -> Search:
+    """Return the search for kinds with a form of their own."""
+    return Search((*SHAPES, *vendors.build_kinds()))
 
 
 class Redactor:
@@ -151,14 +191,30 @@ def make_placeholder(kind: str, secret: str) -> str:
 
 
 def _find(text: str, windows: Windows | None = None) -> Iterator[Found]:
-    """Yield every secret with its sign in one of the windows (None: anywhere), in order and without overlaps."""
-    end = 0
-    passed: dict[int, int] = {}
-    for at in chain.from_iterable(_SIGNS.find_places(text, *window) for window in windows or ((0, len(text)),)):
-        if at >= end and (found := _SIGNS.find_secret(text, at, end, passed)) is not None:
-            found = _name_form(text, found)
-            yield found
-            end = found.end
+    """Yield every secret in one of the windows (None: anywhere), in order and without overlaps."""
+    standing = [match.span() for match in _STANDING.finditer(text)] if "[redacted:" in text else []
+    last: Found | None = None
+    for found in sorted(_find_any(text, windows), key=lambda found: (found.start, -found.stop, found.kind == "secret")):
+        if standing and any(
+            start < found.start < stop or start <= found.start < found.stop <= stop for start, stop in standing
+        ):
+            continue
+        if last is None or found.start >= last.stop:
+            if last is not None:
+                yield _name_form(text, last)
+            last = found
+        elif found.stop > last.stop:
+            last = last._replace(stop=found.stop)
+    if last is not None:
+        yield _name_form(text, last)
+
+
+def _find_any(text: str, windows: Windows | None) -> Iterator[Found]:
+    """Yield what every search finds, in no order."""
+    for start, stop in windows or ((0, len(text)),):
+        part = text[start:stop] if windows else text
+        for found in chain(search_everything().find(part), find_tokens(part), find_in_manifests(part)):
+            yield found._replace(start=found.start + start, stop=found.stop + start)
 
 
 def _name_form(text: str, found: Found) -> Found:
@@ -166,26 +222,13 @@ def _name_form(text: str, found: Found) -> Found:
     if found.kind != "secret":
         return found
     value = text[found.start : found.stop]
-    if text[found.stop : found.stop + 1] in PARTS and (longer := _find_longer(text, found)):
-        return longer
-    for at in _FORMS.find_places(value, 0, FORM):
-        inner = _FORMS.find_secret(value, at, 0, {})
-        if inner is not None and (inner.start, inner.stop) == (0, len(value)):
+    if text[found.stop : found.stop + 1] in PARTS and join_parts(text, found.stop) and is_random(value):
+        found = found._replace(stop=find_end(text, found.stop))
+        value = text[found.start : found.stop]
+    for inner in chain(search_forms().find(value), find_tokens(value)):
+        if (inner.start, inner.stop) == (0, len(value)):
             return found._replace(kind=inner.kind)
     return found
-
-
-def _find_longer(text: str, found: Found) -> Found | None:
-    """Return the whole of a secret that continues in the next line, None when it does not."""
-    if not continues(text, found.stop):
-        return None
-    for at in _FORMS.find_places(text, found.start, found.start + FORM):
-        inner = _FORMS.find_secret(text, at, found.start, {})
-        if inner is not None and inner.start == found.start and inner.stop > found.stop:
-            return inner
-    value = text[found.start : found.stop]
-    stop = find_end(text, found.start, found.stop) if is_random(value) else found.stop
-    return found._replace(stop=stop, end=max(stop, found.end)) if stop > found.stop else None
 
 
 def _read(text: str) -> list[Reading]:

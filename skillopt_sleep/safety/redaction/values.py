@@ -1,6 +1,6 @@
 """Decide whether a value is a secret, or only a stand-in, a name, a number, a path or a word.
 
-Most of what follows a telling name is no secret. The kinds here are secrets that a sentence or a login file gives away.
+Most of what follows a telling name is no secret.
 """
 
 from __future__ import annotations
@@ -8,8 +8,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, is_irregular, is_mixed, is_random, looks_made
-from skillopt_sleep.safety.redaction.shapes import encodes_a_pair, encodes_text
+from skillopt_sleep.safety.redaction.kinds import lazy
+from skillopt_sleep.safety.redaction.looks import (
+    encodes_a_pair,
+    encodes_text,
+    is_irregular,
+    is_mixed,
+    is_random,
+    looks_made,
+)
 
 LEAST = 6
 """Least characters of a secret that only a name gives away."""
@@ -21,7 +28,7 @@ MADE = 16
 LONGEST_NAME = 72
 """Most characters of a value that is compared with its name."""
 
-_STANDS_FOR = re.compile(
+_STANDS_FOR = lazy(
     r"""\[redacted: | \$(?:[{(]|[A-Za-z_][\w:]*(?:[{\[]|\W{0,4}$)|\d\b) | \#[a-z][a-z-]*$ | <[^>\n]{0,80}>? | [({] | \#\{ | %(?:\w{1,40}%(?!\w)|[({]|[sd]\b)
     | -{3} | \*{3} | [*&][a-z_]{1,40}$ | \[[A-Za-z _.-]{0,60}\]?$    # $TOKEN, <token>, {{token}}, %s, ****, [token]
     | [\w-]{0,20}(?:\.{3}|\u2026) | (?:\w{1,20}://|urn:)         # what is left out; a URL, or a reference to a vault
@@ -36,32 +43,30 @@ _STANDS_FOR = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """How a value begins that only stands in for a secret."""
-_REFERENCE = re.compile(
+_REFERENCE = lazy(
     r"[a-z_$][\w$]{0,64}(?:\??\.[a-z_$][\w$]{0,64}){0,8}\??[(\[]"  # get_token(…), os.environ[…]
     r"|[a-z_$][\w$]{0,64}(?:(?:\??\.|::)[a-z_$][\w$]{0,64}){1,8}\W{0,3}$"  # settings.secret, Auth::token
     r"|(?:process\.env|os\.environ|import\.meta|System\.|env\.|config\.|self\.|this\.|secrets\.|var\.|data\.|local\.)",
     re.IGNORECASE,
 )
 """A name in a program, or a call or an access by name."""
-_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-_NUMBERED = re.compile(
-    r"(?:[a-z]{3,}|(?:[A-Z][a-z]{2,}|[a-z]{2,})[0-9]{0,2}(?:[A-Z][a-z]{2,}){1,6}|[A-Z][a-z]{2,})[0-9]"
-)
+_CONSTANT = lazy(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_NUMBERED = lazy(r"(?:[a-z]{3,}|(?:[A-Z][a-z]{2,}|[a-z]{2,})[0-9]{0,2}(?:[A-Z][a-z]{2,}){1,6}|[A-Z][a-z]{2,})[0-9]")
 """Names of one or more words, with a digit after or between them."""
-_NUMBER = re.compile(r"[\d.,:_+-]*|0x[0-9a-fA-F]{1,8}|#[0-9a-fA-F]{3,8}")
-_HEX = re.compile(r"[0-9a-f]*")
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-_NO_SECRET = re.compile(r"%[sd](?!\w)|\{[a-z_]*\}|abcdefghijklm|ABCDEFGHIJKLM")
+_NUMBER = lazy(r"[\d.,:_+-]*|0x[0-9a-fA-F]{1,8}|#[0-9a-fA-F]{3,8}")
+_HEX = lazy(r"[0-9a-f]*")
+_UUID = lazy(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_NO_SECRET = lazy(r"%[sd](?!\w)|\{[a-z_]*\}|abcdefghijklm|ABCDEFGHIJKLM")
 """Signs of a template, or the alphabet."""
-_WORDS = re.compile(r"_{0,2}[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}(?:-[0-9]{1,3}|_{1,2})?\W{0,3}")
-_PATH = re.compile(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
-_VARIABLE = re.compile(r"[a-z]+(?:[A-Z][a-z]+)*(?:Password|Passphrase|Passwd|Secret|Token|Key)[0-9]{1,2}\b")
-_SENTENCE = re.compile(
+_WORDS = lazy(r"_{0,2}[A-Za-z]{1,99}(?:[._/ -][A-Za-z]{1,99}){0,9}(?:-[0-9]{1,3}|_{1,2})?\W{0,3}")
+_PATH = lazy(r"(?:\w{1,20}:/)?(?:\.{0,2}|~|[A-Za-z]:)[/\\].*", re.DOTALL)
+_VARIABLE = lazy(r"[a-z]+(?:[A-Z][a-z]+)*(?:Password|Passphrase|Passwd|Secret|Token|Key)[0-9]{1,2}\b")
+_SENTENCE = lazy(
     r"\b(?:the|your|you|is|are|must|be|to|for|and|or|not|with|please|enter|a|an|of|in|at|least|contain|again|forgot)\b",
     re.IGNORECASE,
 )
 
-_KEPT = re.compile(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
+_KEPT = lazy(r"(?:cache|sort|partition|idempotency|primary|foreign|index|session)_?key", re.IGNORECASE)
 """Keys that open nothing, unless they look random."""
 
 
@@ -170,152 +175,3 @@ def _is_likely(value: str, name: str, *, quoted: bool, password: bool) -> bool:
         return _is_assigned(value, name) or (password and _is_word(value, name))
     phrase = looks_made(value) and len(value) < PHRASE and not is_sentence(value)
     return password and (phrase or _is_word(value, name))
-
-
-BACK = 300
-MANIFEST = 3_000
-"""Most characters of the manifest of a secret."""
-LEAST_PASSWORD = 6
-SAID_LEAST = 8
-LEAST_KEY = 16
-"""Least characters of what a sentence calls a password, another secret, a key."""
-
-_NETRC = re.compile(r"password\s{1,8}\\?[\"']?(?P<secret>[^\s\"'\\]{3,400}?)(?=[\s\"'\\]|</|\Z)")
-_LOGIN = {"machine", "login", "account", "default"}
-_WIFI = re.compile(r"\bnmcli\b[^\n;|]*\Z")
-_PLAIN = re.compile(r"[A-Za-z]{1,99}(?:[._/-][A-Za-z]{1,99}){0,9}\W{0,3}|[\d.,:]*|-.*")
-_HOST = re.compile(r"[\w-]*(?:[.:\d]|localhost)[\w.:-]*")
-
-_PGPASS = re.compile(
-    r":(?:[0-9]{4,5}|\*):[A-Za-z*][^\s:/]{0,63}:[A-Za-z*][^\s:/]{0,63}:(?P<secret>[^\s:\"'\\]{4,200})(?=[\"'\s]|\Z)"
-)
-_HOST_BEFORE = re.compile(r"(?:^|[\s>+\"'])[\w.*-]{1,100}\Z")
-_SECRET = "kind: Secret"  # noqa: S105 -- what the manifest of one says
-_ENTRY = re.compile(r":[ ](?P<secret>[A-Za-z0-9+/]{8,12000}={0,2})(?=\s|\Z)")
-
-_SAYS = (
-    r"s?(?: (?:for|to|of|on|in) [^\n.:;,=]{1,24}?)?(?: (?:is|was|will be|to|ist|lautet|est|es)(?: now)?:?|:)"
-    r"(?:[ ]{1,2}|[ ]?\r?\n(?=[\w!#$%^&*+.-]{10,200}[ ]?(?:\r?\n|\Z)))"
-)
-_SAYS = rf"(?:{_SAYS}|[ ](?=[A-Za-z]{{0,24}}[0-9][\w!#$%^&*+-]{{8}}))"
-"""From the word to the secret, in the same sentence or alone in the next line."""
-_SAID = re.compile(
-    r"(?:pass(?:word|phrase|code|wd)|token|key|secret)"
-    rf"{_SAYS}[^\w\n]{{0,3}}?(?P<secret>[^\s\\\"'`,;<>()\[\]{{}}\u201c\u201d]{{6,400}})",
-    re.IGNORECASE,
-)
-_TOLD = re.compile(r":[ ]|(?:is|was|be|to|ist|lautet|est|es|now):?[ ]")
-_KEY_BEFORE = re.compile(
-    r"(?:api|access|account|secret|private|auth|encryption|signing|master|storage|shared|unseal|recovery)[ _-]\Z",
-    re.IGNORECASE,
-)
-_AWS = re.compile(
-    r"secret[_. -]?(?:access[_. -]?)?key\b[^\n]{0,40}?(?:\n[ \t>]{0,8})?(?<![A-Za-z0-9+/])(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-    re.IGNORECASE,
-)
-
-
-def _find_netrc(text: str, at: int) -> Found | None:
-    """Find the password of ``machine host login user password …``, in one line or several."""
-    match = _NETRC.match(text, at)
-    if match is None or is_stand_in(match["secret"]):
-        return None
-    found = Found("secret", *match.span("secret"), match.end())
-    before = text[max(0, at - BACK) : at]
-    if not any(word in before for word in ("login", "machine", "default", "nmcli", "account")):
-        return None
-    if _WIFI.search(before):
-        return found
-    words = before.split()[-4:]
-    default = words[-1:] == ["default"] or words[-3:-2] == ["default"]
-    if not default and not _LOGIN & set(words[-2::-2]):
-        return None
-    lines = before.rstrip(" \t").endswith("\n") and bool({*before.rstrip().rpartition("\n")[2].split()[:1]} & _LOGIN)
-    host = next((words[place + 1] for place in (-2, -4) if words[place:][:1] == ["machine"]), None)
-    if lines or (host is not None and _HOST.fullmatch(host)):
-        return found
-    value = match["secret"]
-    return None if _PLAIN.fullmatch(value) or is_identifier(value) else found
-
-
-def _find_pgpass(text: str, at: int) -> Found | None:
-    """Find the password of ``host:5432:database:user:password``."""
-    match = _PGPASS.match(text, at)
-    if match is None or _HOST_BEFORE.search(text, max(0, at - 101), at) is None:
-        return None
-    value = match["secret"]
-    if is_stand_in(value) or not looks_made(value) or is_identifier(value):
-        return None
-    return Found("secret", *match.span("secret"), match.end())
-
-
-def _find_in_manifest(text: str, at: int) -> Found | None:
-    """Find an entry below ``data:`` in the manifest of a Kubernetes secret."""
-    following = text.find(_SECRET, at)
-    if text.rfind(_SECRET, max(0, at - MANIFEST), at) < 0 and not 0 <= following - at < MANIFEST:
-        return Found("", at, at, max(at, following - MANIFEST + 1) if following >= 0 else len(text))
-    match = _ENTRY.match(text, at)
-    above = text[max(0, at - MANIFEST) : at].split("\n")
-    depth = _measure_indent(above[-1])
-    parent = next((line for line in reversed(above[:-1]) if line.strip() and _measure_indent(line) < depth), "")
-    written = parent.strip() == "data:" or (parent.strip() == "stringData:" and match and looks_made(match["secret"]))
-    if match is None or not written or is_stand_in(match["secret"]):
-        return None
-    return Found("secret", *match.span("secret"), match.end())
-
-
-def _measure_indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
-
-
-def _find_said(text: str, at: int) -> Found | None:
-    """Find the secret of ``the password is …``; ``at`` is inside the word."""
-    start = at
-    while start > 0 and at - start < 3 and text[start - 1].isalpha():  # noqa: PLR2004
-        start -= 1
-    if text[start] in "sS" and (aws := _AWS.match(text, start)):
-        value = aws["secret"]
-        if is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value)):
-            return Found("aws", *aws.span("secret"), aws.end())
-    match = _SAID.match(text, start)
-    if match is None:
-        return None
-    value = match["secret"].rstrip(".,;:!?)*")
-    word = text[start : start + 3].lower()
-    if word == "key" and not (_KEY_BEFORE.search(text, max(0, start - 14), start) and len(value) >= LEAST_KEY):
-        return None
-    if not _is_said_secret(
-        value, password=word == "pas", told=_TOLD.search(text, start, match.start("secret")) is not None
-    ):
-        return None
-    return Found("secret", match.start("secret"), match.start("secret") + len(value), match.end())
-
-
-def _is_said_secret(value: str, *, password: bool, told: bool) -> bool:
-    """Tell whether the words are a secret; if neither a verb nor a colon introduced (``told``) it, it must look like one."""
-    if len(value) < (LEAST_PASSWORD if password else SAID_LEAST) or is_stand_in(value) or not looks_made(value):
-        return False
-    return (told or is_irregular(value)) and (password or not is_identifier(value))
-
-
-SAID: tuple[Kind, ...] = (
-    Kind("manifest", ":", _find_in_manifest, r"(?<=[\w]:)", r"[ ][A-Za-z0-9+/]{8,12000}={0,2}(?:[ \r]?\n|\Z)"),
-    Kind(
-        "pgpass",
-        ":",
-        _find_pgpass,
-        r"(?<=[\w*]:)",
-        r"(?:[0-9]{4,5}|\*):[A-Za-z*][^\s:/]{0,63}:[A-Za-z*][^\s:/]{0,63}:[^\s:]{4}",
-    ),
-    Kind("netrc", "p", _find_netrc, "(?=assword)", r"assword\s"),
-    Kind("said", "p", _find_said, "(?=ass[wpc])", r"ass(?:word|phrase|code|wd)" + _SAYS),
-    Kind("said", "P", _find_said, "(?=[aA])", r"(?i:ass(?:word|phrase|code|wd))" + _SAYS),
-    Kind("said", "kK", _find_said, r"(?=[eE][nNyY][sS]?[ :])(?:(?<=[oO][kK])|(?<=[ _-][kK]))", r"(?i:en|ey)" + _SAYS),
-    Kind(
-        "said",
-        "cC",
-        _find_said,
-        r"(?=[rR][eE][tT])(?<=[eE][cC])",
-        r"(?i:ret)(?:[_. -]?(?:access[_. -]?)?key\b|" + _SAYS + ")",
-    ),
-)
