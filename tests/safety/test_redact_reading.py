@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.safety.redaction.escapes import unescape
+from skillopt_sleep.safety.redaction.reading import unescape
 from skillopt_sleep.safety.redaction.redactor import Redactor
 from tests.benchmarks.secret_samples import innocents, samples
 from tests.benchmarks.secret_shapes import SHAPED

@@ -4,7 +4,76 @@ Session files hold whatever was pasted into them. Every text passes here once, a
 care; prompts, replies and reports pass once more. A secret becomes ``[redacted:kind:1a2b3c]``: the same secret always
 the same placeholder, so that texts about it stay readable, with six hex digits of a digest, which do not lead back.
 
-A text is searched as it reads, without escapes, colours and marks of lines (``escapes``), in one walk (``kinds``,
-``redactor``). Some kinds are recognised by their own form (``shapes``, ``key_blocks``), others only by their
-surroundings (``names``, ``pairs``, ``arguments``, ``values``), where the look of the value decides (``values``).
+A text is read without escapes, colours and marks of lines, and searched for the words that announce secrets
+(``reading``). A kind of secret has such words and a function that looks at each of their places: some kinds are
+recognised by their own form (``shapes``, ``key_blocks``), others by their surroundings (``names``, ``pairs``,
+``arguments``, ``prose``), where the look of the value decides (``values``).
 """
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2}))"
+"""The beginning of a word, also after the escape of a letter or digit, and after a percent escape of a URL."""
+
+QUOTE = r"\\?[\"'`]"
+"""The quote of a string, or of one inside a string."""
+
+LINE = r"\\?\r?\n[ \t]{0,40}"
+"""The end of a line, and the blanks at the front of the next one."""
+
+REMEMBERED = 120
+"""Characters from which on it is remembered that a match is no secret."""
+
+
+class Found(NamedTuple):
+    """A secret at ``text[start:stop]``. ``kind`` names its placeholder.
+
+    Without a kind it is a long match that is no secret: its kind is not searched again before ``end``, so that time
+    stays linear.
+    """
+
+    kind: str
+    start: int
+    stop: int
+    end: int
+
+
+class Kind(NamedTuple):
+    """One kind of secret."""
+
+    words: tuple[str, ...]
+    """Lower-case words of which every text with such a secret contains one."""
+    find: Callable[[str, int, int], Found | None]
+    """Called with the text and the start and end of such a word, in any case."""
+
+
+class _Lazy:
+    """A pattern that is compiled when it is first used."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self.pattern, self.flags = pattern, flags
+
+    def __getattr__(self, name: str) -> object:
+        compiled = re.compile(self.pattern, self.flags)
+        self.__dict__ |= {
+            name: getattr(compiled, name)
+            for name in ("match", "search", "fullmatch", "finditer", "findall", "split", "sub")
+        }
+        return getattr(compiled, name)
+
+
+def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a pattern that is compiled when it is first used: hundreds of them would slow down every start."""
+    return cast("re.Pattern[str]", _Lazy(pattern, flags))
+
+
+def reject(start: int, end: int) -> Found | None:
+    """Return what to remember of a match that is no secret: None unless it is long."""
+    return Found("", start, start, end) if end - start > REMEMBERED else None
+
+
+PLACEHOLDER = r"\[redacted:[\w-]+:[0-9a-f]{6}\]"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from skillopt_sleep.safety.redaction.kinds import LINE, Found, Kind, lazy
-from skillopt_sleep.safety.redaction.looks import is_irregular, is_mixed, looks_made
-from skillopt_sleep.safety.redaction.values import is_identifier, is_stand_in
+from skillopt_sleep.safety.redaction import LINE, Found, Kind, lazy
+from skillopt_sleep.safety.redaction.values import is_identifier, is_irregular, is_mixed, is_stand_in, looks_made
 
 REACH = 600
 """Characters from the name of a command on that are searched for its flags."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, lazy
-from skillopt_sleep.safety.redaction.looks import is_mixed
+from skillopt_sleep.safety.redaction import Found, Kind, lazy
+from skillopt_sleep.safety.redaction.values import is_mixed
 
 MARKER_ROOM = 60
 """Characters that hold the front half of a marker."""

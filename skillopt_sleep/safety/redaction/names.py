@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, lazy, reject
-from skillopt_sleep.safety.redaction.looks import encodes_a_pair, is_irregular, is_mixed, is_random, looks_made
+from skillopt_sleep.safety.redaction import Found, Kind, lazy, reject
 from skillopt_sleep.safety.redaction.values import (
     LEAST,
     MADE,
     are_words,
+    encodes_a_pair,
     is_identifier,
+    is_irregular,
+    is_mixed,
+    is_random,
     is_secret,
     is_sentence,
     is_stand_in,
     is_variable,
+    looks_made,
 )
 
 MOST_SIGNS = 4

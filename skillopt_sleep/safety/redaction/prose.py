@@ -10,10 +10,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from skillopt_sleep.safety.redaction.kinds import Found, Kind, lazy
-from skillopt_sleep.safety.redaction.looks import is_irregular, is_mixed, is_random, looks_made
-from skillopt_sleep.safety.redaction.tokens import is_identifier_of_object, is_issued
-from skillopt_sleep.safety.redaction.values import is_identifier, is_sentence, is_stand_in
+from skillopt_sleep.safety.redaction import Found, Kind, lazy
+from skillopt_sleep.safety.redaction.shapes import is_identifier_of_object, is_issued
+from skillopt_sleep.safety.redaction.values import (
+    is_identifier,
+    is_irregular,
+    is_mixed,
+    is_random,
+    is_sentence,
+    is_stand_in,
+    looks_made,
+)
 
 REACH = 110
 """Characters after the word in which its value is looked for."""

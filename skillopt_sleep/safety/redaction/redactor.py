@@ -19,18 +19,14 @@ from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.step import Conversation, Step
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.safety.receivers import is_worth_hiding
-from skillopt_sleep.safety.redaction import prose, vendors
+from skillopt_sleep.safety.redaction import PLACEHOLDER, Found, Kind, prose
 from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES
-from skillopt_sleep.safety.redaction.escapes import Reading, strip_line_marks, unescape
 from skillopt_sleep.safety.redaction.key_blocks import KEYBLOCKS
-from skillopt_sleep.safety.redaction.kinds import PLACEHOLDER, Found, Kind, find_end, join_parts
-from skillopt_sleep.safety.redaction.logins import LOGINS, find_in_manifests
-from skillopt_sleep.safety.redaction.looks import is_random, looks_made
 from skillopt_sleep.safety.redaction.names import NAMING, URLS
-from skillopt_sleep.safety.redaction.pairs import APART
-from skillopt_sleep.safety.redaction.shapes import SHAPES
-from skillopt_sleep.safety.redaction.tokens import find_tokens
-from skillopt_sleep.safety.redaction.words import Words
+from skillopt_sleep.safety.redaction.pairs import APART, LOGINS, find_in_manifests
+from skillopt_sleep.safety.redaction.reading import Reading, Words, strip_line_marks, unescape
+from skillopt_sleep.safety.redaction.shapes import SHAPES, build_vendors, find_tokens
+from skillopt_sleep.safety.redaction.values import find_end, is_random, join_parts, looks_made
 
 REMEMBERED = 10
 """Characters from which on a secret is also hidden in the rest of a session, where nothing marks it."""
@@ -84,7 +80,7 @@ def search_everything() -> Search:
         (
             *KEYBLOCKS,
             *SHAPES,
-            *vendors.build_kinds(),
+            *build_vendors(),
             *URLS,
             *COMMANDS,
             *LOGINS,
@@ -99,7 +95,7 @@ def search_everything() -> Search:
 @cache
 def search_forms() -> Search:
     """Return the search for kinds with a form of their own."""
-    return Search((*SHAPES, *vendors.build_kinds()))
+    return Search((*SHAPES, *build_vendors()))
 
 
 class Redactor:

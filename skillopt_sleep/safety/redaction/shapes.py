@@ -1,17 +1,129 @@
-"""Find secrets by their own form where that takes more than a pattern: tokens in parts, Base64 that can be decoded."""
+"""Find secrets by their own form: keys of known issuers, tokens in parts, and keys of issuers that no rule knows.
+
+``vendors.json`` holds the public rules of gitleaks as ``tests/benchmarks/convert_rules.py`` converts them, ``forms.json``
+what these lack. Many other issuers mark their keys too: a short prefix, a sign, a random body (``acme_live_5f…``).
+Identifiers of messages, requests and other objects look the same; ``issuers.json`` lists the prefixes of those.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
-from skillopt_sleep.safety.redaction.kinds import EDGE, Found, Kind, find_end, is_opaque, lazy, reject
-from skillopt_sleep.safety.redaction.looks import encodes_a_pair, is_mixed, is_random
+import msgspec
+from msgspec import Struct
+
+from skillopt_sleep.safety.redaction import EDGE, Found, Kind, lazy, reject
+from skillopt_sleep.safety.redaction.values import (
+    encodes_a_pair,
+    find_end,
+    is_irregular,
+    is_mixed,
+    is_opaque,
+    is_random,
+    join_parts,
+    measure_entropy,
+)
+
+BACK, AHEAD = 200, 600
+"""Characters around the word of a rule that contain the key, where the key does not begin with the word."""
+LEAST_ENTROPY = 2.5
+"""Bits a character of a value must hold beside the name of its issuer."""
+DISTINCT = 6
+HEAD = 64
+"""Characters at the beginning of a value that contain the word of its rule."""
+
+_BESIDE = r"[ \t\w.-]{0,20}[\s'\"`\\]{0,4}(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\\`'\"\s=]{0,5}"
+"""From the name of an issuer to a value: the rest of a longer name, quotes, a sign of assignment."""
+_HALF = lazy(r"[\w-]{4,400}")
+_EDGE = lazy(EDGE)
+_STANDIN = lazy(
+    r"(?<![A-Za-z0-9])(?i:your|example|placeholder|redacted|dummy|insert|replace)|x{4}|X{4}|\.{3}|(?i:key|token)[-_]?(?i:here)"
+)
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """What keys of an issuer look like."""
+
+    id: str
+    kind: str
+    """What the placeholder calls it."""
+    words: tuple[str, ...]
+    """Lower-case words, one of which is there with every such key."""
+    form: str = ""
+    """The pattern of a key, with a group ``secret`` if that is only a part of it."""
+    beside: str = ""
+    """The pattern of a value that is assigned to the name of the issuer."""
+    inside: bool = False
+    """The key does not begin with the word."""
+    entropy: float = 0.0
+    """Least bits that a character of it holds."""
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    rules: tuple[Rule, ...]
+
+
+def build_vendors() -> tuple[Kind, ...]:
+    """Return one kind for each rule."""
+    files = (Path(__file__).with_name(name).read_bytes() for name in ("forms.json", "vendors.json"))
+    return tuple(_build_kind(rule) for data in files for rule in msgspec.json.decode(data, type=_File).rules)
+
+
+def _build_kind(rule: Rule) -> Kind:
+    edge = EDGE if not rule.form.startswith(r"\$") else ""
+    pattern = (
+        lazy(f"{edge}(?:{rule.form})(?![A-Za-z0-9])")
+        if rule.form
+        else lazy(rf"{_BESIDE}(?P<secret>{rule.beside})(?![\w-])")
+    )
+
+    def find_beside(text: str, _: int, end: int) -> Found | None:
+        match = pattern.match(text, end)
+        if match is None or not (is_mixed(match["secret"]) or match["secret"].isdigit()):
+            return None
+        return _accept(rule, match, max(rule.entropy, LEAST_ENTROPY))
+
+    def find_inside(text: str, start: int, end: int) -> Found | None:
+        match = pattern.search(text, max(0, start - BACK), end + AHEAD)
+        return _accept(rule, match, rule.entropy) if match else None
+
+    def find_form(text: str, start: int, _: int) -> Found | None:
+        match = pattern.match(text, start)
+        return _accept(rule, match, rule.entropy) if match else _find_parted(rule, pattern, text, start)
+
+    return Kind(rule.words, find_beside if rule.beside else find_inside if rule.inside else find_form)
+
+
+def _accept(rule: Rule, match: re.Match[str], entropy: float) -> Found | None:
+    start, stop = match.span("secret" if "secret" in match.re.groupindex else 0)
+    value = match.string[start:stop]
+    if len(set(value)) <= DISTINCT or measure_entropy(value) < entropy or _STANDIN.search(value):
+        return None
+    return Found(rule.kind, start, stop, match.end())
+
+
+def _find_parted(rule: Rule, pattern: re.Pattern[str], text: str, start: int) -> Found | None:
+    """Find a key of which the end of a line or string separates two halves."""
+    half = _HALF.match(text, start)
+    parts = join_parts(text, half.end()) if half and _EDGE.match(text, start) else None
+    if half is None or parts is None:
+        return None
+    rest, begins = parts
+    whole = pattern.match(half[0] + rest)
+    found = _accept(rule, whole, rule.entropy) if whole else None
+    if found is None or found.stop <= len(half[0]) or not is_mixed(half[0] + rest):
+        return None
+    stop = begins + found.stop - len(half[0])
+    return Found(rule.kind, start + found.start, stop, stop)
+
 
 BESIDE = 160
 """Characters from the name of a key in which its secret is looked for."""
-DISTINCT = 6
 
 _AWS_NAME = lazy(r"(?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])")
 _AWS_SECRET = lazy(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
@@ -83,3 +195,191 @@ SHAPES: tuple[Kind, ...] = (
     Kind(("eyj0exblijo", "ewogicj0exblijo"), _build_find_encoded(b"service_account", 120)),
 )
 """Secrets by their form."""
+
+
+LEAST = 20
+"""Characters of the shortest run of letters, digits, dashes and underscores that is looked at."""
+BODY = 16
+"""Characters of the shortest random body."""
+HEX_BODY = 24
+LETTERS_BODY = 24
+"""The same for a body of letters alone."""
+URLSAFE_BODY = 28
+"""The same for a body with dashes and underscores in it."""
+LONGEST_ISSUER = 28
+SHARE = 4
+"""Letters and digits change in a body of two sorts at least at every so many characters."""
+DOTTED = 24
+DISCORD_LONGEST = 28
+SID = 34
+WORD = 3
+"""Characters of the shortest word of a language."""
+LONGEST_RUN = 4_000
+
+_CLASSES = bytes(
+    ord("a") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "-_") else 32 for code in range(256)
+)
+_FULL = b"a" * LEAST
+ESCAPING = frozenset("\\%")
+_ESCAPE = lazy(r"\\[A-Za-z0-9]|%(?:25)?[0-9A-Fa-f]{2}|")
+"""What may stand right before a key and ends in a letter or digit."""
+_UUID = lazy(r"(?i:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})")
+_ISSUER = lazy(r"[A-Za-z][A-Za-z]{0,11}[0-9]{0,2}|[a-z][a-z0-9]{1,5}|[A-Z][A-Z0-9]{1,5}|v?[0-9]{1,2}|o?[0-9]{2}")
+_HEX = lazy(r"(?i:[0-9a-f]+)")
+_CHANGE = lazy(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
+_ULID = lazy(r"(?i:0[0-7][0-9a-hjkmnp-tv-z]{24})")
+_IDENTIFIER = lazy(r"01[A-Za-z0-9]{20,24}(?![A-Za-z0-9])|k[a-zA-Z]DO")
+"""Identifiers of the agents' records, and of GitHub's."""
+_DATE = lazy(r"(?:19|20)[0-9]{2}-?[01][0-9]-?[0-3][0-9]")
+_VOWEL = lazy(r"[aeiouy]")
+_FILE = lazy(
+    r"\.(?:c?[jt]sx?|mjs|css|map|html?|json|ya?ml|toml|md|py|rs|go|rb|java|png|jpe?g|svg|gif|webp|woff2?|log|txt|jsonl|lock|zip|gz|tgz|pdf)\b"
+)
+_DOTTED = lazy(EDGE + r"(?<!\.)(?:[sbr]|[A-Za-z][A-Za-z0-9]{1,7})(?:\.[a-z]{2,4})?\.\Z")
+_VAULT = lazy(r"[A-Za-z0-9]{24}(?![A-Za-z0-9])")
+_DISCORD_TAIL = lazy(r"\.[\w-]{6}\.[\w-]{25,110}")
+_DISCORD_HEAD = lazy(r"[MNO][\w-]{21,27}")
+_SID = lazy(r"SK[0-9a-fA-F]{32}|AC[0-9a-f]{32}")
+_AUTH_TOKEN = lazy(
+    r"[\"'`\s,;:=|\\]{1,12}(?:[A-Za-z_.]{1,16}[\"'`\s,;:=|\\]{1,8}){0,6}(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
+)
+
+
+def find_tokens(text: str) -> Iterator[Found]:
+    """Yield every key of an unknown issuer, in order."""
+    classes = text.encode("ascii", "replace").translate(_CLASSES)
+    start = classes.find(_FULL)
+    while start >= 0:
+        stop = classes.find(b" ", start)
+        stop = stop if stop >= 0 else len(text)
+        found = _look_at(text, start, stop) if stop - start < LONGEST_RUN else None
+        if found is not None:
+            yield found
+            stop = max(stop, found.stop)
+        start = classes.find(_FULL, stop)
+
+
+def is_issued(value: str) -> bool:
+    """Tell whether a value is a key by its form alone."""
+    found = next(find_tokens(value), None)
+    return found is not None and (found.start, found.stop) == (0, len(value))
+
+
+def is_identifier_of_object(value: str) -> bool:
+    """Tell whether a value has the prefix of an identifier: of a message, a request, a commit."""
+    return _is_listed(re.split("[-_]", value.lower())[:-1])
+
+
+def _look_at(text: str, start: int, stop: int) -> Found | None:
+    start = _ESCAPE.match(text, max(0, start - 1)).end() if text[start - 1 : start] in ESCAPING else start  # type: ignore[union-attr]
+    run = text[start:stop]
+    if run.startswith(("SK", "AC")) and len(run) == SID and _SID.fullmatch(run):
+        return _find_twilio(text, start, stop)
+    if tail := _DISCORD_TAIL.match(text, stop):
+        head = run[-DISCORD_LONGEST:]
+        if _DISCORD_HEAD.fullmatch(head) and _is_drawn(head.replace("-", "").replace("_", "")):
+            return Found("discord", start, tail.end(), tail.end())
+    body = _find_body(run)
+    if body is None and len(run) >= DOTTED and text[start - 1 : start] == ".":
+        issuer = _DOTTED.search(text, max(0, start - 16), start)
+        if issuer and _is_dotted_body(run, issuer[0]):
+            start, body = issuer.start(), run
+    if body is None or _FILE.match(text, stop):
+        return None
+    stop = find_end(text, stop)
+    return Found("key", start, stop, stop)
+
+
+def _is_dotted_body(run: str, issuer: str) -> bool:
+    """Tell whether what follows ``hvs.`` is a key; a name in a program may be as long, and one of Vault has no prefix."""
+    plain = re.sub("[-_]", "", run)
+    if len(issuer) == len("s."):
+        return _VAULT.match(run) is not None and is_irregular(run[:DOTTED])
+    return _has_three_sorts(plain) and (is_random(plain) or is_irregular(plain))
+
+
+def _find_twilio(text: str, start: int, stop: int) -> Found:
+    """Return the auth token that follows an account's name; the name itself when none does."""
+    if text.startswith("AC", start) and (token := _AUTH_TOKEN.match(text, stop)):
+        return Found("twilio", *token.span("secret"), token.end())
+    return Found("twilio", start, stop, stop)
+
+
+def _find_body(run: str) -> str | None:
+    """Return the random body of a key; None when the run is none."""
+    at = 0
+    while 0 <= (cut := _find_sign(run, at)) <= LONGEST_ISSUER:
+        if not _ISSUER.fullmatch(run, at, cut) or not run[0].isalpha():
+            return None
+        issuer, body = re.split("[-_]+", run[:cut].lower()), run[cut + 1 :]
+        if _is_body(body, issuer, run[cut]):
+            named = not _is_keyish(issuer) and _IDENTIFIER.match(body) is not None
+            return None if named or _is_listed(issuer) or _UUID.search(run) or _DATE.match(body) else body
+        at = cut + 1
+    return None
+
+
+def _find_sign(run: str, at: int) -> int:
+    """Return where the next dash or underscore is; -1 without one."""
+    places = [place for place in (run.find("-", at), run.find("_", at)) if place >= 0]
+    return min(places, default=-1)
+
+
+def _is_body(body: str, issuer: list[str], sign: str) -> bool:
+    """Tell whether what follows the sign after an issuer is random."""
+    if len(body) < BODY:
+        return False
+    first = re.split("[-_]", body, maxsplit=1)[0]
+    if len(first) >= BODY:
+        return _is_random_part(first, issuer, sign)
+    plain = re.sub("[-_]", "", body)
+    least = BODY if _is_keyish(issuer) else URLSAFE_BODY
+    urlsafe = len(plain) >= least and _has_three_sorts(body) and is_random(plain) and is_irregular(plain)
+    return urlsafe and max(map(len, re.split("[-_]", body))) >= BODY // 2
+
+
+def _is_random_part(part: str, issuer: list[str], sign: str) -> bool:
+    if _HEX.fullmatch(part):
+        told = _is_keyish(issuer) or (sign == "_" and len(issuer[0]) > 1)
+        short = all(len(word) < WORD or not _VOWEL.search(word) for word in issuer)
+        return len(part) >= HEX_BODY and not part.isdigit() and (told or short)
+    if _ULID.fullmatch(part):
+        return _is_keyish(issuer)
+    return _is_drawn(part)
+
+
+def _is_drawn(part: str) -> bool:
+    """Tell whether letters and digits follow each other as if drawn by lot."""
+    if not any(map(str.isdigit, part)):
+        return (
+            len(part) >= LETTERS_BODY
+            and not (part.islower() or part.isupper())
+            and is_irregular(part)
+            and is_random(part)
+        )
+    if _has_three_sorts(part):
+        return is_irregular(part) or is_random(part)
+    return len(_CHANGE.findall(part)) * SHARE >= len(part) or (
+        len(part) >= URLSAFE_BODY and len(_CHANGE.findall(part)) * 6 >= len(part)
+    )
+
+
+def _has_three_sorts(value: str) -> bool:
+    return any(map(str.isupper, value)) and any(map(str.islower, value)) and any(map(str.isdigit, value))
+
+
+def _is_keyish(issuer: list[str]) -> bool:
+    """Tell whether the prefix itself says that a key follows."""
+    return any(_load()["keyish"].get(word) or word.endswith(("pat", "key", "token", "secret")) for word in issuer)
+
+
+def _is_listed(issuer: list[str]) -> bool:
+    """Tell whether the prefix is that of an identifier and not of a key."""
+    listed = _load()
+    return not _is_keyish(issuer) and any(listed["identifiers"].get(word) for word in issuer)
+
+
+@cache
+def _load() -> Mapping[str, Mapping[str, bool]]:
+    data = msgspec.json.decode(Path(__file__).with_name("issuers.json").read_bytes(), type=dict[str, str])
+    return {name: dict.fromkeys(words.split(), True) for name, words in data.items()}

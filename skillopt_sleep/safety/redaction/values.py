@@ -1,22 +1,147 @@
 """Decide whether a value is a secret, or only a stand-in, a name, a number, a path or a word.
 
-Most of what follows a telling name is no secret.
+Most of what follows a telling name is no secret. What is generated looks random; what is written does not.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import itertools
+import math
 import re
+from collections import Counter
 from functools import lru_cache
 
-from skillopt_sleep.safety.redaction.kinds import lazy
-from skillopt_sleep.safety.redaction.looks import (
-    encodes_a_pair,
-    encodes_text,
-    is_irregular,
-    is_mixed,
-    is_random,
-    looks_made,
+from skillopt_sleep.safety.redaction import LINE, QUOTE, lazy
+
+DISTINCT = 5
+"""Different characters that a generated key has more of; a stand-in repeats a few."""
+SHORTEST_WORDS = ((10, 2.7), (16, 3.2))
+"""Length from which on a name in a program can be recognised, and the least average length of its words.
+
+1 of 200 names has less, 1 to 5 of 100 random strings have more.
+"""
+LONG_WORD = 20
+CHANGES = 0.41
+"""Share of places where random text changes between small letters, capitals and digits; names have a third."""
+TEXT = 12
+"""Characters of Base64 that tell whether it is that of a text."""
+
+_DIGIT = lazy("[0-9]")
+_LETTER = lazy("[A-Za-z]")
+_ODD = lazy(r"[@#$%^&*~|+!].", re.DOTALL)
+_PARTS = lazy(r"[A-Za-z0-9]+")
+_CASES = lazy(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_COMMON = lazy(
+    r"(?:utf|sha|md|base|u?int|float|[xhvrkps]|es|py|ed|aes|rsa|rc|iso|mp|ipv|http|o?auth|vt|ec|id|no|step|test|part)"
+    r"\d{1,4}[a-z]{0,4}|argon2\w*|pbkdf2|bcrypt\w*|\d{1,3}(?:st|nd|rd|th|bits?|chars?|bytes?|[kmg]b)|\d+x\d+|0x[0-9a-f]{1,8}",
+    re.IGNORECASE,
 )
+_AMOUNT = lazy(r"\d{1,5}[A-Za-z]{1,3}\W*")
+"""Letters and digits in one word that are no secret: ``utf8``, ``sha256``, ``v2``, ``16GB``."""
+
+
+def is_mixed(value: str) -> bool:
+    """Tell whether a value has letters and digits, and not just the same few, as generated keys do."""
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None and len(set(value)) > DISTINCT
+
+
+def looks_made(value: str) -> bool:
+    """Tell whether a value is generated rather than written: a part mixes letters and digits, or it has odd signs."""
+    if (_ODD.search(value) and len(set(value)) > DISTINCT) or is_irregular(value):
+        return True
+    return not _AMOUNT.fullmatch(value) and any(
+        _has_both(part) and not _COMMON.fullmatch(part) for part in _PARTS.findall(value)
+    )
+
+
+def is_random(value: str) -> bool:
+    """Tell whether small letters, capitals and digits alternate as often as in random text, and in no name."""
+    sorts = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in value]
+    return len(value) >= LONG_WORD and sum(a != b for a, b in itertools.pairwise(sorts)) > CHANGES * len(value)
+
+
+def is_irregular(value: str) -> bool:
+    """Tell whether small letters, capitals and digits follow each other as in no name: ``lxCZAIKONvV2efoUpE``."""
+    words = _CASES.findall(value)
+    length = sum(map(len, words))
+    return any(length >= least and length < average * len(words) for least, average in SHORTEST_WORDS)
+
+
+def measure_entropy(value: str) -> float:
+    """Return the bits a character holds, by how often each occurs (Shannon)."""
+    return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())
+
+
+def encodes_a_pair(value: str) -> bool:
+    """Tell whether this is the Base64 of ``user:password``."""
+    plain = _decode(value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4), b"-_" if set("-_") & set(value) else None)
+    try:
+        return b":" in plain and plain.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def encodes_text(value: str) -> bool:
+    """Tell whether this is the Base64 of a text: chance seldom makes a dozen bytes that can all be printed."""
+    plain = b"" if len(value) < TEXT or len(value) % 4 or _PARTS.sub("", value).strip("+/=") else _decode(value)
+    return bool(plain) and plain.isascii() and plain.decode("ascii").isprintable()
+
+
+def _decode(value: str, altchars: bytes | None = None) -> bytes:
+    try:
+        return base64.b64decode(value, altchars=altchars)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _has_both(part: str) -> bool:
+    """Tell whether a run has letters and digits."""
+    return _DIGIT.search(part) is not None and _LETTER.search(part) is not None
+
+
+def is_opaque(value: str) -> bool:
+    """Tell whether a value has capitals, small letters and digits."""
+    return is_mixed(value) and any(map(str.isupper, value)) and any(map(str.islower, value))
+
+
+MOST_PARTS = 40
+LEAST_PART = 12
+"""Least characters of the continuation of a key with a variable length."""
+LONG_PART = 20
+_JOINED = rf"(?:[ \t]{{0,8}}[+.&]?[ \t]{{0,4}}_?{LINE}[+.&]?|[ \t]{{0,8}}[+.&])[ \t]{{0,4}}"
+_CONTINUED = lazy(
+    rf"(?:{LINE}|{QUOTE}{_JOINED}[brf]?{QUOTE})(?P<rest>[\w.+/=-]{{4,4000}})"
+    r"(?P<ends>[ \t]*(?:\\?[\"'`;,)]|\\?\r?\n|\Z))?"
+)
+"""What separates the halves of a key, and the second half, up to the end of a line or string."""
+
+
+def find_end(text: str, end: int) -> int:
+    """Return the end of a key that may continue in the next line, as an added string or after a line break.
+
+    The rest must look random and be alone in its line.
+    """
+    for _ in range(MOST_PARTS):
+        rest = _CONTINUED.match(text, end)
+        if rest is None or rest["ends"] is None or not _is_rest(rest["rest"]):
+            break
+        end = rest.end("rest")
+    return end
+
+
+def join_parts(text: str, end: int) -> tuple[str, int] | None:
+    """Return what continues at the end of a line or string, and where it begins; None when nothing does."""
+    rest = _CONTINUED.match(text, end)
+    return (rest["rest"], rest.start("rest")) if rest else None
+
+
+def _is_rest(value: str) -> bool:
+    sorts = (str.isdigit, str.isupper, str.islower)
+    mixed = len(value) >= LEAST_PART and all(any(map(sort, value)) for sort in sorts)
+    return mixed and (len(value) < LONG_PART or is_random(value))
+
 
 LEAST = 6
 """Least characters of a secret that only a name gives away."""
