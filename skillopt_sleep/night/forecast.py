@@ -13,11 +13,13 @@ from skillopt_sleep.mining.tasks import group_given_tasks
 from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, shortfall
 from skillopt_sleep.night.harvest import harvest
+from skillopt_sleep.night.load_check import MOMENTS
 from skillopt_sleep.night.moments import find_moment_tasks, may_vote, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, split_tasks
 from skillopt_sleep.night.report import NightReport
 from skillopt_sleep.night.select_tasks import choose_tasks, merge_mined
+from skillopt_sleep.optimizer.replay import find_put_back
 
 USUAL_PAIRS = 12
 """Pairs that a trial takes on average when nothing comes of it (docs/gate.md)."""
@@ -136,7 +138,8 @@ def count_calls(
     allows, and every loss is replayed twice more. Usually: train is rolled out once, every document gets a proposal,
     and a trial ends after a round over val or ``USUAL_PAIRS``. Repeated calls for unreadable verdicts are not counted.
     ``pending`` counts undecided edits with a trial of their own; ``sealed``: an adopted change waits for its sealed
-    test, two answers and one judge call per task; ``probed``: the agent itself replays one task at the end.
+    test, two answers and one judge call per task; ``probed``: the agent itself replays one task at the end,
+    and is put back to up to ``MOMENTS`` moments.
     """
     train = sum(_count_calls(task) for task in pools.train) * samples
     can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
@@ -157,7 +160,8 @@ def count_calls(
         usual = min(USUAL_PAIRS, len(pools.val))
         phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=trials * usual * dearest))
     if can_learn and probed:
-        phases.append(Expected(phase="load", least=0, most=1, usual=1))
+        moments = min(MOMENTS, sum(find_put_back(task) is not None for task in pools.val))
+        phases.append(Expected(phase="load", least=0, most=1 + 2 * moments, usual=1 + moments))
     if sealed and pools.test:
         sealed_calls = sum(_count_calls(task) + 1 for task in pools.test)
         phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))

@@ -1,13 +1,15 @@
-"""Checks, before a change is staged, that the agent really loads the documents that changed.
+"""Checks, before a change is staged, that the agent really loads the documents that changed, and does what they say.
 
 A trial as text shows that a rule helps when it is read, not that the agent reads it. One replay by the agent itself
-shows that. When the trial itself was native, its records already tell.
+shows that, and at a few moments where the change had helped the agent is put back into the session. When the trial
+itself was native, its records already tell.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,15 +17,17 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Reply
-from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, explain_not_loaded
-from skillopt_sleep.model.task import TaskRecord
+from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
-from skillopt_sleep.night.report import Loading, NightReport, ReplayReport
-from skillopt_sleep.optimizer.replay import Manner, Models, assign, record_trajectory
+from skillopt_sleep.night.report import Confirmation, Loading, NightReport, ReplayReport
+from skillopt_sleep.optimizer.replay import Attempt, Manner, Models, assign, find_put_back, record_trajectory, replay
 
 PHASE = "load"
+MOMENTS = 2
+"""Moments at which a change is confirmed: each takes a few requests, and each of them carries a whole session."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -37,9 +41,9 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def check_loading(outcome: Consolidated, models: Models) -> Loaded:
-    """Count how the agent's replays went; if a change is about to be staged, check that it is loaded.
+    """Count how the agent's replays went; if a change is about to be staged, check that it is loaded and helps.
 
-    Costs one call at most, and none when the trial was native. Raises ``FatalBackend``.
+    Costs one replay, and those of ``confirm_at_moments``; none when the trial was native. Raises ``FatalBackend``.
     """
     results = [result for step in outcome.steps for result in step.rollouts if result.mode is not ReplayMode.TEXT]
     report = replace(_count_replays(results), mode=models.manner.mode)
@@ -53,6 +57,10 @@ def check_loading(outcome: Consolidated, models: Models) -> Loaded:
         loading, why = Loading.NOT_CHECKED, "this backend has no agent that could load it as it is set up"
     else:
         loading, why = _replay_once(outcome, accepted, models)
+        if loading in {Loading.LOADED, Loading.NOT_OPENED}:
+            improved = _list_improved(outcome, accepted)
+            confirmation = confirm_at_moments(improved, outcome.candidate, models)
+            report = replace(report, confirmation=confirmation)
     return Loaded(replay=replace(report, loading=loading, why=why))
 
 
@@ -77,9 +85,41 @@ def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models
 
 def _choose_task(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> TaskRecord | None:
     """Return a task that the change improved, otherwise any."""
-    improved = [name for step in accepted if step.trial is not None for name in step.trial.improved]
-    tasks = (*outcome.pools.val, *outcome.pools.train)
-    return next((task for task in tasks if task.id in improved), next(iter(tasks), None))
+    tasks = (*_list_improved(outcome, accepted), *outcome.pools.val, *outcome.pools.train)
+    return next(iter(tasks), None)
+
+
+def _list_improved(outcome: Consolidated, accepted: Sequence[DocumentStep]) -> tuple[TaskRecord, ...]:
+    """Return the tasks that the change improved."""
+    improved = {name for step in accepted if step.trial is not None for name in step.trial.improved}
+    return tuple(task for task in (*outcome.pools.val, *outcome.pools.train) if task.id in improved)
+
+
+def confirm_at_moments(improved: Sequence[TaskRecord], candidate: Candidate, models: Models) -> Confirmation:
+    """Put the agent back to up to ``MOMENTS`` of these tasks with the candidate in place. Raises ``FatalBackend``.
+
+    A cap that is reached, or a session that cannot be resumed, is no objection to the change.
+    """
+    tried, heeded, why = 0, 0, ""
+    native = dataclasses.replace(models, manner=Manner(mode=ReplayMode.NATIVE))
+    for task in _choose_moments(improved):
+        try:
+            (result,) = replay([Attempt(task=task, candidate=candidate)], native, phase=PHASE)
+        except BudgetSpent as error:
+            why = str(error)
+            break
+        if result.score is None:
+            why = result.call_error
+        else:
+            tried += 1
+            heeded += result.score.hard >= 1
+    return Confirmation(tried=tried, heeded=heeded, why=why)
+
+
+def _choose_moments(improved: Sequence[TaskRecord]) -> Iterator[TaskRecord]:
+    """Yield the first moments to which an agent can be put back, one for each request."""
+    places = {group_of(task): task for task in reversed(improved) if find_put_back(task)}
+    yield from list(reversed(places.values()))[:MOMENTS]
 
 
 def _read_records(records: Sequence[ReplayResult], accepted: Sequence[DocumentStep]) -> tuple[Loading, str]:
@@ -139,4 +179,6 @@ def _list_notes(replay: ReplayReport) -> tuple[str, ...]:
             notes.append(f"tried as text; one replay by the agent itself shows that it is loaded ({replay.why})")
         case _:
             pass
+    if words := replay.confirmation.in_words:
+        notes.append(words)
     return tuple(notes)

@@ -253,6 +253,27 @@ class Loading(enum.StrEnum):
     NOT_LOADED = "not_loaded"
 
 
+class Confirmation(Struct, frozen=True, kw_only=True):
+    """What the agent did with a change at moments where it had helped as text."""
+
+    tried: int = 0
+    """Moments at which it was put back and its next moves could be judged."""
+    heeded: int = 0
+    """Those at which the person would not have to say it again."""
+    why: str = ""
+    """Why it was not put back, or not judged, at another one."""
+
+    @property
+    def in_words(self) -> str:
+        """A sentence for the report; "" when nothing was to be tried."""
+        begin = "put back into your own session, the agent itself did"
+        if self.tried == 1:
+            return f"{begin} what you asked" if self.heeded else f"{begin} not do what you asked"
+        if self.tried:
+            return f"{begin} what you asked at {self.heeded} of {self.tried} moments"
+        return f"the agent could not be put back to one of your moments: {self.why}" if self.why else ""
+
+
 class ReplayReport(Struct, frozen=True, kw_only=True):
     """How tasks were replayed: as text, or by the agent itself, in an empty folder or a copy of the project.
 
@@ -260,7 +281,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     records do not mention a document it was given, ``with_skill`` where a skill was on its list, ``opened`` where it
     read that skill. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time, out_of_room,
     broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured). ``loading`` is about
-    the proposal, and ``why`` says how that is known.
+    the proposal, and ``why`` says how that is known. ``confirmation`` is what it did at moments with the proposal.
     """
 
     mode: ReplayMode = ReplayMode.TEXT
@@ -271,6 +292,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     failures: dict[str, int] = field(default_factory=dict)
     loading: Loading = Loading.NOT_CHECKED
     why: str = ""
+    confirmation: Confirmation = Confirmation()
 
 
 class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):
