@@ -25,13 +25,14 @@ from skillopt_sleep.sources.turns import Draft, TurnLog
 
 FILE_TOOLS = frozenset({"Edit", "ExitPlanMode", "MultiEdit", "NotebookEdit", "Read", "Write"})
 """Tools that read or write a file or a plan, of which more is kept."""
+SHELLS = frozenset({"Bash", "PowerShell"})
 SKILL = "Skill"
 SYNTHETIC_MODEL = "<synthetic>"
 AUTOMATIC_DENIALS = frozenset({"automode-blocked", "permission-rule"})
 """Kinds of refusal that no person decided."""
 
 _REFUSED = ("The user doesn't want to", "Permission for this tool use was denied", "User rejected")
-_DENIED = ("Permission for this action was denied", "Permission to use", "Claude requested permissions")
+_DENIED = ("Permission for this action was denied", "Permission to use", "Claude requested permissions", "PreToolUse:")
 _SKILL_FOLDER = re.compile(r"Base directory for this skill:\s*(?P<folder>[^\n]+)")
 _CLEARED = "<command-name>/clear</command-name>"
 
@@ -221,7 +222,7 @@ class StepsReader:
             call = self._called.get(record.parent_uuid, "") if record.parent_uuid else ""
         step = self._open.pop(call, None)
         text = records.read_text(block.content)
-        outcome = _find_outcome(record, text, is_error=bool(block.is_error))
+        outcome = _find_outcome(record, text, is_error=bool(block.is_error), tool=step.tool if step else "")
         words = records.read_rejection(text) if outcome is StepOutcome.REFUSED else ""
         limit = steps.FILE if step is None or step.is_file else steps.RESULT
         result = _Result(record.uuid or "", steps.shorten(text, limit), outcome, words)
@@ -301,18 +302,15 @@ def _continues(record: LinkedRecord) -> bool:
     return any(_CLEARED in (block.text or "") for block in blocks)
 
 
-def _find_outcome(record: LinkedRecord, text: str, *, is_error: bool) -> StepOutcome:
-    """Return how a call ended, from the record of its result."""
+def _find_outcome(record: LinkedRecord, text: str, *, is_error: bool, tool: str) -> StepOutcome:
+    """Return how a call ended, from the record of its result; ``tool`` is "" where the call is not known yet."""
+    cut = tool in {"", *SHELLS} and bool(records.read_shell_result(record.tool_use_result).interrupted)
     if not is_error:
-        return StepOutcome.INTERRUPTED if _was_interrupted(record) else StepOutcome.DONE
+        return StepOutcome.INTERRUPTED if cut else StepOutcome.DONE
     if record.tool_denial_kind in AUTOMATIC_DENIALS or text.startswith(_DENIED):
         return StepOutcome.DENIED
     if record.tool_denial_kind or text.lstrip().startswith(_REFUSED):
         return StepOutcome.REFUSED
-    if records.is_interruption(text) or _was_interrupted(record):
+    if cut or records.is_interruption(text):
         return StepOutcome.INTERRUPTED
     return StepOutcome.FAILED
-
-
-def _was_interrupted(record: LinkedRecord) -> bool:
-    return bool(records.read_shell_result(record.tool_use_result).interrupted)

@@ -22,6 +22,7 @@ from skillopt_sleep.storage.forget import (
 from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.repair import BACKUP, back_up_database
 from skillopt_sleep.storage.staging import ProposalStatus
+from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
@@ -44,6 +45,8 @@ def find_sessions(workspace: Workspace, name: str) -> tuple[SessionName, ...]:
 
     Raises ``UsageError`` when there is none, or more than one.
     """
+    if not (workspace.data_dir / DATABASE).exists():
+        raise UsageError(f"nothing is kept in {workspace.data_dir}, so there is nothing to forget")
     found = list_sessions(workspace.database, name)
     exact = tuple(session for session in found if session.session_id == name)
     if not name or len(exact or found) == 1:

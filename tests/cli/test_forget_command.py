@@ -169,6 +169,12 @@ def test_not_while_a_night_runs(mira, sessions, forget):
         assert forget("--all", "--yes").code == 6
 
 
+def test_without_anything_kept(mira, forget):
+    """Nothing is made by asking to forget."""
+    assert forget("--all", "--yes").code == 2
+    assert not mira.data.exists()
+
+
 @pytest.mark.parametrize("arguments", [(), ("some-id", "--all")])
 def test_a_session_or_all(forget, arguments):
     """Exactly one of the two."""

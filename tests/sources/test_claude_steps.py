@@ -77,6 +77,27 @@ def test_words_queued_in_a_branch_that_was_left_are_no_part(read):
     assert [turn.prompt for turn in read(file).turns] == ["hello", "in Rust"]
 
 
+@settings(max_examples=60, deadline=None)
+@given(back=st.lists(st.integers(0, 30), min_size=1, max_size=30), late=st.booleans())
+def test_any_tree_is_read_along_its_last_branch(tmp_path_factory, back, late):
+    """However often the person went back, and whatever was written late, the way to the last record is what counts."""
+    file, parents = LinkedFile(), {}
+    for number, steps_back in enumerate(back):
+        parent = max(0, number - steps_back) if number else 0
+        parents[number + 1] = parent
+        file.user(f"prompt {number}", uuid=f"p{number + 1}", parentUuid=f"a{parent}" if parent else None)
+        file.assistant(f"answer {number}", uuid=f"a{number + 1}")
+    way, at = [], len(back)
+    while at:
+        way.insert(0, (f"prompt {at - 1}", [f"answer {at - 1}"]))
+        at = parents[at]
+    if late and len(file.lines) > 4:
+        file.lines[1], file.lines[2] = file.lines[2], file.lines[1]
+    folder = tmp_path_factory.mktemp("tree")
+    found = ClaudeSource().read_steps(stored(folder / "s.jsonl", file.lines), [].append)
+    assert tell(found) == way
+
+
 def test_order_of_the_chain_counts_not_that_of_lines(read):
     """Lines that were written late are read where the chain has them."""
     file = LinkedFile().user("hello").assistant("one").assistant("two").assistant("three")
@@ -143,6 +164,7 @@ def test_result_with_a_redacted_id_belongs_to_its_parent(read):
         pytest.param("no", {"toolDenialKind": "permission-rule"}, StepOutcome.DENIED, "", id="denied by a rule"),
         pytest.param("no", {"toolDenialKind": "automode-blocked"}, StepOutcome.DENIED, "", id="denied by auto mode"),
         pytest.param("Permission to use Bash has been denied.", {}, StepOutcome.DENIED, "", id="denied, older"),
+        pytest.param("PreToolUse:Bash hook error: no push", {}, StepOutcome.DENIED, "", id="denied by a hook"),
         pytest.param(
             "cut", {"toolUseResult": {"interrupted": True}, "is_error": False}, StepOutcome.INTERRUPTED, "", id="cut"
         ),

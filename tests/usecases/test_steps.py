@@ -92,6 +92,21 @@ def test_nothing_is_kept_when_switched_off(workspace, home):
     assert load_steps(ours, "claude", str(path)) is None
 
 
+def test_source_that_fails_loses_no_session(workspace, home, monkeypatch):
+    """The session is filed before its steps are read, and its steps are read the next time."""
+
+    def fail(*_):
+        raise RuntimeError("a bug of the source")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ClaudeSource, "read_steps", fail)
+        with pytest.raises(RuntimeError):
+            file_sessions(workspace())
+    ours = workspace()
+    assert [len(session.turns) for session in ours.inbox.everything()] == [2]
+    assert keep_steps(ours).kept == 1
+
+
 def test_dry_run_keeps_nothing(workspace, home):
     """Looking reads no steps at all."""
     ours = workspace(dry_run=True)
