@@ -4,12 +4,12 @@ How hard the caps are, with any number of workers:
 
 - Calls: never one more.
 - Dollars and tokens: all that is in flight is reserved, and nothing is sent whose reservation does not fit beside what
-  is spent and reserved. A reservation is at least the most that a call of its kind (model; question or work) has taken
-  tonight. Before the first price of a kind is known, one call of it is in flight at a time, with all that is left;
-  before its first tokens are known, it gets a bound that few answers reach. So only what a reply takes beyond its own
-  reservation is overspent: nothing among calls of one price; for the first call of a kind, what that ONE reply takes
-  beyond all that was left; later, only what a reply dearer than any before, and than its share, takes beyond these. An
-  agent CLI is given its reservation as its own cap, and stops after the first request that exceeds it.
+  is spent and reserved. A reservation is at least the most that a call of its kind (model; question, work or put back)
+  has taken tonight. Before the first price of a kind is known, one call of it is in flight at a time, with all that is
+  left; before its first tokens are known, it gets a bound that few answers reach. So only what a reply takes beyond its
+  own reservation is overspent: nothing among calls of one price; for the first call of a kind, what that ONE reply
+  takes beyond all that was left; later, only what a reply dearer than any before, and than its share, takes beyond
+  these. An agent CLI is given its reservation as its own cap, and stops after the first request that exceeds it.
 - Minutes: nothing is sent after them, not even by a call that has waited for a slot; what is running then is ended
   ``MINUTES_GRACE`` seconds later.
 """
@@ -38,6 +38,8 @@ FIRST_OUTPUT_TOKENS = 32_000
 """Reserved for the first answer of its kind: few models write more unless they are asked to."""
 FIRST_WORK_TOKENS = 150_000
 """The same for an agent at work."""
+EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS = 100_000, 300_000
+"""Both for an agent that is put back into a session: each of its requests carries the whole conversation."""
 MINUTES_GRACE = 30.0
 """Seconds after the cap on minutes at which a call that began before it is ended."""
 LOOK_AGAIN = 1.0
@@ -73,7 +75,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
 
 class _CallKind:
-    """The most that calls of one kind (model; question or work) have taken. Not safe for threads."""
+    """The most that calls of one kind (model; question, work or put back) have taken. Not safe for threads."""
 
     def __init__(self) -> None:
         self._answered = self._priced = False
@@ -87,14 +89,16 @@ class _CallKind:
 
     def estimate(self, prompt: Prompt, *, usual_usd: float) -> Need:
         """Return what one more call needs; ``usual_usd`` is the price of any call, for a kind without one."""
-        is_work = isinstance(prompt, Assignment)
         sent = _count_sent(prompt)
         least = sent + max(self._beyond_prompt, EXPECTED_OUTPUT_TOKENS)
         reserved = least
         if not self._answered:
-            if is_work:
-                least = max(least, EXPECTED_WORK_TOKENS)
-            first = FIRST_WORK_TOKENS if is_work else prompt.max_output_tokens or FIRST_OUTPUT_TOKENS
+            first = prompt.max_output_tokens or FIRST_OUTPUT_TOKENS
+            if isinstance(prompt, Assignment):
+                expected, first = EXPECTED_WORK_TOKENS, FIRST_WORK_TOKENS
+                if prompt.put_back is not None:
+                    expected, first = EXPECTED_PUT_BACK_TOKENS, FIRST_PUT_BACK_TOKENS
+                least = max(least, expected)
             reserved = max(least, sent + first)
         known = self._answered or self._priced
         usd = self._usd if known else usual_usd
@@ -126,7 +130,7 @@ class Budget:
         self._started = clock.monotonic() - spent.seconds
         self._spent = spent
         self._reserved: list[Reservation] = []
-        self._kinds: dict[tuple[str, bool], _CallKind] = {}
+        self._kinds: dict[tuple[str, str], _CallKind] = {}
         self._changed = threading.Condition()
 
     @property
@@ -210,7 +214,10 @@ class Budget:
             )
 
     def _find_kind(self, line: str, prompt: Prompt) -> _CallKind:
-        return self._kinds.setdefault((line, isinstance(prompt, Assignment)), _CallKind())
+        form = "question"
+        if isinstance(prompt, Assignment):
+            form = "work" if prompt.put_back is None else "put back"
+        return self._kinds.setdefault((line, form), _CallKind())
 
     def _require_possible(self, need: Need, spent: Spend) -> None:
         """Raise ``BudgetSpent`` when the call would not fit even if nothing else were in flight."""

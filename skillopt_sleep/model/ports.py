@@ -143,7 +143,9 @@ class Agent(Protocol):
         """Have the agent do it, in a throwaway workspace of which nothing is left.
 
         What the agent itself did, refusing, running out of turns or time, breaking the workspace, is how it ended. For
-        what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part.
+        what transport lost it raises as ``Backend.complete`` does; nothing of the user's but the login takes part. An
+        assignment with a ``put_back`` begins with that session up to there; what cannot be resumed raises
+        ``NotPutBack``, whose message is one line.
         """
 
 

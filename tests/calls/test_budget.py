@@ -8,13 +8,14 @@ from skillopt_sleep.calls.budget import (
     EXPECTED_OUTPUT_TOKENS,
     EXPECTED_WORK_TOKENS,
     FIRST_OUTPUT_TOKENS,
+    FIRST_PUT_BACK_TOKENS,
     FIRST_WORK_TOKENS,
     MINUTES_GRACE,
     Budget,
 )
 from skillopt_sleep.errors import BudgetSpent, EmptyReply
 from skillopt_sleep.model.call import Allowance, Caps, Prompt, Reply, Spend, Usage
-from skillopt_sleep.model.rollout import Assignment, ReplayMode
+from skillopt_sleep.model.rollout import Assignment, PutBack, ReplayMode
 from tests.fakes.clock import FakeClock
 
 PROMPT = Prompt(system="x" * 100, user="x" * 300)
@@ -22,6 +23,8 @@ SENT = 100
 """Its tokens."""
 NOTHING = Spend()
 CAPS = Caps(calls=100, tokens=10**6, usd=2.0, minutes=10.0)
+
+PLACE = PutBack(source="claude", path="/s.jsonl", cut="u")
 
 
 def budget(caps=CAPS, spent=NOTHING, day=None, **options):
@@ -47,12 +50,23 @@ def test_first_call_of_a_kind_reserves_all_the_money():
         (Prompt(system="", user="x" * 400, max_output_tokens=5000), SENT + 5000),
         (Prompt(system="", user="x" * 400, max_output_tokens=10), SENT + EXPECTED_OUTPUT_TOKENS),
         (Assignment(system="", user="x" * 400, mode=ReplayMode.NATIVE), SENT + FIRST_WORK_TOKENS),
+        (Assignment(system="", user="x" * 400, mode=ReplayMode.NATIVE, put_back=PLACE), SENT + FIRST_PUT_BACK_TOKENS),
     ],
-    ids=["a limit", "a small limit", "work"],
+    ids=["a limit", "a small limit", "work", "put back"],
 )
 def test_tokens_of_a_first_call(prompt, tokens):
     """The prompt's own limit counts, but never for less than is expected of any answer."""
     assert budget().reserve(prompt).tokens == tokens
+
+
+def test_agent_at_work_says_nothing_about_one_that_is_put_back():
+    """Each of its requests carries a whole session, so it is a kind of its own."""
+    one = budget()
+    book(one, prompt=Assignment(system="", user="x" * 400, mode=ReplayMode.NATIVE), line="m")
+    put_back = Assignment(system="", user="x" * 400, mode=ReplayMode.NATIVE, put_back=PLACE)
+    assert one.reserve(put_back, line="m").tokens == SENT + FIRST_PUT_BACK_TOKENS
+    with pytest.raises(BudgetSpent, match="--max-tokens"):
+        budget(Caps(tokens=99_000)).reserve(put_back)
 
 
 def test_work_is_not_begun_with_too_few_tokens():
