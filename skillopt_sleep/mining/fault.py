@@ -7,9 +7,10 @@ model may replace.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -50,6 +51,9 @@ SATURATION, LENGTH = 1.2, 0.3
 """Parameters k1 and b of Okapi BM25 (Robertson and Zaragoza, 2009); a term counts once for each step, and a new file is
 long by nature."""
 
+MANY_TERMS = 20
+"""Terms from which a correction says so much that a step need cover less of it."""
+
 MAX_TERMS = 60
 """Terms of a correction that are compared."""
 
@@ -83,52 +87,76 @@ def find_fault(places: Sequence[Place], last: int, words: str, typed: str) -> Fa
 
     ``words`` is the whole prompt and ``typed`` the part the person wrote. None when the agent has done nothing.
     """
-    first = max(0, last - WINDOW + 1)
-    window = [place for place in places[first : last + 1] if place.steps]
+    window = [place for place in places[max(0, last - WINDOW + 1) : last + 1] if place.steps]
     if not window:
         return None
-    weights = _weigh(words, typed)
-    scores = _score(window, weights)
+    correction = _Correction(words=words, typed=typed, weights=_weigh(words, typed))
+    matches = _match(window, correction.weights)
     latest = window[-1]
-    best = {
-        place.index: max((scores[place.index, number][0] for number in _list_commitments(place)), default=0.0)
-        for place in window
-    }
-    place = latest
-    if not _reports_failure(words, typed):
-        place = max(
-            window, key=lambda other: (best[other.index] * (CLEARLY_EARLIER if other is latest else 1.0), other.index)
-        )
-        covered = max((scores[place.index, number][1] for number in _list_commitments(place)), default=0.0)
-        place = place if covered >= TELLING else latest
-    return _choose_step(place, scores, words, typed)
+    if correction.reports_failure:
+        return _choose_step(latest, matches, correction)
+
+    def rank(place: Place) -> tuple[float, int]:
+        best = max((matches[place.index, number].score for number in _list_commitments(place)), default=0.0)
+        return best * (CLEARLY_EARLIER if place is latest else 1.0), place.index
+
+    place = max(window, key=rank)
+    cover = max((matches[place.index, number].cover for number in _list_commitments(place)), default=0.0)
+    return _choose_step(place if cover >= correction.telling else latest, matches, correction)
 
 
-def _choose_step(
-    place: Place, scores: dict[tuple[int, int], tuple[float, float]], words: str, typed: str
-) -> Fault | None:
-    commitments = _list_commitments(place)
+class _Correction(Struct, frozen=True, kw_only=True):
+    """The words of a correction."""
+
+    words: str
+    typed: str
+    weights: dict[str, float]
+
+    @property
+    def telling(self) -> float:
+        """The share of its words that a step must cover to be named by them; less where it says a lot."""
+        return TELLING * min(1.0, MANY_TERMS / max(len(self.weights), 1))
+
+    @property
+    def reports_failure(self) -> bool:
+        """Whether it says that a check of the finished work fails."""
+        pasted = len(self.words) > len(self.typed) + 40  # more than a stray mark
+        says_so = has_phrase(self.words, "fails") and has_phrase(self.words, "verifies")
+        return says_so and (pasted or has_phrase(self.typed, "verifies"))
+
+
+class _Match(Struct, frozen=True, kw_only=True):
+    """How well a step matches a correction."""
+
+    score: float
+    """BM25."""
+    cover: float
+    """Share of the correction's weight that the step's words cover, from 0 to 1."""
+
+
+def _choose_step(place: Place, matches: Mapping[tuple[int, int], _Match], correction: _Correction) -> Fault:
+    """Return the commitment of a turn that a correction is about: the first that matches, else the likeliest one."""
+    typed, commitments = correction.typed, _list_commitments(place)
     if not commitments:
         return _make(place, len(place.steps) - 1, Basis.GUESS, typed)
     if len(commitments) == 1:
         return _make(place, commitments[0], Basis.STRUCTURE, typed)
-    if _reports_failure(words, typed):  # the claim that it was done
+    if correction.reports_failure:  # the claim that it was done
         return _make(place, commitments[-1], Basis.GUESS, typed)
-    best = max(scores[place.index, number][0] for number in commitments)
-    covered = max(scores[place.index, number][1] for number in commitments)
-    if covered >= TELLING:
-        matching = [
-            number
-            for number in commitments
-            if scores[place.index, number][0] >= _need(place, number) * best
-            and scores[place.index, number][1] >= NEAR_COVER * covered
-        ]
-        sums_up = matching[0] == commitments[-1] and place.actions[matching[0]].kind is ActionKind.SAID
-        tells = len(matching) == 1 or len(matching) * 2 <= len(commitments)
-        tells = tells and not sums_up  # an answer that repeats what was done before it
-        return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS, typed)
-    edits = [number for number in commitments if place.actions[number].changes]
-    return _make(place, edits[0] if edits else commitments[-1], Basis.GUESS, typed)
+    found = {number: matches[place.index, number] for number in commitments}
+    best, cover = max(match.score for match in found.values()), max(match.cover for match in found.values())
+    if cover < correction.telling:
+        edits = [number for number in commitments if place.actions[number].changes]
+        return _make(place, edits[0] if edits else commitments[-1], Basis.GUESS, typed)
+    matching = [
+        number
+        for number, match in found.items()
+        if match.cover >= NEAR_COVER * cover and match.score >= _need(place, number) * best
+    ] or [max(found, key=lambda number: found[number].score)]
+    # an answer that sums up repeats what was done before it, and what all steps share tells none of them
+    sums_up = matching[0] == commitments[-1] and place.actions[matching[0]].kind is ActionKind.SAID
+    tells = not sums_up and (len(matching) == 1 or len(matching) * 2 <= len(commitments))
+    return _make(place, matching[0], Basis.WORDS if tells else Basis.GUESS, typed)
 
 
 def _need(place: Place, number: int) -> float:
@@ -177,20 +205,20 @@ def _announces(place: Place, number: int) -> bool:
     return number + 1 < len(place.steps) and place.actions[number + 1].kind is not ActionKind.SAID
 
 
-def _reports_failure(words: str, typed: str) -> bool:
-    """Whether a correction says that a check of the finished work fails."""
-    pasted = len(words) > len(typed) + 40
-    return has_phrase(words, "fails") and has_phrase(words, "verifies") and (pasted or has_phrase(typed, "verifies"))
-
-
 def _weigh(words: str, typed: str) -> dict[str, float]:
-    mine = list(all_terms(typed).items())[:MAX_TERMS]
-    weights = {term: PASTED * weight for term, weight in list(all_terms(words).items())[:MAX_TERMS]}
-    return weights | {term: TYPED * weight for term, weight in mine}
+    """Return the terms of a correction with their weights; single letters are left-overs of "I'm" and lists."""
+    mine = _list_terms(typed)
+    weights = {term: PASTED * weight for term, weight in _list_terms(words).items()}
+    return weights | {term: TYPED * weight for term, weight in mine.items()}
 
 
-def _score(window: Sequence[Place], weights: dict[str, float]) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return for each step its BM25 score, and which share of the correction's weight it covers."""
+def _list_terms(text: str) -> dict[str, float]:
+    known = {term: weight for term, weight in all_terms(text).items() if len(term) > 1 or not term.isascii()}
+    return dict(itertools.islice(known.items(), MAX_TERMS))
+
+
+def _match(window: Sequence[Place], weights: Mapping[str, float]) -> dict[tuple[int, int], _Match]:
+    """Return how well each step matches, by the index of its turn and its number in it."""
     documents = {
         (place.index, number): place.list_terms(number) for place in window for number in range(len(place.steps))
     }
@@ -198,9 +226,9 @@ def _score(window: Sequence[Place], weights: dict[str, float]) -> dict[tuple[int
     known = {term: weight * math.log(1 + len(documents) / (frequency[term] + 0.5)) for term, weight in weights.items()}
     whole = sum(weight * (1.0 if frequency[term] else UNSEEN) for term, weight in known.items()) or 1.0
     mean = sum(map(len, documents.values())) / len(documents) or 1.0
-    scores = {}
+    matches = {}
     for key, terms in documents.items():
         shared = sum(weight for term, weight in known.items() if term in terms)
         damped = 1 + SATURATION * (1 - LENGTH + LENGTH * len(terms) / mean)
-        scores[key] = (shared * (1 + SATURATION) / damped, shared / whole)
-    return scores
+        matches[key] = _Match(score=shared * (1 + SATURATION) / damped, cover=min(shared / whole, 1.0))
+    return matches

@@ -6,7 +6,7 @@ is a rule: a model is asked only where rules cannot name the step (``locate_step
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -80,7 +80,8 @@ def find_moments(session: Session, conversation: Conversation) -> tuple[Moment, 
     _link_chains(places, corrections)
     approvals = list(_find_approvals(places, corrections))
     found = sorted([*void, *corrections, *approvals], key=lambda one: (one.place, one.said or 0, one.kind))
-    moments = [_build(session, conversation, places, candidate) for candidate in found]
+    rejected = {candidate.said: candidate.place for candidate in corrections}
+    moments = [_build(session, conversation, places, candidate, rejected) for candidate in found]
     return tuple({moment.id: moment for moment in reversed(moments)}.values())[::-1]
 
 
@@ -218,7 +219,14 @@ def _list_prompts(places: Sequence[Place], start: int) -> list[Place]:
     return [place for place in places[start:] if place.is_prompt]
 
 
-def _build(session: Session, conversation: Conversation, places: Sequence[Place], candidate: _Candidate) -> Moment:
+def _build(
+    session: Session,
+    conversation: Conversation,
+    places: Sequence[Place],
+    candidate: _Candidate,
+    rejected: Mapping[int | None, int],
+) -> Moment:
+    """Return the moment of a candidate; ``rejected`` is the turn that each correcting prompt rejects."""
     place = places[candidate.place]
     links = candidate.chain[candidate.chain.index(candidate) :] if candidate.chain else [candidate]
     said = [places[link.said] for link in links if link.said is not None]
@@ -245,10 +253,16 @@ def _build(session: Session, conversation: Conversation, places: Sequence[Place]
     )
     if candidate.void:
         return moment
-    return _fill(moment, places, candidate, render_behaviour(steps))
+    return _fill(moment, places, candidate, render_behaviour(steps), rejected)
 
 
-def _fill(moment: Moment, places: Sequence[Place], candidate: _Candidate, behaviour: str) -> Moment:
+def _fill(
+    moment: Moment,
+    places: Sequence[Place],
+    candidate: _Candidate,
+    behaviour: str,
+    rejected: Mapping[int | None, int],
+) -> Moment:
     """Add what was rejected and what stood, with its acceptance, and why the moment may only teach."""
     if candidate.kind is MomentKind.APPROVED:
         return replace(moment, stood=behaviour, acceptance=Acceptance.CONFIRMED)
@@ -265,7 +279,7 @@ def _fill(moment: Moment, places: Sequence[Place], candidate: _Candidate, behavi
         moment,
         rejected=behaviour,
         stood=stood,
-        acceptance=_read_acceptance(places, answer) if stood else Acceptance.NONE,
+        acceptance=_read_acceptance(places, answer, rejected) if stood else Acceptance.NONE,
         teaches_only=doubts.find_doubt(places, links, number, answer),
     )
 
@@ -282,7 +296,9 @@ def _list_answer(places: Sequence[Place], said: int) -> list[Place]:
     return answer
 
 
-def _read_acceptance(places: Sequence[Place], answer: Sequence[Place]) -> Acceptance:
+def _read_acceptance(
+    places: Sequence[Place], answer: Sequence[Place], rejected: Mapping[int | None, int]
+) -> Acceptance:
     """Return what the person's later words say about the last version."""
     last = answer[-1]
     if last.steps and last.steps[-1].outcome is StepOutcome.REFUSED:
@@ -292,11 +308,8 @@ def _read_acceptance(places: Sequence[Place], answer: Sequence[Place]) -> Accept
     later = _list_prompts(places, last.index + 1)[:WINDOW]
     for place in later:
         if place.feedback is Feedback.CORRECTION:
-            return (
-                Acceptance.REJECTED
-                if not is_new_subject(place, answer) and place is later[0]
-                else Acceptance.PASSED_OVER
-            )
+            is_about_it = rejected.get(place.index) in {other.index for other in answer}
+            return Acceptance.REJECTED if is_about_it else Acceptance.PASSED_OVER
         if place.feedback is Feedback.APPROVAL or _hands_on(place):
             return Acceptance.CONFIRMED
         if is_new_subject(place, answer) or not (is_question(place) or is_continuation(place)):
