@@ -33,7 +33,7 @@ class SystemClock:
         self._stopped.set()
 
 
-def system_zone() -> tzinfo:
+def find_system_zone() -> tzinfo:
     """Return the zone this machine is set to now, even if it was changed while this process ran."""
     if hasattr(time, "tzset"):
         time.tzset()

@@ -98,9 +98,9 @@ def _print_edits(edits: Iterable[EditRecord]) -> None:
 def _list_live(workspace: Workspace, *, as_json: bool) -> None:
     """Print what is live, the latest first, with the size of what would be restored."""
     from skillopt_sleep.reports.formatting import plain
-    from skillopt_sleep.usecases.adopt import live_adoptions
+    from skillopt_sleep.usecases.adopt import list_live_adoptions
 
-    live = live_adoptions(workspace)[::-1]
+    live = list_live_adoptions(workspace)[::-1]
     if as_json:
         print_json(
             [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, open_workspace, place_arguments, place_options, program_name
+from skillopt_sleep.cli.options import as_json, get_program_name, list_place_arguments, open_workspace, place_options
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
 
         click.echo(to_json(found).decode())
         return
-    for line in _describe(found, f"{program_name()} checks{place_arguments(flags)}"):
+    for line in _describe(found, f"{get_program_name()} checks{list_place_arguments(flags)}"):
         click.echo(line)
 
 

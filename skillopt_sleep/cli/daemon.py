@@ -58,7 +58,7 @@ def _open_workspace(data_dir: str | None) -> Workspace:
 
 def _attend(workspace: Workspace, *, once: bool) -> int:
     from skillopt_sleep import __version__
-    from skillopt_sleep.calls.clock import system_zone
+    from skillopt_sleep.calls.clock import find_system_zone
     from skillopt_sleep.errors import UsageError
     from skillopt_sleep.scheduling.attend import Attendant, World
     from skillopt_sleep.scheduling.daemon import attend_forever, attend_once
@@ -77,7 +77,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
             attempts=AnnouncingAttempts(workspace),
             run_night=night,
             clock=workspace.clock,
-            zone=system_zone,
+            zone=find_system_zone,
             find_obstacle=lambda found: _find_obstacle(workspace, found),
             log=say,
             publish=DaemonStatus(workspace.data_dir, workspace.clock.now(), once=once),

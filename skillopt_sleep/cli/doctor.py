@@ -35,7 +35,7 @@ def doctor_command(repair: bool, as_json: bool, **flags: Json | Path) -> None:
         return
     from skillopt_sleep.usecases.doctor import examine_setup
 
-    report = examine_setup(workspace.as_dry_run())
+    report = examine_setup(workspace.make_dry_run())
     if as_json:
         print_json(report)
     else:

@@ -13,7 +13,7 @@ from skillopt_sleep.cli.options import (
     CAPS,
     RESUME_HINT,
     as_json,
-    default_call_cap,
+    choose_call_cap,
     describe_caps,
     open_workspace,
     parse_value,
@@ -82,10 +82,15 @@ def eval_command(
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.train.splits import get_notes
-    from skillopt_sleep.usecases.training import EvaluationRequest, evaluation_folder, open_evaluation, run_evaluation
+    from skillopt_sleep.usecases.training import (
+        EvaluationRequest,
+        name_evaluation_folder,
+        open_evaluation,
+        run_evaluation,
+    )
 
     given = {name: cast("Json", flags.pop(name)) for name in ("data", "ratio", "optimizer", *FIELDS)}
-    recipe = _recipe(env, options, given)
+    recipe = _read_recipe(env, options, given)
     workspace = open_workspace(flags)
     part = EvaluationRequest(
         skills=skill, targets=targets, bare=no_skill, split=split or recipe.config.test_split, limit=limit or 0
@@ -97,15 +102,15 @@ def eval_command(
         if dry_run:
             _print_price(sizes, part.split, recipe, as_json=as_json)
             return
-        folder = evaluation_folder(workspace, evaluation, items)
-        matrix = run_evaluation(evaluation, folder, default_call_cap(recipe.config, sizes["calls"]))
+        folder = name_evaluation_folder(workspace, evaluation, items)
+        matrix = run_evaluation(evaluation, folder, choose_call_cap(recipe.config, sizes["calls"]))
     _print_matrix(matrix, folder, as_json=as_json)
     if not matrix.enough:
         click.echo("skillopt-sleep: under four fifths of the attempts of a cell could be measured", err=True)
         sys.exit(UNMEASURED)
 
 
-def _recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
+def _read_recipe(env: str, options: tuple[str, ...], given: dict[str, Json]) -> Recipe:
     """Return a training file overridden by the flags, or the flags alone."""
     from skillopt_sleep.train.recipe import build_recipe, read_recipe
     from skillopt_sleep.usecases.training import parse_target
@@ -174,7 +179,7 @@ def _print_matrix(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     click.echo(f"{matrix.env}, {matrix.split}: {number(matrix.items, 'item')}{attempts}\n")
     first = matrix.skills[0]
     rows = [
-        (skill, *(_cell(matrix.cell(skill, target), first=skill == first) for target in matrix.targets))
+        (skill, *(_format_cell(matrix.cell(skill, target), first=skill == first) for target in matrix.targets))
         for skill in matrix.skills
     ]
     click.echo("\n".join(align_columns([("skill", *matrix.targets), *rows])))
@@ -184,7 +189,7 @@ def _print_matrix(matrix: Matrix, folder: Path, *, as_json: bool) -> None:
     click.echo(f"{number(spend.calls, 'call')}{price}; the replies are in {folder}")
 
 
-def _cell(cell: Cell, *, first: bool) -> str:
+def _format_cell(cell: Cell, *, first: bool) -> str:
     if cell.hard is None:
         return f"unmeasured ({cell.measured} of {cell.attempts})"
     against = "" if first else f" {cell.wins} - {cell.losses}"

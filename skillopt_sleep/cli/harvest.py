@@ -50,7 +50,7 @@ def harvest_command(
     shown = select_in_scope(workspace, workspace.inbox.everything() if everything else filed.new)
     if sessions:
         for session in shown:
-            click.echo(msgspec.json.encode(_row(session)).decode() if as_json else _describe(session))
+            click.echo(msgspec.json.encode(_format_row(session)).decode() if as_json else _describe(session))
     else:
         prompts = sum(len(list_typed(session.turns)) for session in shown)
         left_out = count_left_out(workspace)
@@ -140,17 +140,17 @@ def _export(workspace: Workspace, path: Path) -> None:
     from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.storage.files import write_atomic
-    from skillopt_sleep.usecases.documents import target_skill_name
+    from skillopt_sleep.usecases.documents import get_target_skill_name
     from skillopt_sleep.usecases.sessions import load_waiting
 
     if path.exists():
         raise Refused(f"{path} exists already and may have been reviewed; move it, or name another file")
-    tasks = mine_heuristic(load_waiting(workspace), target_skill=target_skill_name(workspace)).tasks
+    tasks = mine_heuristic(load_waiting(workspace), target_skill=get_target_skill_name(workspace)).tasks
     write_atomic(path.absolute(), encode_tasks(tasks))
     click.echo(f"{len(tasks)} tasks written to {path}; review them, then: skillopt-sleep run --tasks {path}", err=True)
 
 
-def _row(session: Session) -> dict[str, object]:
+def _format_row(session: Session) -> dict[str, object]:
     """One session as JSON: the prompts in order, each with its answer and its feedback."""
     from skillopt_sleep.model.session import Feedback, PromptKind
 

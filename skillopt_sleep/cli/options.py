@@ -135,7 +135,7 @@ def parse_value(text: str) -> Json:
     return text  # a date, or digits such as 1.10 that a number would lose
 
 
-def program_name() -> str:
+def get_program_name() -> str:
     """How this program is called here: by its name, the script of its checkout, or its interpreter."""
     import shlex
     import shutil
@@ -148,7 +148,7 @@ def program_name() -> str:
     return shlex.join(words)
 
 
-def place_arguments(flags: Mapping[str, Json | Path]) -> str:
+def list_place_arguments(flags: Mapping[str, Json | Path]) -> str:
     """The options that lead another command to the same project and data: " --project ..."; "" when none was given."""
     import shlex
 
@@ -241,7 +241,7 @@ def _find_project(folder: Path) -> Path:
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
-def default_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
+def choose_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  whatever has the four caps
     """The cap on calls of a run that plans this many; None when a cap of any kind is given."""
     if any(getattr(config, cap) is not None for cap in CAPS):
         return None
@@ -251,4 +251,4 @@ def default_call_cap(config: Any, calls: int) -> int | None:  # noqa: ANN401  wh
 def describe_caps(config: Any, calls: int) -> str:  # noqa: ANN401  as above
     """The caps in force, the default one included."""
     given = [f"{value:,g} {unit}" for cap, unit in CAPS.items() if (value := getattr(config, cap)) is not None]
-    return ", ".join(given) or f"{default_call_cap(config, calls):,} calls"
+    return ", ".join(given) or f"{choose_call_cap(config, calls):,} calls"

@@ -11,12 +11,12 @@ import click
 
 from skillopt_sleep.cli.options import (
     as_json,
+    get_program_name,
+    list_place_arguments,
     night_options,
     open_workspace,
-    place_arguments,
     place_options,
     print_json,
-    program_name,
     typed_options,
 )
 from skillopt_sleep.errors import DiskError, Refused, UsageError
@@ -82,7 +82,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
         if wait and is_locked(workspace.data_dir):
             click.echo(f"skillopt-sleep: another night is running; waiting up to {wait:g} minutes for it", err=True)
         report = run_night(workspace, plan, wait=wait * 60, progress=progress)
-    _print_report(report, as_json=as_json, place=place_arguments(flags), again=typed_options())
+    _print_report(report, as_json=as_json, place=list_place_arguments(flags), again=typed_options())
     sys.exit(report.exit_code or 0)
 
 
@@ -124,7 +124,7 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
     )
     with show_progress() as progress:
         report = run_night(workspace, plan_night(workspace), progress=progress)
-    place = place_arguments({"project": workspace.project, "data_dir": str(workspace.data_dir)})
+    place = list_place_arguments({"project": workspace.project, "data_dir": str(workspace.data_dir)})
     _print_report(report, as_json=as_json, place=place)
     sys.exit(report.exit_code or 0)
 
@@ -171,11 +171,11 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
 
 def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:
     """Print on stderr, before a night, the calls it is expected to make and its caps."""
-    from skillopt_sleep.usecases.adapters import night_caps
+    from skillopt_sleep.usecases.adapters import get_night_caps
     from skillopt_sleep.usecases.run import forecast_night
 
     forecast = forecast_night(workspace, tasks)
-    caps = night_caps(workspace)
+    caps = get_night_caps(workspace)
     click.echo(
         f"skillopt-sleep: about {forecast.usual_calls:,} calls expected; never more than {caps.calls:,} calls,"
         f" {caps.tokens:,} tokens, {caps.usd:g} USD or {caps.minutes:g} minutes",
@@ -206,7 +206,7 @@ def _print_report(report: NightReport, *, as_json: bool, place: str = "", again:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
         width = min(MAX_WIDTH, shutil.get_terminal_size(fallback=(100, 24)).columns)
-        click.echo(render_summary(report, width=width, program=program_name(), place=place, again=again))
+        click.echo(render_summary(report, width=width, program=get_program_name(), place=place, again=again))
         click.echo(f"\ndiagnostics: {get_night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)

@@ -57,7 +57,7 @@ def schedule_command(
     """
     import msgspec
 
-    from skillopt_sleep.scheduling.installing import Installation, python_path
+    from skillopt_sleep.scheduling.installing import Installation, find_python_path
     from skillopt_sleep.scheduling.store import load_schedule
     from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
 
@@ -70,7 +70,7 @@ def schedule_command(
         _require_usable(scheduled_workspace)
     before = load_schedule(workspace.data_dir)
     given, secret = select_environment(workspace.env)
-    entries = [plan_project(entry, tuple(_night_arguments(context, flags))) for entry in workspaces]
+    entries = [plan_project(entry, tuple(_list_night_arguments(context, flags))) for entry in workspaces]
     schedule = merge_schedule(
         before,
         entries,
@@ -80,7 +80,7 @@ def schedule_command(
             "jitter": jitter,
             "on_battery": on_battery,
             "using": Waker(str(using)) if using else before.using if before else installation.choose(),
-            "environment": {**given, **python_path(workspace.env)},
+            "environment": {**given, **find_python_path(workspace.env)},
         },
     )
     if only_print:
@@ -88,7 +88,7 @@ def schedule_command(
         return
     _ask_first(workspaces)
     schedule = installation.install(schedule)
-    notes = (*_missing_agents(workspaces, schedule), *installation.find_hints(schedule, secret))
+    notes = (*_find_missing_agents(workspaces, schedule), *installation.find_hints(schedule, secret))
     if as_json:
         print_json({"schedule": schedule, "notes": notes})
         return
@@ -106,7 +106,7 @@ def _require_writable(context: click.Context, flags: Mapping[str, Json | Path]) 
     from skillopt_sleep.usecases.schedule import SecretCheck, split_assignment
 
     secret = SecretCheck(secrets(environment()))
-    for option, name, text in _typed_texts(context, flags):
+    for option, name, text in _list_typed_texts(context, flags):
         found = [*split_assignment(text)] if name == "assignments" else [((name,), text)]
         for path, value in found:
             called = f"{option} {'.'.join(path)}" if name == "assignments" else option
@@ -142,7 +142,7 @@ def _ask_first(workspaces: Sequence[Workspace]) -> None:
             ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
 
 
-def _night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
+def _list_night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[str]:
     """Yield the typed options of ``run``, each with its value, folders as absolute paths."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
@@ -151,7 +151,7 @@ def _night_arguments(context: click.Context, flags: Mapping[str, Json | Path]) -
             yield parameter.opts[0] if value else parameter.secondary_opts[0]
             continue
         for item in value if isinstance(value, tuple) else (value,):
-            yield f"{parameter.opts[0]}={_absolute(name, item)}"
+            yield f"{parameter.opts[0]}={_make_absolute(name, item)}"
 
 
 def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[click.Parameter]:
@@ -163,7 +163,7 @@ def _typed_options(context: click.Context, flags: Mapping[str, Json | Path]) -> 
             yield parameter
 
 
-def _typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
+def _list_typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> Iterator[tuple[str, str, str]]:
     """Each typed text as (option, name, text); paths, numbers and switches are left out."""
     for parameter in _typed_options(context, flags):
         name = str(parameter.name)
@@ -173,7 +173,7 @@ def _typed_texts(context: click.Context, flags: Mapping[str, Json | Path]) -> It
                 yield parameter.opts[0], name, item
 
 
-def _absolute(name: str, value: object) -> str:
+def _make_absolute(name: str, value: object) -> str:
     """Return a value that means the same in any folder: paths become absolute; a skill may be a name or a file."""
     text = str(value)
     is_path = isinstance(value, Path) or name in HOMES or (name == "target_skill" and Path(text).name == "SKILL.md")
@@ -203,15 +203,15 @@ def _print_files(workspace: Workspace, schedule: Schedule) -> None:
     click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)
 
 
-def _missing_agents(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
+def _find_missing_agents(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
     """Warnings about agent CLIs that the nights would not find."""
     import shutil
 
     from skillopt_sleep.agents import agent_of_backend
     from skillopt_sleep.model.call import Role
-    from skillopt_sleep.usecases.adapters import role_of
+    from skillopt_sleep.usecases.adapters import get_role
 
-    names = dict.fromkeys(role_of(workspace, role)[0] for workspace in workspaces for role in Role)
+    names = dict.fromkeys(get_role(workspace, role)[0] for workspace in workspaces for role in Role)
     for name in names:
         command = str(workspaces[0].settings.backends.get(name, {}).get("command", name))
         if agent_of_backend(name) and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:

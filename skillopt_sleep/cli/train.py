@@ -16,7 +16,7 @@ from skillopt_sleep.cli.options import (
     CAPS,
     RESUME_HINT,
     as_json,
-    default_call_cap,
+    choose_call_cap,
     describe_caps,
     open_workspace,
     place_options,
@@ -68,7 +68,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     over = {name: value for name in FIELDS if (value := flags.pop(name, None)) is not None}
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
     workspace = open_workspace(flags)
-    recipe = _recipe(config, from_nights=from_nights, over=over, roles=roles)
+    recipe = _read_recipe(config, from_nights=from_nights, over=over, roles=roles)
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe
@@ -88,7 +88,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     click.echo(f"{steps}, at most {calls}; cap: {describe_caps(recipe.config, price.calls)}", err=True)
     for note in get_notes(trainer.env):
         click.echo(f"data: {note}", err=True)
-    recipe.config.max_calls = recipe.config.max_calls or default_call_cap(recipe.config, price.calls)
+    recipe.config.max_calls = recipe.config.max_calls or choose_call_cap(recipe.config, price.calls)
     from skillopt_sleep.cli.progress import show_progress
 
     with show_progress(RESUME_HINT) as progress:
@@ -100,7 +100,7 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     _print_summary(summary, as_json=as_json)
 
 
-def _recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
+def _read_recipe(config: Path | None, *, from_nights: bool, over: dict[str, Any], roles: dict[str, str]) -> Recipe:
     """Return the training file overridden by the flags."""
     from skillopt_sleep.train.recipe import build_recipe, read_recipe
 

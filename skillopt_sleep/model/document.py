@@ -107,14 +107,14 @@ def read_region(document: Document) -> str:
     return _split(document).region
 
 
-def with_region(document: Document, text: str) -> Document:
+def replace_region(document: Document, text: str) -> Document:
     """Return the document with another region; no byte outside it changes.
 
     A missing block is put at the end of the file; a missing skill gets its frontmatter. A blank text removes the block
-    with everything that came with it. So ``with_region(with_region(d, text), read_region(d)) == d`` for every text,
-    with three exceptions: an empty block is not put back; a whole memory file of no bytes, or a skill of nothing but
-    the frontmatter we would give it, becomes an absent file; and the line ends of a whole document that mixes them, or
-    has them in its body alone, may all become alike.
+    with everything that came with it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every
+    text, with three exceptions: an empty block is not put back; a whole memory file of no bytes, or a skill of nothing
+    but the frontmatter we would give it, becomes an absent file; and the line ends of a whole document that mixes
+    them, or has them in its body alone, may all become alike.
 
     Raises ``Refused`` as ``read_region`` does, and for a text that holds a marker of our block.
     """

@@ -29,8 +29,8 @@ from skillopt_sleep.model.document import (
     is_block,
     list_rules,
     read_region,
+    replace_region,
     replace_words,
-    with_region,
 )
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.text import sha256
@@ -254,7 +254,7 @@ def apply_edits(
             outcomes.append(AppliedEdit(edit=edit, status=error.status, why=str(error)))
         else:
             outcomes.append(AppliedEdit(edit=replace(edit, anchor=anchor), status=EditStatus.APPLIED))
-    return with_region(document, text), tuple(outcomes)
+    return replace_region(document, text), tuple(outcomes)
 
 
 def _apply(text: str, edit: EditRecord, kind: DocumentKind, cap: int | None, *, prose: bool) -> tuple[str, str]:

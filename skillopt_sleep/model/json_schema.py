@@ -42,7 +42,7 @@ def check_schema(schema: Json, where: str = "schema", depth: int = 0) -> None:
             raise ValueError(f"{where} uses {keyword!r}; known are {', '.join(sorted(KEYWORDS))}")
         if not KEYWORDS[keyword](value):
             raise ValueError(f"{where}.{keyword} is malformed: {value!r:.60}")
-    for name, inner in _inner(schema):
+    for name, inner in _get_inner(schema):
         check_schema(inner, f"{where}.{name}", depth + 1)
 
 
@@ -53,23 +53,23 @@ def find_violations(value: Json, schema: Schema, where: str = "answer") -> Itera
     if isinstance(wanted, list) and not any(TYPES[cast("str", name)](value) for name in wanted):
         yield f"{where} is not of type {' or '.join(map(str, wanted))}"
         return
-    if "const" in schema and not _equal(value, schema["const"]):
+    if "const" in schema and not _is_equal(value, schema["const"]):
         yield f"{where} is not {schema['const']!r}"
-    if isinstance(choices := schema.get("enum"), list) and not any(_equal(value, choice) for choice in choices):
+    if isinstance(choices := schema.get("enum"), list) and not any(_is_equal(value, choice) for choice in choices):
         yield f"{where} is none of {choices}"
     if isinstance(value, dict):
-        yield from _object_violations(value, schema, where)
+        yield from _find_object_violations(value, schema, where)
     elif isinstance(value, list):
-        yield from _array_violations(value, schema, where)
+        yield from _find_array_violations(value, schema, where)
     elif isinstance(value, str):
-        yield from _size_violations(len(value), schema, ("minLength", "maxLength"), f"the length of {where}")
+        yield from _find_size_violations(len(value), schema, ("minLength", "maxLength"), f"the length of {where}")
         if isinstance(pattern := schema.get("pattern"), str) and not matches(pattern, value):
             yield f"{where} does not match {pattern!r}"
     elif _is_number(value):
-        yield from _size_violations(cast("float", value), schema, ("minimum", "maximum"), where)
+        yield from _find_size_violations(cast("float", value), schema, ("minimum", "maximum"), where)
 
 
-def _object_violations(value: dict[str, Json], schema: Schema, where: str) -> Iterator[str]:
+def _find_object_violations(value: dict[str, Json], schema: Schema, where: str) -> Iterator[str]:
     properties = cast("dict[str, Schema]", schema.get("properties", {}))
     for name in cast("list[str]", schema.get("required", [])):
         if name not in value:
@@ -84,14 +84,14 @@ def _object_violations(value: dict[str, Json], schema: Schema, where: str) -> It
             yield f"{where} must not have {name!r}"
 
 
-def _array_violations(value: list[Json], schema: Schema, where: str) -> Iterator[str]:
-    yield from _size_violations(len(value), schema, ("minItems", "maxItems"), f"the number of items of {where}")
+def _find_array_violations(value: list[Json], schema: Schema, where: str) -> Iterator[str]:
+    yield from _find_size_violations(len(value), schema, ("minItems", "maxItems"), f"the number of items of {where}")
     if isinstance(items := schema.get("items"), dict):
         for number, item in enumerate(value):
             yield from find_violations(item, items, f"{where}[{number}]")
 
 
-def _size_violations(size: float, schema: Schema, keywords: tuple[str, str], what: str) -> Iterator[str]:
+def _find_size_violations(size: float, schema: Schema, keywords: tuple[str, str], what: str) -> Iterator[str]:
     least, most = (cast("float | None", schema.get(keyword)) for keyword in keywords)
     if least is not None and size < least:
         yield f"{what} is {size}, less than {least}"
@@ -99,7 +99,7 @@ def _size_violations(size: float, schema: Schema, keywords: tuple[str, str], wha
         yield f"{what} is {size}, more than {most}"
 
 
-def _inner(schema: Schema) -> Iterator[tuple[str, Json]]:
+def _get_inner(schema: Schema) -> Iterator[tuple[str, Json]]:
     """Yield the schemas inside a schema, with their place."""
     if isinstance(properties := schema.get("properties"), dict):
         yield from ((f"properties.{name}", inner) for name, inner in properties.items())
@@ -109,14 +109,14 @@ def _inner(schema: Schema) -> Iterator[tuple[str, Json]]:
         yield "additionalProperties", others
 
 
-def _equal(one: Json, other: Json) -> bool:
+def _is_equal(one: Json, other: Json) -> bool:
     """Compare by the rules of JSON: unlike in Python, true is not equal to 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
+        return len(one) == len(other) and all(map(_is_equal, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+        return one.keys() == other.keys() and all(_is_equal(value, other[name]) for name, value in one.items())
     return one == other
 
 

@@ -246,7 +246,7 @@ def parse_check(raw: Json) -> Check:
     """
     if not isinstance(raw, dict):
         raise ValueError(f"a check is an object with kind and value, not {str(raw)[:60]!r}")  # noqa: TRY004  data, no call
-    fields = _canonical_fields(raw)
+    fields = _list_canonical_fields(raw)
     name = str(fields.get("kind"))
     if name not in list(CheckKind):
         raise ValueError(f"unknown check {name!r}{_hint(name, list(CheckKind))}")
@@ -258,7 +258,7 @@ def parse_check(raw: Json) -> Check:
     return Check(kind=kind, value=_READERS[kind](kind, value), section=section)
 
 
-def _canonical_fields(raw: dict[str, Json]) -> dict[str, Json]:
+def _list_canonical_fields(raw: dict[str, Json]) -> dict[str, Json]:
     canonical = {spelling: field for field, spellings in SPELLINGS.items() for spelling in spellings}
     fields: dict[str, Json] = {}
     for spelling, value in raw.items():

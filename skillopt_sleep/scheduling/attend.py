@@ -136,11 +136,11 @@ class Attendant:
         )
 
     def _compute_wake_time(self, schedule: Schedule, now: datetime, zone: tzinfo) -> datetime:
-        most = self._max_jitter(schedule)
+        most = self._get_max_jitter(schedule)
         around = find_last_due(now, schedule.clock, zone), find_next_due(now, schedule.clock, zone)
         return next(at for due in around if (at := due.moment + draw_jitter(due, most, self._salt)) > now)
 
-    def _max_jitter(self, schedule: Schedule) -> timedelta:
+    def _get_max_jitter(self, schedule: Schedule) -> timedelta:
         return timedelta(minutes=schedule.jitter) if self._jitter else timedelta(0)
 
     def _run_due_nights(self) -> str:
@@ -160,7 +160,7 @@ class Attendant:
             self._known = dict(self._world.attempts.known(projects))
             self._known_projects = projects
         now, zone = self._world.clock.now(), self._world.zone()
-        step = choose_step(schedule, now, zone, self._known, jitter=self._max_jitter(schedule), salt=self._salt)
+        step = choose_step(schedule, now, zone, self._known, jitter=self._get_max_jitter(schedule), salt=self._salt)
         self._quiet = None
         if step is None:
             until, offset = self._compute_wake_time(schedule, now, zone), now.astimezone(zone).utcoffset()

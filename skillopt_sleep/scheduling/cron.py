@@ -173,7 +173,7 @@ def add_block(table: bytes | None, block: str, name: str) -> bytes:
     glue = b""
     if rest and not rest.endswith(b"\n"):
         note, glue = CUT_LINE, b"\n"
-    return (rest or b"") + glue + f"{_first_mark(name)}{note}\n{block}{_last_mark(name)}\n".encode()
+    return (rest or b"") + glue + f"{_make_first_mark(name)}{note}\n{block}{_make_last_mark(name)}\n".encode()
 
 
 def remove_block(table: bytes, name: str) -> bytes | None:
@@ -181,14 +181,14 @@ def remove_block(table: bytes, name: str) -> bytes | None:
 
     Raises ``Refused`` for a block without an end: nobody knows then which lines are ours.
     """
-    first, last = _first_mark(name).encode(), _last_mark(name).encode()
+    first, last = _make_first_mark(name).encode(), _make_last_mark(name).encode()
     pattern = rb"^" + re.escape(first) + rb"( \([^\n]*\))?\n(?:[^\n]*\n)*?" + re.escape(last) + rb"(?:\n|\Z)"
     found = re.search(pattern, table, re.MULTILINE)
     if found is None:
         if first in table:
             raise Refused(
-                f"the crontab holds the line {_first_mark(name)!r} but not the line {_last_mark(name)!r} that ends our"
-                " block; repair that first: crontab -e"
+                f"the crontab holds the line {first.decode()!r} but not the line {last.decode()!r} that ends our block;"
+                " repair that first: crontab -e"
             )
         return table
     before, after = table[: found.start()], table[found.end() :]
@@ -200,10 +200,10 @@ def remove_block(table: bytes, name: str) -> bytes | None:
     return before + after
 
 
-def _first_mark(name: str) -> str:
+def _make_first_mark(name: str) -> str:
     """Build the line before our block; crontabs of older versions hold exactly this text."""
     return f"# >>> {name}: the nightly run; taken away by `skillopt-sleep unschedule` >>>"
 
 
-def _last_mark(name: str) -> str:
+def _make_last_mark(name: str) -> str:
     return f"# <<< {name} <<<"

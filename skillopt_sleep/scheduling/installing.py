@@ -39,7 +39,7 @@ def start_command() -> tuple[str, ...]:
     return (str(Path(sys.executable).absolute()), "-P", "-m", "skillopt_sleep")
 
 
-def python_path(env: Mapping[str, str]) -> Mapping[str, str]:
+def find_python_path(env: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variables that let an interpreter find this program; none when it is installed."""
     bare = {name: value for name, value in env.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     asked = [start_command()[0], "-P", "-c", "import skillopt_sleep"]

@@ -57,7 +57,7 @@ class SessionInbox:
                 known[file.path] = (file.size, file.mtime_ns)
             if session is None or not session.turns or self._is_forgotten(session):
                 return None
-            new, archived = self._split_turns(session, () if first_time else self._archived(source, session.path))
+            new, archived = self._split_turns(session, () if first_time else self._read_archived(source, session.path))
             merged = msgspec.structs.replace(session, turns=archived)
             if not archived:
                 return None
@@ -111,7 +111,7 @@ class SessionInbox:
         gone = tuple(turn for turn in before if turn.id not in unique)
         return new, gone + kept
 
-    def _archived(self, source: str, path: str) -> tuple[Turn, ...]:
+    def _read_archived(self, source: str, path: str) -> tuple[Turn, ...]:
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (source, path))
         return decode_json(rows[0]["data"], Session).turns if rows else ()
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import DiskError, Refused, SleepError
-from skillopt_sleep.model.document import Document, DocumentKind, read_region, with_region
+from skillopt_sleep.model.document import Document, DocumentKind, read_region, replace_region
 from skillopt_sleep.storage.database import REPAIR, Database
 from skillopt_sleep.storage.files import (
     drop_temporaries,
@@ -75,7 +75,7 @@ class Swap(Struct, frozen=True, kw_only=True):
         elif live is not None and live != self.old and self.new is not None:
             if self._region(live) != self._region(self.new):
                 return self._region(live) == self._region(self.old)
-            self._write(with_region(self._document(live), self._region(self.old)).content)
+            self._write(replace_region(self._document(live), self._region(self.old)).content)
         return True
 
     def _document(self, content: bytes | None) -> Document:

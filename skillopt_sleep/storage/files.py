@@ -43,7 +43,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = 
     """
     temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_temporary_prefix(path))
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_make_temporary_prefix(path))
         with open(handle, "wb") as file:  # noqa: PTH123  a descriptor, no path
             file.write(data)
             file.flush()
@@ -67,7 +67,7 @@ def drop_temporaries(path: Path) -> None:
     """Remove what a writer of this file left beside it when it was killed. Raises ``DiskError``."""
     try:
         for entry in list(os.scandir(path.parent)):
-            if entry.name.startswith(_temporary_prefix(path)):
+            if entry.name.startswith(_make_temporary_prefix(path)):
                 Path(entry.path).unlink(missing_ok=True)
     except FileNotFoundError:
         return
@@ -199,7 +199,7 @@ def _refuse_unwritable_parent(path: Path, within: Path) -> None:
         raise Refused(f"the folder {parent} cannot be written to; make it writable, or adopt as its owner")
 
 
-def _temporary_prefix(path: Path) -> str:
+def _make_temporary_prefix(path: Path) -> str:
     return f".{path.name}.skillopt-"
 
 

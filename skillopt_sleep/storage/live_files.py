@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region, require_usable, with_region
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region, replace_region, require_usable
 from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits, is_in_effect
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import read_regular
@@ -215,7 +215,7 @@ def compute_content(live: bytes | None, history: Sequence[Adoption], result: Seq
             f"{last.path}: its rules were changed by hand since night {last.night}, so nothing was changed;"
             " restore them as they were adopted, or take out by hand what you do not want"
         )
-    return with_region(last.document(live), wanted).content
+    return replace_region(last.document(live), wanted).content
 
 
 def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tuple[Candidate, tuple[str, ...]]:
@@ -248,7 +248,7 @@ def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
             f"{old.path}: its rules were changed by hand between the nights {previous.night} and {old.night};"
             f" revert the later night first: skillopt-sleep revert {old.night}"
         )
-    return replace(old, before=with_region(old.document(old.before), new.region(new.after)).content)
+    return replace(old, before=replace_region(old.document(old.before), new.region(new.after)).content)
 
 
 def _decode(data: bytes) -> list[AdoptedEdit]:

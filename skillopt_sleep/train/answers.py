@@ -71,7 +71,7 @@ def score_answer(response: str, expected: Expected) -> Score:
     hard, soft = _score(response, expected)
     if hard:
         return Score(hard=1.0, soft=1.0, rationale="the answer is right")
-    given = excerpt(final_answer(response), 80)
+    given = excerpt(find_final_answer(response), 80)
     wanted = " or ".join(repr(excerpt(answer, 60)) for answer in expected.answers[:3])
     return Score(hard=0.0, soft=soft, rationale=f"answered {given!r}, wanted {wanted}")
 
@@ -82,13 +82,13 @@ def find_flaw(expected: Expected) -> str:
         return "it has no answer to compare with"
     if expected.scoring is Scoring.CHOICE and not expected.choices:
         return "a multiple choice needs choices"
-    check = {Scoring.REGEX: _regex_flaw, Scoring.CHOICE: _choice_flaw, Scoring.NUMERIC: _number_flaw}
+    check = {Scoring.REGEX: _find_regex_flaw, Scoring.CHOICE: _find_choice_flaw, Scoring.NUMERIC: _find_number_flaw}
     if expected.scoring not in check:
         return ""
     return next((why for answer in expected.answers if (why := check[expected.scoring](answer, expected))), "")
 
 
-def final_answer(response: str) -> str:
+def find_final_answer(response: str) -> str:
     """Return the last ``<answer>`` in a response, else what follows ``####`` or the last "Answer:", else all of it."""
     tagged = _TAGGED.findall(response)
     if tagged:
@@ -99,14 +99,14 @@ def final_answer(response: str) -> str:
     return (labelled[-1] if labelled else response).strip()
 
 
-def normal_form(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Return the text without case, punctuation, articles and extra white space, as SQuAD compares answers."""
     return " ".join(_ARTICLES.sub(" ", fold(text).translate(_PUNCTUATION)).split())
 
 
-def word_f1(given: str, wanted: str) -> float:
+def compute_word_f1(given: str, wanted: str) -> float:
     """F1 of the words of two texts in normal form, 0 to 1; two empty texts are equal."""
-    a, b = normal_form(given).split(), normal_form(wanted).split()
+    a, b = normalize_answer(given).split(), normalize_answer(wanted).split()
     if not a or not b:
         return float(a == b)
     shared = (Counter(a) & Counter(b)).total()
@@ -115,7 +115,7 @@ def word_f1(given: str, wanted: str) -> float:
 
 def _score(response: str, expected: Expected) -> tuple[bool, float]:
     """Tell whether the response is right, and its soft score."""
-    given, answers = final_answer(response), expected.answers
+    given, answers = find_final_answer(response), expected.answers
     match expected.scoring:
         case Scoring.REGEX:
             return any(matches(pattern, response) for pattern in answers), 0.0
@@ -125,7 +125,7 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
             return chosen is not None and chosen in right, 0.0
         case Scoring.NUMERIC:
             return _is_near(_read_number(given), expected), 0.0
-    f1 = max(word_f1(given, answer) for answer in answers)
+    f1 = max(compute_word_f1(given, answer) for answer in answers)
     if expected.scoring is Scoring.F1:
         return f1 >= expected.pass_at, f1
     if expected.scoring is Scoring.CONTAINS:
@@ -136,8 +136,8 @@ def _score(response: str, expected: Expected) -> tuple[bool, float]:
 
 def _is_equal(given: str, answer: str) -> bool:
     """Equal in normal form; answers that are all punctuation are compared as they are."""
-    wanted = normal_form(answer)
-    return normal_form(given) == wanted if wanted else fold(given) == fold(answer)
+    wanted = normalize_answer(answer)
+    return normalize_answer(given) == wanted if wanted else fold(given) == fold(answer)
 
 
 def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
@@ -145,15 +145,15 @@ def _find_letter(text: str, choices: Mapping[str, str]) -> str | None:
 
     Else the one text it contains.
     """
-    wanted = normal_form(text)
-    exact = [letter for letter, choice in choices.items() if normal_form(choice) == wanted]
+    wanted = normalize_answer(text)
+    exact = [letter for letter, choice in choices.items() if normalize_answer(choice) == wanted]
     if len(exact) == 1:
         return exact[0]
     for pattern in (_LETTER_FIRST, _LETTER_NAMED):
         found = pattern.search(text)
         if found and (letter := found["letter"].upper()) in choices and not _is_word(text, found):
             return letter
-    held = [letter for letter, choice in choices.items() if f" {normal_form(choice)} " in f" {wanted} "]
+    held = [letter for letter, choice in choices.items() if f" {normalize_answer(choice)} " in f" {wanted} "]
     return held[0] if len(held) == 1 else None
 
 
@@ -163,7 +163,7 @@ def _is_word(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_near(given: float | None, expected: Expected) -> bool:
-    wanted = [number for answer in expected.answers if (number := _read_number(final_answer(answer))) is not None]
+    wanted = [number for answer in expected.answers if (number := _read_number(find_final_answer(answer))) is not None]
     return given is not None and any(abs(given - one) <= expected.tolerance * max(abs(one), 1.0) for one in wanted)
 
 
@@ -188,7 +188,7 @@ def _find_numbers(text: str) -> list[re.Match[str]]:
     return [match for match in _NUMBER.finditer(text) if any(map(str.isdigit, match[0]))]
 
 
-def _regex_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
+def _find_regex_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
     import regex  # noqa: PLC0415  17 ms that only patterns need
 
     try:
@@ -198,19 +198,19 @@ def _regex_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one si
     return ""
 
 
-def _choice_flaw(answer: str, expected: Expected) -> str:
+def _find_choice_flaw(answer: str, expected: Expected) -> str:
     known = ", ".join(f"{letter}: {excerpt(text, 30)}" for letter, text in expected.choices.items())
     found = _find_letter(answer, expected.choices)
     return "" if found else f"{excerpt(answer, 40)!r} is none of its choices ({known})"
 
 
-def _number_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
+def _find_number_flaw(answer: str, expected: Expected) -> str:  # noqa: ARG001  one signature for all
     """Return the number of a reference, which holds one number, perhaps with a currency or a unit.
 
     Of several, nobody knows which one is meant.
     """
     shown = excerpt(answer, 40)
-    answer = final_answer(answer)
+    answer = find_final_answer(answer)
     figures = _find_numbers(answer)
     if _read_number(answer) is None:
         return f"{shown!r} is not a number"

@@ -34,7 +34,7 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
 from skillopt_sleep.registry import Kind, build
 from skillopt_sleep.settings import environment
-from skillopt_sleep.train.identity import client_traits
+from skillopt_sleep.train.identity import get_client_traits
 from skillopt_sleep.train.ports import ChatClient
 
 CALL_OPTIONS: ContextVar[Mapping[str, Any]] = ContextVar("call_options", default={})  # noqa: B039  never changed
@@ -119,8 +119,8 @@ class OpenAIChatClient:
 
     @property
     def traits(self) -> dict[str, Json]:
-        """The options that change an answer; see ``client_traits``."""
-        return client_traits(self._backend) | {"temperature": self._temperature}
+        """The options that change an answer; see ``get_client_traits``."""
+        return get_client_traits(self._backend) | {"temperature": self._temperature}
 
     def probe(self) -> Health:
         """Report whether a call could succeed; see ``ports.Backend``."""

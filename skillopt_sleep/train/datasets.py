@@ -22,8 +22,8 @@ from skillopt_sleep.train.splits import (
     check_ids,
     check_splits,
     make_splits,
+    remove_repeats,
     split_items,
-    without_straddlers,
 )
 
 SPELLINGS = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
@@ -44,7 +44,7 @@ def load_splits(path: str | Path, *, ratio: str = "", seed: int = 42, limit: int
     if not path.exists():
         raise UsageError(f"there is no data at {path}: name a folder with train/, val/ and test/, or a file")
     whole = path.is_dir() and not ratio
-    splits = _read_folder(path) if whole else _read_file(_only_file(path), ratio, seed)
+    splits = _read_folder(path) if whole else _read_file(_find_only_file(path), ratio, seed)
     return replace(splits, **{split: splits[split][:limit] for split in SPLITS}) if limit else splits
 
 
@@ -61,7 +61,9 @@ def read_items(path: str | Path) -> list[Item]:
     if suffix == ".json":
         return _read_json(text, path)
     if suffix in {".jsonl", ".ndjson"}:
-        return [_check_row(_parse_json(line, f"{path}:{n}", one_line=True), f"{path}:{n}") for n, line in _lines(text)]
+        return [
+            _check_row(_parse_json(line, f"{path}:{n}", one_line=True), f"{path}:{n}") for n, line in _split_lines(text)
+        ]
     if suffix in {".csv", ".tsv"}:
         return list(_read_csv(text, path, delimiter="\t" if suffix == ".tsv" else ","))
     raise UsageError(f"{path}: data files end in {', '.join(SUFFIXES)}, not {suffix!r}")
@@ -75,7 +77,7 @@ def _read_folder(folder: Path) -> Splits:
         raise UsageError(next(iter(absent.values())))
     given = {split: items for split, items in found.items() if not isinstance(items, str)}
     check_splits(given)
-    return without_straddlers(replace(make_splits(given), absent=absent))
+    return remove_repeats(replace(make_splits(given), absent=absent))
 
 
 def _read_file(path: Path, ratio: str, seed: int) -> Splits:
@@ -102,7 +104,7 @@ def _read_file(path: Path, ratio: str, seed: int) -> Splits:
         found[home].append(item)
     absent = {split: f"the split {split!r} is empty: no row of {path} names it" for split in SPLITS if not found[split]}
     notes = (f"ratio {ratio!r} is not used: every row names its split",) if ratio else ()
-    return without_straddlers(replace(make_splits(found), absent=absent, notes=notes))
+    return remove_repeats(replace(make_splits(found), absent=absent, notes=notes))
 
 
 def _read_split(folder: Path, split: str) -> list[Item] | str:
@@ -119,27 +121,27 @@ def _read_split(folder: Path, split: str) -> list[Item] | str:
         return f"{folder} has no {split}/ and no {split}{SUFFIXES[1]}: {needs}"
     if len(found) > 1:
         raise UsageError(f"{folder} has both {found[0].name} and {found[1].name}: {needs}")
-    files = [found[0]] if found[0].is_file() else _data_files(found[0])
+    files = [found[0]] if found[0].is_file() else _list_data_files(found[0])
     if not files:
         return f"the split {split!r} is empty: {found[0]} holds no file that ends in {', '.join(SUFFIXES)}"
     items = [item for path in files for item in read_items(path)]
     return items or f"the split {split!r} is empty: {found[0]} holds no items"
 
 
-def _only_file(path: Path) -> Path:
+def _find_only_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    files = _data_files(path)
+    files = _list_data_files(path)
     if len(files) != 1:
         raise UsageError(f"{path} holds {len(files)} data files; a ratio deals exactly one, so name it")
     return files[0]
 
 
-def _data_files(folder: Path) -> list[Path]:
+def _list_data_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def _split_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not empty, with their numbers; only a line feed ends a line."""
     return ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
 
@@ -191,14 +193,14 @@ def _read_csv(text: str, path: Path, *, delimiter: str) -> Iterable[Item]:
                 raise UsageError(
                     f"{path}:{reader.line_num}: this row has not {len(names)} cells, as the first line has"
                 )
-            yield {name: _cell(value) for name, value in zip(names, row.values(), strict=True)}
+            yield {name: _parse_cell(value) for name, value in zip(names, row.values(), strict=True)}
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: not CSV: {error}") from None
     finally:
         csv.field_size_limit(before)
 
 
-def _cell(text: str) -> object:
+def _parse_cell(text: str) -> object:
     if text.lstrip()[:1] in {"[", "{"}:
         try:
             return json.loads(text)

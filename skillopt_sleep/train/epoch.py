@@ -19,11 +19,11 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, quote
 from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.train.gating import DRAWS_A_STEP, judge_candidate
-from skillopt_sleep.train.patches import describe_request, tag_id
+from skillopt_sleep.train.patches import describe_request, make_tag_id
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult
 from skillopt_sleep.train.run import Draw, Run, RunState, StepNote
-from skillopt_sleep.train.skill_text import GUIDANCE_CAP, guidance_of, skill_hash, with_guidance
+from skillopt_sleep.train.skill_text import GUIDANCE_CAP, get_guidance, replace_guidance, skill_hash
 
 FIRST = 2
 """The first epoch with an earlier one to compare with."""
@@ -91,7 +91,7 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     if epoch >= FIRST and run.config.use_slow_update:
         state, boundary["slow_update"] = _update_slowly(run, state, epoch)
     if epoch >= FIRST and run.config.use_meta_skill and not last:
-        notes, why = write_notes(state.notes, state.tried, guidance_of(state.current_skill), run.optimizer)
+        notes, why = write_notes(state.notes, state.tried, get_guidance(state.current_skill), run.optimizer)
         state = replace(state, notes=notes)
         boundary["meta_skill"] = {"notes": notes, "kept_because": why}
         run.artefacts.json(f"meta_skill/epoch_{epoch:02d}.json", boundary["meta_skill"])
@@ -112,8 +112,8 @@ def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer
         "slow_update",
         GUIDANCE_SCHEMA,
         most=str(GUIDANCE_CAP),
-        document=with_guidance(skill, "").strip() or "(empty)",
-        guidance=quote("guidance", guidance_of(skill) or "(none yet)", GUIDANCE_CAP),
+        document=replace_guidance(skill, "").strip() or "(empty)",
+        guidance=quote("guidance", get_guidance(skill) or "(none yet)", GUIDANCE_CAP),
         cases="\n\n".join(_show_course(course, members) for course, members in group_by_course(revisits).items()),
     )
     reply, answer = optimizer.read(prompt, _GuidanceReply, phase="slow update")
@@ -126,7 +126,7 @@ def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer
         if (why := guard(line)) is not None:
             return Guidance(skill=skill, nothing=f"its guidance is held back: {why}")
     try:
-        changed = with_guidance(skill, text)
+        changed = replace_guidance(skill, text)
     except ValueError as error:
         return Guidance(skill=skill, nothing=str(error))
     return Guidance(skill=changed, nothing="the guidance is the same as before" if changed == skill else "")
@@ -164,14 +164,14 @@ def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisi
 
 def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dict[str, Any]]:
     folder = f"slow_update/epoch_{epoch:02d}"
-    found = _revisit(run, state, epoch, folder)
+    found = _revisit_items(run, state, epoch, folder)
     made = write_guidance(state.current_skill, found, run.optimizer)
     record: dict[str, Any] = {
         "sample": len(found),
         "courses": {str(course): [one.id for one in rows] for course, rows in group_by_course(found).items()},
         "prev_hard": sum(one.passed_before for one in found) / len(found) if found else None,
         "curr_hard": sum(one.passed_now for one in found) / len(found) if found else None,
-        "guidance": guidance_of(made.skill),
+        "guidance": get_guidance(made.skill),
         "candidate_hash": skill_hash(made.skill),
     }
     if made.nothing:
@@ -194,7 +194,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
     return state, record
 
 
-def _revisit(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
+def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisit, ...]:
     """Attempt the same sample under the skill of the epoch before and the current one; keep what both measured."""
     train = run.items["train"]
     wanted = min(run.config.slow_update_samples, len(train))
@@ -210,7 +210,7 @@ def _revisit(run: Run, state: RunState, epoch: int, folder: str) -> tuple[Revisi
     earlier = {result.id: result for result in before if not result.call_error}
     return tuple(
         Revisit(
-            id=tag_id(result),
+            id=make_tag_id(result),
             passed_before=earlier[result.id].hard >= 1,
             passed_now=result.hard >= 1,
             asked=describe_request(result),

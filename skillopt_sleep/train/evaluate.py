@@ -156,7 +156,7 @@ def _load_items(evaluation: Evaluation) -> list[Item]:
 def _attempt(evaluation: Evaluation, run: Run, skill: str, target: str, text: str) -> list[RolloutResult]:
     found: list[RolloutResult] = []
     for number in range(evaluation.rollouts_k):
-        folder = "/".join(["eval", _as_file_name(target), _as_file_name(skill), str(number)])
+        folder = "/".join(["eval", _make_file_name(target), _make_file_name(skill), str(number)])
         draw = Draw(phase="eval", split=evaluation.split, number=number, folder=folder, seed=evaluation.seed + number)
         found += run.roll(run.items[evaluation.split], text, draw)
     return found
@@ -189,5 +189,5 @@ def _score_cell(skill: str, target: str, results: Sequence[RolloutResult], first
     )
 
 
-def _as_file_name(name: str) -> str:
+def _make_file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name).strip(".") or "_"

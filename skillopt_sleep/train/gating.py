@@ -117,7 +117,7 @@ def judge_candidate(
     )
 
 
-def rolls_whole(env: object, split: str) -> bool:
+def must_roll_whole(env: object, split: str) -> bool:
     """Tell whether an environment can roll out a split only as a whole."""
     takes_parts = getattr(env, "takes_parts", None)
     batches = callable(getattr(env, "rollout_batch", None))
@@ -140,7 +140,7 @@ def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, fol
     def measure(pairs: Sequence[tuple[_Row, int]]) -> list[PairRow]:
         try:
             arms = [(row, sample, skill) for row, sample in pairs for skill in (state.current_skill, candidate)]
-            made = [_to_replay(*arm, result) for arm, result in zip(arms, _roll_arms(run, arms, folder), strict=True)]
+            made = [_make_replay(*arm, result) for arm, result in zip(arms, _roll_arms(run, arms, folder), strict=True)]
         except BudgetSpent as error:
             spent.append(error)
             raise
@@ -159,7 +159,7 @@ def _judge_by_pairs(run: Run, state: RunState, candidate: str, *, step: int, fol
     if spent:  # the measured pairs are in the ledger, and the trial continues from there
         raise spent[0]
     decision = trial.decision
-    score = score_results([_to_result(replay) for replay in trial.candidate])
+    score = score_results([_make_result(replay) for replay in trial.candidate])
     run.artefacts.json(f"{folder}/trial.json", trial)
     action = cast("GateAction", str(decision.verdict))
     if decision.verdict is Verdict.ACCEPT:
@@ -185,7 +185,7 @@ def _roll_arms(run: Run, arms: Sequence[tuple[_Row, int, str]], folder: str) -> 
         name = f"{folder}/draw_{number}_{skill_hash(skill)[:8]}"
         return Draw(phase="selection", split=split, number=number, folder=name, seed=run.config.seed + number)
 
-    if not run.rolls_batches():
+    if not run.is_batched():
         return run.parallel(lambda arm: run.roll_one(arm[0].item, arm[2], draw(arm[1], arm[2])), arms)
     found: dict[tuple[str, int, str], RolloutResult] = {}
     for number, skill in dict.fromkeys((number, skill) for _, number, skill in arms):
@@ -201,7 +201,7 @@ def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[s
     An environment that cannot roll out these alone rolls out the whole split: once a round, since that is kept.
     """
     names, everything = [row.id for row in rows], run.items[draw.split]
-    if not rolls_whole(run.env, draw.split) and len(rows) < len(everything):
+    if not must_roll_whole(run.env, draw.split) and len(rows) < len(everything):
         part = sha256("\n".join(names).encode())[:6]
         alone = dataclasses.replace(draw, folder=f"{draw.folder}_{part}")
         found = {result.id: result for result in run.roll([row.item for row in rows], skill, alone)}
@@ -221,7 +221,7 @@ def _roll_rows(run: Run, rows: Sequence[_Row], skill: str, draw: Draw) -> dict[s
     )
 
 
-def _to_replay(row: _Row, number: int, skill: str, result: RolloutResult) -> ReplayResult:
+def _make_replay(row: _Row, number: int, skill: str, result: RolloutResult) -> ReplayResult:
     return ReplayResult(
         task_id=row.id,
         candidate=skill_hash(skill),
@@ -232,6 +232,6 @@ def _to_replay(row: _Row, number: int, skill: str, result: RolloutResult) -> Rep
     )
 
 
-def _to_result(replay: ReplayResult) -> RolloutResult:
+def _make_result(replay: ReplayResult) -> RolloutResult:
     score = replay.score or Score(hard=0.0, soft=0.0)
     return RolloutResult(id=replay.task_id, hard=score.hard, soft=score.soft, call_error=replay.call_error)

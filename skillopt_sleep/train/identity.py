@@ -61,14 +61,14 @@ def describe_run(
     return (
         {name: value for name, value in config.items() if name not in FREE}
         | {"the environment": str(getattr(env, "name", ""))}
-        | {f"the environment's {name}": value for name, value in env_traits(env).items()}
+        | {f"the environment's {name}": value for name, value in get_env_traits(env).items()}
         | {f"the digest of the items of {split}": _digest_text(rows) for split, rows in items.items()}
         | {"the digest of the initial skill": skill_digest}
         | {f"the {role} client": f"{backend.name}:{backend.model}" for role, backend in clients.items()}
         | {
             f"the {role} client's {name}": value
             for role, backend in clients.items()
-            for name, value in client_traits(backend).items()
+            for name, value in get_client_traits(backend).items()
         }
         | {f"the digest of the prompt {name}": _digest_text(text) for name, text in wording.items()}
     )
@@ -88,7 +88,7 @@ def check_same_run(kept: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
             )
 
 
-def client_traits(backend: object) -> dict[str, Json]:
+def get_client_traits(backend: object) -> dict[str, Json]:
     """Return what of a backend may change an answer: its options except ``NO_TRAITS``, and who is sent the prompts.
 
     A client of the user's own may give them in an attribute ``traits``, a dict.
@@ -105,7 +105,7 @@ def client_traits(backend: object) -> dict[str, Json]:
     return found
 
 
-def env_traits(env: object) -> dict[str, Json]:
+def get_env_traits(env: object) -> dict[str, Json]:
     """What of an environment may change a score: the options it was made with, and those its ``traits`` returns."""
     method = getattr(env, "traits", None)
     with report_mistakes(f"traits of the environment {getattr(env, 'name', '')!r}"):
@@ -115,13 +115,13 @@ def env_traits(env: object) -> dict[str, Json]:
     return {str(name): _show(value) for name, value in found.items() if name not in PATHS}
 
 
-def function_digest(function: Callable[..., object]) -> str:
+def digest_function(function: Callable[..., object]) -> str:
     """Return a function's name with a digest of its source, or of its bytecode if there is no source."""
     name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
         content: object = inspect.getsource(function)
     except (OSError, TypeError):
-        content = _code(getattr(function, "__code__", None))
+        content = _describe_code(getattr(function, "__code__", None))
     return f"{name} {digest_of([content, _show(getattr(function, '__defaults__', None))])[:8]}"
 
 
@@ -137,15 +137,15 @@ def _digest_text(value: object) -> str:
 
 def _show(value: object) -> Json:
     if callable(value):
-        return function_digest(value)
+        return digest_function(value)
     if isinstance(value, str) and value.endswith(".json") and Path(value).is_file():  # the world of a simulation
         return sha256(Path(value).read_bytes())[:16]
     return value if isinstance(value, PLAIN) else digest_of(value)
 
 
-def _code(code: CodeType | None) -> object:
+def _describe_code(code: CodeType | None) -> object:
     """Return the bytecode of a function with its names and constants, without line numbers."""
     if code is None:
         return None
-    inner = [_code(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
+    inner = [_describe_code(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
     return [code.co_code.hex(), list(code.co_names), inner]

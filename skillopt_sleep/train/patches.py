@@ -187,16 +187,16 @@ def _describe_case(answers: Mapping[str, RolloutResult], *, failed: RolloutResul
     facts = {"wanted": failed.reference_text, "why-it-failed": failed.fail_reason}
     return "\n".join(
         [
-            f'<request id="{tag_id(first)}">',
+            f'<request id="{make_tag_id(first)}">',
             quote("asked", describe_request(first)),
-            *(quote(tag, _trajectory(result), TRAJECTORY_CHARS) for tag, result in answers.items()),
+            *(quote(tag, _format_trajectory(result), TRAJECTORY_CHARS) for tag, result in answers.items()),
             *(quote(tag, text, REFERENCE_CHARS) for tag, text in facts.items() if text.strip()),
             "</request>",
         ]
     )
 
 
-def _trajectory(result: RolloutResult) -> str:
+def _format_trajectory(result: RolloutResult) -> str:
     """Return the turns of a conversation if there are several, else the answer."""
     turns = [turn for turn in result.conversation if turn.get("role") != "system"]
     if len(turns) <= 2:  # noqa: PLR2004  a question and an answer
@@ -209,7 +209,7 @@ def describe_request(result: RolloutResult) -> str:
     return result.question or result.task_description or result.target_user_prompt or result.id
 
 
-def tag_id(result: RolloutResult) -> str:
+def make_tag_id(result: RolloutResult) -> str:
     """Return the id of a result, without characters that break a tag."""
     return re.sub(r"[<>\"\s]+", "_", result.id)
 
@@ -240,7 +240,7 @@ def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tup
             "content_preview": edit.content[:PREVIEW_CHARS],
         }
         try:
-            record = to_record(edit)
+            record = make_record(edit)
         except ValueError as error:
             rows.append(row | {"status": str(EditStatus.SKIPPED), "why": str(error)})
             continue
@@ -250,7 +250,7 @@ def apply_patch_with_report(skill: str, patch: Patch | Mapping[str, Any]) -> tup
     return skill, rows
 
 
-def to_record(edit: Edit) -> EditRecord:
+def make_record(edit: Edit) -> EditRecord:
     """Convert an edit to the optimizer's form. Raises ``ValueError`` for an unknown op, or a missing target or text."""
     op = "append" if edit.op == "add" else edit.op
     if op not in list(Op):
@@ -271,7 +271,7 @@ def to_record(edit: Edit) -> EditRecord:
     )
 
 
-def to_patch(patch: EditPatch) -> Patch:
+def make_patch(patch: EditPatch) -> Patch:
     """Convert a patch of the optimizer to the reference's form."""
     edits = [
         Edit(
@@ -289,10 +289,10 @@ def to_patch(patch: EditPatch) -> Patch:
     return Patch(edits=edits, reasoning=patch.reasoning)
 
 
-def to_raw_patch(patch: EditPatch) -> RawPatch:
+def make_raw_patch(patch: EditPatch) -> RawPatch:
     """Convert the patch of one analyst to the reference's form."""
     source: SourceType = "success" if patch.learnt is Learnt.SUCCESS else "failure"
-    return RawPatch(patch=to_patch(patch), source_type=source, batch_size=patch.cases)
+    return RawPatch(patch=make_patch(patch), source_type=source, batch_size=patch.cases)
 
 
 def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
@@ -305,7 +305,7 @@ def read_patch(raw: RawPatch) -> tuple[EditPatch, list[str]]:
             flaws.append(f"{excerpt(repr(edit), 60)} is not an edit: a dict with op, target and content is wanted")
             continue
         try:
-            record = to_record(edit)
+            record = make_record(edit)
         except ValueError as error:
             flaws.append(str(error))
             continue

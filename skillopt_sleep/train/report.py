@@ -128,7 +128,7 @@ def render_page(summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
         ]
         lines.append("")
     accepted, rejected, skipped = (summary[f"total_{what}"] for what in ("accepts", "rejects", "skips"))
-    best, initial = (_number(summary[f"{which}_selection_score"]) for which in ("best", "baseline"))
+    best, initial = (_format_number(summary[f"{which}_selection_score"]) for which in ("best", "baseline"))
     spend = summary["spend"]
     lines += [
         f"{summary['total_steps']} steps: {accepted} accepted, {rejected} not, {skipped} without a change.",
@@ -156,7 +156,7 @@ def render_terminal(summary: Mapping[str, Any], history: Sequence[Mapping[str, A
     lines = [render_curve(history, summary["baseline_selection_score"]), ""]
     if summary["test_hard"] is not None:
         before, after = summary["baseline_test_hard"], summary["test_hard"]
-        lines.append(f"test    initial {_number(before)}  best {_number(after)}")
+        lines.append(f"test    initial {_format_number(before)}  best {_format_number(after)}")
         table = summary["test_by_type"]
         lines += [
             f"  {name:<20} {table['initial'][name]['hard']:.3f} -> {best['hard']:.3f} of {int(best['total'])}"
@@ -180,14 +180,15 @@ def render_curve(history: Sequence[Mapping[str, Any]], start: float | None) -> s
     lines = ["selection score  " + "".join(bars)]
     lines += [
         f"  step {record['step']:>3}  epoch {record['epoch']}  train {record['rollout_hard']:.3f}"
-        f"  candidate {_number(record.get('candidate_gate_score'))}  current {_number(record['current_score'])}"
-        f"  best {_number(record['best_score'])}  {record['action']}"
+        f"  candidate {_format_number(record.get('candidate_gate_score'))}"
+        f"  current {_format_number(record['current_score'])}  best {_format_number(record['best_score'])}"
+        f"  {record['action']}"
         for record in history
     ]
     return "\n".join(lines)
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "  -  " if value is None else f"{value:.3f}"
 
 

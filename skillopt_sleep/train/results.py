@@ -263,7 +263,7 @@ def evaluate_gate(  # noqa: PLR0917  the signature that users of the reference c
     )
 
 
-def unmeasured(item: Mapping[str, Any], error: Exception | str) -> RolloutResult:
+def make_unmeasured(item: Mapping[str, Any], error: Exception | str) -> RolloutResult:
     """Return the result of an attempt at an item that a transport error lost."""
     why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return RolloutResult(id=str(item["id"]), hard=0.0, task_type=str(item.get("task_type") or ""), call_error=why)
@@ -291,16 +291,16 @@ def read_score(value: object, what: str) -> float:
 
 @contextmanager
 def report_mistakes(culprit: str, item: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Turn whatever the user's own code raises, ``SystemExit`` too, into the one line of ``environment_error``."""
+    """Turn whatever the user's own code raises, ``SystemExit`` too, into the one line of ``make_environment_error``."""
     try:
         yield
     except SleepError:
         raise
     except (Exception, SystemExit) as error:
-        raise environment_error(culprit, error, item) from error
+        raise make_environment_error(culprit, error, item) from error
 
 
-def environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
+def make_environment_error(culprit: str, error: BaseException, item: Mapping[str, Any] | None = None) -> UsageError:
     """Return the one-line error for an exception raised by the user's own code, naming the item if it is known."""
     message, where = excerpt(str(error), 160), f" on item {str(item.get('id'))!r}" if item else ""
     return UsageError(f"{culprit} raised {type(error).__name__}{where}: {message or 'no message'}")

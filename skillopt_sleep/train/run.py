@@ -33,15 +33,15 @@ from skillopt_sleep.storage.ledger import TrainingFolder
 from skillopt_sleep.train.clients import AskClient, TurnClient
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.environments import roll_out, set_up
-from skillopt_sleep.train.patches import Patch, to_patch, to_raw_patch
+from skillopt_sleep.train.patches import Patch, make_patch, make_raw_patch
 from skillopt_sleep.train.ports import BatchEnv, Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.results import (
     RolloutResult,
     Scored,
     check_result,
+    make_unmeasured,
     report_mistakes,
     select_gate_score,
-    unmeasured,
 )
 from skillopt_sleep.train.skill_text import skill_hash
 
@@ -145,11 +145,11 @@ class Artefacts:
         """Write what each stage of a step produced."""
         folder = step_folder(step)
         raw = [
-            to_raw_patch(analysis.patch).to_dict() | {"replies": list(analysis.raw), "nothing": analysis.nothing}
+            make_raw_patch(analysis.patch).to_dict() | {"replies": list(analysis.raw), "nothing": analysis.nothing}
             for analysis in made.analyses
         ]
         ranked = Patch(
-            edits=to_patch(EditPatch(proposals=made.selected.chosen)).edits,
+            edits=make_patch(EditPatch(proposals=made.selected.chosen)).edits,
             reasoning=made.merged.reasoning,
             ranking_details={
                 "how": made.selected.how,
@@ -170,7 +170,7 @@ class Artefacts:
         ]
         refused = [msgspec.to_builtins(refusal) for refusal in made.refused]
         self.json(f"{folder}/raw_patches.json", raw)
-        self.json(f"{folder}/merged_patch.json", to_patch(made.merged).to_dict() | {"notes": list(made.notes)})
+        self.json(f"{folder}/merged_patch.json", make_patch(made.merged).to_dict() | {"notes": list(made.notes)})
         self.json(f"{folder}/ranked_patch.json", ranked.to_dict())
         self.json(f"{folder}/edit_apply_report.json", {"edits": edits, "refused": refused})
         self.text(f"{folder}/candidate_skill.md", made.document)
@@ -224,7 +224,7 @@ class Run:
     tell: Callable[[str], None] = lambda _line: None
     """Prints a line for the user."""
 
-    def batches_of(self, epoch: int) -> list[list[Item]]:
+    def plan_batches(self, epoch: int) -> list[list[Item]]:
         """Return the batches of an epoch, as the environment plans them, else in an order of the epoch's own."""
         config, train = self.config, self.items["train"]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
@@ -252,7 +252,7 @@ class Run:
         names = [f"rollout {draw.split} {draw.number} {skill_hash(skill)} {digest}" for skill, draw in arms]
         kept = {name: self.store.kept(name) if self.reuse else None for name in names}
         missing = {name: arm for name, arm in zip(names, arms, strict=True) if kept[name] is None}
-        if self.rolls_batches():
+        if self.is_batched():
             made = [self._roll_batch(items, skill, draw) for skill, draw in missing.values()]
         else:
             attempts = [(item, skill, draw) for skill, draw in missing.values() for item in items]
@@ -271,7 +271,7 @@ class Run:
         try:
             result = roll_out(self.env, item, skill, client)
         except TransientBackend as error:
-            return unmeasured(item, error)
+            return make_unmeasured(item, error)
         except UsageError:
             if client.lost is None:  # otherwise it may be how the environment handled the loss
                 raise
@@ -279,9 +279,9 @@ class Run:
             return result
         if not isinstance(client.lost, TransientBackend):
             raise client.lost
-        return unmeasured(item, client.lost)
+        return make_unmeasured(item, client.lost)
 
-    def rolls_batches(self) -> bool:
+    def is_batched(self) -> bool:
         """Tell whether the environment rolls out whole batches."""
         return callable(getattr(self.env, "rollout_batch", None))
 
@@ -310,7 +310,7 @@ class Run:
                     )
                 )
         except TransientBackend as error:
-            return [unmeasured(item, error) for item in items]
+            return [make_unmeasured(item, error) for item in items]
         types = {str(item["id"]): str(item.get("task_type") or "") for item in items}
         results = [check_result(row) for row in rows]
         for result in results:

@@ -26,13 +26,13 @@ def skill_hash(skill: str) -> str:
     return sha256(skill.encode("utf-8", "surrogatepass"))[:16]
 
 
-def guidance_of(skill: str) -> str:
+def get_guidance(skill: str) -> str:
     """Return the guidance in a skill, "" where there is none."""
     found = _GUIDANCE.search(skill)
     return found["guidance"].strip() if found else ""
 
 
-def with_guidance(skill: str, guidance: str) -> str:
+def replace_guidance(skill: str, guidance: str) -> str:
     """Replace the guidance of a skill; "" removes it.
 
     Raises ``ValueError`` for guidance that holds one of our markers or is longer than ``GUIDANCE_CAP``.
@@ -41,7 +41,7 @@ def with_guidance(skill: str, guidance: str) -> str:
         raise ValueError("guidance may not contain the markers of its own region")
     if len(guidance) > GUIDANCE_CAP:
         raise ValueError(f"guidance has {len(guidance)} characters, over the cap of {GUIDANCE_CAP}")
-    body = _body(skill)
+    body = _get_body(skill)
     if not guidance.strip():
         return body
     return f"{body.rstrip()}\n\n{GUIDANCE_BEGIN}\n{guidance.strip()}\n{GUIDANCE_END}\n".lstrip("\n")
@@ -55,16 +55,16 @@ def apply_to_skill(
     An anchor is a whole rule, or words found exactly once in the body. ``cap`` bounds the body in characters. Raises
     ``Refused`` for a skill whose frontmatter never ends.
     """
-    guidance, body = guidance_of(skill), _body(skill)
+    guidance, body = get_guidance(skill), _get_body(skill)
     document = Document(kind=DocumentKind.SKILL, path="skill/SKILL.md", content=body.encode(), whole=True)
     changed, applied = apply_edits(document, edits, cap=cap, prose=True)
     if changed == document:
         return skill, applied
     text = (changed.content or b"").decode()
-    return (with_guidance(text, guidance) if guidance else text), applied
+    return (replace_guidance(text, guidance) if guidance else text), applied
 
 
-def _body(skill: str) -> str:
+def _get_body(skill: str) -> str:
     found = _GUIDANCE.search(skill)
     if not found:
         return skill

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model.near_duplicates import group_near_duplicates, group_recurrences
 from skillopt_sleep.model.text import excerpt, fold, suggest_name
-from skillopt_sleep.train.answers import normal_form
+from skillopt_sleep.train.answers import normalize_answer
 from skillopt_sleep.train.ports import Item
 
 SPLITS = ("train", "val", "test")
@@ -94,7 +94,7 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
         groups[number].append(item)
     order = list(groups.values())
     random.Random(seed).shuffle(order)  # noqa: S311  a seeded deal, not a secret
-    wanted = _quotas(len(items), parts)
+    wanted = _compute_quotas(len(items), parts)
     dealt: dict[str, list[Item]] = {split: [] for split in SPLITS}
     for place, group in enumerate(sorted(order, key=len, reverse=True)):
         empty = [split for split in SPLITS if not dealt[split]]
@@ -102,13 +102,13 @@ def split_items(items: Sequence[Item], ratio: str, *, seed: int = 42) -> Splits:
         dealt[max(open_, key=lambda split: wanted[split] - len(dealt[split]))] += group
     for split in SPLITS:
         if not dealt[split]:
-            raise UsageError(_why_empty(split, len(items), ratio, max(map(len, order), default=0)))
+            raise UsageError(_explain_empty(split, len(items), ratio, max(map(len, order), default=0)))
     for members in dealt.values():
         random.Random(seed).shuffle(members)  # noqa: S311  as above
     return make_splits(dealt)
 
 
-def without_straddlers(splits: Splits) -> Splits:
+def remove_repeats(splits: Splits) -> Splits:
     """Return the splits without the items that ask the same as an item of a more sealed split; ``notes`` count them.
 
     Raises ``UsageError`` if that leaves a split empty.
@@ -186,10 +186,10 @@ def get_question(item: Item) -> str:
 
 def get_answers(item: Item) -> tuple[str, ...]:
     """Return the answers of an item as texts; other values are written as JSON."""
-    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in raw_answers(item))
+    return tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in get_raw_answers(item))
 
 
-def raw_answers(item: Item) -> Sequence[object]:
+def get_raw_answers(item: Item) -> Sequence[object]:
     """Return the answers of an item as they are, under any of the usual field names."""
     found = next((item[name] for name in ANSWERS if item.get(name) not in (None, "", [])), ())
     return found if isinstance(found, list | tuple) else [found]
@@ -203,16 +203,16 @@ def group_numbers(items: Sequence[Item]) -> list[int]:
     (``group_recurrences``, for rare answers near-duplicates too). Questions of one form ("capital of …", "invoice 12")
     are not repeats: their words or figures differ.
     """
-    texts = _drop_boilerplate([_wording(item) for item in items])
-    material = [_material(item) for item in items]
+    texts = _drop_boilerplate([_get_wording(item) for item in items])
+    material = [_get_material(item) for item in items]
     parents = list(range(len(items)))
     """A disjoint-set forest: the item that each item is joined to, itself at first."""
     for index, other in (*_find_repeats(items, texts, material), *_find_paraphrases(items, texts, material)):
-        parents[_root(parents, index)] = _root(parents, other)
-    return [_root(parents, index) for index in range(len(parents))]
+        parents[_find_root(parents, index)] = _find_root(parents, other)
+    return [_find_root(parents, index) for index in range(len(parents))]
 
 
-def _root(parents: Sequence[int], index: int) -> int:
+def _find_root(parents: Sequence[int], index: int) -> int:
     while parents[index] != index:
         index = parents[index]
     return index
@@ -227,9 +227,9 @@ def _find_repeats(
     """
     first: dict[tuple[object, ...], int] = {}
     starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    words = [_words(text) for text in texts]
+    words = [_split_words(text) for text in texts]
     for index, item in enumerate(items):
-        yield index, first.setdefault((*_words(_wording(item)), "|", *material[index]), index)
+        yield index, first.setdefault((*_split_words(_get_wording(item)), "|", *material[index]), index)
         if len(words[index]) >= CONTAINED:
             starts[words[index][:CONTAINED]].append(index)
     for index, longer in enumerate(words):
@@ -250,7 +250,7 @@ def _find_paraphrases(
     for index, item in enumerate(items):
         if item.get("group"):
             sharing["group", str(item["group"])].append(index)
-        for answer in {normal_form(text) or fold(text) for text in get_answers(item)} or {""}:
+        for answer in {normalize_answer(text) or fold(text) for text in get_answers(item)} or {""}:
             sharing["answer", answer].append(index)
     for (what, shared), members in sharing.items():
         if what == "group":
@@ -265,13 +265,13 @@ def _find_paraphrases(
                     yield index, first.setdefault((group, figures[index], material[index]), index)
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     """Return the words and signs in order, without articles; numbers in figures, -ise spelt as -ize."""
     found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return tuple(_NUMBERS.get(word, _IZE.sub(r"iz\1", word)) for word in found if word not in _FILLERS)
 
 
-def _material(item: Item) -> tuple[str, ...]:
+def _get_material(item: Item) -> tuple[str, ...]:
     """Return what an item asks about besides its words.
 
     Parts are sorted, so that shuffled choices make no difference.
@@ -285,7 +285,7 @@ def _material(item: Item) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _wording(item: Item) -> str:
+def _get_wording(item: Item) -> str:
     question = get_question(item)
     if not question:
         return json.dumps({key: value for key, value in item.items() if key != "id"}, default=str, ensure_ascii=False)
@@ -301,7 +301,7 @@ def _drop_boilerplate(texts: Sequence[str]) -> list[str]:
     return [" ".join(word for word in text.split() if fold(word) not in common) or text for text in texts]
 
 
-def _quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
+def _compute_quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
     """Return how many items each split is due, by the largest-remainder method."""
     exact = {split: total * part / sum(parts) for split, part in zip(SPLITS, parts, strict=True)}
     due = {split: math.floor(share) for split, share in exact.items()}
@@ -311,7 +311,7 @@ def _quotas(total: int, parts: tuple[int, int, int]) -> dict[str, int]:
     return due
 
 
-def _why_empty(split: str, total: int, ratio: str, largest: int) -> str:
+def _explain_empty(split: str, total: int, ratio: str, largest: int) -> str:
     if largest > 1:
         return (
             f"{total} items at {ratio} leave the split {split!r} empty: near-duplicates stay together, and {largest}"

@@ -24,7 +24,7 @@ from skillopt_sleep.train.clients import AskClient, as_backend
 from skillopt_sleep.train.config import LRScheduler, SkillOptConfig, build_scheduler, check_prompts
 from skillopt_sleep.train.environments import as_env, load_split, set_up
 from skillopt_sleep.train.epoch import FIRST, end_epoch
-from skillopt_sleep.train.gating import rolls_whole, score_selection
+from skillopt_sleep.train.gating import must_roll_whole, score_selection
 from skillopt_sleep.train.identity import check_same_run, describe_run
 from skillopt_sleep.train.ports import Item, SkillEnv, TrainProgress
 from skillopt_sleep.train.report import Price, estimate_price, finish
@@ -106,7 +106,7 @@ class SkillOptTrainer:
                 caps=self.config.caps,
                 optimizer_limit=self.config.optimizer_max_completion_tokens,
                 wording=self.prompt_overrides,
-                redactor=self._redactor(),
+                redactor=self._make_redactor(),
                 progress=self._progress,
             )
             with opened as made:
@@ -126,7 +126,7 @@ class SkillOptTrainer:
         calls_of = getattr(self.env, "calls_of", lambda _item: 1)
         with report_mistakes(f"calls_of of the environment {self.env.name!r}"):
             calls = {split: [int(calls_of(item)) for item in members] for split, members in items.items()}
-        whole = rolls_whole(self.env, self.config.selection_split)
+        whole = must_roll_whole(self.env, self.config.selection_split)
         return estimate_price(
             self.config, calls, chars_per_item=chars, skill_chars=len(self.initial_skill), whole_rounds=whole
         )
@@ -136,7 +136,7 @@ class SkillOptTrainer:
         for backend in self.backends.values():
             backend.close()
 
-    def _redactor(self) -> Redactor | None:
+    def _make_redactor(self) -> Redactor | None:
         """Return what takes secrets out of prompts and replies; None unless the items stem from somebody's sessions."""
         if not self.env.from_sessions:
             return None
@@ -226,7 +226,7 @@ class SkillOptTrainer:
         epoch: int,
         total: int,
     ) -> RunState:
-        batches = run.batches_of(epoch)
+        batches = run.plan_batches(epoch)
         done_before = (epoch - 1) * len(batches)
         for index, batch in enumerate(batches):
             if state.last_completed_step > done_before + index:

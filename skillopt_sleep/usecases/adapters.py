@@ -34,7 +34,7 @@ def build_sources(workspace: Workspace) -> tuple[Source, ...]:
     workspace.require_named(Kind.SOURCE, "source")
     everything = settings.source in {"auto", "all"}
     found = []
-    for name in _usable_names(workspace, Kind.SOURCE) if everything else [settings.source]:
+    for name in _list_usable_names(workspace, Kind.SOURCE) if everything else [settings.source]:
         options, homes = settings.sources.get(name, {}), find_session_homes(name, workspace.env)
         if options or homes:
             found.append(cast("Source", build(Kind.SOURCE, name, options, homes=homes, home=next(iter(homes), ""))))
@@ -43,7 +43,7 @@ def build_sources(workspace: Workspace) -> tuple[Source, ...]:
     return tuple(found)
 
 
-def role_of(workspace: Workspace, role: Role) -> tuple[str, str]:
+def get_role(workspace: Workspace, role: Role) -> tuple[str, str]:
     """The backend of a role, and the model the settings ask for ("" = the default)."""
     settings = workspace.settings
     if role is Role.TARGET:
@@ -54,7 +54,7 @@ def role_of(workspace: Workspace, role: Role) -> tuple[str, str]:
 def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | None = None) -> Backend:
     """The backend of a role; without a model in the settings it takes the one most ``sessions`` used."""
     settings = workspace.settings
-    name, model = role_of(workspace, role)
+    name, model = get_role(workspace, role)
     own = f"{role}_backend"
     workspace.require_named(Kind.BACKEND, own if getattr(settings, own) else "backend")
     options = dict(settings.backends.get(name, {}))
@@ -77,11 +77,11 @@ def build_backend(workspace: Workspace, role: Role, *, sessions: Harvested | Non
 def build_judges(workspace: Workspace) -> Mapping[str, Judge]:
     """Every judge by its name; those that cannot be loaded are left out with a notice."""
     options = workspace.settings.judges
-    usable = _usable_names(workspace, Kind.JUDGE)
+    usable = _list_usable_names(workspace, Kind.JUDGE)
     return {name: cast("Judge", build(Kind.JUDGE, name, options.get(name, {}))) for name in usable}
 
 
-def _usable_names(workspace: Workspace, kind: Kind) -> list[str]:
+def _list_usable_names(workspace: Workspace, kind: Kind) -> list[str]:
     """The names of a kind that can be loaded, with a notice for each that cannot."""
     faults = {name: find_fault(kind, name) for name in names(kind)}
     for fault in filter(None, faults.values()):
@@ -101,7 +101,7 @@ def probe_backends(workspace: Workspace) -> tuple[BackendHealth, ...]:
             backend.close()
 
 
-def night_caps(workspace: Workspace) -> Caps:
+def get_night_caps(workspace: Workspace) -> Caps:
     """The caps of one night."""
     settings = workspace.settings
     return Caps(
@@ -109,12 +109,12 @@ def night_caps(workspace: Workspace) -> Caps:
     )
 
 
-def day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
+def compute_day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
     """What this night shares with the other nights of the day, None when the settings cap no day."""
     settings = workspace.settings
     if not (settings.max_calls_day or settings.max_tokens_day or settings.max_usd_day):
         return None
-    from skillopt_sleep.calls.clock import system_zone
+    from skillopt_sleep.calls.clock import find_system_zone
     from skillopt_sleep.scheduling.due import get_budget_day
 
     caps = Caps(
@@ -123,12 +123,12 @@ def day_allowance(workspace: Workspace, ledger: Ledger) -> Allowance | None:
         usd=settings.max_usd_day or float("inf"),
         minutes=float("inf"),
     )
-    return Allowance(caps=caps, spent=ledger.spent_on(get_budget_day(workspace.clock.now(), system_zone())))
+    return Allowance(caps=caps, spent=ledger.spent_on(get_budget_day(workspace.clock.now(), find_system_zone())))
 
 
 def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
     """A notice on answer files that fit no question of a finished night; none unless a backend takes such files."""
-    if not NOT_ISOLATED & {role_of(workspace, role)[0] for role in Role}:
+    if not NOT_ISOLATED & {get_role(workspace, role)[0] for role in Role}:
         return ()
     questions, most = workspace.questions, 5
     unused = questions.strangers()

@@ -18,7 +18,7 @@ from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, hash_content
-from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, role_of
+from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, get_role
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.outcome import Consolidated
@@ -57,7 +57,9 @@ def adopt_night(
     if report is None:
         raise Refused(f"there is no night {night} of {workspace.project}; `skillopt-sleep status` shows the last ones")
     held = _select_held(report, edits, undecided=undecided)
-    live = {edit.id for adoption in live_adoptions(workspace) if adoption.night == night for edit in adoption.edits}
+    live = {
+        edit.id for adoption in list_live_adoptions(workspace) if adoption.night == night for edit in adoption.edits
+    }
     if again := [outcome.edit.id for outcome in held if outcome.edit.id in live]:
         raise Refused(f"edit {again[0]} is live already; to undo it: skillopt-sleep revert --edit {again[0]}")
     reasons = "; ".join(dict.fromkeys(f"{HELD[outcome.status]} ({outcome.why})" for outcome in held))
@@ -65,7 +67,7 @@ def adopt_night(
     return night, adopt_by_hand(workspace.staging, night, staged, how=f"{BY_HAND}: {reasons}")
 
 
-def live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
+def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
     """Return what is live in this project, the oldest first; each keeps the bytes its file held before."""
     project = str(workspace.project)
     return tuple(adoption for adoption in read_adoptions(workspace.database) if adoption.project == project)
@@ -79,7 +81,7 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
     """
     if not report.accepted:
         return report
-    backends = {role_of(workspace, role)[0] for role in Role}
+    backends = {get_role(workspace, role)[0] for role in Role}
     if SIMULATED in backends:
         why = "the agent was simulated"
     else:
@@ -210,7 +212,7 @@ def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]
         raise Refused(
             f"what night {night} was made of is damaged ({error}), so it cannot be adopted by hand"
         ) from error
-    ours = {adoption.path: adoption.after for adoption in live_adoptions(workspace) if adoption.night == night}
+    ours = {adoption.path: adoption.after for adoption in list_live_adoptions(workspace) if adoption.night == night}
     return list(_stage_documents(outcome, night, held, ours))
 
 

@@ -90,7 +90,7 @@ def _list_messages(workspace: Workspace, proposals: dict[str, str]) -> Iterator[
     schedule = load_schedule(workspace.data_dir)
     projects = {row["project"] for row in workspace.database.rows("SELECT DISTINCT project FROM nights")}
     projects |= {entry.project for entry in schedule.projects} if schedule else set()
-    for project in filter(_fits_a_line, projects - proposals.keys()):
+    for project in filter(_is_one_line, projects - proposals.keys()):
         yield from _describe_failure(workspace, project)
     if schedule and (program := _find_program(schedule.environment.get("PYTHONPATH", ""))):
         text = f"SkillOpt-Sleep: its nights cannot start, as {program} is gone; install it again, then run"
@@ -129,7 +129,7 @@ def _find_program(python_path: str) -> str:
     from skillopt_sleep.scheduling.installing import start_command
 
     program = start_command()[0] if not python_path else str(Path(python_path) / "skillopt_sleep" / "__main__.py")
-    return program if _fits_a_line(program) else ""
+    return program if _is_one_line(program) else ""
 
 
 def _find_proposals(workspace: Workspace) -> dict[str, str]:
@@ -140,10 +140,10 @@ def _find_proposals(workspace: Workspace) -> dict[str, str]:
     staged = {str(row["project"]): str(row["night"]) for row in rows}
     if not workspace.staging.waiting():
         staged.pop(str(workspace.project), None)
-    return {project: night for project, night in staged.items() if _fits_a_line(project)}
+    return {project: night for project, night in staged.items() if _is_one_line(project)}
 
 
-def _fits_a_line(text: str) -> bool:
+def _is_one_line(text: str) -> bool:
     return len(text.splitlines()) == 1 and not set(text) & {"\n", "\t"}
 
 

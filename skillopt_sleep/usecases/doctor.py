@@ -19,7 +19,7 @@ from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.storage.git import is_tracked
 from skillopt_sleep.storage.repair import find_damage
 from skillopt_sleep.storage.space import list_disk_problems
-from skillopt_sleep.usecases.adapters import build_backend, build_sources, night_caps, probe_backends
+from skillopt_sleep.usecases.adapters import build_backend, build_sources, get_night_caps, probe_backends
 from skillopt_sleep.usecases.documents import inspect_live_documents
 from skillopt_sleep.usecases.permissions import find_new_receivers
 from skillopt_sleep.usecases.run import forecast_night
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def examine_setup(workspace: Workspace) -> DoctorReport:
     """Check everything a night needs."""
     rehearsal = forecast_night(workspace, None)
-    outlook = _outlook(workspace)
+    outlook = _read_outlook(workspace)
     backends = probe_backends(workspace)
     documents = inspect_live_documents(workspace)
-    sources = tuple(_found(source) for source in build_sources(workspace))
+    sources = tuple(_list_found(source) for source in build_sources(workspace))
     return DoctorReport(
         version=__version__,
         python=platform.python_version(),
@@ -50,21 +50,21 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
         sources=sources,
         targets=tuple(map(_describe_target, documents.baseline.documents)),
         backends=backends,
-        caps=night_caps(workspace),
+        caps=get_night_caps(workspace),
         rehearsal=rehearsal,
         insights=collect_insights(workspace),
         schedule=outlook,
         problems=(
-            *_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
+            *_list_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
             *documents.left_out,
-            *_damage(workspace),
-            *_new_receivers(workspace),
+            *_find_damage(workspace),
+            *_find_new_receivers(workspace),
             *_schedule_problems(outlook),
         ),
     )
 
 
-def _outlook(workspace: Workspace) -> Outlook | None:
+def _read_outlook(workspace: Workspace) -> Outlook | None:
     """Return how the nights are scheduled, and whether what was installed for them still exists."""
     found = read_outlook(workspace, workspace.journal.reports(str(workspace.project)))
     return found and replace(found, problem=found.problem or Installation(workspace.data_dir, workspace.env).check())
@@ -77,13 +77,13 @@ def _schedule_problems(outlook: Outlook | None) -> Iterator[str]:
         yield f"scheduled nights were missed: {', '.join(outlook.missed)}"
 
 
-def _damage(workspace: Workspace) -> Iterator[str]:
+def _find_damage(workspace: Workspace) -> Iterator[str]:
     """Yield a damaged database, on which a night refuses to start."""
     if wrong := find_damage(workspace.database):
         yield f"the database in {workspace.data_dir} is damaged ({wrong}); try: skillopt-sleep doctor --repair"
 
 
-def _new_receivers(workspace: Workspace) -> Iterator[str]:
+def _find_new_receivers(workspace: Workspace) -> Iterator[str]:
     """Providers that would see sessions for the first time, and systems this program is not tested on."""
     for receiver in find_new_receivers(workspace, [build_backend(workspace, role) for role in Role]):
         yield f"{receiver.question}; `run` asks you once; --share-with {receiver.provider} agrees"
@@ -91,7 +91,7 @@ def _new_receivers(workspace: Workspace) -> Iterator[str]:
         yield "native Windows is experimental and not tested; WSL is"
 
 
-def _problems(
+def _list_problems(
     backends: tuple[BackendHealth, ...], sources: tuple[SourceFound, ...], disk: tuple[str, ...]
 ) -> Iterator[str]:
     yield from disk
@@ -103,7 +103,7 @@ def _problems(
         yield f"no agent sessions were found; name their folder with {options}"
 
 
-def _found(source: Source) -> SourceFound:
+def _list_found(source: Source) -> SourceFound:
 
     files = list(source.files(lambda _: None))
     oldest = min((file.mtime_ns for file in files), default=None)

@@ -13,7 +13,7 @@ from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.night.harvest import file_sessions
 from skillopt_sleep.storage.live_files import read_baseline
-from skillopt_sleep.usecases.adapters import build_sources, night_caps, role_of
+from skillopt_sleep.usecases.adapters import build_sources, get_night_caps, get_role
 from skillopt_sleep.usecases.sessions import redact
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     """
     require_own_skill(workspace)
     agent, note = choose_agent(workspace, tasks)
-    home = _home_of(workspace, agent) if workspace.settings.scope == "all" else None
+    home = _find_home(workspace, agent) if workspace.settings.scope == "all" else None
     paths = {
         DocumentKind.SKILL: agent.skill_file(workspace.project, home, workspace.settings.target_skill),
         DocumentKind.MEMORY: agent.memory_file(workspace.project, home),
     }
-    most_bytes = min(MOST_BYTES, night_caps(workspace).tokens * CHARS_PER_TOKEN // LEAST_REPLAYS)
+    most_bytes = min(MOST_BYTES, get_night_caps(workspace).tokens * CHARS_PER_TOKEN // LEAST_REPLAYS)
     baseline, left_out = read_baseline(paths, most_bytes=most_bytes)
     return LiveDocuments(baseline, note, left_out)
 
@@ -81,7 +81,7 @@ def choose_agent(
         return find_agent(settings.agent), ()
     if settings.source not in {"auto", "all"} and (named := agent_of_source(settings.source)):
         return named, ()
-    counts = count_sessions(workspace) if tasks is None else Counter(_sources_of(tasks))
+    counts = count_sessions(workspace) if tasks is None else Counter(_find_sources(tasks))
     agents = all_agents()
     found = sorted((agent for agent in agents if counts[agent.source]), key=lambda agent: -counts[agent.source])
     if len(found) > 1:
@@ -92,7 +92,7 @@ def choose_agent(
         )
     if found:
         return found[0], ()
-    own = agent_of_backend(role_of(workspace, Role.TARGET)[0])
+    own = agent_of_backend(get_role(workspace, Role.TARGET)[0])
     used = next((agent for agent in agents if agent.home(workspace.env).is_dir()), agents[0])
     return own or used, ()
 
@@ -104,14 +104,14 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
     as one.
     """
     sources = build_sources(workspace)
-    known, counts = _archived(workspace, sources)
+    known, counts = _read_archived(workspace, sources)
     unread = [source for source in sources if source.name not in known and _has_files(source)]
     if len(unread) == 1 and not counts:
         return Counter([unread[0].name])
     if unread:
         copy = replace(workspace, dry_run=True)
         file_sessions(unread, copy.inbox, lambda session: redact(copy, session))
-        _, counts = _archived(copy, sources)
+        _, counts = _read_archived(copy, sources)
     return counts
 
 
@@ -125,13 +125,13 @@ def require_own_skill(workspace: Workspace) -> None:
         )
 
 
-def target_skill_name(workspace: Workspace) -> str:
+def get_target_skill_name(workspace: Workspace) -> str:
     """Return the name of the one skill to improve, "" when rules are learnt from all tasks."""
     named = Path(workspace.settings.target_skill)
     return named.absolute().parent.name if named.name == "SKILL.md" else workspace.settings.target_skill
 
 
-def _archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
+def _read_archived(workspace: Workspace, sources: Sequence[Source]) -> tuple[set[str], Counter[str]]:
     """Return the sources with archived sessions, and the archived sessions in scope of each of ``sources``."""
     asked = {source.name for source in sources}
     counts: Counter[str] = Counter()
@@ -146,12 +146,12 @@ def _has_files(source: Source) -> bool:
     return next(iter(source.files(lambda _: None)), None) is not None
 
 
-def _sources_of(tasks: Sequence[TaskRecord]) -> list[str]:
+def _find_sources(tasks: Sequence[TaskRecord]) -> list[str]:
     """Return the source of each session that the tasks come from."""
     return [source for source, _ in {(origin.source, origin.path) for task in tasks for origin in task.origins}]
 
 
-def _home_of(workspace: Workspace, agent: CodingAgent) -> Path:
+def _find_home(workspace: Workspace, agent: CodingAgent) -> Path:
     """Return the agent's own folder: where the settings put its sessions, else where its environment does."""
     options = workspace.settings.sources.get(agent.source, {})
     named = [*cast("list[str]", options.get("homes", [])), *([str(options["home"])] if "home" in options else [])]

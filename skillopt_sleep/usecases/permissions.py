@@ -47,7 +47,7 @@ class NewReceiver(Struct, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         """The statement the user agrees to or not."""
-        label, provider = label_of_source(self.source), _provider_of(self.source)
+        label, provider = label_of_source(self.source), _find_provider(self.source)
         before = (
             f"your {label} sessions went to {name_provider(provider)}"
             if provider
@@ -68,7 +68,7 @@ def require_agreement(workspace: Workspace, backends: Iterable[Backend]) -> None
 def ask_first(workspace: Workspace, agrees: Callable[[str], bool]) -> None:
     """Ask about every new receiver before a night, and remember a yes. Raises ``NotAllowed`` after a no."""
     backends = [build_backend(workspace, role) for role in Role]
-    if not new_receivers([source.name for source in build_sources(workspace)], _providers(backends), ()):
+    if not new_receivers([source.name for source in build_sources(workspace)], _list_providers(backends), ()):
         return
     file_sessions(workspace)
     for receiver in find_new_receivers(workspace, backends):
@@ -87,7 +87,7 @@ def find_new_receivers(workspace: Workspace, backends: Iterable[Backend]) -> tup
         if settings.source in {"auto", "all", source} and workspace.project_scope.holds(cwd, remote)
     }
     agreed = Agreements(workspace.database, workspace.clock).all()
-    return new_receivers(sources, _providers(backends) - allowed, agreed)
+    return new_receivers(sources, _list_providers(backends) - allowed, agreed)
 
 
 def new_receivers(
@@ -101,17 +101,17 @@ def new_receivers(
         NewReceiver(source=source, provider=provider)
         for source in sorted(sources)
         for provider in sorted(set(providers) - {""})
-        if _provider_of(source) != provider and (source, provider) not in agreed
+        if _find_provider(source) != provider and (source, provider) not in agreed
     )
 
 
-def _provider_of(source: str) -> str:
+def _find_provider(source: str) -> str:
     """Return the provider that has the sessions of a source, "" when that cannot be told."""
     agent = agent_of_source(source)
     return agent.provider if agent else ""
 
 
-def _providers(backends: Iterable[Backend]) -> frozenset[str]:
+def _list_providers(backends: Iterable[Backend]) -> frozenset[str]:
     """Return the providers the backends send prompts to; one that does not say counts under its own name."""
     return frozenset(backend.provider if isinstance(backend, NamesProvider) else backend.name for backend in backends)
 
@@ -128,7 +128,7 @@ class Checks(Struct, frozen=True, kw_only=True):
 
 def list_checks(workspace: Workspace) -> Checks:
     """Return the approved commands of the project, and those its sessions ran again and again. Writes nothing."""
-    workspace = workspace.as_dry_run()
+    workspace = workspace.make_dry_run()
     project = str(workspace.project)
     approved = workspace.approvals.of(project)
     lines = {command.line for command in approved}

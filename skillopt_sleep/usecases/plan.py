@@ -26,8 +26,15 @@ from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
 from skillopt_sleep.storage.git import find_commit, is_git_project
 from skillopt_sleep.storage.live_files import read_adoptions
-from skillopt_sleep.usecases.adapters import NOT_ISOLATED, SIMULATED, build_backend, build_judges, night_caps, role_of
-from skillopt_sleep.usecases.documents import inspect_live_documents, target_skill_name
+from skillopt_sleep.usecases.adapters import (
+    NOT_ISOLATED,
+    SIMULATED,
+    build_backend,
+    build_judges,
+    get_night_caps,
+    get_role,
+)
+from skillopt_sleep.usecases.documents import get_target_skill_name, inspect_live_documents
 from skillopt_sleep.usecases.status import watch_rules
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     """
     settings, project = workspace.settings, str(workspace.project)
     tasks = workspace.redactor.clean(tasks)  # a task file written by hand may hold secrets
-    roles = {role: role_of(workspace, role) for role in Role}
+    roles = {role: get_role(workspace, role) for role in Role}
     backends = {name for name, _ in roles.values()}
     if backends != {SIMULATED}:
         _require_reviewed(tasks or ())
@@ -74,7 +81,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),
         mining=MiningPlan(
             by_model=settings.miner == "model" or (settings.miner == "auto" and roles[Role.OPTIMIZER][0] != SIMULATED),
-            target_skill=target_skill_name(workspace),
+            target_skill=get_target_skill_name(workspace),
             target_about=_read_description(workspace, baseline),
             given=tasks,
         ),
@@ -86,7 +93,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         ),
         asked=max(PROMISING, threshold(settings.alpha)),
         manner=manner,
-        caps=night_caps(workspace),
+        caps=get_night_caps(workspace),
         rejected=workspace.rejected.recall(workspace.scope),
         closed=workspace.rejected.closed(workspace.scope),
         pending=workspace.trials.pending(project),
@@ -96,7 +103,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     )
 
 
-def commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
+def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:
     """Return the commit a task is replayed at: its session's, or the last one before it, or the present one.
 
     At a moment it is the last one of the session's branch before that moment.
@@ -207,7 +214,7 @@ def _read_description(workspace: Workspace, baseline: Candidate) -> str:
     Raises ``UsageError`` when it does not exist.
     """
     skill = baseline[DocumentKind.SKILL]
-    if skill is None or not target_skill_name(workspace):
+    if skill is None or not get_target_skill_name(workspace):
         return ""
     if skill.content is None:
         raise UsageError(f"--target-skill {workspace.settings.target_skill}: there is no skill at {skill.path}")

@@ -59,7 +59,7 @@ class SkillRecord(Struct, frozen=True, kw_only=True):
     """The folders that were created for them, the innermost first."""
 
 
-def agents_with_plugin() -> tuple[CodingAgent, ...]:
+def list_agents_with_plugin() -> tuple[CodingAgent, ...]:
     """Return the agents this program has a plugin for."""
     return tuple(agent for agent in all_agents() if agent.plugin)
 
@@ -70,7 +70,7 @@ def install_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
     Raises ``NotInstalled`` when the agent is not there, ``Refused`` where a file of the user's is in the way,
     ``DiskError``, and ``UsageError`` with the words of a CLI that refused.
     """
-    plugin = _plugin_of(agent)
+    plugin = _get_plugin(agent)
     if _program(workspace, agent) is None:
         raise NotInstalled(f"there is no `{agent.backend}` on PATH; install it, then run this again")
     skill = SkillFiles(workspace, plugin.skill) if plugin.skill else None
@@ -92,7 +92,7 @@ def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
 
     Raises as ``install_plugin`` does; ``NotInstalled`` only where the agent's records list the plugin.
     """
-    plugin = _plugin_of(agent)
+    plugin = _get_plugin(agent)
     if plugin.skill:
         yield from SkillFiles(workspace, plugin.skill).remove()
     found, recorded = _ask_installed(workspace, agent), _read_records(workspace, agent)
@@ -112,7 +112,7 @@ def uninstall_plugin(workspace: Workspace, agent: CodingAgent) -> Iterator[str]:
     market = workspace.data_dir / MARKET_FOLDER
     if found.source and Path(found.source).exists() and Path(found.source) != market:
         yield f"{agent.name} had it from {found.source}, which stays"
-    if not any(_may_need_market(workspace, other) for other in agents_with_plugin()):
+    if not any(_may_need_market(workspace, other) for other in list_agents_with_plugin()):
         remove_market(workspace.data_dir)
         with contextlib.suppress(OSError):  # created for the marketplace, unless something else is in it
             workspace.data_dir.rmdir()
@@ -142,7 +142,7 @@ def write_market(data_dir: Path) -> Path:
     try:
         shutil.rmtree(fresh, ignore_errors=True)
         for part in MARKET_PARTS:
-            shutil.copytree(_shipped_folder() / part, fresh / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(_find_shipped_folder() / part, fresh / part, ignore=shutil.ignore_patterns("__pycache__"))
         remove_market(data_dir)
         fresh.replace(target)
     except OSError as error:
@@ -168,7 +168,7 @@ class SkillFiles:
         home = Path(workspace.env.get("HOME") or Path.home())
         self.folder = (home / ".agents" / "skills").resolve() / MARKET  # folders above may be links of the user's
         self._record_path = workspace.data_dir / SKILL_RECORD
-        origin = _shipped_folder() / "plugins" / shipped
+        origin = _find_shipped_folder() / "plugins" / shipped
         files = sorted(path for path in origin.rglob("*") if path.is_file())
         self._shipped = {self.folder / path.relative_to(origin): path.read_bytes() for path in files}
 
@@ -231,13 +231,13 @@ class SkillFiles:
             return SkillRecord()
 
 
-def _shipped_folder() -> Path:
+def _find_shipped_folder() -> Path:
     """Return the folder the plugins came in: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).parents[1]
     return package / "market" if (package / "market").is_dir() else package.parent
 
 
-def _plugin_of(agent: CodingAgent) -> AgentPlugin:
+def _get_plugin(agent: CodingAgent) -> AgentPlugin:
     if agent.plugin is None:
         raise UsageError(f"there is no plugin for {agent.label}")
     return agent.plugin
@@ -257,7 +257,7 @@ def _remove_from(workspace: Workspace, agent: CodingAgent, found: Installed) -> 
     """
     recorded = _read_records(workspace, agent)
     steps = (
-        (found.plugin, recorded.plugin, [_plugin_of(agent).uninstall, PLUGIN]),
+        (found.plugin, recorded.plugin, [_get_plugin(agent).uninstall, PLUGIN]),
         (found.market, recorded.market, ["marketplace", "remove", MARKET]),
     )
     for listed, in_records, words in steps:
@@ -297,7 +297,7 @@ def _ask_installed(workspace: Workspace, agent: CodingAgent) -> Installed:
 
 def _read_records(workspace: Workspace, agent: CodingAgent) -> Installed:
     """Return what the agent's own files list; one that cannot be read lists nothing."""
-    plugin, text = _plugin_of(agent), b""
+    plugin, text = _get_plugin(agent), b""
     for name in plugin.records:
         with contextlib.suppress(SleepError):
             text += read_regular(agent.home(workspace.env) / name) or b""

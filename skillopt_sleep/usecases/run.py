@@ -19,11 +19,11 @@ from skillopt_sleep.usecases.adapters import (
     build_backend,
     build_judges,
     build_sources,
-    day_allowance,
+    compute_day_allowance,
     find_unused_answers,
-    night_caps,
+    get_night_caps,
 )
-from skillopt_sleep.usecases.plan import commit_of_task, plan_night
+from skillopt_sleep.usecases.plan import find_commit_of_task, plan_night
 from skillopt_sleep.usecases.sessions import redact
 from skillopt_sleep.usecases.status import read_report
 from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps, load_steps
@@ -75,7 +75,7 @@ def forecast_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = 
     """Return a night up to its first model call: tasks and price. Writes nothing."""
     from skillopt_sleep.night.forecast import dry_run
 
-    workspace = workspace.as_dry_run()
+    workspace = workspace.make_dry_run()
     plan = plan_night(workspace, tasks)
     return dry_run(plan, open_kit(workspace, plan))
 
@@ -160,7 +160,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         keep_steps=functools.partial(keep_steps, workspace, NIGHT_BYTES),
         load_steps=functools.partial(load_steps, workspace),
         proofs=workspace.proofs,
-        commit_of=functools.partial(commit_of_task, workspace),
+        commit_of=functools.partial(find_commit_of_task, workspace),
     )
 
 
@@ -187,8 +187,8 @@ def connect(
         build_judges(workspace),
         ledger,
         workspace.clock,
-        caps=night_caps(workspace),
-        day=day_allowance(workspace, ledger),
+        caps=get_night_caps(workspace),
+        day=compute_day_allowance(workspace, ledger),
         workers=workspace.settings.workers,
         first_wait=workspace.settings.retry_wait,
         progress=progress,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.agents import all_agents
-from skillopt_sleep.calls.clock import system_zone
+from skillopt_sleep.calls.clock import find_system_zone
 from skillopt_sleep.model import Json
 from skillopt_sleep.safety.receivers import is_secret_name, is_worth_hiding
 from skillopt_sleep.scheduling.due import (
@@ -31,7 +31,7 @@ from skillopt_sleep.scheduling.due import (
 from skillopt_sleep.scheduling.store import AttemptStore, load_daemon, load_schedule
 from skillopt_sleep.settings import PREFIX
 from skillopt_sleep.storage.lock import DAEMON, is_held
-from skillopt_sleep.usecases.adapters import night_caps
+from skillopt_sleep.usecases.adapters import get_night_caps
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
@@ -83,7 +83,7 @@ def plan_project(workspace: Workspace, arguments: Sequence[str]) -> ScheduledPro
         project=str(workspace.project),
         since=workspace.clock.now(),
         arguments=tuple(arguments),
-        caps=night_caps(workspace),
+        caps=get_night_caps(workspace),
     )
 
 
@@ -112,9 +112,9 @@ def merge_schedule(
         old,
         at=at or old.at,
         day=DayCaps(
-            calls=_first(day.calls, old.day.calls),
-            tokens=_first(day.tokens, old.day.tokens),
-            usd=_first(day.usd, old.day.usd),
+            calls=_choose_first(day.calls, old.day.calls),
+            tokens=_choose_first(day.tokens, old.day.tokens),
+            usd=_choose_first(day.usd, old.day.usd),
         ),
         projects=tuple(projects.values()),
         **{name: value for name, value in changed.items() if value is not None},
@@ -138,7 +138,7 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
     )
     if entry is None:
         return found
-    now, zone = workspace.clock.now(), system_zone()
+    now, zone = workspace.clock.now(), find_system_zone()
     attempts = AttemptStore(workspace.database).of(entry.project, limit=RECENT_ATTEMPTS)
     active = [attempt.started_at for attempt in attempts] + [
         datetime.fromisoformat(moment) for night in nights for moment in (night.started_at, night.updated_at) if moment
@@ -148,7 +148,7 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
     following = _find_next(schedule, entry, attempts, now)
     return replace(
         found,
-        last=_in_local_time(attempts[0]) if attempts else None,
+        last=_convert_to_local_time(attempts[0]) if attempts else None,
         next=following.astimezone(),
         waits=following <= now,
         missed=tuple(due.label for due in missed),
@@ -182,13 +182,13 @@ class SecretCheck:
         """Tell whether a value is a secret: by its form, by its name, or by what a URL holds."""
         if not value.strip():
             return False
-        if self._redactor.has_secret(value) or self._in_url(value):
+        if self._redactor.has_secret(value) or self._is_in_url(value):
             return True
         if name.lower().endswith("_env"):  # it names the variable that holds the secret
             return VARIABLE.fullmatch(value) is None
         return _name_says_secret(name, value) or self._redactor.has_secret(f"{name}={value}")
 
-    def _in_url(self, value: str) -> bool:
+    def _is_in_url(self, value: str) -> bool:
         if "://" not in value:
             return False
         try:
@@ -232,13 +232,13 @@ def _split_value(path: tuple[str, ...], value: Json) -> Iterator[tuple[tuple[str
         yield path, str(value)
 
 
-def _first(new: T | None, old: T | None) -> T | None:
+def _choose_first(new: T | None, old: T | None) -> T | None:
     return old if new is None else new
 
 
 def _find_next(schedule: Schedule, entry: ScheduledProject, attempts: Sequence[Attempt], now: datetime) -> datetime:
     """When the next night of a project is due; the last due counts until its night is over."""
-    zone = system_zone()
+    zone = find_system_zone()
     last = find_last_due(now, schedule.clock, zone)
     over = any(attempt.due == last.label and attempt.is_over for attempt in attempts)
     if last.moment <= entry.since or over:
@@ -252,6 +252,6 @@ def _find_problem(schedule: Schedule, daemon: DaemonState | None) -> str:
     return ""
 
 
-def _in_local_time(attempt: Attempt) -> Attempt:
+def _convert_to_local_time(attempt: Attempt) -> Attempt:
     ended_at = attempt.ended_at.astimezone() if attempt.ended_at else None
     return replace(attempt, started_at=attempt.started_at.astimezone(), ended_at=ended_at)

@@ -82,7 +82,7 @@ def collect_insights(workspace: Workspace) -> Insights:
     from skillopt_sleep.mining.heuristic import mine_heuristic
     from skillopt_sleep.mining.insights import find_insights
 
-    workspace = workspace.as_dry_run()
+    workspace = workspace.make_dry_run()
     file_sessions(workspace)
     sessions = load_archived(workspace)
     found = find_insights(sessions, mine_heuristic(sessions).tasks)

@@ -23,7 +23,7 @@ def read_status(workspace: Workspace) -> Status:
     from skillopt_sleep.usecases.schedule import read_outlook
 
     if not (workspace.data_dir / DATABASE).exists():
-        workspace = workspace.as_dry_run()
+        workspace = workspace.make_dry_run()
     project = str(workspace.project)
     nights = workspace.journal.reports(project)
     return Status(
@@ -55,9 +55,9 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
     """Every adopted rule of the project, the latest first, with the corrections before and since in the archive."""
     from skillopt_sleep.reports.watch import LiveRule, compare_corrections
     from skillopt_sleep.storage.live_files import read_reverted_rules
-    from skillopt_sleep.usecases.adopt import live_adoptions
+    from skillopt_sleep.usecases.adopt import list_live_adoptions
 
-    live = live_adoptions(workspace)
+    live = list_live_adoptions(workspace)
     if not live:
         return ()
     project = str(workspace.project)

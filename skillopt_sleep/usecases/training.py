@@ -20,7 +20,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.text import suggest_name
 from skillopt_sleep.registry import Kind, build, find, option_names
-from skillopt_sleep.usecases.adapters import build_judges, role_of
+from skillopt_sleep.usecases.adapters import build_judges, get_role
 from skillopt_sleep.usecases.documents import read_live_documents
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def build_environment(
 
 def build_role(workspace: Workspace, role: Role, table: Table) -> Backend:
     """Return the backend of a ``[target]`` or ``[optimizer]`` table; the settings decide what the table leaves open."""
-    name, model = role_of(workspace, role)
+    name, model = get_role(workspace, role)
     chosen = str(table.get("backend") or name)
     own = {key: value for key, value in table.items() if key != "backend"}
     known = option_names(Kind.BACKEND, chosen)
@@ -170,7 +170,7 @@ def build_evaluation(
     from skillopt_sleep.train.recipe import merge_role
 
     config = recipe.config
-    own = {"backend": role_of(workspace, Role.TARGET)[0], **recipe.target}  # endpoint, world, ... of the training file
+    own = {"backend": get_role(workspace, Role.TARGET)[0], **recipe.target}  # endpoint, world, ... of the training file
     tables = {spec: merge_role(own, parse_target("--target", spec)) for spec in request.targets}
     if len(tables) != len(request.targets):
         raise UsageError("a --target is named twice; each is scored once")
@@ -197,21 +197,21 @@ def build_evaluation(
     )
 
 
-def evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
+def name_evaluation_folder(workspace: Workspace, evaluation: Evaluation, items: Sequence[Item]) -> Path:
     """Return the folder of paid replies: one for everything that changes a score, so that no reply is paid for twice.
 
     That is the items, how the environment asks and scores, the skills, and each backend with its options.
     """
-    from skillopt_sleep.train.identity import client_traits, digest_of, env_traits
+    from skillopt_sleep.train.identity import digest_of, get_client_traits, get_env_traits
 
     clients = {"(optimizer)": evaluation.optimizer, **evaluation.targets}
     asked = [
         evaluation.env.name,
-        env_traits(evaluation.env),
+        get_env_traits(evaluation.env),
         digest_of(items),
         evaluation.split,
         evaluation.skills,
-        {name: [backend.name, backend.model, client_traits(backend)] for name, backend in clients.items()},
+        {name: [backend.name, backend.model, get_client_traits(backend)] for name, backend in clients.items()},
         evaluation.seed,
         evaluation.extras,
     ]

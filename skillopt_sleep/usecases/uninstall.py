@@ -15,7 +15,7 @@ from skillopt_sleep.settings import settings_path
 from skillopt_sleep.storage.files import IGNORE_ALL, read_regular, remove
 from skillopt_sleep.storage.lock import lock_daemon, lock_night
 from skillopt_sleep.usecases.announce import announce
-from skillopt_sleep.usecases.plugins import MARKET_FOLDER, agents_with_plugin, is_market, uninstall_plugin
+from skillopt_sleep.usecases.plugins import MARKET_FOLDER, is_market, list_agents_with_plugin, uninstall_plugin
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Removal:
             yield from self._attempt("the rules", self._revert_rules())
         yield from self._attempt("the schedule", self._remove_schedule())
         before = len(self.failed)
-        for agent in agents_with_plugin():
+        for agent in list_agents_with_plugin():
             for line in self._attempt(f"the plugin of {agent.name}", uninstall_plugin(self._workspace, agent)):
                 self._removed_from += [agent] if agent not in self._removed_from else []
                 yield line
@@ -106,7 +106,7 @@ class Removal:
             yield f"what nights have learnt, {workspace.data_dir}: skillopt-sleep uninstall --data"
         if not self._data or self._data_needed:
             yield from (f"reports, {folder}: skillopt-sleep uninstall --data" for folder in self._reports)
-        demo = _demo_folder()
+        demo = _find_demo_folder()
         if demo.exists():
             yield f"what `demo` has played, {demo}: delete the folder"
         for agent in self._removed_from:
@@ -182,7 +182,7 @@ class Removal:
         own = tuple(path for path in find_own_data(data) if not (plugin_stays and path.name in MARKET_NEEDED))
         if own:
             self._workspace.database.close()
-        parts = {folder: _own_reports(folder) for folder in self._reports} | ({data: own} if own else {})
+        parts = {folder: _find_own_reports(folder) for folder in self._reports} | ({data: own} if own else {})
         for folder, ours in parts.items():
             if folder.is_symlink():
                 self._stays.append(f"{folder} is a link, and links are not followed; delete what it leads to yourself")
@@ -206,7 +206,7 @@ def find_own_data(folder: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _own_reports(folder: Path) -> tuple[Path, ...]:
+def _find_own_reports(folder: Path) -> tuple[Path, ...]:
     """Everything of ours in the ``.skillopt-sleep`` of a project. Raises ``DiskError``."""
     return tuple(path for path in _list_folder(folder) if path.name in {".gitignore", "nights", "handoff"})
 
@@ -239,7 +239,7 @@ def _list_folder(folder: Path) -> list[Path]:
         raise DiskError(f"cannot read {folder}: {error.strerror}") from error
 
 
-def _demo_folder() -> Path:
+def _find_demo_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("skillopt-sleep") / "demo"

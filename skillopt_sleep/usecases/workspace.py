@@ -84,7 +84,7 @@ class Workspace:
         where = "" if origin in {"default", "flag"} else f"{origin}: {setting} = {name!r}: "
         require(kind, name, where=where, besides=CHOICES.get(kind, ()))
 
-    def as_dry_run(self) -> Workspace:
+    def make_dry_run(self) -> Workspace:
         """This workspace if it is a dry run, else one that writes nothing."""
         return self if self.dry_run else replace(self, dry_run=True)
 

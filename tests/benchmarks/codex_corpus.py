@@ -59,7 +59,7 @@ class CodexScript:
         for _ in range(self._random.randint(1, 14)):
             yield from self._step()
         answer = self._material.prose(self._material.size(900, 0.8, 9000))
-        yield self._event("agent_message", message=answer, phase="final_answer")
+        yield self._event("agent_message", message=answer, phase="find_final_answer")
         yield self._item("message", role="assistant", content=[{"type": "output_text", "text": answer}])
         yield self._event("task_complete", last_agent_message=answer)
 

@@ -93,5 +93,5 @@ def test_command_that_messages_name(hostile, tmp_path, monkeypatch):
 
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(options, "__file__", "/nowhere/a/b/options.py")
-    done = start(["sh", "-c", f"{options.program_name()} --version"], hostile, tmp_path)
+    done = start(["sh", "-c", f"{options.get_program_name()} --version"], hostile, tmp_path)
     assert done.returncode == 0, done.stderr

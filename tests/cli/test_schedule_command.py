@@ -608,9 +608,9 @@ def test_line_of_the_crontab_runs_the_night(tmp_path):
 
 def test_program_that_is_not_installed_is_found_at_night_all_the_same(tmp_path):
     """Started from a folder of its own, that folder is baked in; else nothing is."""
-    from skillopt_sleep.scheduling.installing import python_path
+    from skillopt_sleep.scheduling.installing import find_python_path
 
-    assert python_path({"PATH": os.environ["PATH"]}) in ({}, {"PYTHONPATH": str(ROOT)})
+    assert find_python_path({"PATH": os.environ["PATH"]}) in ({}, {"PYTHONPATH": str(ROOT)})
 
 
 def test_schedule_is_json(schedule, system, data):

@@ -40,7 +40,7 @@ def test_night_goes_on_with_the_other_document(tmp_path, broken, sound):
     """The broken one is named by `doctor` and by the report, and stays as it is."""
     person = make_person(tmp_path / "mira")
     spoil(person, broken)
-    named = [line for line in examine_setup(person.workspace().as_dry_run()).problems if "left out" in line]
+    named = [line for line in examine_setup(person.workspace().make_dry_run()).problems if "left out" in line]
     workspace, report = run(person)
     assert [line for line in report.notes if "left out" in line] == named
     assert BROKEN[broken][0] in named[0]

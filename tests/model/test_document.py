@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skillopt_sleep.errors import Refused
-from skillopt_sleep.model.document import BEGIN, END, Document, DocumentKind, list_rules, read_region, with_region
+from skillopt_sleep.model.document import BEGIN, END, Document, DocumentKind, list_rules, read_region, replace_region
 
 RULES = "- Use tabs.\n- Say the total first.\n"
 
@@ -57,9 +57,9 @@ TEXTS = st.lists(st.sampled_from(["- a", "- b\n  more", "", "prose", "- caf\u00e
 def test_block_put_into_a_file_and_emptied(content, crlf, text):
     """Putting rules into a file without a block and taking them out again gives back every byte."""
     before = memory(content.replace(b"\n", b"\r\n") if crlf else content)
-    between = with_region(before, text)
+    between = replace_region(before, text)
     assert read_region(between).strip() == text.strip()
-    assert with_region(between, "") == before
+    assert replace_region(between, "") == before
 
 
 @given(files(), TEXTS.filter(str.strip), TEXTS, files(), ENDS)
@@ -67,8 +67,8 @@ def test_block_in_the_middle_of_a_file(head, rules, text, tail, end):
     """Where a block stands already, what is around it stays, and its own rules come back exactly."""
     lines = [BEGIN.encode(), *rules.encode().splitlines(), END.encode()]
     before = memory(head + end + end.join(lines) + end + tail)
-    between = with_region(before, text)
-    assert with_region(between, read_region(before)) == before or not text.strip()
+    between = replace_region(before, text)
+    assert replace_region(between, read_region(before)) == before or not text.strip()
     if text.strip():
         assert between.content.startswith(head + end + BEGIN.encode())
         assert between.content.endswith(END.encode() + end + tail)
@@ -80,17 +80,17 @@ def test_body_of_a_whole_document(frontmatter, body, crlf, text):
     content = frontmatter + (b"\n" if frontmatter.endswith(b" ") and body else b"") + body
     before = skill(content.replace(b"\n", b"\r\n") if crlf else content)
     assume(not body.startswith(b"---") and content and (frontmatter or not crlf))
-    between = with_region(before, text)
+    between = replace_region(before, text)
     assert list_rules(read_region(between)) == list_rules(text)
     fenced = frontmatter.rstrip(b"\n")
     assert between.content.startswith(fenced.replace(b"\n", b"\r\n") if crlf else fenced)
-    assert with_region(between, read_region(before)) == before
+    assert replace_region(between, read_region(before)) == before
 
 
 @given(TEXTS, st.sampled_from([memory(None), memory(b""), skill(None), skill(None, whole=False)]))
 def test_rules_for_a_file_that_does_not_exist(text, absent):
     """The file is created with the rules, and is no file again without them."""
-    assert with_region(with_region(absent, text), "") == absent
+    assert replace_region(replace_region(absent, text), "") == absent
 
 
 @pytest.mark.parametrize(
@@ -112,27 +112,27 @@ def test_rules_for_a_file_that_does_not_exist(text, absent):
 )
 def test_created_file(document, content):
     """What a person finds who opens a file that did not exist."""
-    assert with_region(document, RULES).content == content.encode()
+    assert replace_region(document, RULES).content == content.encode()
 
 
 def test_name_of_a_created_skill_that_yaml_would_misread():
     """It is quoted: a folder may be called anything."""
     odd = Document(kind=DocumentKind.SKILL, path="/p/skills/on: [x/SKILL.md", whole=True)
-    assert b'\nname: "on: [x"\n' in with_region(odd, RULES).content
+    assert b'\nname: "on: [x"\n' in replace_region(odd, RULES).content
 
 
 def test_newlines_of_a_windows_file():
     """New rules adopt the line ends of the file, and are read back with plain newlines."""
-    changed = with_region(memory(b"# Mine\r\n"), RULES)
+    changed = replace_region(memory(b"# Mine\r\n"), RULES)
     assert changed.content.count(b"\r\n") == changed.content.count(b"\n")
     assert read_region(changed) == RULES
 
 
 def test_block_taken_out_from_between_paragraphs():
     """What the owner wrote right below the block does not run into what stood above it."""
-    changed = with_region(memory(b"above\n"), RULES)
+    changed = replace_region(memory(b"above\n"), RULES)
     grown = memory(changed.content + b"below\n")
-    assert with_region(grown, "").content == b"above\n\nbelow\n"
+    assert replace_region(grown, "").content == b"above\n\nbelow\n"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_frontmatter_that_never_ends():
 def test_marker_in_the_text_of_a_region():
     """Refused: the block would end early."""
     with pytest.raises(Refused, match="markers of our own block"):
-        with_region(memory(None), f"- a\n{END}\n")
+        replace_region(memory(None), f"- a\n{END}\n")
 
 
 @pytest.mark.parametrize(

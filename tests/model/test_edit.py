@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.document import BEGIN, Document, DocumentKind, list_rules, read_region, with_region
+from skillopt_sleep.model.document import BEGIN, Document, DocumentKind, list_rules, read_region, replace_region
 from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id, parse_edits
 
 LIVE = "- Use tabs.\n- Sort the\n  imports.\n- Use tabs. In tables too.\n"
@@ -14,7 +14,7 @@ LIVE = "- Use tabs.\n- Sort the\n  imports.\n- Use tabs. In tables too.\n"
 
 def document(text: str = LIVE) -> Document:
     """A memory file with our block in it."""
-    return with_region(Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"# Mine\n"), text)
+    return replace_region(Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"# Mine\n"), text)
 
 
 def edit(op: str, text: str = "", anchor: str = "", kind: DocumentKind = DocumentKind.MEMORY) -> EditRecord:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.calls.clock import SystemZone, system_zone
+from skillopt_sleep.calls.clock import SystemZone, find_system_zone
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.scheduling.due import (
     MOST_STARTS,
@@ -284,7 +284,7 @@ def test_shared_caps_are_the_largest_unless_asked_for():
 def test_system_zone_is_the_zone_that_is_set(monkeypatch, name):
     """The zone of the machine agrees with the named zone over all changes of its clocks."""
     monkeypatch.setenv("TZ", name)
-    zone, named = system_zone(), ZoneInfo(name)
+    zone, named = find_system_zone(), ZoneInfo(name)
     try:
         assert isinstance(zone, SystemZone)
         for day in range(0, 365, 1):

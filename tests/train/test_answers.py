@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.train.answers import Expected, Scoring, final_answer, find_flaw, score_answer, word_f1
+from skillopt_sleep.train.answers import Expected, Scoring, compute_word_f1, find_final_answer, find_flaw, score_answer
 
 CHOICES = {"A": "Paris", "B": "Rome", "C": "A cat"}
 
@@ -25,7 +25,7 @@ CHOICES = {"A": "Paris", "B": "Rome", "C": "A cat"}
 )
 def test_final_answer_is_the_last_one(response, said):
     """Tags win over a label, a label over the whole text; the last of several counts."""
-    assert final_answer(response).strip("* ") == said
+    assert find_final_answer(response).strip("* ") == said
 
 
 RIGHT = {
@@ -113,8 +113,8 @@ def test_impossible_reference_is_reported(scoring, answers, choices, says):
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_f1_is_a_share_and_symmetric(a, b):
     """Between 0 and 1, the same both ways, 1 for equal texts."""
-    assert 0 <= word_f1(a, b) == word_f1(b, a) <= 1
-    assert word_f1(a, a) == 1
+    assert 0 <= compute_word_f1(a, b) == compute_word_f1(b, a) <= 1
+    assert compute_word_f1(a, a) == 1
 
 
 @given(st.sampled_from(Scoring), st.text(min_size=1, max_size=30).filter(str.strip), st.text(max_size=60))

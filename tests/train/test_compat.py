@@ -35,7 +35,7 @@ from skillopt_sleep.train.compat import (
 from skillopt_sleep.train.compat.bridge import AdapterEnv
 from skillopt_sleep.train.compat.chats import CallLog, current
 from skillopt_sleep.train.environments import as_env
-from skillopt_sleep.train.patches import build_minibatches, read_patch, to_patch
+from skillopt_sleep.train.patches import build_minibatches, make_patch, read_patch
 from tests.train.adapters.house_style import HouseStyleAdapter
 from tests.train.adapters.one_file import OneFileAdapter
 from tests.train.adapters.simulator import SimulatorAdapter
@@ -655,7 +655,7 @@ def test_origin_of_an_edit_survives_merging(tmp_path):
     """The fields its author set are in the artefacts after merging."""
     edit = {"op": "append", "content": "x", "update_origin": "mine", "update_target": "appendix"}
     (one, _), (two, _) = proposed(tmp_path, [{"edits": [edit]}, {"edits": [edit]}])
-    (kept,) = to_patch(unite_patches([one, two])).edits
+    (kept,) = make_patch(unite_patches([one, two])).edits
     assert (kept.update_origin, kept.update_target, kept.support_count) == ("mine", "appendix", 2)
 
 

@@ -11,7 +11,7 @@ from skillopt_sleep.backends.simulation.world import write_world
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.train import OpenAIChatClient, SimpleQAEnv, SkillOptConfig, SkillOptTrainer, client
 from skillopt_sleep.train.environments import make_environment
-from skillopt_sleep.train.identity import client_traits, env_traits, function_digest
+from skillopt_sleep.train.identity import digest_function, get_client_traits, get_env_traits
 from tests.benchmarks.worlds import make_world
 
 WORLD = make_world(3, rules=2, tasks_per_rule=6)
@@ -66,28 +66,30 @@ def test_world_file_may_move(tmp_path):
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_bytes(write_world(WORLD))
     (tmp_path / "c.json").write_bytes(write_world(make_world(4, rules=2, tasks_per_rule=6)))
-    a, b, c = (client_traits(SimulatedBackend(world=str(tmp_path / name))) for name in ("a.json", "b.json", "c.json"))
+    a, b, c = (
+        get_client_traits(SimulatedBackend(world=str(tmp_path / name))) for name in ("a.json", "b.json", "c.json")
+    )
     assert a == b != c
 
 
 def test_endpoint_and_temperature_are_part_of_a_client():
     """The key and the timeout are not."""
     here = client("openai", model="m", base_url="http://localhost:1/v1")
-    assert client_traits(here) == client_traits(
+    assert get_client_traits(here) == get_client_traits(
         client("openai", model="m", base_url="http://localhost:1/v1", timeout=9)
     )
-    assert client_traits(here) != client_traits(client("openai", model="m", base_url="http://localhost:2/v1"))
+    assert get_client_traits(here) != get_client_traits(client("openai", model="m", base_url="http://localhost:2/v1"))
     warm, cold = (OpenAIChatClient("m", api_key="secret", default_temperature=each) for each in (0.9, 0.0))
-    assert client_traits(warm) != client_traits(cold)
-    assert "secret" not in json.dumps(client_traits(warm))
+    assert get_client_traits(warm) != get_client_traits(cold)
+    assert "secret" not in json.dumps(get_client_traits(warm))
 
 
 def test_options_of_an_environment_are_part_of_it():
     """The options of its table count, its paths do not."""
     rows = [{"train_items": ROWS[:1], "pass_at": each} for each in (0.5, 0.6)]
-    one, other = (env_traits(make_environment(SimpleQAEnv, row, "[env]")) for row in rows)
+    one, other = (get_env_traits(make_environment(SimpleQAEnv, row, "[env]")) for row in rows)
     assert one != other
-    assert "data" not in env_traits(make_environment(SimpleQAEnv, rows[0] | {"data": ""}, "[env]"))
+    assert "data" not in get_env_traits(make_environment(SimpleQAEnv, rows[0] | {"data": ""}, "[env]"))
 
 
 def test_function_is_identified_by_its_code():
@@ -101,6 +103,6 @@ def test_function_is_identified_by_its_code():
     }.items():
         names = {}
         exec(compile(code, name, "exec"), names)
-        made[name] = function_digest(names["f"])
+        made[name] = digest_function(names["f"])
     assert made["a"] == made["b"]
     assert len(set(made.values())) == 3

@@ -18,7 +18,7 @@ from skillopt_sleep.train.epoch import (
     write_notes,
 )
 from skillopt_sleep.train.run import StepNote
-from skillopt_sleep.train.skill_text import guidance_of, with_guidance
+from skillopt_sleep.train.skill_text import get_guidance, replace_guidance
 from skillopt_sleep.train.step import REJECTED_KEPT, remember_rejected
 from tests.fakes.ask import ScriptedAsk, nobody
 from tests.fakes.edits import in_order, record
@@ -87,9 +87,9 @@ def test_tasks_are_sorted_by_their_course():
 
 def test_slow_update_writes_the_protected_region():
     """New guidance replaces the old, and the body stays."""
-    skill = with_guidance("# Units\n- a\n", "old")
+    skill = replace_guidance("# Units\n- a\n", "old")
     made = write_guidance(skill, [revisit(True, False)], asked('{"guidance": "- Keep units."}'))
-    assert made.skill == with_guidance("# Units\n- a\n", "- Keep units.")
+    assert made.skill == replace_guidance("# Units\n- a\n", "- Keep units.")
     assert not made.nothing
 
 
@@ -105,10 +105,10 @@ def test_slow_update_writes_the_protected_region():
 )
 def test_slow_update_that_changes_nothing(reply):
     """The skill stays, and the reason is recorded."""
-    skill = with_guidance("- a\n", "old")
+    skill = replace_guidance("- a\n", "old")
     made = write_guidance(skill, [revisit(True, False)], asked(reply))
     assert made.skill == skill
-    assert guidance_of(made.skill) == "old"
+    assert get_guidance(made.skill) == "old"
     assert made.nothing
 
 

@@ -268,7 +268,7 @@ class EnvAdapter(ABC):
 
     def attach_reference_context(self, results: list[Row], items: list[Item] | None) -> list[Row]:
         """Return the results with the reference texts of their items."""
-        texts = {name: self.build_reference_text(item) for name, item in _by_id(items).items()}
+        texts = {name: self.build_reference_text(item) for name, item in _index_by_id(items).items()}
         found = [(row, texts.get(str(row.get("id")))) for row in results]
         return [dict(row) | ({"reference_text": text} if text else {}) for row, text in found]
 
@@ -282,7 +282,7 @@ class EnvAdapter(ABC):
         seed: int | None = None,
     ) -> list[Item]:
         """Up to so many failed and so many passed items; every task type comes once before any comes twice."""
-        known, chosen = _by_id(items), dict[str, Item]()
+        known, chosen = _index_by_id(items), dict[str, Item]()
         rng = random.Random(seed)  # noqa: S311  a seeded draw
         for passed, most in ((False, n_failures), (True, n_successes)):
             pool = [row for row in results if bool(row.get("hard")) is passed and str(row.get("id")) in known]
@@ -360,7 +360,7 @@ class EnvAdapter(ABC):
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
-def _by_id(items: Sequence[Item] | None) -> dict[str, Item]:
+def _index_by_id(items: Sequence[Item] | None) -> dict[str, Item]:
     return {str(item["id"]): item for item in items or () if isinstance(item, dict) and item.get("id") is not None}
 
 

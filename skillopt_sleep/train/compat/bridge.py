@@ -18,10 +18,10 @@ from skillopt_sleep.errors import SleepError, TransientBackend, UsageError
 from skillopt_sleep.model.text import excerpt, suggest_name
 from skillopt_sleep.train.compat.adapter import BatchSpec, EnvAdapter
 from skillopt_sleep.train.compat.chats import CallLog, Row, current, find_lost_items, mark_losses
-from skillopt_sleep.train.compat.reflection import read_row, to_plain_row
+from skillopt_sleep.train.compat.reflection import convert_to_plain_row, read_row
 from skillopt_sleep.train.patches import RawPatch
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
-from skillopt_sleep.train.results import RolloutResult, environment_error, unmeasured
+from skillopt_sleep.train.results import RolloutResult, make_environment_error, make_unmeasured
 from skillopt_sleep.train.splits import SPLITS
 
 FROM_CONFIG = ("workers", "minibatch_size", "edit_budget", "failure_only", "seed")
@@ -39,7 +39,7 @@ def is_adapter(value: object) -> bool:
     return hasattr(value, "rollout") and hasattr(value, "build_train_env")
 
 
-def arguments_from_config(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
+def select_arguments(maker: object, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an adapter class that a training config has values for; {} for anything else."""
     if not (inspect.isclass(maker) and is_adapter(maker)):
         return {}
@@ -176,7 +176,7 @@ class AdapterEnv(SkillEnv):
         wanted, found = {str(item["id"]) for item in items}, {result.id for result in results}
         if found < wanted:
             why = "the adapter returned no result for it"
-            results += [unmeasured(item, why) for item in items if str(item["id"]) not in found]
+            results += [make_unmeasured(item, why) for item in items if str(item["id"]) not in found]
             found = wanted
         if len(items) < whole and split != "train" and found != wanted:
             self._only_whole = True
@@ -197,7 +197,7 @@ class AdapterEnv(SkillEnv):
         options = {key: value for key, value in given.items() if key != "edit_budget"}
         log = CallLog(self._clients, self._cfg)
         with self._run_adapter("reflect", log):
-            reply = adapter.reflect(_rows_for_reflection(results), skill, out_dir, **options)
+            reply = adapter.reflect(_select_reflection_rows(results), skill, out_dir, **options)
         for loss in log.lost():
             if not isinstance(loss.error, TransientBackend):
                 raise loss.error
@@ -215,7 +215,7 @@ class AdapterEnv(SkillEnv):
             if isinstance(row, Mapping):
                 odd = [name for name in ("hard", "soft") if not isinstance(row.get(name), int | float)]
                 scores = {name: getattr(result, name) for name in odd}
-                result.given = to_plain_row({**row, **scores}, f"{self.name}.rollout, {result.id!r}")
+                result.given = convert_to_plain_row({**row, **scores}, f"{self.name}.rollout, {result.id!r}")
             results.append(result)
         names = [result.id for result in results]
         doubles = sorted({name for name in names if names.count(name) > 1})
@@ -251,9 +251,9 @@ class AdapterEnv(SkillEnv):
             try:
                 yield
             except SleepError as error:
-                raise log.gravest_error(error) from None
+                raise log.find_gravest_error(error) from None
             except (Exception, SystemExit) as error:
-                raise log.gravest_error(environment_error(f"{self.name}.{what}", error)) from error
+                raise log.find_gravest_error(make_environment_error(f"{self.name}.{what}", error)) from error
 
 
 class Batches:
@@ -284,7 +284,7 @@ class Batches:
             _get_items(batch.payload) or _make_placeholders(f"train-{epoch:02d}-{number:03d}", batch.batch_size)
             for number, batch in enumerate(batches, start=1)
         ]
-        self._planned = {_ids(items): batch for items, batch in zip(planned, batches, strict=True)}
+        self._planned = {_list_ids(items): batch for items, batch in zip(planned, batches, strict=True)}
         return planned if all(planned) else None
 
     def build(self, items: Sequence[Item], split: str, seed: int, *, whole: int) -> object:
@@ -295,7 +295,7 @@ class Batches:
             return adapter.build_train_env(batch_size=len(items), seed=seed, **self._root)
         if loader is None:
             return adapter.build_eval_env(env_num=len(items), split=called, seed=seed, **self._root)
-        batch = self._planned.get(_ids(items)) if split == "train" else None
+        batch = self._planned.get(_list_ids(items)) if split == "train" else None
         if batch is None:
             size = len(items) if any(item.get("nameless") for item in items) else max(whole, len(items))
             if split == "train":
@@ -313,7 +313,7 @@ def _cut(batch: BatchSpec, items: Sequence[Item]) -> BatchSpec:
     """
     if any(item.get("nameless") for item in items):
         return batch
-    held, wanted = _get_items(batch.payload) or [], _ids(items)
+    held, wanted = _get_items(batch.payload) or [], _list_ids(items)
     place = {str(item["id"]): number for number, item in enumerate(held)}
     if tuple(place) == wanted:
         return batch
@@ -344,7 +344,7 @@ def _make_placeholders(prefix: str, size: int) -> list[Item]:
     return [{"id": f"{prefix}-{number:04d}", "nameless": True} for number in range(1, size + 1)]
 
 
-def _ids(items: Sequence[Item]) -> tuple[str, ...]:
+def _list_ids(items: Sequence[Item]) -> tuple[str, ...]:
     return tuple(str(item["id"]) for item in items)
 
 
@@ -364,7 +364,7 @@ def _read_patch(reply: object, name: str) -> RawPatch | None:
     return patch
 
 
-def _rows_for_reflection(results: Sequence[RolloutResult]) -> list[Row]:
+def _select_reflection_rows(results: Sequence[RolloutResult]) -> list[Row]:
     """Return the adapter's own rows, of measured attempts.
 
     If an item has several attempts, each row gets its conversation: the files in a folder are those of one attempt.

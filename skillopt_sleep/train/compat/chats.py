@@ -22,7 +22,7 @@ from skillopt_sleep.errors import SleepError, TimedOut, TransientBackend, UsageE
 from skillopt_sleep.model.replies import extract_json as read_json
 from skillopt_sleep.prompts import load_template
 from skillopt_sleep.train.ports import ChatClient, Item
-from skillopt_sleep.train.results import RolloutResult, unmeasured
+from skillopt_sleep.train.results import RolloutResult, make_unmeasured
 
 Row: TypeAlias = dict[str, Any]
 ENVIRONMENTS = "skillopt_sleep.train.compat.envs"
@@ -186,7 +186,7 @@ class CallLog:
         with self.lock:
             return [*self.losses, *(Loss(error=late, call=call, at=time.monotonic()) for call in self.running)]
 
-    def gravest_error(self, error: SleepError) -> SleepError:
+    def find_gravest_error(self, error: SleepError) -> SleepError:
         """The error that ended the work: a lost call that ends the run, else any lost call, else the given error."""
         errors = [loss.error for loss in self.lost()]
         return next((one for one in errors if not isinstance(one, TransientBackend)), next(iter(errors), error))
@@ -222,10 +222,10 @@ class _Current:
         """Make one call; several turns become one text with the roles as headings."""
         log = self._log
         client = log.client(role)
-        system = "\n\n".join(message_text(turn) for turn in messages if turn.get("role") == "system")
+        system = "\n\n".join(get_message_text(turn) for turn in messages if turn.get("role") == "system")
         turns = [turn for turn in messages if turn.get("role") != "system"]
-        headed = "\n\n".join(f"[{turn.get('role')}]\n{message_text(turn)}" for turn in turns)
-        user = message_text(turns[0]) if len(turns) == 1 else headed
+        headed = "\n\n".join(f"[{turn.get('role')}]\n{get_message_text(turn)}" for turn in turns)
+        user = get_message_text(turns[0]) if len(turns) == 1 else headed
         given = {name: value for name, value in options.items() if value is not None}
         with log.record(Call(role=role, system=system, user=user)):
             text, usage = client.chat(system=system, user=user, max_completion_tokens=limit, stage=stage, **given)
@@ -235,7 +235,7 @@ class _Current:
 current = _Current()
 
 
-def message_text(message: Mapping[str, Any]) -> str:
+def get_message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message, whose content may be a list of parts."""
     content = message.get("content")
     if isinstance(content, list):
@@ -249,7 +249,7 @@ def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: S
     These are the results that quote the error, else those whose item the prompt was about. Raises the error of a loss
     that ends the run, or that cannot be attributed: then the whole batch is unmeasured.
     """
-    texts = _distinctive_texts(results, items)
+    texts = _find_distinctive_texts(results, items)
     for loss in lost:
         message = str(loss.error)
         names = {result.id for result in results if message and message in f"{result.fail_reason} {result.extras}"}
@@ -263,16 +263,16 @@ def mark_losses(lost: Sequence[Loss], results: Sequence[RolloutResult], items: S
 
 def find_lost_items(lost: Sequence[Loss], items: Sequence[Item]) -> list[RolloutResult]:
     """Return an unmeasured result for each item that a lost call was about; none if one call cannot be attributed."""
-    texts, errors = _distinctive_texts((), items), dict[str, SleepError]()
+    texts, errors = _find_distinctive_texts((), items), dict[str, SleepError]()
     for loss in lost:
         names = _find_subject(loss, texts)
         if not names:
             return []
         errors |= dict.fromkeys(names, loss.error)
-    return [unmeasured(item, errors[str(item["id"])]) for item in items if str(item["id"]) in errors]
+    return [make_unmeasured(item, errors[str(item["id"])]) for item in items if str(item["id"]) in errors]
 
 
-def _distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
+def _find_distinctive_texts(results: Sequence[RolloutResult], items: Sequence[Item]) -> dict[str, set[str]]:
     """By item, the texts of its fields and its result that no other item has and that may occur in a prompt."""
     known: dict[str, set[str]] = {}
     rows: list[tuple[str, Mapping[str, object]]] = [(str(item["id"]), item) for item in items]

@@ -81,11 +81,11 @@ def prepare_workspace(
     """
     texts = {SKILL_FILE: skill_md, task_filename: task_text} | (extra_files or {})
     for name, text in texts.items():
-        _place(work_dir, name).write_text(text, encoding="utf-8")
+        _make_place(work_dir, name).write_text(text, encoding="utf-8")
     for source, name in [*(copy_files or ()), *((image, Path(image).name) for image in images or ())]:
-        shutil.copyfile(source, _place(work_dir, name))
+        shutil.copyfile(source, _make_place(work_dir, name))
     for source, name in link_dirs or ():
-        link = _place(work_dir, name)
+        link = _make_place(work_dir, name)
         if not link.is_symlink():
             link.symlink_to(Path(source).resolve(), target_is_directory=True)
     return str(Path(work_dir, SKILL_FILE)), str(Path(work_dir, task_filename))
@@ -162,7 +162,7 @@ def _complete(*, messages: Sequence[Row], **options: Any) -> SimpleNamespace:
     return SimpleNamespace(choices=choices, usage=SimpleNamespace(**usage), model=str(options.get("model") or ""))
 
 
-def _place(work_dir: str, name: str) -> Path:
+def _make_place(work_dir: str, name: str) -> Path:
     """Return a path in the workspace, whose folder is created."""
     root = Path(work_dir).resolve()
     path = Path(os.path.normpath(root / name))

@@ -19,9 +19,9 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.optimizer.reflect import Lesson, analyse
 from skillopt_sleep.train.clients import as_ask
-from skillopt_sleep.train.compat.chats import Row, current, message_text
+from skillopt_sleep.train.compat.chats import Row, current, get_message_text
 from skillopt_sleep.train.config import SkillOptConfig
-from skillopt_sleep.train.patches import build_minibatches, to_raw_patch
+from skillopt_sleep.train.patches import build_minibatches, make_raw_patch
 from skillopt_sleep.train.ports import Item
 from skillopt_sleep.train.results import RolloutResult, check_result
 
@@ -135,7 +135,7 @@ def fmt_minibatch_trajectories(items: list[Row], prediction_dir: str) -> str:
         result = read_row({"hard": 0, "soft": 0} | row, None, Path(prediction_dir))
         turns = _read_conversation(Path(prediction_dir), result.id)
         if turns:
-            shown.append(f"{_heading(number, row, result)}\n\n{fmt_trajectory(turns)}")
+            shown.append(f"{_format_heading(number, row, result)}\n\n{fmt_trajectory(turns)}")
     return "\n\n---\n\n".join(shown)
 
 
@@ -156,7 +156,7 @@ def read_row(row: object, known: Mapping[str, Item] | None, prediction_dir: Path
     return result
 
 
-def to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
+def convert_to_plain_row(row: Mapping[Any, Any], where: str) -> Row:
     """A row as it is after a restart: plain JSON, with numbers of other libraries as numbers and other objects as text.
 
     Raises ``UsageError`` for a row that JSON cannot hold.
@@ -203,7 +203,7 @@ def _reflect(
         lesson=Lesson(edit_budget=config.edit_budget, notes="\n\n".join(filter(None, context))),
         phase="reflect",
     )
-    return [to_raw_patch(analysis.patch).to_dict() for analysis in analyses if analysis.patch.proposals]
+    return [make_raw_patch(analysis.patch).to_dict() for analysis in analyses if analysis.patch.proposals]
 
 
 def _analyse_once(score: float, *, items: list[Row], prediction_dir: str, edit_budget: int, **given: Any) -> Row | None:
@@ -246,10 +246,10 @@ def _read_turn(turn: object) -> Row:
     if "action" in turn:
         parts = (turn.get("reasoning"), turn.get("action"), turn.get("env_feedback"))
         return {"role": "assistant", "content": "\n".join(str(part) for part in parts if part)}
-    return {"role": str(turn.get("role") or "assistant"), "content": message_text(turn)}
+    return {"role": str(turn.get("role") or "assistant"), "content": get_message_text(turn)}
 
 
-def _heading(number: int, row: Row, result: RolloutResult) -> str:
+def _format_heading(number: int, row: Row, result: RolloutResult) -> str:
     facts = {
         "Task": result.task_description or str(row.get("instruction") or ""),
         "Task type": result.task_type or str(row.get("instruction_type") or ""),
@@ -279,8 +279,8 @@ def _format_turn(turn: object) -> list[str]:
         thought = [f"[step {step} think] {parts['reasoning']}"] if parts["reasoning"] else []
         return [*thought, f"[step {step} action] {parts['action']}", f"[step {step} obs]    {parts['env_feedback']}"]
     if turn.get("role") == "system":
-        return [f"[verification] {message_text(turn)[: PART_CHARS['system']]}"]
-    return [f"[{turn.get('role', 'agent')}] {message_text(turn)[: PART_CHARS['said']]}"]
+        return [f"[verification] {get_message_text(turn)[: PART_CHARS['system']]}"]
+    return [f"[{turn.get('role', 'agent')}] {get_message_text(turn)[: PART_CHARS['said']]}"]
 
 
 def check_mode(update_mode: str) -> None:

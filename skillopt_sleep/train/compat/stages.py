@@ -19,9 +19,9 @@ from skillopt_sleep.train.clients import as_ask
 from skillopt_sleep.train.compat.chats import Row, current
 from skillopt_sleep.train.compat.reflection import check_mode, read_row
 from skillopt_sleep.train.epoch import Revisit, write_guidance, write_notes
-from skillopt_sleep.train.patches import RawPatch, describe_request, read_patch, tag_id, to_patch
+from skillopt_sleep.train.patches import RawPatch, describe_request, make_patch, make_tag_id, read_patch
 from skillopt_sleep.train.run import StepNote
-from skillopt_sleep.train.skill_text import guidance_of, with_guidance
+from skillopt_sleep.train.skill_text import get_guidance, replace_guidance
 
 
 def build_scheduler(
@@ -49,9 +49,9 @@ def merge_patches(
         for row in rows
         if (raw := RawPatch.from_dict({**row, "source_type": source})) is not None
     ]
-    document = _with_notes(skill_content, meta_skill_context)
-    merged = aggregate(patches, document, _optimizer(workers), merge_batch_size=max(2, batch_size))
-    return to_patch(merged.patch).to_dict()
+    document = _add_notes(skill_content, meta_skill_context)
+    merged = aggregate(patches, document, _make_optimizer(workers), merge_batch_size=max(2, batch_size))
+    return make_patch(merged.patch).to_dict()
 
 
 def rank_and_select(
@@ -63,9 +63,9 @@ def rank_and_select(
     given = read_patch(raw)[0] if raw else None
     if given is None:
         return {"reasoning": "", "edits": []}
-    document = _with_notes(skill_content, meta_skill_context)
-    selected = select(given, document, _optimizer(1), plan=StepPlan(edit_budget=max_edits))
-    kept = to_patch(type(given)(proposals=selected.chosen, reasoning=given.reasoning))
+    document = _add_notes(skill_content, meta_skill_context)
+    selected = select(given, document, _make_optimizer(1), plan=StepPlan(edit_budget=max_edits))
+    kept = make_patch(type(given)(proposals=selected.chosen, reasoning=given.reasoning))
     kept.ranking_details = {"how": selected.how}
     return kept.to_dict()
 
@@ -100,7 +100,7 @@ def run_slow_update(
     after = [read_row({"hard": 0} | row, known, Path(curr_rollout_dir, "predictions")) for row in results_curr]
     revisits = [
         Revisit(
-            id=tag_id(now),
+            id=make_tag_id(now),
             passed_before=before[now.id].hard >= 1,
             passed_now=now.hard >= 1,
             asked=describe_request(now),
@@ -110,11 +110,11 @@ def run_slow_update(
         for now in after
         if not now.call_error and now.id in before
     ]
-    skill = with_guidance(skill_content, prev_slow_update_content) if prev_slow_update_content else skill_content
-    made = write_guidance(skill, revisits, _optimizer(1, slow_update=system_prompt))
+    skill = replace_guidance(skill_content, prev_slow_update_content) if prev_slow_update_content else skill_content
+    made = write_guidance(skill, revisits, _make_optimizer(1, slow_update=system_prompt))
     if made.nothing:
         return None
-    return {"reasoning": "", "slow_update_content": guidance_of(made.skill)}
+    return {"reasoning": "", "slow_update_content": get_guidance(made.skill)}
 
 
 def run_meta_skill(
@@ -135,17 +135,17 @@ def run_meta_skill(
     outcome = f"of {len(courses)} tasks {better} improved, {worse} got worse"
     edits = tuple(line for line in changes if line.startswith(("+ ", "- ")))
     history = [StepNote(step=1, edits=edits, outcome=outcome)]
-    optimizer = _optimizer(1, meta_skill=system_prompt)
-    notes, why = write_notes(prev_meta_skill_content, history, guidance_of(curr_skill), optimizer)
+    optimizer = _make_optimizer(1, meta_skill=system_prompt)
+    notes, why = write_notes(prev_meta_skill_content, history, get_guidance(curr_skill), optimizer)
     return None if why else {"reasoning": "", "meta_skill_content": notes}
 
 
-def _optimizer(workers: int, **wording: str | None) -> Optimizer:
+def _make_optimizer(workers: int, **wording: str | None) -> Optimizer:
     given = {name: text for name, text in wording.items() if text is not None}
     return Optimizer(ask=as_ask(current.client("optimizer")), parallel=Pool(workers), wording=given)
 
 
-def _with_notes(skill: str, notes: str) -> str:
+def _add_notes(skill: str, notes: str) -> str:
     return f"{skill}\n\nNotes of the optimizer:\n{notes}" if notes.strip() else skill
 
 

@@ -24,10 +24,10 @@ from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.ports import Backend
 from skillopt_sleep.model.text import excerpt, sha256, suggest_name
 from skillopt_sleep.train.clients import AskClient, as_backend
-from skillopt_sleep.train.compat.bridge import AdapterEnv, arguments_from_config, is_adapter
+from skillopt_sleep.train.compat.bridge import AdapterEnv, is_adapter, select_arguments
 from skillopt_sleep.train.compat.chats import ENVIRONMENTS
 from skillopt_sleep.train.ports import MADE_WITH, ChatClient, Item, SkillEnv
-from skillopt_sleep.train.results import RolloutResult, check_result, compute_score, report_mistakes, unmeasured
+from skillopt_sleep.train.results import RolloutResult, check_result, compute_score, make_unmeasured, report_mistakes
 
 REQUIRED = ("get_items", "rollout_one")
 ADAPTER_FILE = "adapter.py"
@@ -100,7 +100,7 @@ def make_environment(
                     f"{where} has no option {option!r}, only {', '.join(known)}{suggest_name(option, known)}"
                 )
     try:
-        env = as_env(maker(**{**arguments_from_config(maker, config or {}), **options}))
+        env = as_env(maker(**{**select_arguments(maker, config or {}), **options}))
     except SleepError:
         raise
     except (Exception, SystemExit) as error:
@@ -162,7 +162,7 @@ def run_rollout(
             asks = AskClient(ask=_DirectAsk(backend=backend)).for_rollout(phase=stage_label, sample=number)
             return roll_out(wrapped, item, skill, asks)
         except TransientBackend as error:
-            return unmeasured(item, error)
+            return make_unmeasured(item, error)
 
     results = list(Pool(workers)(attempt, list(enumerate(items))))
     if verbose:

@@ -90,7 +90,7 @@ class ChecksEnv(SkillEnv):
 
     def get_task_types(self) -> list[str]:
         """Return the kinds of references that occur."""
-        return list(dict.fromkeys(_task_type(task) for task in self._tasks.values()))
+        return list(dict.fromkeys(_get_task_type(task) for task in self._tasks.values()))
 
     def calls_of(self, item: Item) -> int:
         """One call, and one more if the judge may ask a model."""
@@ -113,7 +113,7 @@ class ChecksEnv(SkillEnv):
             soft=score.soft,
             n_turns=1,
             fail_reason="" if score.hard >= 1 else " ".join(reasons),
-            task_type=_task_type(task),
+            task_type=_get_task_type(task),
             predicted_answer=text,
             question=task.intent,
             reference_text=task.accepted or answer,
@@ -130,7 +130,7 @@ class ChecksEnv(SkillEnv):
         return as_ask(self._optimizer or target_client)
 
 
-def _task_type(task: TaskRecord) -> str:
+def _get_task_type(task: TaskRecord) -> str:
     return reference_kind(task.reference)
 
 

@@ -17,7 +17,7 @@ from skillopt_sleep.prompts import render
 from skillopt_sleep.train.answers import Expected, Scoring, find_flaw, score_answer
 from skillopt_sleep.train.datasets import load_splits
 from skillopt_sleep.train.ports import ChatClient, Item, SkillEnv
-from skillopt_sleep.train.results import RolloutResult, environment_error, read_score
+from skillopt_sleep.train.results import RolloutResult, make_environment_error, read_score
 from skillopt_sleep.train.splits import (
     ANSWERS,
     SPLITS,
@@ -25,8 +25,8 @@ from skillopt_sleep.train.splits import (
     check_ids,
     get_answers,
     get_question,
-    raw_answers,
-    without_straddlers,
+    get_raw_answers,
+    remove_repeats,
 )
 
 Scorer: TypeAlias = Callable[[str, Item], float | tuple[float, float]]
@@ -99,12 +99,12 @@ class SimpleQAEnv(SkillEnv):
 
     def get_task_types(self) -> list[str]:
         """Return every ``task_type`` of the items, in order of appearance."""
-        return list(dict.fromkeys(str(item["task_type"]) for item in self._all() if item.get("task_type")))
+        return list(dict.fromkeys(str(item["task_type"]) for item in self._list_items() if item.get("task_type")))
 
     def rollout_one(self, *, item: Item, skill: str, target_client: ChatClient) -> RolloutResult:
         """Ask the question once, and score the answer."""
         question, answers = get_question(item), get_answers(item)
-        context, choices = str(item.get("context") or "").strip(), _choices(item)
+        context, choices = str(item.get("context") or "").strip(), _read_choices(item)
         document = Document(kind=DocumentKind.SKILL, path="SKILL.md", whole=True, content=skill.encode())
         body = read_region(document).strip()  # as an agent reads it, without frontmatter
         system, user = render(
@@ -136,12 +136,12 @@ class SimpleQAEnv(SkillEnv):
     def _score(self, text: str, item: Item) -> tuple[float, float, str]:
         """Hard and soft score, and the reason for a wrong answer."""
         if not callable(self._scoring):
-            score = score_answer(text, self._expected(item))
+            score = score_answer(text, self._make_expected(item))
             return score.hard, score.soft, score.rationale
         try:
             scored: Any = self._scoring(strip_thinking(text), item)
         except (Exception, SystemExit) as error:
-            raise environment_error("the scorer", error, item) from error
+            raise make_environment_error("the scorer", error, item) from error
         what = f"item {str(item['id'])!r}: the scorer's"
         if isinstance(scored, tuple | list):
             if len(scored) != 2:  # noqa: PLR2004  hard and soft
@@ -152,20 +152,22 @@ class SimpleQAEnv(SkillEnv):
             hard = float(soft >= self._pass_at)
         return hard, soft, f"scored {soft:g}"
 
-    def _expected(self, item: Item) -> Expected:
+    def _make_expected(self, item: Item) -> Expected:
         own, where = item.get("scoring"), f"item {item['id']!r}"
         return Expected(
             answers=get_answers(item),
             scoring=_read_scoring(str(own), f"{where}: scoring") if own else Scoring(str(self._scoring)),
-            choices=_choices(item),
+            choices=_read_choices(item),
             tolerance=_read_number(f"{where}: tolerance", item.get("tolerance") or self._tolerance, 0.0, math.inf),
             pass_at=self._pass_at,
         )
 
     def _check(self) -> None:
         """Find items that could never be scored. A scoring function is tried on every item."""
-        check_ids(self._all(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))])
-        for item in self._all():
+        check_ids(
+            self._list_items(), [f"{split}[{index}]" for split in SPLITS for index in range(len(self._splits[split]))]
+        )
+        for item in self._list_items():
             if not get_question(item).strip():
                 near = suggest_name("question", [name for name in item if name != "question"])
                 raise UsageError(f"item {item['id']!r} asks nothing: it needs a 'question'{near}")
@@ -176,16 +178,16 @@ class SimpleQAEnv(SkillEnv):
                 raise UsageError(f"item {item['id']!r}: choices is {choices!r:.40}, must be a list or an object")
             if len(choices) > len(string.ascii_uppercase):
                 raise UsageError(f"item {item['id']!r} has {len(choices)} choices, more than there are letters")
-            if not callable(self._scoring) and (why := find_flaw(self._expected(item))):
+            if not callable(self._scoring) and (why := find_flaw(self._make_expected(item))):
                 raise UsageError(f"item {item['id']!r}: {why}")
-        for item in self._all() if callable(self._scoring) else ():
+        for item in self._list_items() if callable(self._scoring) else ():
             for tried in (next(iter(get_answers(item)), ""), "", WRONG):
                 try:
                     self._score(tried, item)
                 except UsageError as error:
                     raise UsageError(f"{error} (tried with the answer {excerpt(repr(tried), 40)})") from error
 
-    def _all(self) -> list[Item]:
+    def _list_items(self) -> list[Item]:
         return [item for split in SPLITS for item in self._splits[split]]
 
 
@@ -194,7 +196,7 @@ def _check_answers(item: Item) -> None:
     if not get_answers(item):
         near = suggest_name("answers", [name for name in item if name not in ANSWERS])
         raise UsageError(f"item {item['id']!r} has no answer to compare with: it needs 'answers'{near}")
-    for answer in raw_answers(item):
+    for answer in get_raw_answers(item):
         if not (isinstance(answer, str | int) or (isinstance(answer, float) and math.isfinite(answer))):
             odd = excerpt(repr(answer), 40)
             raise UsageError(f"item {item['id']!r}: the answer {odd} is neither a text nor a number")
@@ -226,7 +228,7 @@ def _read_scoring(name: object, where: str) -> Scoring:
     return Scoring(name)
 
 
-def _choices(item: Item) -> Mapping[str, str]:
+def _read_choices(item: Item) -> Mapping[str, str]:
     """Return the texts of a multiple choice by letter: a list gets A, B, C …; an object keeps its letters."""
     found = item.get("choices") or item.get("options") or ()
     if isinstance(found, Mapping):
@@ -238,7 +240,7 @@ def _describe_overlap(given: Splits) -> tuple[str, ...]:
     """Notes on near-duplicates across lists, which are used as they are."""
     try:
         check_ids([item for split in SPLITS for item in given[split]], "items")
-        return tuple(note.replace("left out", "kept, though") for note in without_straddlers(given).notes)
+        return tuple(note.replace("left out", "kept, though") for note in remove_repeats(given).notes)
     except UsageError as error:
         return (str(error),)
 
