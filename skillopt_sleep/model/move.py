@@ -14,6 +14,8 @@ from msgspec import Struct
 
 _FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 _SHELL = frozenset("sh bash zsh shell console terminal shellsession command commands cmd powershell".split())  # noqa: SIM905
+_SHOWN = frozenset({"text", "txt", "output", "log"})
+"""What a fence holds that is only shown, such as a command that was quoted in words."""
 _PATH = re.compile(
     r"""(?:^|[\s`'"(*])(?P<path>~?[\w.@+-]*(?:/[\w.@+-]+)+|[\w@+-]*\.[A-Za-z]\w{0,9}|Makefile|Dockerfile)(?=$|[\s`'",:)*])"""
 )
@@ -61,9 +63,11 @@ class Move(Struct, frozen=True, kw_only=True):
 
 
 def _render_act(act: Act) -> str:
-    if act.kind is ActKind.SAYS:
-        return act.text.strip()
     marks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", act.text)), default=0))
+    if act.kind is ActKind.SAYS:
+        words = act.text.strip()
+        is_plain = all(part.kind is ActKind.SAYS for part in parse_move(words).acts)
+        return words if is_plain else f"{marks}text\n{words}\n{marks}"
     if act.kind is ActKind.RUNS:
         return f"{marks}sh\n{act.text}\n{marks}"
     before = "/dev/null" if act.kind is ActKind.CREATES else act.path
@@ -140,6 +144,8 @@ def _split_blocks(text: str) -> Iterator[tuple[str | None, str]]:
 def _read_fence(info: str, block: str, heading: str) -> Iterator[Act]:
     """Yield what a fenced block does; nothing for one that only shows text or code."""
     language = re.split(r"[\s:{]", info.casefold())[0]
+    if language in _SHOWN:
+        return
     is_shell = language in _SHELL or (not language and any(map(_PROMPT.match, block.splitlines())))
     if is_shell:
         yield from _read_commands(block)

@@ -194,6 +194,16 @@ def may_ask_model(reference: Reference) -> bool:
     return not isinstance(reference, ExactReference | ChecksReference | CommandReference)
 
 
+def may_vote(task: TaskRecord) -> bool:
+    """Whether a verdict may rest on a task: at a moment, only where its reference is proven."""
+    return not isinstance(task.reference, MomentReference) or task.reference.may_vote
+
+
+def is_sibling(task: TaskRecord) -> bool:
+    """Whether a task is another place where a lesson applies, at which nobody complained."""
+    return isinstance(task.reference, MomentReference) and task.reference.sibling
+
+
 def group_of(task: TaskRecord) -> str:
     """Return the name of a task's group; without one the task is a group of its own."""
     return task.group or task.id

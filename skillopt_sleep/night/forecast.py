@@ -11,10 +11,10 @@ from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.model_miner import split_batches
 from skillopt_sleep.mining.tasks import group_given_tasks
 from skillopt_sleep.model.call import Expected
-from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, shortfall
+from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, may_vote, shortfall
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import MOMENTS
-from skillopt_sleep.night.moments import find_moment_tasks, may_vote, pin_unproven
+from skillopt_sleep.night.moments import find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, split_tasks
 from skillopt_sleep.night.report import NightReport

@@ -14,7 +14,7 @@ from skillopt_sleep.mining.references import Proved, prove, settle
 from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.ports import PairJudge
 from skillopt_sleep.model.session import Feedback, Place, SessionKey
-from skillopt_sleep.model.task import Split, TaskRecord
+from skillopt_sleep.model.task import Split, TaskRecord, is_sibling, may_vote
 from skillopt_sleep.model.text import fold
 from skillopt_sleep.night.plan import Kit
 from skillopt_sleep.optimizer.replay import Models
@@ -144,19 +144,6 @@ def _list_notes(proved: Proved) -> Iterable[str]:
         yield f"some moments could not be proven tonight ({proved.lost}); another night asks again"
 
 
-def is_sibling(task: TaskRecord) -> bool:
-    """Whether a task is another place where a lesson applies, at which nobody complained."""
-    return isinstance(task.reference, MomentReference) and task.reference.sibling
-
-
 def pin_unproven(task: TaskRecord) -> TaskRecord:
     """Return the task, kept to training where nothing can tell good from bad."""
-    reference = task.reference
-    if isinstance(reference, MomentReference) and not reference.may_vote:
-        return replace(task, split=Split.TRAIN)
-    return task
-
-
-def may_vote(task: TaskRecord) -> bool:
-    """Whether a verdict may rest on a task."""
-    return not isinstance(task.reference, MomentReference) or task.reference.may_vote
+    return task if may_vote(task) else replace(task, split=Split.TRAIN)

@@ -12,7 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
-from skillopt_sleep.model.task import Split, TaskRecord, group_of
+from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.task import Split, TaskRecord, group_of, is_sibling
 from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
 
@@ -89,6 +90,8 @@ def split_tasks(
     archive where ``tasks`` are a part of it. ``waiting`` are undecided edits in the order they are tried: the first
     one that can gets validation groups that it was not written from.
 
+    Places where a lesson applies and nobody complained are for validation alone.
+
     A group pinned to several splits goes to the most sealed one (test, then val), because a near-duplicate of a
     validation task must never be trained on. A single free group is used for training, unless an undecided edit can
     be tried with it.
@@ -105,9 +108,12 @@ def split_tasks(
             split = Split.TEST
         (free if split is None else dealt[split]).append(groups[name])
     random.Random(plan.seed).shuffle(free)  # noqa: S311  a seeded deal, not a secret
+    places = [group for group in free if all(map(is_sibling, group))]
+    free = [group for group in free if group not in places]
     past = past or Past()
     seen = [edit.seen((*among, *tasks)) for edit in waiting]
     dealt[Split.VAL], rest = _deal_validation(free, dealt[Split.VAL], seen, plan, past)
+    dealt[Split.VAL] = _add_places(dealt[Split.VAL], places, [*dealt[Split.TRAIN], *rest], past)
     training = sorted(rest, key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
     dealt[Split.TRAIN] += training
     dealt[Split.TEST].sort(key=lambda group: all(task.id not in past.fresh for task in group))
@@ -152,6 +158,28 @@ def _deal_validation(
     pairs = itertools.zip_longest([*new, *added], old)
     chosen = [group for pair in pairs for group in pair if group is not None]
     return chosen, [group for group in turn if group not in chosen]
+
+
+def _add_places(
+    validation: Sequence[Group], places: Sequence[Group], training: Iterable[Group], past: Past
+) -> list[Group]:
+    """Return the validation groups, alternating with other places where a lesson applies.
+
+    Nobody complained there, so such a place is never trained on. Those of lessons that are trained on tonight come
+    first, then those used least often.
+    """
+    taught = {_lesson_of(task) for group in training for task in group} - {""}
+
+    def rank(group: Group) -> tuple[bool, int]:
+        used = max(past.as_val.get(task.id, 0) for task in group)
+        return all(_lesson_of(task) not in taught for task in group), used
+
+    pairs = itertools.zip_longest(validation, sorted(places, key=rank))
+    return [group for pair in pairs for group in pair if group is not None]
+
+
+def _lesson_of(task: TaskRecord) -> str:
+    return task.reference.moment if isinstance(task.reference, MomentReference) else ""
 
 
 def _find_pin(group: Iterable[TaskRecord]) -> Split | None:

@@ -22,11 +22,12 @@ from skillopt_sleep.model.task import (
     Split,
     TaskRecord,
     group_of,
+    may_vote,
     reference_kind,
     shortfall,
 )
 from skillopt_sleep.night.harvest import Harvested
-from skillopt_sleep.night.moments import find_moment_tasks, may_vote, pin_unproven
+from skillopt_sleep.night.moments import find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Past, Pools, SplitPlan, split_tasks
 from skillopt_sleep.night.report import NightReport, StoppedBy

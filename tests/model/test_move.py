@@ -58,6 +58,7 @@ REPLIES = {
         [("edits", "1", "x.py"), ("edits", "", "y.py")],
     ),
     "code that is only shown": ("Like so:\n```python\nx = 1\n```", [("says", "Like so:\nx = 1")]),
+    "output": ("It said:\n```text\n$ make\n```", [("says", "It said:\n$ make")]),
     "a fence that never ends": ("```sh\nmake", [("runs", "make")]),
 }
 
@@ -90,3 +91,9 @@ def test_a_rendered_move_reads_the_same(acts: list[Act]) -> None:
     """What steps did can be stored as text and read again."""
     move = Move(acts=tuple(acts))
     assert parse_move(move.render()) == move
+
+
+def test_a_command_that_was_only_quoted() -> None:
+    """Recorded words stay words, whatever they quote."""
+    quoted = Move(acts=(Act(kind=SAYS, text="The real run is:\n```sh\nmake docker\n```"), Act(kind=RUNS, text="ls")))
+    assert [act.kind for act in parse_move(quoted.render()).acts] == [SAYS, RUNS]

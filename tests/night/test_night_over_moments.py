@@ -1,0 +1,88 @@
+"""Whole nights over moments: one correction becomes a lesson, tried wherever its check applies."""
+
+from __future__ import annotations
+
+from skillopt_sleep.gate.rule import Verdict
+from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import forecast_night, run_night
+from tests.fakes.committer import CANARY, COMPLAINT, make_committer
+from tests.gate.test_verdict import recording
+
+
+def at_moments(workspace):
+    """The tasks at moments in the archive: those of corrections, and other places."""
+    tasks = [task for task in workspace.archive.tasks(workspace.scope) if isinstance(task.reference, MomentReference)]
+    return [task for task in tasks if not task.reference.sibling], [task for task in tasks if task.reference.sibling]
+
+
+def test_one_correction_is_tried_at_other_places(tmp_path):
+    """Its check is proposed once and proven on what was recorded; it teaches, and the others decide."""
+    person = make_committer(tmp_path / "mira")
+    workspace, seen = recording(person.workspace())
+    report = run_night(workspace, plan_night(workspace))
+    moments, places = at_moments(workspace)
+    assert [task.reference.proof.by for task in moments] == ["check"]
+    assert len(places) == 12
+    assert len({task.group for task in (*moments, *places)}) == 13
+    assert {phase.phase: phase.calls for phase in report.phases}["prove"] == 1
+    assert report.counts.train == 1
+    assert report.verdict is Verdict.ACCEPT
+    assert "branch" in report.applied_edits[0].edit.text.casefold()
+    shown = [prompt.user for prompt in seen["target"]]
+    assert shown
+    assert not any(CANARY in user or COMPLAINT in user for user in shown)
+
+
+def test_places_are_chosen_by_where_the_check_applies(tmp_path):
+    """Whether the agent complied there or not."""
+    person = make_committer(tmp_path / "mira")
+    workspace = person.workspace()
+    run_night(workspace, plan_night(workspace))
+    _, places = at_moments(workspace)
+    complied = ["git switch" in task.reference.rejected for task in places]
+    assert any(complied)
+    assert not all(complied)
+    assert all("git switch" not in task.context and "git commit" not in task.context for task in places)
+
+
+def test_without_a_check_the_judge_must_be_calibrated(tmp_path):
+    """Two recorded pairs are too few: nothing votes, the reason is said, and the moments still teach."""
+    person = make_committer(tmp_path / "mira", corrected=2, checked=False)
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace))
+    moments, places = at_moments(workspace)
+    assert not places
+    assert not any(task.reference.may_vote for task in moments)
+    assert any("5 of 5 would do" in note for note in report.notes)
+    assert report.verdict is not Verdict.ACCEPT
+
+
+def test_a_calibrated_judge_decides(tmp_path):
+    """With enough recorded pairs that it tells apart, moments without a check vote."""
+    person = make_committer(tmp_path / "mira", corrected=9, others=0, checked=False)
+    workspace = person.workspace()
+    report = run_night(workspace, plan_night(workspace))
+    moments, _ = at_moments(workspace)
+    assert {task.reference.proof.by for task in moments} == {"judge"}
+    assert all(task.reference.may_vote for task in moments)
+    assert report.counts.val > 0
+
+
+def test_nothing_is_paid_twice(tmp_path):
+    """Another night with new sessions asks for no check that is known."""
+    person = make_committer(tmp_path / "mira")
+    workspace = person.workspace()
+    run_night(workspace, plan_night(workspace))
+    again = person.workspace()
+    report = run_night(again, plan_night(again))
+    assert "prove" not in {phase.phase for phase in report.phases}
+
+
+def test_dry_run_promises_only_what_is_proven(tmp_path):
+    """Before the first night nothing is; it writes nothing."""
+    person = make_committer(tmp_path / "mira")
+    before = forecast_night(person.workspace())
+    assert not before.pools.val
+    workspace = person.workspace()
+    assert not workspace.archive.tasks(workspace.scope)
