@@ -28,7 +28,8 @@ class Calibration(Struct, frozen=True, kw_only=True):
         """The state as a clause for the report."""
         if self.passed:
             return f"the judge told {self.separated} of {self.pairs} recorded pairs apart, which is more than chance"
-        coming = next((size for size in LOOKS if size > self.pairs), 0)
+        ahead = [(size, count_needed(size) - self.separated) for size in LOOKS if size > self.pairs]
+        coming = next((size for size, wanted in ahead if wanted <= size - self.pairs), 0)
         needed = f"; {count_needed(coming)} of {coming} would do" if coming else ""
         return f"the judge has told only {self.separated} of {self.pairs} recorded pairs apart{needed}"
 

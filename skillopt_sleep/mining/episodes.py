@@ -99,6 +99,82 @@ def split_episodes(session: Session) -> Iterator[Episode]:
         yield draft.build()
 
 
+_THINGS = (
+    r"repo|repositor(?:y|ies)|code\s?base|project|branch(?:es)?|prs?|pull\srequests?|commits?|changes?|diff"
+    r"|docs?|documentation|ci|pipeline|builds?|lint(?:er|ing)?|conflicts?|comments?|findings|files?|folders?"
+    r"|director(?:y|ies)|code|config(?:uration)?|dependenc(?:y|ies)|scripts?|session|plan|logs?|images?|screenshots?"
+    r"|videos?|functions?|class(?:es)?|modules?|package|endpoint|app|server|database|schema|test\ssuite|issues?|bug"
+    r"|output|results?|version"
+)
+"""What a project has one or a few of: "the branch" is one that somebody must be able to see."""
+_POINTS = re.compile(
+    rf"""
+      (?:^|\s)@[\w./~-]+ | https?:// | (?:^|[\s`'"(])(?:\.{{0,2}}/|~/)[\w.-] | \b[\w-]+/[\w./-]+
+    | (?:^|[\s`'"(])[\w-]+\.(?:[a-z]{{1,4}}|json|toml|yaml|lock)\b(?!\.?\s*$) | (?:^|\s)\#\d+ | \breadme\b
+    | \b(?:the|this|that|these|those|our|latest|current|same|all|any|each|existing)\s
+      (?:[\w-]+\s){{0,2}}(?:{_THINGS})\b(?!\s(?:that|which|where)\b)
+    | \b(?:above|as\s(?:discussed|mentioned|said|agreed|suggested)|you\s(?:said|wrote|did|made|suggested|proposed)
+      |we\s(?:did|made|have|had|discussed|renamed)|i\s(?:did|made|ran|added|renamed|checked))\b
+    | \b(?:as\swell|too|also|again|another|instead|the\s(?:other|rest|remaining|first|last|next))\b
+    | \b(?:make|create|cut|open|do|push|merge|rebase|check\s?out|branch\soff)\b
+      .{{0,25}}\b(?:branch|commits?|pr|pull\srequest|main|master)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Words that point at a file, an address, a state of work, or at something said before."""
+_POLITE = re.compile(
+    r"(?:(?:hi|hello|hey|ok|okay|so|well|please|now|and|then|can|could|would|will|you|we|also|just|maybe|kindly|help|me"
+    r"|first|i'd|i|like|want|need|to|let'?s|us|bitte|kannst|du|s'il|te|pla\u00eet|por|favor|puedes)\b[\s,.!?:]*)+",
+    re.IGNORECASE,
+)
+"""How a request begins before it says anything."""
+_EARLY = frozenset("it this these those them they es das dies cela esto eso".split())  # noqa: SIM905
+"""Words that point outside when they come early: nothing in the request has been named yet."""
+_COMPOUND = frozenset("message messages title description note notes heading subject name text wording".split())  # noqa: SIM905
+"""Nouns after which a verb of work is part of a name: "commit message"."""
+_ON_WORK = frozenset(
+    """
+    fix repair resolve solve debug investigate diagnose update upgrade bump refresh change modify edit adapt adjust
+    replace swap rename move remove delete drop revert undo restore check verify validate inspect review audit look see
+    test run rerun execute start stop launch restart deploy install commit push pull fetch merge rebase stash squash
+    amend checkout cherry split clean tidy refactor simplify improve optimise optimize speed implement integrate extend
+    apply continue proceed go try retry do finish complete address handle use switch set setup configure read close
+     search find delegate ignore keep put save bring get ship release publish yes no sure thanks thank option
+    aktualisiere behebe korrigiere repariere \u00e4ndere l\u00f6sche entferne pr\u00fcfe teste committe pushe benenne
+    corrige r\u00e9pare supprime v\u00e9rifie modifie lance actualiza arregla corrige borra revisa cambia ejecuta
+    """.split()  # noqa: SIM905 - a list of words is not more readable
+)
+"""First words of requests about a state of work."""
+_SHORT = 4
+"""Words of a request below which it cannot say everything."""
+_BRIEF = 12
+"""Words below which a request about a pull request does not say what is in it."""
+_FIRST = 600
+"""Characters of a request in which it says what it is about."""
+
+
+def explain_pointing(request: str) -> str:
+    """Return why a request cannot be understood with nothing else at hand; "" when it can.
+
+    Most requests point at files, at a state of work, or at something said before, or choose among options.
+    """
+    typed = strip_pasted(request).strip()
+    words = [
+        word.casefold() for word in _WORD.findall(_POLITE.sub("", typed, count=1) if _POLITE.match(typed) else typed)
+    ]
+    if len(words) < _SHORT:
+        return "too short to say everything"
+    if words[0] in _ON_WORK and words[1] not in _COMPOUND:
+        return f"about a state of work ({words[0]!r})"
+    if early := _EARLY.intersection(words[:_SHORT]):
+        return f"points at something said before ({min(early)!r})"
+    if found := _POINTS.search(typed[:_FIRST]):
+        return f"points at something outside ({found[0].strip()!r})"
+    if len(words) < _BRIEF and not {"pr", "prs"}.isdisjoint(words):
+        return "about a pull request that is not shown"
+    return ""
+
+
 def find_obstacle(episode: Episode) -> str:
     """Explain why an episode cannot be replayed or judged on its own; "" when it can."""
     typed = strip_pasted(episode.request.prompt)
@@ -112,7 +188,7 @@ def find_obstacle(episode: Episode) -> str:
         return "a question whose answer was neither corrected nor approved"
     if not (episode.corrections or episode.accepted):
         return "no answer, and no feedback about one"
-    return ""
+    return explain_pointing(episode.request.prompt)
 
 
 def _count_needed_words(episode: Episode) -> int:

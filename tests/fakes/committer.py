@@ -10,7 +10,7 @@ ASKS = ("commit this now", "ship what we have", "put it into git", "save that st
 COMPLAINT = "No, never on main: cut a branch first, then commit."
 CANARY = "SAID-AFTERWARDS"
 
-GOOD = "A branch first.\n\n```sh\ngit switch -c work\ngit commit -am done\n```"
+GOOD = "A branch first.\n\n```sh\ngit switch -c work && git commit -am done\n```"
 BAD = "```sh\ngit commit -am done\n```"
 
 COMMIT = {"feature": "runs", "pattern": "git commit", "path": ""}
@@ -27,7 +27,7 @@ def make_world(*, checked: bool = True) -> World:
         rules=(
             Rule(
                 id="branch",
-                text="Cut a branch first, then commit.",
+                text="Before every commit cut a branch first.",
                 states=(("branch", "commit"),),
                 complaints=(COMPLAINT,),
                 check=CHECK if checked else None,
@@ -72,10 +72,10 @@ def make_committer(folder, *, others=14, corrected=1, checked=True):
         session.user(f"{ASKS[number % len(ASKS)]}, shelf {number}")
         session.runs("git status")
         if number < corrected:
-            session.runs("git commit -am done").assistant("Committed.")
+            session.runs(f"git commit -am done{number}").assistant("Committed.")
             session.user(COMPLAINT)
-            session.assistant("A branch first.").runs(f"git switch -c work\ngit commit -am 'done {CANARY}'")
-            session.assistant("Committed on a branch.")
+            session.assistant("A branch first.").runs(f"git switch -c work && git commit -am done{number}")
+            session.assistant(f"Committed on a branch. {CANARY}")
             session.user("perfect, push it").runs("git push").assistant("Pushed.")
         else:
             session.runs("git switch -c own && git commit -am done" if number % 5 == 0 else "git commit -am done")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillopt_sleep.mining.episodes import Episode, find_obstacle, split_episodes
+from skillopt_sleep.mining.episodes import Episode, explain_pointing, find_obstacle, split_episodes
 from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.session import PromptKind
 from skillopt_sleep.model.task import Outcome
@@ -98,11 +98,11 @@ def test_what_was_pasted_into_a_prompt(prompt: str, own: str) -> None:
 
 
 TASKS = (
-    "Add an installation section to the README",
-    "Bitte die Abhängigkeiten des Parsers aktualisieren",
-    "README を最新の状態にアップデートしてください",
-    "can you check why linting is failing in CI",
+    "Write a haiku about rockets that land upright",
+    "Bitte eine Absage an den Lieferanten aus Graz entwerfen",
+    "ロケットの打ち上げについて 三行の お知らせ文を 書いて ください",
     "please summarise the incident of Monday for the team",
+    "Commit message please: rates expire from the cache after ten minutes",
 )
 NO_TASKS = {
     "yes": "a single word",
@@ -113,6 +113,9 @@ NO_TASKS = {
     "and the other one?": "cannot be understood",
     f"{PROMPT} make\nerror: no rule": "only pasted text",
     "what is the default timeout of the parser?": "a question",
+    "Add an installation section to the README": "points at something outside ('README')",
+    "can you check why linting is failing in CI": "about a state of work ('check')",
+    "summarise docs/launch.md for the new people": "points at something outside ('docs/launch.md')",
     "summarise the incident report:\n" + "x y z " * 5_000: "longer than",
 }
 
@@ -122,6 +125,30 @@ def test_a_request_that_stands_on_its_own(prompt: str) -> None:
     """It is a task, when there is an answer to judge by."""
     assert find_obstacle(only((prompt, "Here it is."))) == ""
     assert find_obstacle(only((prompt, ""))) == "no answer, and no feedback about one"
+
+
+POINTING = {
+    "explain these valve failures to our customers": "points at something said before ('these')",
+    "write a test for https://rockets.example/issues/7": "points at something outside",
+    "draft a message about the changes for the team": "points at something outside ('the changes')",
+    "write the release text as we discussed this morning": "points at something outside",
+    "make a new branch of main and do meaningful commits": "points at something outside",
+    "can you give me a PR description": "about a pull request that is not shown",
+    "write it down": "too short to say everything",
+}
+
+
+@pytest.mark.parametrize(("request_", "why"), POINTING.items(), ids=[request[:20] for request in POINTING])
+def test_a_request_that_points_elsewhere(request_: str, why: str) -> None:
+    """At files, addresses, a state of work, or at something said before."""
+    assert why in explain_pointing(request_)
+
+
+def test_a_correction_makes_no_request_clear() -> None:
+    """What was said about the answer does not show what the request was about."""
+    assert "state of work" in find_obstacle(
+        only(("fix the failing linter in CI", "Done."), ("no, run make", "Ran.", "no"))
+    )
 
 
 @pytest.mark.parametrize(("prompt", "why"), NO_TASKS.items(), ids=[prompt[:20] for prompt in NO_TASKS])
@@ -149,5 +176,5 @@ def test_words_that_point_at_what_is_pasted_beneath_them() -> None:
 
 def test_a_question_that_was_corrected() -> None:
     """A corrected or approved answer to a question shows what the person wants, so it is a task."""
-    episode = only(("what changed since version two?", "Much."), ("no, list the changes", "1. A.", "no"))
+    episode = only(("what makes rockets fly upright?", "Fire."), ("no, name the parts", "1. A.", "no"))
     assert find_obstacle(episode) == ""

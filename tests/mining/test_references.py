@@ -238,6 +238,16 @@ def test_a_judge_without_knowledge_lets_no_moment_vote() -> None:
         assert "recorded pairs apart" in proved.calibration.in_words
 
 
+@pytest.mark.parametrize(
+    ("separated", "needed"),
+    [([True, True, False], "7 of 9 would do"), ([True] * 4, "5 of 5 would do"), ([False] * 24, "pairs apart")],
+    ids=["one was missed", "all so far", "none"],
+)
+def test_what_a_judge_still_needs(separated: list[bool], needed: str) -> None:
+    """The report says what would do, as long as something can."""
+    assert calibrate(separated).in_words.endswith(needed)
+
+
 def test_the_size_of_a_calibration() -> None:
     """What the docstring says, and the bound by the exact binomial tail over all looks."""
     assert [count_needed(size) for size in LOOKS] == [5, 7, 9, 13]

@@ -13,7 +13,7 @@ from skillopt_sleep.backends.simulation.world import Rule, World, find_occurrenc
 from skillopt_sleep.model import Json
 
 _CASE = re.compile(r"<case\b[^<>]*>.*?</case>", re.DOTALL)
-_STEP = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
+_STEP = re.compile(r"^\[(\d+)\] (\$?)", re.MULTILINE)
 
 
 def propose_checks(world: World, text: str) -> dict[str, Json]:
@@ -36,6 +36,7 @@ def judge_moves(world: World, text: str, places: tuple[str, ...], traits: Traits
 
 
 def name_step(text: str) -> dict[str, Json]:
-    """Name the last step that is shown."""
-    numbers = [int(number) for number in _STEP.findall(text)]
-    return {"step": numbers[-1] if numbers else 0, "as_asked": False, "knowable": True}
+    """Name the last command that is shown; where there is none, the last step."""
+    steps = _STEP.findall(text)
+    commands = [number for number, prompt in steps if prompt] or [number for number, _ in steps] or ["0"]
+    return {"step": int(commands[-1]), "as_asked": False, "knowable": True}
