@@ -32,11 +32,12 @@ LEAST_PASSWORD, LEAST_KEY = 6, 8
 LEAST_UNTOLD, LEAST_UNTOLD_KEY = 7, 16
 """Least characters of a value that no verb or colon introduces."""
 LONGEST = 400
-INSIDE_A_NAME = frozenset("/\\._(")
+INSIDE_A_NAME = frozenset("/\\._(@")
 """Characters that follow the word in a path or a name, and in no sentence."""
 SHORT = 4
 """Characters of a word that must not be a part of another one."""
-STRONG = 20
+STRONG = 16
+"""Least characters of a value that nothing but the word tells."""
 PHRASE = 80
 """Most characters of a phrase that is a password."""
 
@@ -63,20 +64,28 @@ _OF_SOMETHING = lazy(
     re.IGNORECASE,
 )
 _NO_VALUE = lazy(
-    r".*(?:://|\(\)|\.\w{1,5}[:.,]?\Z)|[\w.+-]+@[\w-]+\.\w+.*|(?:~?/|\.{1,2}/|[A-Za-z]:\\).*|[vV]?[0-9]+(?:[.,:/-][0-9]+)*[%+]?|[0-9]{1,5}[- ]?[a-z]{1,12}|#?[0-9]+"
-    r"|[A-Z]{2,6}-[0-9]{1,6}(?:-[0-9]+)?|[a-z]+(?:-[a-z]+)*|[A-Z][a-z]+[0-9]{1,2}|[\w-]+\.[\w.-]*[a-z]{2,4}|[a-z_]+[0-9]?(?:_[a-z0-9]+)+|x25519|[A-Za-z]+/[A-Za-z/]+",
+    r".*(?:://|\(\)|\.\w{1,5}[:.,]?\Z)|[\w.+-]+@[\w-]+\.\w+.*|(?:~?/|\.{1,2}/|[A-Za-z]:\\).*|[vV]?[0-9]+(?:[.,:/-][0-9]+)*[%+]?|[0-9]{1,5}[- ]?[^\W\d_]{1,12}|#?[0-9]+"
+    r"|[A-Z]{2,6}-[0-9]{1,6}(?:-[0-9]+)?|[a-z]+(?:-[a-z]+)*|[A-Z][a-z]+[0-9]|[\w-]+\.[\w.-]*[a-z]{2,4}|[a-z_]+[0-9]?(?:_[a-z0-9]+)+|x25519|[A-Za-z]+/[A-Za-z/]+",
 )
 """A URL, a call, a file, an address, a path, a version, an amount, a ticket, words, a name in a program."""
 _SYMBOL = lazy(r"[!@#$%^&*?+=~].|.[!@#$%^&*+=~]")
 _DIGITS = lazy(r"[0-9].*[0-9]")
 _HEX = lazy(r"[0-9a-f]{7,64}")
 _UUID = lazy(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_WIDE = lazy(r"[^\W\d_a-zA-Z]{3,40}[0-9]{2}|[0-9]{2}.?[^\W\d_a-zA-Z]{3}")
+"""Letters beyond ASCII beside digits."""
+_PAIR = lazy(r"s?(?:[^\n:;]{0,24}:| [-\u2013\u2014=]|)[ \t]{1,4}[\w.@+-]{2,40}(?:[ ]?[/|:,][ ]?|[ ])(?=[!-~]{6})")
+"""A user after ``login:``, and what separates a password from it."""
 _PHRASE = lazy(r"[a-z]{2,12}(?:[ -][a-z]{2,12}){2,7}")
 _BEFORE = lazy(
     r"(?:\A|[\s\"'`(])(?P<secret>[!-~]{7,64}?)[\"'`]?,? (?:is|as|was|ist|als|es|como|est|comme|is the|\u00e8|\u00e9|jest|to|\u044d\u0442\u043e) (?:[^\W\d_]{1,12} ){0,3}\Z"
 )
+_IN_A_NAME = lazy(r"[A-Za-z0-9][_. -]?\Z")
+_ALNUM = lazy(r"(?=[A-Za-z]*[0-9]+[A-Za-z]+[0-9A-Za-z]*[0-9]|[0-9]{2,}[A-Za-z]|[A-Za-z]{4,}[0-9]{3})[A-Za-z0-9+=]+")
+_IS = lazy(r"[\"'`*_]{0,2}(?: for [^\n:]{1,30})?(?: is|:|\uff1a)[\s\"'`*]")
 _BETWEEN = lazy(
-    r"[\s:=\"'`_.-]{1,4}(?:(?:key|token|tok|secret|access|private|value)[\s:=\"'`_.-]{1,4}){0,2}", re.IGNORECASE
+    r"[\s:=\"'`_.-]{1,4}(?:(?:key|token|tok|secret|access|private|value|is|was|ist|est|es)[\s:=\"'`_.-]{1,4}){0,2}",
+    re.IGNORECASE,
 )
 _HARMLESS = lazy(
     r"(?:cache|sort|public|primary|foreign|commit|gpg|pgp|ssh|partition|object|row|hash|lookup|group|dedup\w*|idempotency|s3|map|dict|json|the|csrf|page|next)[ _-]?\Z",
@@ -115,11 +124,13 @@ def build_kinds() -> tuple[Kind, ...]:
     return (
         Kind(passwords, lambda text, start, end: _find_said(text, start, end, password=True)),
         Kind(keys, lambda text, start, end: _find_said(text, start, end, password=False)),
-        Kind(("key", "token", "secret", "access"), _find_direct),
+        Kind(("login", "logins", "creds", "credentials"), _find_beside_login),
+        Kind(("key", "token", "secret", "access", "private"), _find_direct),
     )
 
 
 def _find_said(text: str, start: int, end: int, *, password: bool) -> Found | None:
+    """Find what a sentence calls a password or key."""
     if text[end : end + 1] in INSIDE_A_NAME:
         return None
     line = text.find("\n", end, end + REACH)
@@ -129,28 +140,36 @@ def _find_said(text: str, start: int, end: int, *, password: bool) -> Found | No
     lively = _LIVELY.search(text, end, stop) is not None or (password and _UNUSUAL.search(text, end, stop) is not None)
     if not lively and zone - end > SHORT and not (password and _LIVELY.search(text, max(0, start - BACK), start)):
         return None
-    word = text[start:end].lower()
-    if _ABOUT.match(text, end) or (len(word) <= SHORT and not _stands_alone(text, start, end)):
-        return None
-    if not password and _HARMLESS.search(text, max(0, start - 14), start):
+    if not _is_telling(text, start, end, password=password):
         return None
     below = _NEXT_LINE.match(text, end) if password else None
     if below and looks_made(below["secret"]) and not is_stand_in(below["secret"]):
         return Found("secret", *below.span("secret"), below.end())
-    only_told = word == "pass" or (not password and text[end : end + 1] == "s")
+    only_told = text[start:end].lower() == "pass" or (not password and text[end : end + 1] == "s")
     found = _find_after(text, end, stop, password=password, only_told=only_told) if lively else None
     return found or _find_before(text, start, password=password and not only_told)
+
+
+def _is_telling(text: str, start: int, end: int, *, password: bool) -> bool:
+    """Tell whether the word stands for a secret, and is no part of another one or of something about a secret."""
+    if _ABOUT.match(text, end) or (end - start <= SHORT and not _stands_alone(text, start, end)):
+        return False
+    if text[start:end].lower() == "pass":  # or something passes, or is passed
+        return _IS.match(text, end) is not None
+    return password or not _HARMLESS.search(text, max(0, start - 14), start)
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
     """Tell whether a short word is a word of its own, and not the name of a test that passed."""
     around = text[max(0, start - 1) : start] + text[end : end + 1]
+    if text[start] >= "\u2e80":  # no blanks between words
+        return True
     return not any(c.isalnum() and c < "\u0250" for c in around) and text[start : end + 1] != "PASS:"
 
 
 def _find_after(text: str, end: int, zone: int, *, password: bool, only_told: bool) -> Found | None:
     """Find the first word after the one for a secret that can be its value."""
-    quoted = _QUOTED.search(text, end, zone + PHRASE) if password else None
+    quoted = _QUOTED.search(text, end, zone + PHRASE) if password and not only_told else None
     if quoted and _told().search(text[end : quoted.start()]) and _is_phrase(quoted["secret"]):
         return Found("secret", *quoted.span("secret"), quoted.end())
     for match in _VALUE.finditer(text, end, zone + LONGEST):
@@ -178,31 +197,38 @@ def _find_before(text: str, start: int, *, password: bool) -> Found | None:
     )
 
 
+def _find_beside_login(text: str, start: int, end: int) -> Found | None:
+    """Find the password of ``login: ada / …``."""
+    pair = _PAIR.match(text, end) if _stands_alone(text, start, end) else None
+    match = _VALUE.match(text, pair.end()) if pair else None
+    value = _trim(match[0]) if match else ""
+    strong = (
+        _SYMBOL.search(value) and looks_made(value) and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    )
+    if match is None or not strong or not _is_said_secret(value, password=True, told=False, before=""):
+        return None
+    return Found("secret", match.start(), match.start() + len(value), match.end())
+
+
 def _find_direct(text: str, start: int, end: int) -> Found | None:
-    """Find a long random value right after the word: ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``."""
+    """Find a long random value right after the word: ``acme TOKEN 5f3a…``, ``acme-secret-5f3a…``, ``acme_key=5f3a…``."""
     between = _BETWEEN.match(text, end)
     match = _VALUE.match(text, between.end()) if between else None
-    if match is None:
+    if match is None or (text[start:end].lower() == "key" and not _IN_A_NAME.search(text, max(0, start - 2), start)):
         return None
     value = _trim(match[0])
-    drawn = (
-        len(value) >= STRONG
-        and not _NO_VALUE.fullmatch(value)
-        and is_mixed(value)
-        and not is_identifier_of_object(value)
-    )
-    if not drawn or set("/:$") & set(value) or is_stand_in(value) or _HARMLESS.search(text, max(0, start - 14), start):
+    if len(value) < STRONG or set("/:$@") & set(value) or not is_mixed(value) or is_stand_in(value):
         return None
-    by_lot = (
-        is_random(value)
-        or is_irregular(value)
-        or len(re.findall(r"(?<=[0-9])[A-Za-z]|(?<=[A-Za-z])[0-9]", value)) * 5 >= len(value)
-    )
-    return Found("secret", match.start(), match.start() + len(value), match.end()) if by_lot else None
+    drawn = _ALNUM.fullmatch(value) is not None or _UUID.fullmatch(value) is not None or is_random(value)
+    innocent = _NO_VALUE.fullmatch(value) or is_identifier(value) or is_identifier_of_object(value)
+    if not drawn or innocent or _HARMLESS.search(text, max(0, start - 14), start):
+        return None
+    return Found("secret", match.start(), match.start() + len(value), match.end())
 
 
 def _trim(value: str) -> str:
-    return value.rstrip(".,;:!?)*_") if value[-2:-1].isalnum() or value[-1] not in "!?*" else value
+    value = value.rstrip("*_")
+    return value.rstrip(".,;:?)")
 
 
 def _is_phrase(value: str) -> bool:
@@ -216,7 +242,8 @@ def _is_said_secret(value: str, *, password: bool, told: bool, before: str) -> b
     if is_stand_in(value) or _NO_VALUE.fullmatch(value) or (is_identifier(value) and not password):
         return False
     if told:
-        return len(value) >= (LEAST_PASSWORD if password else LEAST_KEY) and looks_made(value)
+        made = looks_made(value) or (password and _WIDE.search(value) is not None)
+        return len(value) >= (LEAST_PASSWORD if password else LEAST_KEY) and made
     if (
         len(value) < (LEAST_UNTOLD if password else LEAST_UNTOLD_KEY)
         or not looks_made(value)

@@ -50,7 +50,7 @@ class Search:
     """Finds the secrets of a text that some kinds describe."""
 
     def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
-        self._kinds = kinds
+        self.kinds = kinds
         numbers: dict[str, list[int]] = {}
         for number, kind in enumerate(kinds):
             for word in kind.words:
@@ -64,7 +64,7 @@ class Search:
             for number in numbers:
                 if passed.get(number, 0) > start:
                     continue
-                found = self._kinds[number].find(text, start, end)
+                found = self.kinds[number].find(text, start, end)
                 if found is None:
                     continue
                 if found.kind:

@@ -7,10 +7,8 @@ Identifiers of messages, requests and other objects look the same; ``issuers.jso
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -134,7 +132,6 @@ _JWT = lazy(
     + r"eyJ[\w-]{8,4000}+\.(?:\\?\n[ \t]{0,8})?(?:eyJ[\w-]{4,8000}|[\w-]{0,800}\.[\w-]{8,8000}\.)(?:\.?[\w-]{0,8000}){0,4}"
 )
 _RUN = lazy(r"[\w-]{1,4000}")
-_ENCODED = lazy(r"(?:eyJ0eXBlIjo|ewogICJ0eXBlIjo|LS0tLS1CRUdJTi)[A-Za-z0-9+/=]{40,40000}")
 
 
 def _find_aws_pair(text: str, at: int, _: int) -> Found | None:
@@ -171,28 +168,11 @@ def _find_bearer(text: str, at: int, _: int) -> Found | None:
     return Found("secret", *match.span("secret"), match.end())
 
 
-def _build_find_encoded(sign: bytes, head: int) -> Callable[[str, int, int], Found | None]:
-    def find(text: str, at: int, _: int) -> Found | None:
-        """Find the Base64 of a key file; that of a certificate begins alike."""
-        match = _ENCODED.match(text, at)
-        if match is None:
-            return None
-        try:
-            begins = base64.b64decode(match[0][: min(head, len(match[0])) // 4 * 4])
-        except (binascii.Error, ValueError):
-            return None
-        return Found("pem", *match.span(), match.end()) if sign in begins else reject(*match.span())
-
-    return find
-
-
 SHAPES: tuple[Kind, ...] = (
     Kind(("akia", "asia"), _find_aws_pair),
     Kind(("eyj",), _find_jwt),
     Kind(("basic ", "basic\t"), _find_basic),
     Kind(("bearer",), _find_bearer),
-    Kind(("ls0tls1crudjti",), _build_find_encoded(b"PRIVATE KEY", 88)),
-    Kind(("eyj0exblijo", "ewogicj0exblijo"), _build_find_encoded(b"service_account", 120)),
 )
 """Secrets by their form."""
 
@@ -207,11 +187,18 @@ LETTERS_BODY = 24
 URLSAFE_BODY = 28
 """The same for a body with dashes and underscores in it."""
 LONGEST_ISSUER = 28
+SOME_CHANGES = 3
+ALONE = 28
+"""Characters of the shortest random word that is taken for a key without a prefix."""
+MOST_ALONE = 60
+PIECED = frozenset("/+=.%~")
 SHARE = 4
 """Letters and digits change in a body of two sorts at least at every so many characters."""
-DOTTED = 24
-DISCORD_LONGEST = 28
+DOTTED = 20
+VAULT = 24
 SID = 34
+BOT = 35
+"""Characters of the tokens of Twilio, and of Telegram after the number of a bot."""
 WORD = 3
 """Characters of the shortest word of a language."""
 LONGEST_RUN = 4_000
@@ -224,7 +211,7 @@ ESCAPING = frozenset("\\%")
 _ESCAPE = lazy(r"\\[A-Za-z0-9]|%(?:25)?[0-9A-Fa-f]{2}|")
 """What may stand right before a key and ends in a letter or digit."""
 _UUID = lazy(r"(?i:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})")
-_ISSUER = lazy(r"[A-Za-z][A-Za-z]{0,11}[0-9]{0,2}|[a-z][a-z0-9]{1,5}|[A-Z][A-Z0-9]{1,5}|v?[0-9]{1,2}|o?[0-9]{2}")
+_ISSUER = lazy(r"[A-Za-z][A-Za-z]{0,11}[0-9]{0,2}|[a-z][a-z0-9]{1,5}|[A-Z][A-Z0-9]{1,5}|v?[0-9]{1,2}|o?[0-9]{2,10}")
 _HEX = lazy(r"(?i:[0-9a-f]+)")
 _CHANGE = lazy(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
 _ULID = lazy(r"(?i:0[0-7][0-9a-hjkmnp-tv-z]{24})")
@@ -235,10 +222,16 @@ _VOWEL = lazy(r"[aeiouy]")
 _FILE = lazy(
     r"\.(?:c?[jt]sx?|mjs|css|map|html?|json|ya?ml|toml|md|py|rs|go|rb|java|png|jpe?g|svg|gif|webp|woff2?|log|txt|jsonl|lock|zip|gz|tgz|pdf)\b"
 )
-_DOTTED = lazy(EDGE + r"(?<!\.)(?:[sbr]|[A-Za-z][A-Za-z0-9]{1,7})(?:\.[a-z]{2,4})?\.\Z")
+_DOTTED = lazy(EDGE + r"(?:(?<!\.)[sbr]|(?<![._])[A-Za-z][A-Za-z0-9]{1,7}(?:\.[A-Za-z]{2,6}){0,2})\.\Z")
 _VAULT = lazy(r"[A-Za-z0-9]{24}(?![A-Za-z0-9])")
+_DIGEST_BEFORE = lazy(
+    r"(?i:h1|sha-?[0-9]{0,3}|md5|etag|integrity|checksum|hash|digest|fingerprint|x5t|kid|cursor|id)[\"'=:_ \\-]{1,6}\Z"
+)
+"""What names a digest or an identifier."""
+_NEXT_PART = lazy(r"\.[\w-]{16,400}")
 _DISCORD_TAIL = lazy(r"\.[\w-]{6}\.[\w-]{25,110}")
 _DISCORD_HEAD = lazy(r"[MNO][\w-]{21,27}")
+_BOT = lazy(r"(?<![\w.:-])[0-9]{8,10}:\Z")
 _SID = lazy(r"SK[0-9a-fA-F]{32}|AC[0-9a-f]{32}")
 _AUTH_TOKEN = lazy(
     r"[\"'`\s,;:=|\\]{1,12}(?:[A-Za-z_.]{1,16}[\"'`\s,;:=|\\]{1,8}){0,6}(?P<secret>[0-9a-f]{32})(?![0-9A-Za-z])",
@@ -271,38 +264,54 @@ def is_identifier_of_object(value: str) -> bool:
 
 
 def _look_at(text: str, start: int, stop: int) -> Found | None:
-    start = _ESCAPE.match(text, max(0, start - 1)).end() if text[start - 1 : start] in ESCAPING else start  # type: ignore[union-attr]
+    if text[start - 1 : start] in ESCAPING:
+        escape = _ESCAPE.match(text, start - 1)
+        start = escape.end() if escape else start
     run = text[start:stop]
-    if run.startswith(("SK", "AC")) and len(run) == SID and _SID.fullmatch(run):
-        return _find_twilio(text, start, stop)
-    if tail := _DISCORD_TAIL.match(text, stop):
-        head = run[-DISCORD_LONGEST:]
-        if _DISCORD_HEAD.fullmatch(head) and _is_drawn(head.replace("-", "").replace("_", "")):
-            return Found("discord", start, tail.end(), tail.end())
-    body = _find_body(run)
-    if body is None and len(run) >= DOTTED and text[start - 1 : start] == ".":
-        issuer = _DOTTED.search(text, max(0, start - 16), start)
-        if issuer and _is_dotted_body(run, issuer[0]):
-            start, body = issuer.start(), run
-    if body is None or _FILE.match(text, stop):
-        return None
+    special = _find_in_parts(text, start, stop)
+    if special is not None or _FILE.match(text, stop):
+        return special
+    if _find_body(run) is None:
+        issuer = _DOTTED.search(text, max(0, start - 24), start) if text[start - 1 : start] == "." else None
+        if issuer is None or len(run) < DOTTED or not _is_dotted_body(run, issuer[0]):
+            return Found("key", start, stop, stop) if _is_alone(text, start, stop) else None
+        start = issuer.start()
+    while (tail := _NEXT_PART.match(text, stop)) and _has_three_sorts(tail[0]) and is_random(tail[0]):
+        stop = tail.end()
     stop = find_end(text, stop)
     return Found("key", start, stop, stop)
+
+
+def _find_in_parts(text: str, start: int, stop: int) -> Found | None:
+    """Find the tokens of Twilio, Discord and Telegram, which have parts of fixed lengths and no word."""
+    run = text[start:stop]
+    if len(run) == SID and _SID.fullmatch(run):
+        token = _AUTH_TOKEN.match(text, stop) if run.startswith("AC") else None
+        return Found("twilio", *(token.span("secret") if token else (start, stop)), token.end() if token else stop)
+    if len(run) == BOT and (bot := _BOT.search(text, max(0, start - 12), start)):
+        return Found("telegram", bot.start(), stop, stop)
+    tail = _DISCORD_TAIL.match(text, stop)
+    if tail and _DISCORD_HEAD.fullmatch(run) and _is_drawn(run.replace("-", "").replace("_", "")):
+        return Found("discord", start, tail.end(), tail.end())
+    return None
+
+
+def _is_alone(text: str, start: int, stop: int) -> bool:
+    """Tell whether this is a random word behind capitals (``AKID…``), and no piece of a path or of longer Base64."""
+    run = text[start:stop]
+    bounded = run[:3].isupper() and run.isalnum() and not PIECED & {text[start - 1 : start], text[stop : stop + 1]}
+    if not bounded or not ALONE <= len(run) <= MOST_ALONE or _DIGEST_BEFORE.search(text, max(0, start - 24), start):
+        return False
+    return _has_three_sorts(run) and is_random(run) and is_irregular(run)
 
 
 def _is_dotted_body(run: str, issuer: str) -> bool:
     """Tell whether what follows ``hvs.`` is a key; a name in a program may be as long, and one of Vault has no prefix."""
     plain = re.sub("[-_]", "", run)
     if len(issuer) == len("s."):
-        return _VAULT.match(run) is not None and is_irregular(run[:DOTTED])
-    return _has_three_sorts(plain) and (is_random(plain) or is_irregular(plain))
-
-
-def _find_twilio(text: str, start: int, stop: int) -> Found:
-    """Return the auth token that follows an account's name; the name itself when none does."""
-    if text.startswith("AC", start) and (token := _AUTH_TOKEN.match(text, stop)):
-        return Found("twilio", *token.span("secret"), token.end())
-    return Found("twilio", start, stop, stop)
+        return _VAULT.match(run) is not None and is_irregular(run[:VAULT])
+    long = max(map(len, re.split("[-_]", run))) >= BODY // 2
+    return long and _has_three_sorts(plain) and (is_random(plain) or is_irregular(plain))
 
 
 def _find_body(run: str) -> str | None:
@@ -312,6 +321,8 @@ def _find_body(run: str) -> str | None:
         if not _ISSUER.fullmatch(run, at, cut) or not run[0].isalpha():
             return None
         issuer, body = re.split("[-_]+", run[:cut].lower()), run[cut + 1 :]
+        if _UUID.fullmatch(body) and _is_keyish(issuer):
+            return body
         if _is_body(body, issuer, run[cut]):
             named = not _is_keyish(issuer) and _IDENTIFIER.match(body) is not None
             return None if named or _is_listed(issuer) or _UUID.search(run) or _DATE.match(body) else body
@@ -343,9 +354,9 @@ def _is_random_part(part: str, issuer: list[str], sign: str) -> bool:
         told = _is_keyish(issuer) or (sign == "_" and len(issuer[0]) > 1)
         short = all(len(word) < WORD or not _VOWEL.search(word) for word in issuer)
         return len(part) >= HEX_BODY and not part.isdigit() and (told or short)
-    if _ULID.fullmatch(part):
-        return _is_keyish(issuer)
-    return _is_drawn(part)
+    if _is_keyish(issuer):
+        return len(_CHANGE.findall(part)) >= SOME_CHANGES or _is_drawn(part)
+    return _ULID.fullmatch(part) is None and _is_drawn(part)
 
 
 def _is_drawn(part: str) -> bool:
@@ -370,7 +381,7 @@ def _has_three_sorts(value: str) -> bool:
 
 def _is_keyish(issuer: list[str]) -> bool:
     """Tell whether the prefix itself says that a key follows."""
-    return any(_load()["keyish"].get(word) or word.endswith(("pat", "key", "token", "secret")) for word in issuer)
+    return any(_load()["keyish"].get(word) or word.endswith(("pat", "key", "token", "secret", "sk")) for word in issuer)
 
 
 def _is_listed(issuer: list[str]) -> bool:
