@@ -66,14 +66,6 @@ class Revisit(Struct, frozen=True, kw_only=True):
         return Course.REGRESSED if self.passed_before else Course.PERSISTENT_FAIL
 
 
-class Guidance(Struct, frozen=True, kw_only=True):
-    """A skill with new guidance."""
-
-    skill: str
-    nothing: str = ""
-    """Why the skill is unchanged; "" if it has new guidance."""
-
-
 class _GuidanceReply(Struct, frozen=True, kw_only=True):
     guidance: str
 
@@ -104,10 +96,13 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     )
 
 
-def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> Guidance:
-    """Let the optimizer write guidance from the courses of the items. Raises ``FatalBackend`` and ``BudgetSpent``."""
+def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> tuple[str, str]:
+    """Let the optimizer write guidance from the courses of the items.
+
+    Return the skill with it, and why it is unchanged ("" otherwise). Raises ``FatalBackend`` and ``BudgetSpent``.
+    """
     if not revisits:
-        return Guidance(skill=skill, nothing="no task of the sample could be measured under both skills")
+        return skill, "no task of the sample could be measured under both skills"
     prompt = optimizer.prompt(
         "slow_update",
         GUIDANCE_SCHEMA,
@@ -117,19 +112,17 @@ def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer
         cases="\n\n".join(_show_course(course, members) for course, members in group_by_course(revisits).items()),
     )
     reply, answer = optimizer.read(prompt, _GuidanceReply, phase="slow update")
-    if reply is None:
-        return Guidance(skill=skill, nothing=answer.error)
-    text = reply.guidance.strip()
+    text = "" if reply is None else reply.guidance.strip()
     if not text:
-        return Guidance(skill=skill, nothing="the optimizer wrote no guidance")
+        return skill, answer.error if reply is None else "the optimizer wrote no guidance"
     for line in filter(None, map(str.strip, text.splitlines())):
         if (why := guard(line)) is not None:
-            return Guidance(skill=skill, nothing=f"its guidance is held back: {why}")
+            return skill, f"its guidance is held back: {why}"
     try:
         changed = replace_guidance(skill, text)
     except ValueError as error:
-        return Guidance(skill=skill, nothing=str(error))
-    return Guidance(skill=changed, nothing="the guidance is the same as before" if changed == skill else "")
+        return skill, str(error)
+    return changed, "the guidance is the same as before" if changed == skill else ""
 
 
 def write_notes(notes: str, history: Sequence[StepNote], guidance: str, optimizer: Optimizer) -> tuple[str, str]:
@@ -165,22 +158,22 @@ def group_by_course(revisits: Sequence[Revisit]) -> Mapping[Course, tuple[Revisi
 def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dict[str, Any]]:
     folder = f"slow_update/epoch_{epoch:02d}"
     found = _revisit_items(run, state, epoch, folder)
-    made = write_guidance(state.current_skill, found, run.optimizer)
+    skill, why = write_guidance(state.current_skill, found, run.optimizer)
     record: dict[str, Any] = {
         "sample": len(found),
         "courses": {str(course): [one.id for one in rows] for course, rows in group_by_course(found).items()},
         "prev_hard": sum(one.passed_before for one in found) / len(found) if found else None,
         "curr_hard": sum(one.passed_now for one in found) / len(found) if found else None,
-        "guidance": get_guidance(made.skill),
-        "candidate_hash": skill_hash(made.skill),
+        "guidance": get_guidance(skill),
+        "candidate_hash": skill_hash(skill),
     }
-    if made.nothing:
-        record |= {"action": "skip", "why": made.nothing}
+    if why:
+        record |= {"action": "skip", "why": why}
     else:
         judgement = judge_candidate(
             run,
             state,
-            made.skill,
+            skill,
             step=state.last_completed_step,
             folder=f"{folder}/selection_eval",
             forced=run.config.slow_update_gate == "force",
@@ -188,7 +181,7 @@ def _update_slowly(run: Run, state: RunState, epoch: int) -> tuple[RunState, dic
         )
         state = judgement.state
         record |= {"action": judgement.action, "why": judgement.why, "candidate_gate_score": judgement.after}
-        run.artefacts.text(f"{folder}/candidate_skill.md", made.skill)
+        run.artefacts.text(f"{folder}/candidate_skill.md", skill)
     run.artefacts.json(f"{folder}/slow_update.json", record)
     run.tell(f"  slow update after epoch {epoch}: {record['action']}, {record['why']}")
     return state, record
@@ -207,6 +200,11 @@ def _revisit_items(run: Run, state: RunState, epoch: int, folder: str) -> tuple[
         return Draw(phase="slow update", split="train", number=number, folder=f"{folder}/{name}", seed=seed)
 
     before, now = run.roll_all(sample, [(state.epoch_skill, draw("before")), (state.current_skill, draw("now"))])
+    return compare_attempts(before, now)
+
+
+def compare_attempts(before: Sequence[RolloutResult], now: Sequence[RolloutResult]) -> tuple[Revisit, ...]:
+    """Pair the attempts at the same items that were measured under both skills."""
     earlier = {result.id: result for result in before if not result.call_error}
     return tuple(
         Revisit(

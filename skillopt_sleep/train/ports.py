@@ -5,7 +5,7 @@ An environment says what the items are and how an attempt at one is scored; the 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Protocol, runtime_checkable
 
 from skillopt_sleep.model.ports import Progress
@@ -25,6 +25,7 @@ class ChatClient(Protocol):
     def model(self) -> str:
         """The model asked for; "" means the backend's default."""
 
+    @abstractmethod
     def chat(
         self,
         *,
@@ -43,24 +44,10 @@ class ChatClient(Protocol):
         """
 
 
-class BaseLLMClient(ABC):
+class BaseLLMClient(ChatClient):
     """A base class for clients of one's own: implement ``chat``, set ``model``, and pass it for either role."""
 
     model: str = ""
-
-    @abstractmethod
-    def chat(
-        self,
-        *,
-        system: str,
-        user: str,
-        max_completion_tokens: int = 4096,
-        temperature: float | None = None,
-        stage: str = "",
-        retries: int = 3,
-        **options: Any,  # noqa: ANN401  what the reference's clients take
-    ) -> tuple[str, dict[str, int]]:
-        """Return the answer and its usage; raise for a call that failed, and never return an empty answer for it."""
 
 
 class SkillEnv:

@@ -89,8 +89,7 @@ def test_slow_update_writes_the_protected_region():
     """New guidance replaces the old, and the body stays."""
     skill = replace_guidance("# Units\n- a\n", "old")
     made = write_guidance(skill, [revisit(True, False)], asked('{"guidance": "- Keep units."}'))
-    assert made.skill == replace_guidance("# Units\n- a\n", "- Keep units.")
-    assert not made.nothing
+    assert made == (replace_guidance("# Units\n- a\n", "- Keep units."), "")
 
 
 @pytest.mark.parametrize(
@@ -106,12 +105,12 @@ def test_slow_update_writes_the_protected_region():
 def test_slow_update_that_changes_nothing(reply):
     """The skill stays, and the reason is recorded."""
     skill = replace_guidance("- a\n", "old")
-    made = write_guidance(skill, [revisit(True, False)], asked(reply))
-    assert made.skill == skill
-    assert get_guidance(made.skill) == "old"
-    assert made.nothing
+    made, why = write_guidance(skill, [revisit(True, False)], asked(reply))
+    assert made == skill
+    assert get_guidance(made) == "old"
+    assert why
 
 
 def test_slow_update_without_a_sample_asks_nobody():
     """If nothing was measured under both skills, no call is made."""
-    assert write_guidance("- a\n", [], Optimizer(ask=nobody, parallel=in_order)).nothing
+    assert write_guidance("- a\n", [], Optimizer(ask=nobody, parallel=in_order))[1]

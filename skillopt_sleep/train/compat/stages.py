@@ -18,8 +18,8 @@ from skillopt_sleep.train import config
 from skillopt_sleep.train.clients import as_ask
 from skillopt_sleep.train.compat.chats import Row, current
 from skillopt_sleep.train.compat.reflection import check_mode, read_row
-from skillopt_sleep.train.epoch import Revisit, write_guidance, write_notes
-from skillopt_sleep.train.patches import RawPatch, describe_request, make_patch, make_tag_id, read_patch
+from skillopt_sleep.train.epoch import compare_attempts, write_guidance, write_notes
+from skillopt_sleep.train.patches import RawPatch, make_patch, read_patch
 from skillopt_sleep.train.run import StepNote
 from skillopt_sleep.train.skill_text import get_guidance, replace_guidance
 
@@ -92,29 +92,14 @@ def run_slow_update(
         sides = [_read_pair(pair) for pair in comparison_pairs]
         results_prev, results_curr = [before for before, _ in sides], [now for _, now in sides]
     known = {str(item["id"]): item for item in items}
-    before = {
-        result.id: result
-        for row in results_prev
-        if not (result := read_row({"hard": 0} | row, known, Path(prev_rollout_dir, "predictions"))).call_error
-    }
-    after = [read_row({"hard": 0} | row, known, Path(curr_rollout_dir, "predictions")) for row in results_curr]
-    revisits = [
-        Revisit(
-            id=make_tag_id(now),
-            passed_before=before[now.id].hard >= 1,
-            passed_now=now.hard >= 1,
-            asked=describe_request(now),
-            before=f"{before[now.id].response}\n{before[now.id].fail_reason}".strip(),
-            now=f"{now.response}\n{now.fail_reason}".strip(),
-        )
-        for now in after
-        if not now.call_error and now.id in before
-    ]
+    before, now = (
+        [read_row({"hard": 0} | row, known, Path(folder, "predictions")) for row in rows]
+        for rows, folder in ((results_prev, prev_rollout_dir), (results_curr, curr_rollout_dir))
+    )
+    revisits = compare_attempts(before, now)
     skill = replace_guidance(skill_content, prev_slow_update_content) if prev_slow_update_content else skill_content
-    made = write_guidance(skill, revisits, _make_optimizer(1, slow_update=system_prompt))
-    if made.nothing:
-        return None
-    return {"reasoning": "", "slow_update_content": get_guidance(made.skill)}
+    made, why = write_guidance(skill, revisits, _make_optimizer(1, slow_update=system_prompt))
+    return None if why else {"reasoning": "", "slow_update_content": get_guidance(made)}
 
 
 def run_meta_skill(
