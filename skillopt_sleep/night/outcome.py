@@ -208,7 +208,15 @@ def _report_trial(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialRepor
         tasks=len(current_groups(trial.measured, tasks)),
         tasks_in_all=len(current_groups(step.tasks, tasks)),
         edits=tuple(applied.edit.id for applied in _select_edits(step.edits, *TRIED)),
+        measured=trial.measured,
+        heeded=_list_heeded(trial),
     )
+
+
+def _list_heeded(trial: Trial) -> tuple[str, ...]:
+    """Return the tasks that passed in every measured replay with the change."""
+    failed = {result.task_id for result in trial.candidate if result.score is not None and result.score.hard < 1}
+    return tuple(task_id for task_id in trial.measured if task_id not in failed)
 
 
 def _list_notes(outcome: Consolidated) -> Iterator[str]:

@@ -23,6 +23,8 @@ MIN_GROUPS_FOR_TEST = 20
 """In smaller archives nothing is sealed: every group is needed for training and validation."""
 
 MAX_QUOTE = 200
+MAX_DONE = 400
+"""Characters of what the agent did at a moment, in a report."""
 MAX_QUOTES = 3
 """Characters, and corrections, by which a report names a task."""
 
@@ -72,7 +74,11 @@ def _build_label(task: TaskRecord) -> TaskLabel:
     origins = {
         TaskOrigin(day=origin.at[:10], source=origin.source, session_id=origin.session_id) for origin in task.origins
     }
-    return TaskLabel(id=task.id, intent=excerpt(task.intent, MAX_QUOTE), words=words, origins=tuple(sorted(origins)))
+    label = TaskLabel(id=task.id, intent=excerpt(task.intent, MAX_QUOTE), words=words, origins=tuple(sorted(origins)))
+    if not isinstance(task.reference, MomentReference):
+        return label
+    done = excerpt(task.reference.rejected, MAX_DONE)
+    return replace(label, moment=task.reference.moment, sibling=task.reference.sibling, then=done)
 
 
 def split_tasks(

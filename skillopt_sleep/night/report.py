@@ -170,10 +170,11 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     ``score`` is wins minus twice the losses over all nights, ``k`` the score that accepts, ``e`` the strength of the
     evidence (see docs/gate.md); with ``ties`` they are None under the strict rule. ``since`` is the night that first
     tried the edits, "" for tonight; ``edits`` are the ids of the edits tried together. ``tasks`` counts the different
-    requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights; ``improved`` and
-    ``worsened`` name single tasks. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when
-    they were replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in
-    earlier nights, which are not replayed again.
+    requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights. ``improved`` and
+    ``worsened`` name single tasks, as do those ``measured`` tonight and the ``heeded`` ones, which passed every time
+    with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when they were
+    replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in earlier
+    nights, which are not replayed again.
     """
 
     document: str
@@ -191,6 +192,8 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     tasks: int = 0
     tasks_in_all: int = 0
     edits: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    heeded: tuple[str, ...] = ()
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
@@ -307,12 +310,17 @@ class TaskLabel(Struct, frozen=True, kw_only=True):
     """What a task id in a report stands for.
 
     ``intent`` is the request, ``words`` are the person's corrections, ``origins`` the sessions, the oldest first.
+    ``moment`` names the moment whose lesson is tried, "" for a task that stands alone; ``sibling`` is another place
+    where that lesson applies. ``then`` is what the agent did there at the time.
     """
 
     id: str
     intent: str
     words: tuple[str, ...] = ()
     origins: tuple[TaskOrigin, ...] = ()
+    moment: str = ""
+    sibling: bool = False
+    then: str = ""
 
 
 class NightReport(Struct, frozen=True, kw_only=True):

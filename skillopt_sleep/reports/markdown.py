@@ -118,6 +118,8 @@ def _edits(heading: str, why: str, edits: Sequence[AppliedEdit], report: NightRe
             yield f"   - reason: {escape(row.reason)}"
         for words in row.words:
             yield f"   - you said: “{escape(words)}”"
+        if row.moments:
+            yield f"   - {escape(row.moments)}"
         if row.why:
             yield f"   - {why}: {escape(row.why)}"
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
 from skillopt_sleep.night.report import HoldoutRow, NightReport, TrialReport
-from skillopt_sleep.reports.formatting import DOCUMENTS, plain
+from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain
 
 TASK_CHARACTERS = 90
 """Characters of a task in a table."""
@@ -68,6 +68,8 @@ class RuleRow(Struct, frozen=True, kw_only=True):
     """The person's own corrections that the rule rests on."""
     why: str
     """Why the edit ended as it did."""
+    moments: str = ""
+    """What came of it where the person stepped in, and where its lesson applies besides; "" when nothing is known."""
 
 
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
@@ -110,7 +112,31 @@ def describe_rule(applied: AppliedEdit, report: NightReport) -> RuleRow:
         reason=plain(edit.reason),
         words=tuple(dict.fromkeys(plain(quote, QUOTE_CHARACTERS) for quote in words))[:QUOTES],
         why=plain(applied.why),
+        moments=describe_moments(applied, report),
     )
+
+
+def describe_moments(applied: AppliedEdit, report: NightReport) -> str:
+    """Say where a rule comes from and what came of it, in moments; "" for one that rests on none."""
+    labels = {label.id: label for label in report.tasks if label.moment}
+    written = [labels[task] for task in applied.edit.task_ids if task in labels]
+    lessons = {label.moment for label in written}
+    trials = [trial for trial in report.trials if applied.edit.id in trial.edits]
+    measured = dict.fromkeys(task for trial in trials for task in trial.measured if task in labels)
+    heeded = {task for trial in trials for task in trial.heeded}
+    worse = {task for trial in trials for task in trial.worsened}
+    parts = [f"written from {number(len(written), 'correction')} of yours"] if written else []
+    places = [task for task in measured if labels[task].sibling and labels[task].moment in lessons]
+    if places:
+        count, lost = len(heeded.intersection(places)), len(worse.intersection(places))
+        parts.append(
+            f"at {count} of {number(len(places), 'other place')} where it applies the agent now does it unasked, and"
+            f" did worse at {lost or 'none'}"
+        )
+    own = [task for task in measured if not labels[task].sibling]
+    if own:
+        parts.append(f"at moments of yours it heeds you {len(heeded.intersection(own))} of {number(len(own), 'time')}")
+    return "; ".join(parts)
 
 
 def relative_to_project(path: str, project: str) -> str:

@@ -113,6 +113,7 @@ def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, width:
     for count, applied in enumerate(edits[:MOST], start=1):
         row = describe_rule(applied, report)
         about = [row.why] if row.why else [f"{row.does} {row.path}", *(f"you said: “{said}”" for said in row.words[:1])]
+        about += [row.moments] if row.moments else []
         yield from _entry(label if count == 1 else "", f"{count}. {row.text}", width, hang=3)
         yield from (line for text in about for line in _entry("", f"   {text}", width, hang=3))
     yield from _more(len(edits), width)

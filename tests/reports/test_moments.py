@@ -1,0 +1,58 @@
+"""Reports speak in moments, rule by rule."""
+
+from __future__ import annotations
+
+from skillopt_sleep.gate.rule import Decision, Verdict
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus
+from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
+from skillopt_sleep.reports.markdown import render_report
+from skillopt_sleep.reports.rows import describe_moments
+from skillopt_sleep.usecases.plan import plan_night
+from skillopt_sleep.usecases.run import run_night
+from tests.fakes.committer import make_committer
+
+RULE = AppliedEdit(
+    edit=EditRecord(id="e1", op=EditOp.APPEND, document="skill", text="- Cut a branch.", task_ids=("m1", "m2")),
+    status=EditStatus.APPLIED,
+    why="",
+)
+
+
+def report(*, measured=(), heeded=(), worsened=(), edits=("e1",)):
+    """A night with two corrections, a moment of another lesson, and places where the first lesson applies."""
+    labels = [TaskLabel(id=name, intent="Commit.", moment=name) for name in ("m1", "m2", "m3")]
+    labels += [TaskLabel(id=f"s{number}", intent="Ship.", moment="m1", sibling=True) for number in range(11)]
+    labels += [TaskLabel(id="o", intent="Other.", moment="m9", sibling=True), TaskLabel(id="t", intent="Write.")]
+    decision = Decision(verdict=Verdict.ACCEPT, why="")
+    trial = TrialReport(
+        document="skill", decision=decision, edits=edits, measured=measured, heeded=heeded, worsened=worsened
+    )
+    return NightReport(night="n", project="/p", tasks=tuple(labels), trials=(trial,), applied_edits=(RULE,))
+
+
+PLACES = tuple(f"s{number}" for number in range(11))
+
+
+def test_what_came_of_a_rule():
+    """Corrections, other places and moments apart; places of other lessons and other tasks count for neither."""
+    night = report(measured=(*PLACES, "m3", "o", "t"), heeded=(*PLACES[:9], "m3", "o", "t"))
+    assert describe_moments(RULE, night) == (
+        "written from 2 corrections of yours; at 9 of 11 other places where it applies the agent now does it unasked,"
+        " and did worse at none; at moments of yours it heeds you 1 of 1 time"
+    )
+    assert "did worse at 2" in describe_moments(RULE, report(measured=PLACES, worsened=PLACES[:2]))
+
+
+def test_a_rule_that_was_not_tried():
+    """Only where it comes from is said; of another rule's trial nothing."""
+    assert describe_moments(RULE, report(measured=PLACES, edits=("e2",))) == "written from 2 corrections of yours"
+
+
+def test_a_night_over_moments(tmp_path):
+    """Its report says it, and keeps what the agent did at each place then."""
+    person = make_committer(tmp_path / "mira")
+    workspace = person.workspace()
+    night = run_night(workspace, plan_night(workspace))
+    assert "written from 1 correction of yours; at" in render_report(night)
+    assert "where it applies the agent now does it unasked, and did worse at none" in render_report(night)
+    assert all("git commit" in label.then for label in night.tasks if label.moment)
