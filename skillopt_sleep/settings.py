@@ -72,6 +72,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_val: Count = 12
     miner: Literal["auto", "heuristic", "model"] = "auto"
     """How tasks are found: by rules, or by the optimizer."""
+    label_feedback: bool = True
+    """Ask the optimizer, in a few calls a night, which prompts correct an answer where rules cannot tell."""
     edit_budget: Count = 4
     """Most edits of a document a night."""
     rollouts_k: Count = 1

@@ -222,6 +222,7 @@ class SimulatedBackend:
         places = tuple(place for place in ("first", "second") if "again" in list_properties(prompt.schema, place))
         replies: Mapping[str, Callable[[], Json]] = {
             "edits": lambda: propose_edits(world, text, traits, luck),
+            "labels": lambda: {"labels": []},  # its persons say plainly what they mean
             "tasks": lambda: mine_sessions(world, text),
             "score": lambda: judge_answer(world, text, traits, luck),
             "checks": lambda: propose_checks(world, text),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 OWN_RUN_MARKER = "skillopt-sleep-replay"
 """Part of the working folder or of the first prompt of every session that our own replays start."""
@@ -81,6 +82,20 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Paths the agent wrote or edited."""
 
 
+class FeedbackLabel(Struct, frozen=True, kw_only=True):
+    """What a model said a prompt says about an answer, where rules had found nothing."""
+
+    source: str
+    turn: str
+    """The id of the prompt's turn."""
+    feedback: Feedback
+    cause: str = ""
+    quote: str = ""
+    """The person's own words that say so; "" for neither."""
+    about: str = ""
+    """The id of the turn whose answer it is about; "" for neither."""
+
+
 class Session(Struct, frozen=True, kw_only=True):
     """One harvested conversation. A field that the session file does not record is ""."""
 
@@ -136,6 +151,19 @@ class SessionKey(Struct, frozen=True, kw_only=True):
 def list_typed(turns: Iterable[Turn]) -> list[Turn]:
     """Return the turns that count as prompts of a person, in every number that this program shows."""
     return [turn for turn in turns if not turn.kind.weak]
+
+
+def apply_labels(session: Session, labels: Mapping[str, FeedbackLabel]) -> Session:
+    """Return a session with the feedback that counts: what rules found, else what a model said; labels by turn."""
+    if labels.keys().isdisjoint(turn.id for turn in session.turns):
+        return session
+    turns = tuple(
+        replace(turn, feedback=label.feedback, cause=label.cause)
+        if turn.feedback is Feedback.NEITHER and (label := labels.get(turn.id))
+        else turn
+        for turn in session.turns
+    )
+    return replace(session, turns=turns)
 
 
 def is_own_run(cwd: str, first_words: str) -> bool:

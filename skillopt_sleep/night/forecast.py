@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.pending import choose_for_tonight
 from skillopt_sleep.gate.rule import MOST_LOSSES, PAIRS_A_NIGHT, GateMode
 from skillopt_sleep.mining.heuristic import mine_heuristic
+from skillopt_sleep.mining.label_feedback import split_open
 from skillopt_sleep.mining.model_miner import split_batches
 from skillopt_sleep.mining.tasks import group_given_tasks
 from skillopt_sleep.model.call import Expected
@@ -18,7 +19,7 @@ from skillopt_sleep.night.moments import find_moment_tasks, pin_unproven
 from skillopt_sleep.night.plan import Kit, NightPlan
 from skillopt_sleep.night.pools import Pools, split_tasks
 from skillopt_sleep.night.report import NightReport
-from skillopt_sleep.night.select_tasks import choose_tasks, merge_mined
+from skillopt_sleep.night.select_tasks import choose_tasks, list_open_prompts, merge_mined
 from skillopt_sleep.optimizer.replay import find_put_back
 
 USUAL_PAIRS = 12
@@ -80,6 +81,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     scope = plan.window.scope
     refused = 0
+    labelling = len(split_open(list_open_prompts(harvested.sessions, kit))) if plan.mining.asks_for_labels else 0
     if plan.mining.given is not None:
         known = tasks = group_given_tasks(kit.archive.tasks(scope), plan.mining.given)
     else:
@@ -100,20 +102,23 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         older=harvested.counts.older,
         unplaced=harvested.counts.unplaced,
         pools=pools,
-        expected=_count_for_plan(pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0),
+        expected=_count_for_plan(
+            pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0, labelling=labelling
+        ),
         cap=plan.caps.calls,
         refused=refused,
         shortfall=shortfall([task for task in known if may_vote(task)]),
     )
 
 
-def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int) -> tuple[Expected, ...]:
+def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int, *, labelling: int = 0) -> tuple[Expected, ...]:
     return count_calls(
         pools,
         samples=plan.step.rollouts_k,
         documents=len(plan.kinds),
         mode=plan.step.gate_mode,
         mining_batches=mining_batches,
+        labelling=labelling,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
         pending=len(choose_for_tonight(plan.retriable)[0]),
@@ -127,6 +132,7 @@ def count_calls(
     documents: int,
     mode: GateMode,
     mining_batches: int,
+    labelling: int = 0,
     sealed: bool = False,
     probed: bool = False,
     pending: int = 0,
@@ -145,7 +151,8 @@ def count_calls(
     can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
     retried = pending if pools.val and mode is GateMode.PAIRED else 0
     contrasts = 2 if samples > 1 else 1
-    phases = [Expected(phase="mine", least=mining_batches, most=mining_batches, usual=mining_batches)]
+    phases = [Expected(phase="label", least=labelling, most=labelling, usual=labelling)] if labelling else []
+    phases += [Expected(phase="mine", least=mining_batches, most=mining_batches, usual=mining_batches)]
     if can_learn:
         phases += [
             Expected(phase="train", least=train, most=train * documents, usual=train),

@@ -44,6 +44,13 @@ class MiningPlan(Struct, frozen=True, kw_only=True):
     """The description of that skill."""
     given: tuple[TaskRecord, ...] | None = None
     """The tasks of a task file; then nothing is mined."""
+    rules_only: bool = False
+    """Let rules alone say what corrects or approves an answer, also where tasks are found by a model."""
+
+    @property
+    def asks_for_labels(self) -> bool:
+        """Whether a model is asked about the prompts that rules leave open."""
+        return self.by_model and self.given is None and not self.rules_only
 
 
 class ConsolidatePlan(Struct, frozen=True, kw_only=True):
@@ -145,6 +152,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         )
         content = msgspec.to_builtins(same)
         del content["left_out"], content["account"]["at_most"]
+        if not self.mining.rules_only:
+            del content["mining"]["rules_only"]
         return sha256(msgspec.json.encode(content) + self.baseline.digest.encode())[:32]
 
     def blank_report(self) -> NightReport:

@@ -12,7 +12,7 @@ from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.ports import Ledger, P
-from skillopt_sleep.model.session import Session, SessionFile, SessionKey
+from skillopt_sleep.model.session import FeedbackLabel, Session, SessionFile, SessionKey
 from skillopt_sleep.model.task import Split, TaskRecord
 from skillopt_sleep.night.pools import Past
 from skillopt_sleep.night.report import DocumentChange, NightReport, SealedTest
@@ -41,6 +41,12 @@ class Inbox(Protocol):
 
     def load_whole(self, key: SessionKey) -> Session:
         """Return all turns of a session."""
+
+    def find_labels(self, source: str, turns: Sequence[str]) -> Mapping[str, FeedbackLabel]:
+        """Return what a model said about the feedback in these turns, by turn, as far as one was asked."""
+
+    def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
+        """Keep each once; the sessions that are returned from then on carry it where rules had found nothing."""
 
 
 class Archive(Protocol):

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BackendUnusable, BadReply
+from skillopt_sleep.errors import BackendUnusable, BadReply, BudgetSpent
 from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight, revive
 from skillopt_sleep.mining.heuristic import mine_heuristic
+from skillopt_sleep.mining.label_feedback import OpenPrompt, label_open, list_label_notes, list_open
 from skillopt_sleep.mining.model_miner import mine_model
 from skillopt_sleep.mining.tasks import belongs_to_skill, group_given_tasks, merge_tasks
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
+from skillopt_sleep.model.session import Feedback, SessionKey
 from skillopt_sleep.model.task import (
     CommandReference,
     Shortfall,
@@ -85,6 +87,7 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
     if plan.mining.given is not None:
         given = group_given_tasks(kit.archive.tasks(scope), plan.mining.given)
         return SelectedTasks(tasks=given, shortfall=shortfall(given))
+    labelled = label_prompts(harvested.sessions, kit, models) if plan.mining.asks_for_labels else []
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     if plan.mining.by_model:
         mined = mine_model(sessions, models.optimizer, models.parallel)
@@ -97,7 +100,7 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
     kit.archive.commit(scope, (*merge_mined(before, mined.tasks), *at_moments.tasks), done)
     known, notes = _leave_out_unjudged(kit.archive.tasks(scope), models)
     known = tuple(map(pin_unproven, known))
-    notes += at_moments.notes
+    notes += (*labelled, *at_moments.notes)
     skill, about = plan.mining.target_skill, plan.mining.target_about
     wanted = [
         task
@@ -128,6 +131,31 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         shortfall=shortfall([task for task in wanted if may_vote(task)]),
         notes=tuple(notes),
     )
+
+
+def label_prompts(keys: Sequence[SessionKey], kit: Kit, models: Models) -> list[str]:
+    """Ask a model what prompts say about an answer where rules found nothing, and keep it; return notes.
+
+    Sessions loaded afterwards carry the labels. A lost call, a label without proof and a spent budget cost labels and
+    nothing else. Raises ``FatalBackend``, since then no call of this night can succeed.
+    """
+    try:
+        found = label_open(list_open_prompts(keys, kit), models.optimizer, models.parallel)
+    except BudgetSpent as error:
+        return [f"prompts that rules cannot read were not all labelled: {error}"]
+    kit.inbox.keep_labels(found.labels)
+    if any(label.feedback is Feedback.CORRECTION for label in found.labels):
+        kit.keep_steps()
+    return list_label_notes(found)
+
+
+def list_open_prompts(keys: Sequence[SessionKey], kit: Kit) -> list[OpenPrompt]:
+    """Return the prompts of these sessions in which rules found nothing and about which no model was asked yet."""
+    prompts: list[OpenPrompt] = []
+    for key in keys:
+        session = kit.inbox.load_whole(key)
+        prompts += list_open(session, kit.inbox.find_labels(session.source, [turn.id for turn in session.turns]))
+    return prompts
 
 
 def merge_mined(known: Sequence[TaskRecord], mined: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:

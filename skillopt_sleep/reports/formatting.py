@@ -40,6 +40,7 @@ ERRORS = {
 """What each class of call error means."""
 
 PHASES = {
+    "label": "reads which prompts correct an answer",
     "mine": "finds tasks in your sessions",
     "train": "replays some of them to see what goes wrong",
     "reflect": "writes rules",

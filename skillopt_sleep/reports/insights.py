@@ -60,7 +60,7 @@ def _counts(found: Insights) -> Iterator[str]:
     else:
         yield "None of them reads as a correction or an approval of what the agent had done."
     yield from _left_out(found)
-    yield "All of this was read from your own session files: no model was asked, and nothing left this machine."
+    yield "This page was made from your own session files: no model was asked for it, and nothing left this machine."
 
 
 def _count_prompts(count: int) -> str:

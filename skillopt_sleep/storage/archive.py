@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skillopt_sleep.model.session import Feedback, PromptKind, Session, SessionFile, SessionKey, Turn
+from skillopt_sleep.model.session import (
+    Feedback,
+    FeedbackLabel,
+    PromptKind,
+    Session,
+    SessionFile,
+    SessionKey,
+    Turn,
+    apply_labels,
+)
 from skillopt_sleep.model.task import Split, TaskRecord
 from skillopt_sleep.storage.database import Database, decode_json
 
@@ -157,7 +166,7 @@ class SessionInbox:
     def load(self, key: SessionKey) -> Session:
         """Return the turns of a session from ``first_turn`` to ``last_turn``, with ``CONTEXT_TURNS`` before them."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        session = decode_json(rows[0]["data"], Session)
+        session = self._decode(rows[0]["data"])
         at = {turn.id: index for index, turn in enumerate(session.turns)}
         first, last = at[key.first_turn], at[key.last_turn]
         return msgspec.structs.replace(session, turns=session.turns[max(0, first - CONTEXT_TURNS) : last + 1])
@@ -165,12 +174,43 @@ class SessionInbox:
     def load_whole(self, key: SessionKey) -> Session:
         """Return all archived turns of a session."""
         rows = self._database.rows("SELECT data FROM sessions WHERE source = ? AND path = ?", (key.source, key.path))
-        return decode_json(rows[0]["data"], Session)
+        return self._decode(rows[0]["data"])
 
     def everything(self) -> tuple[Session, ...]:
         """Return all archived sessions, the oldest first."""
+        labels: dict[str, dict[str, FeedbackLabel]] = {}
+        for row in self._database.rows("SELECT data FROM feedback_labels"):
+            label = decode_json(row["data"], FeedbackLabel)
+            labels.setdefault(label.source, {})[label.turn] = label
         rows = self._database.rows("SELECT data FROM sessions ORDER BY ended_at, path")
-        return tuple(decode_json(row["data"], Session) for row in rows)
+        sessions = (decode_json(row["data"], Session) for row in rows)
+        return tuple(apply_labels(session, labels.get(session.source, {})) for session in sessions)
+
+    def find_labels(self, source: str, turns: Sequence[str]) -> Mapping[str, FeedbackLabel]:
+        """Return what a model said about the feedback in these turns, as far as one was asked."""
+        rows = self._database.rows(
+            "SELECT data FROM feedback_labels WHERE source = ? AND turn IN (SELECT value FROM json_each(?))",
+            (source, msgspec.json.encode(list(turns)).decode()),
+        )
+        labels = (decode_json(row["data"], FeedbackLabel) for row in rows)
+        return {label.turn: label for label in labels}
+
+    def keep_labels(self, labels: Sequence[FeedbackLabel]) -> None:
+        """Keep each once; the first label of a turn stays. The steps around a correction are due to be read."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO feedback_labels VALUES (?, ?, ?)",
+                [(label.source, label.turn, msgspec.json.encode(label)) for label in labels],
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO steps_due SELECT source, path FROM turns WHERE source = ? AND turn = ?",
+                [(label.source, label.turn) for label in labels if label.feedback is Feedback.CORRECTION],
+            )
+
+    def _decode(self, data: bytes) -> Session:
+        """Return an archived session with the feedback that counts."""
+        session = decode_json(data, Session)
+        return apply_labels(session, self.find_labels(session.source, [turn.id for turn in session.turns]))
 
 
 def _is_candidate(turn: Turn) -> bool:

@@ -23,16 +23,17 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
-VERSION = 6
+VERSION = 7
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {
     4: "UPDATE files SET mtime_ns = -1 WHERE source = 'codex';",
     6: "INSERT OR IGNORE INTO steps_due SELECT source, path FROM sessions"
     ' WHERE instr(CAST(data AS TEXT), \'"feedback":"correction"\');',
+    7: "UPDATE files SET mtime_ns = -1;",
 }
 """What a lower version needs besides. 4: Codex sessions are read again, because they name the remote. 6: the steps of
-sessions with corrections are still to be read."""
+sessions with corrections are still to be read. 7: sessions are read again, because corrections are found by more."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
@@ -146,6 +147,10 @@ CREATE TABLE IF NOT EXISTS judged_moments (
     judge TEXT NOT NULL, digest TEXT NOT NULL, moment TEXT NOT NULL, separates INTEGER NOT NULL,
     PRIMARY KEY (judge, digest)
 );
+CREATE TABLE IF NOT EXISTS feedback_labels (
+    source TEXT NOT NULL, turn TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (source, turn)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS agreements (
     source TEXT NOT NULL, provider TEXT NOT NULL, agreed_at TEXT NOT NULL,
     PRIMARY KEY (source, provider)

@@ -122,11 +122,15 @@ def delete_sessions(
 def _forget_turns(
     database: Database, connection: sqlite3.Connection, paths: Sequence[tuple[str, str]]
 ) -> dict[str, set[str]]:
-    """Mark the turns of these files as forgotten; return their ids by source."""
+    """Mark the turns of these files as forgotten and delete their labels; return their ids by source."""
     turns: dict[str, set[str]] = {}
     for source, path in paths:
         rows = database.rows("SELECT turn FROM turns WHERE source = ? AND path = ?", (source, path))
         turns.setdefault(source, set()).update(row["turn"] for row in rows)
+    connection.executemany(
+        "DELETE FROM feedback_labels WHERE source = ? AND turn = ?",
+        [(source, turn) for source, known in turns.items() for turn in known],
+    )
     connection.executemany(
         "UPDATE turns SET path = ? WHERE source = ? AND path = ?", [(FORGOTTEN, *path) for path in paths]
     )

@@ -84,6 +84,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
             target_skill=get_target_skill_name(workspace),
             target_about=_read_description(workspace, baseline),
             given=tasks,
+            rules_only=not settings.label_feedback,
         ),
         split=msgspec.convert(settings, SplitPlan, from_attributes=True),
         step=msgspec.structs.replace(

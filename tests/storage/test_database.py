@@ -14,7 +14,7 @@ def _older(path):
     """Return a file as an older program left it: one table missing, a row in another."""
     Database(path).close()
     with sqlite3.connect(path) as raw:
-        raw.execute("INSERT INTO files VALUES ('claude', '/a.jsonl', 3, 4)")
+        raw.execute("INSERT INTO agreements VALUES ('claude', 'nobody', '2026-03-01')")
         raw.execute("DROP TABLE pending_edits")
         raw.execute(f"PRAGMA user_version = {VERSION - 1}")
     raw.close()
@@ -26,7 +26,7 @@ def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, rehearsa
     path = tmp_path / "sleep.db"
     _older(path)
     database = Database(path, rehearsal=rehearsal)
-    assert [tuple(row) for row in database.rows("SELECT * FROM files")] == [("claude", "/a.jsonl", 3, 4)]
+    assert [tuple(row) for row in database.rows("SELECT * FROM agreements")] == [("claude", "nobody", "2026-03-01")]
     assert database.rows("SELECT * FROM pending_edits") == []
     assert database.rows("PRAGMA user_version")[0][0] == VERSION
 
@@ -40,6 +40,17 @@ def test_codex_sessions_of_an_older_program_are_read_again(tmp_path):
         raw.execute("PRAGMA user_version = 3")
     raw.close()
     assert [tuple(row) for row in Database(path).rows("SELECT * FROM files")] == [("codex", "/a.jsonl", 3, -1)]
+
+
+def test_sessions_of_an_older_program_are_read_again(tmp_path):
+    """Their prompts get the labels that version 6 did not find."""
+    path = tmp_path / "sleep.db"
+    Database(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO files VALUES ('claude', '/a.jsonl', 3, 4)")
+        raw.execute("PRAGMA user_version = 6")
+    raw.close()
+    assert [tuple(row) for row in Database(path).rows("SELECT * FROM files")] == [("claude", "/a.jsonl", 3, -1)]
 
 
 def test_file_of_a_newer_program_is_left_alone(tmp_path):

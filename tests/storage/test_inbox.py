@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError
-from skillopt_sleep.model.session import Session, SessionFile, Turn
+from skillopt_sleep.model.session import Feedback, FeedbackLabel, Session, SessionFile, Turn
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord
 from skillopt_sleep.storage.archive import SessionInbox, TaskArchive
 from skillopt_sleep.storage.database import Database
@@ -165,3 +165,20 @@ def test_sessions_are_counted_by_folder_and_remote(database):
     assert inbox.count() == {("claude", "/work/shop", ""): 1, ("claude", "/work/shop", "github.com/acme/shop"): 1}
     assert inbox.count_waiting() == {("/work/shop", ""): 1, ("/work/shop", "github.com/acme/shop"): 1}
     assert {key.remote for key in inbox.waiting()} == {"", "github.com/acme/shop"}
+
+
+def test_label_of_a_model_is_kept_and_carried(database):
+    """It counts in every session that is loaded, also after the file has grown; the first label stays."""
+    inbox = SessionInbox(database)
+    inbox.file("claude", file(10), session("1", "2"))
+    label = FeedbackLabel(source="claude", turn="2", feedback=Feedback.CORRECTION, cause="c", quote="words", about="1")
+    inbox.keep_labels([label])
+    inbox.keep_labels([replace(label, feedback=Feedback.APPROVAL)])
+    assert inbox.find_labels("claude", ["1", "2"]) == {"2": label}
+    assert inbox.find_labels("codex", ["2"]) == {}
+    inbox.file("claude", file(20), session("1", "2", "3"))
+    loaded = inbox.everything()[0], inbox.load_whole(inbox.waiting()[0]), inbox.load(inbox.waiting()[0])
+    for found in loaded:
+        assert [turn.feedback for turn in found.turns] == [Feedback.NEITHER, Feedback.CORRECTION, Feedback.NEITHER]
+        assert found.turns[1].cause == "c"
+    assert [due["path"] for due in database.rows("SELECT path FROM steps_due")] == ["/s/a.jsonl"]

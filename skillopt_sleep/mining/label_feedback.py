@@ -1,0 +1,240 @@
+"""Asks a model what prompts say about the answer before them, where rules found nothing; a few calls a night.
+
+A model may invent, and it reads text that others wrote. So a label counts only with a quotation from the person's own
+words in that prompt, and with the answer it is about, shown before it. Labels are kept for ever, "neither" as well, so
+that no prompt is paid for twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import BadReply, TransientBackend
+from skillopt_sleep.model import Json
+from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.lexicon import strip_pasted
+from skillopt_sleep.model.ports import Ask, Parallel
+from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json
+from skillopt_sleep.model.session import Feedback, FeedbackLabel, Session
+from skillopt_sleep.model.text import contains_words, excerpt
+from skillopt_sleep.prompts import render
+
+MOST_CALLS = 4
+"""Calls a night, without the second try for an unreadable reply."""
+
+BATCH = 16_000
+"""Characters of prompts and answers in one call, about 4,000 tokens."""
+
+SHOWN_PROMPT, SHOWN_ANSWER = 1_200, 800
+"""Characters shown of a prompt, and of the end of an answer."""
+
+TRIES = 2
+"""How often a batch is sent before its reply counts as unreadable."""
+
+TAGS = ("session", "person", "answer")
+
+CAUSES = {Feedback.CORRECTION: "a model reads it as a correction"}
+
+_TEXT: Json = {"type": "string"}
+_LABEL: dict[str, Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["prompt", "says", "quote", "about"],
+    "properties": {
+        "prompt": _TEXT,
+        "says": {"type": "string", "enum": [str(feedback) for feedback in Feedback]},
+        "quote": _TEXT,
+        "about": _TEXT,
+    },
+}
+SCHEMA: dict[str, Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["labels"],
+    "properties": {"labels": {"type": "array", "items": _LABEL}},
+}
+
+
+class OpenPrompt(Struct, frozen=True, kw_only=True):
+    """A prompt that rules found nothing in, and the answer it was typed after."""
+
+    source: str
+    session_id: str
+    turn: str
+    prompt: str
+    answered: str
+    """The turn that the answer belongs to."""
+    answer: str
+
+    @property
+    def size(self) -> int:
+        """Characters that it takes in a call."""
+        return min(len(self.prompt), SHOWN_PROMPT) + min(len(self.answer), SHOWN_ANSWER)
+
+
+class Labelled(Struct, frozen=True, kw_only=True):
+    """What a model said about open prompts."""
+
+    labels: tuple[FeedbackLabel, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    """Labels that the session does not prove; their prompts count as neither."""
+    lost: str = ""
+    """Why a call was lost; its prompts stay open."""
+
+
+class _Proposal(Struct, frozen=True, kw_only=True):
+    prompt: str
+    says: Feedback
+    quote: str = ""
+    about: str = ""
+
+
+class _Reply(Struct, frozen=True, kw_only=True):
+    labels: tuple[Json, ...]
+
+
+def list_open(session: Session, labelled: Collection[str] = ()) -> Iterator[OpenPrompt]:
+    """Yield the prompts of a session that follow an answer and say nothing by the rules; not the ``labelled`` turns."""
+    answer = answered = ""
+    for turn in session.turns:
+        is_open = turn.feedback is Feedback.NEITHER and not turn.kind.weak and turn.id not in labelled
+        if is_open and answer and strip_pasted(turn.prompt).strip():
+            yield OpenPrompt(
+                source=session.source,
+                session_id=session.session_id,
+                turn=turn.id,
+                prompt=turn.prompt,
+                answered=answered,
+                answer=answer,
+            )
+        if turn.final:
+            answer, answered = turn.final, turn.id
+
+
+def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], ...]:
+    """Return the prompts in order, as many to a call as ``BATCH`` allows; what exceeds ``MOST_CALLS`` is left open."""
+    batches: list[list[OpenPrompt]] = [[]]
+    room = BATCH
+    for prompt in prompts:
+        if prompt.size > room and batches[-1]:
+            batches.append([])
+            room = BATCH
+        batches[-1].append(prompt)
+        room -= prompt.size
+    return tuple(tuple(batch) for batch in batches[:MOST_CALLS] if batch)
+
+
+def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> Labelled:
+    """Return the labels that a model gives and the sessions prove. Raises ``FatalBackend`` and ``BudgetSpent``."""
+    done = parallel(functools.partial(_label_batch, ask=ask), split_open(prompts))
+    return Labelled(
+        labels=tuple(label for part in done for label in part.labels),
+        refused=tuple(refusal for part in done for refusal in part.refused),
+        lost=next((part.lost for part in done if part.lost), ""),
+    )
+
+
+def list_label_notes(found: Labelled) -> list[str]:
+    """Return what the night's report says about the labels."""
+    counts = Counter(label.feedback for label in found.labels)
+    notes = []
+    if corrections := counts[Feedback.CORRECTION]:
+        notes.append(
+            f"a model read {corrections} of {len(found.labels)} prompts that rules leave open as corrections, each with"
+            " your words for it"
+        )
+    if found.refused:
+        notes.append(f"{len(found.refused)} labels of prompts are not used: {found.refused[0].why}")
+    if found.lost:
+        notes.append(f"prompts that rules leave open were not all labelled ({found.lost})")
+    return notes
+
+
+def build_prompt(batch: Sequence[OpenPrompt]) -> Prompt:
+    """Return the call for one batch: prompt p1 follows answer a1, and so on."""
+    numbered = list(enumerate(batch, start=1))
+    shown = (
+        f"<session>\n{''.join(_render(number, prompt) for number, prompt in part)}</session>"
+        for _, part in groupby(numbered, key=lambda item: (item[1].source, item[1].session_id))
+    )
+    system, user = render("label", sessions="\n\n".join(shown))
+    return Prompt(system=system, user=user, schema=SCHEMA)
+
+
+def _render(number: int, open_prompt: OpenPrompt) -> str:
+    answer = open_prompt.answer
+    end = answer if len(answer) <= SHOWN_ANSWER else f"…{answer[-SHOWN_ANSWER:]}"
+    return (
+        f'<answer id="a{number}">\n{escape_tags(end, *TAGS)}\n</answer>\n'
+        f'<person id="p{number}">\n{escape_tags(open_prompt.prompt[:SHOWN_PROMPT], *TAGS)}\n</person>\n'
+    )
+
+
+def _label_batch(batch: Sequence[OpenPrompt], *, ask: Ask) -> Labelled:
+    try:
+        proposals = _ask_for_labels(build_prompt(batch), ask)
+    except TransientBackend as error:
+        return Labelled(lost=f"{type(error).__name__}: {error}")
+    names = {f"p{number}": number - 1 for number in range(1, len(batch) + 1)}
+    labels: dict[str, FeedbackLabel] = {}
+    refused: list[Refusal] = []
+    for raw in proposals:
+        try:
+            label = _verify(raw, names, batch)
+        except ValueError as error:
+            refused.append(Refusal(subject="label", words=excerpt(str(raw), 100), why=str(error)))
+        else:
+            labels.setdefault(label.turn, label)
+    for prompt in batch:  # what has no proven label is neither, and not paid for again
+        labels.setdefault(prompt.turn, FeedbackLabel(source=prompt.source, turn=prompt.turn, feedback=Feedback.NEITHER))
+    return Labelled(labels=tuple(labels.values()), refused=tuple(refused))
+
+
+def _ask_for_labels(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
+    """Return the proposals of a readable reply. Raises ``BadReply`` after ``TRIES``, and what ``ask`` raises."""
+    problem = ""
+    for sample in range(TRIES):
+        reply = ask(replace(prompt, sample=sample), phase="label")
+        try:
+            return msgspec.convert(extract_json(reply.text), _Reply).labels
+        except ValueError as error:
+            problem = str(error)
+    raise BadReply(f"a reply with labels cannot be read: {problem}")
+
+
+def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) -> FeedbackLabel:
+    """Return a proposed label, if the session proves it. Raises ``ValueError`` that says what is wrong."""
+    proposal = msgspec.convert(raw, _Proposal)  # its ValidationError is a ValueError
+    if proposal.prompt not in names:
+        raise ValueError(f"it names a prompt that was not shown: {proposal.prompt!r:.80}")
+    number = names[proposal.prompt]
+    said = batch[number]
+    if proposal.says is Feedback.NEITHER:
+        return FeedbackLabel(source=said.source, turn=said.turn, feedback=Feedback.NEITHER)
+    if not contains_words(strip_pasted(said.prompt)[:SHOWN_PROMPT], proposal.quote):
+        raise ValueError(f"its quotation is not among the words the person typed there: {proposal.quote!r:.80}")
+    about = next(
+        (
+            batch[place]
+            for place in range(number + 1)
+            if proposal.about == f"a{place + 1}" and batch[place].session_id == said.session_id
+        ),
+        None,
+    )
+    if about is None:
+        raise ValueError(f"it is about no answer that was shown before it: {proposal.about!r:.80}")
+    return FeedbackLabel(
+        source=said.source,
+        turn=said.turn,
+        feedback=proposal.says,
+        cause=CAUSES.get(proposal.says, ""),
+        quote=proposal.quote.strip(),
+        about=about.answered,
+    )
