@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.claude_native import QUIET, NativeClaude, escape_slash, find_config_folder, select_login
 from skillopt_sleep.backends.claude_output import CLAUDE, STREAM_OPTIONS, read_announced_wait, read_result
-from skillopt_sleep.backends.outcomes import add_cost, build_reply, decode_json
+from skillopt_sleep.backends.outcomes import build_reply, decode_json
 from skillopt_sleep.backends.process import Children, Ended, find_command
 from skillopt_sleep.errors import BackendError, BadReply, NotLoggedIn, TooOld
 from skillopt_sleep.model import Json
@@ -222,18 +222,15 @@ def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> 
     text = result.words
     if result.structured_output is not None:
         text = msgspec.json.encode(result.structured_output).decode()
-    try:
-        return build_reply(
-            CLAUDE,
-            prompt,
-            text,
-            model=result.model or model,
-            latency=ended.seconds,
-            usage=result.spent,
-            cost_usd=result.price,
-        )
-    except BackendError as error:
-        raise add_cost(error, result.spent, result.price) from None
+    return build_reply(
+        CLAUDE,
+        prompt,
+        text,
+        model=result.model or model,
+        latency=ended.seconds,
+        usage=result.spent,
+        cost_usd=result.price,
+    )
 
 
 def _read_login_status(stdout: str) -> bool | None:

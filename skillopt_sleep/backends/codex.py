@@ -39,7 +39,7 @@ from skillopt_sleep.backends.codex_output import (
     read_turn,
 )
 from skillopt_sleep.backends.codex_session import put_into_home, take_record
-from skillopt_sleep.backends.outcomes import add_cost, build_reply
+from skillopt_sleep.backends.outcomes import build_reply
 from skillopt_sleep.backends.process import Children, Ended, IdleTimeout, find_command
 from skillopt_sleep.backends.put_back import SessionCopy, choose_prompt, finish, limit_turns
 from skillopt_sleep.backends.sandbox import TOOL_VARIABLES, add_results, build_agent_environment, find_flaw
@@ -369,11 +369,8 @@ class _TurnLimit:
 
 def read_reply(ended: Ended, prompt: Prompt, *, model: str, deadline: float) -> Reply:
     """Return the reply in what the CLI printed. Raises the ``BackendError`` that fits any other ending."""
-    turn = read_turn(ended, deadline=deadline)
-    try:
-        return build_reply(CODEX, prompt, turn.text, model=model, latency=ended.seconds, usage=turn.usage)
-    except BackendError as error:
-        raise add_cost(error, turn.usage) from None
+    text, usage = read_turn(ended, deadline=deadline)
+    return build_reply(CODEX, prompt, text, model=model, latency=ended.seconds, usage=usage)
 
 
 def _as_options(settings: Sequence[str]) -> list[str]:

@@ -53,14 +53,11 @@ _WAIT = re.compile(
 _FAILED = re.compile(r"exited with code [1-9]|\"exit_code\": ?[1-9]|Exit code: [1-9]")
 
 
-class CodexItem(Struct, frozen=True, kw_only=True):
+class _Item(Struct, frozen=True, kw_only=True):
     """Something done in a turn, such as a message or a command."""
 
     type: str = ""
     text: str = ""
-    command: str = ""
-    exit_code: int | None = None
-    aggregated_output: str = ""
 
 
 class _Failure(Struct, frozen=True, kw_only=True):
@@ -81,23 +78,12 @@ class _Event(Struct, frozen=True, kw_only=True):
     type: str = ""
     message: str = ""
     error: _Failure | None = None
-    item: CodexItem | None = None
+    item: _Item | None = None
     usage: msgspec.Raw = msgspec.Raw()
 
 
 class _Thread(Struct, frozen=True, kw_only=True):
     thread_id: str = ""
-
-
-class CodexTurn(Struct, frozen=True, kw_only=True):
-    """A completed turn."""
-
-    items: tuple[CodexItem, ...]
-    """Everything that was done."""
-    text: str
-    """The model's last message."""
-    usage: Usage | None
-    """Its tokens, None when Codex reports none."""
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -165,8 +151,11 @@ def read_thread_id(stdout: str) -> str:
     return next((thread.thread_id for thread in decode_lines(lines, _Thread) if thread.thread_id), "")
 
 
-def read_turn(ended: Ended, *, deadline: float) -> CodexTurn:
-    """Return the completed turn. Raises the ``BackendError`` that fits any other ending."""
+def read_turn(ended: Ended, *, deadline: float) -> tuple[str, Usage | None]:
+    """Return the model's last message and the tokens of a completed turn, None when Codex reports none.
+
+    Raises the ``BackendError`` that fits any other ending.
+    """
     events = tuple(decode_lines(ended.stdout.split("\n"), _Event))
     complaints = [
         event.error.message if event.error else event.message
@@ -179,13 +168,9 @@ def read_turn(ended: Ended, *, deadline: float) -> CodexTurn:
     if completed is None or ended.status:
         words = complaint or find_error_line(ended.stderr) or f"it ended with status {ended.status}"
         raise classify_failure(CODEX, words, retry_after=read_announced_wait(ended.stderr) or None)
-    items = tuple(event.item for event in events if event.type == "item.completed" and event.item)
+    items = (event.item for event in events if event.type == "item.completed" and event.item)
     answers = [item.text for item in items if item.type == "agent_message" and item.text]
-    return CodexTurn(
-        items=items,
-        text=answers[-1] if answers else "",
-        usage=_read_usage(decode_loosely(completed.usage)),
-    )
+    return answers[-1] if answers else "", _read_usage(decode_loosely(completed.usage))
 
 
 def read_record(content: bytes) -> Record:
@@ -295,7 +280,7 @@ def _read_ending(ended: Ended, deadline: float, *, worked: bool, out_of_turns: b
     if ended.flooded and worked:
         return Ending.OUT_OF_ROOM, None
     try:
-        return Ending.DONE, read_turn(ended, deadline=deadline).usage
+        return Ending.DONE, read_turn(ended, deadline=deadline)[1]
     except TooLong:
         if worked:
             return Ending.OUT_OF_ROOM, None

@@ -368,10 +368,7 @@ def read_reply(answer: Answer, prompt: Prompt, *, model: str, latency: float) ->
     if not text and reason in CONTENT_FILTERS:
         text = FILTERED
     name = _as_text(body.model)[:NAME_LENGTH] or model
-    try:
-        return build_reply(OPENAI, prompt, text, model=name, latency=latency, usage=usage)
-    except BackendError as error:
-        raise add_cost(error, cost) from None
+    return build_reply(OPENAI, prompt, text, model=name, latency=latency, usage=usage)
 
 
 def _read_retry_after(answer: Answer) -> float | None:

@@ -245,17 +245,19 @@ def build_reply(
 ) -> Reply:
     """Build the reply; ``usage`` is estimated when the provider reports none.
 
-    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when JSON was asked for and the text holds none.
+    Raises ``EmptyReply`` when there is no text, and ``BadReply`` when JSON was asked for and the text holds none; both
+    carry what the call cost.
     """
+    if usage is None or not (usage.input_tokens or usage.output_tokens):
+        usage = estimate_usage(prompt, text)
     if not text.strip():
-        raise EmptyReply(f"{advice.name} answered with nothing")
+        raise add_cost(EmptyReply(f"{advice.name} answered with nothing"), usage, cost_usd)
     if prompt.schema is not None:
         try:
             extract_json(text)
         except ValueError:
-            raise BadReply(f"{advice.name} was asked for JSON and answered without any{_quote(text)}") from None
-    if usage is None or not (usage.input_tokens or usage.output_tokens):
-        usage = estimate_usage(prompt, text)
+            error = BadReply(f"{advice.name} was asked for JSON and answered without any{_quote(text)}")
+            raise add_cost(error, usage, cost_usd) from None
     return Reply(text=text, model=model, usage=usage, cost_usd=cost_usd, latency=latency)
 
 
