@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
 from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.text import sha256
@@ -120,10 +122,13 @@ class SessionReader:
 
     def session(self) -> Session | None:
         """Return the session read so far; None when no person typed in it, or when it is one of our own replays."""
-        if any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""}):
-            return None
-        turns = self.log.turns()
-        if not turns:
+        session = self.outline()
+        return replace(session, turns=self.log.turns()) if session else None
+
+    def outline(self) -> Session | None:
+        """Return the session without its turns; None where there is no session."""
+        is_own = any(is_own_run(cwd, self._first_words or "") for cwd in self._cwds or {""})
+        if is_own or not self.log.has_prompts():
             return None
         return Session(
             source="claude",
@@ -134,7 +139,6 @@ class SessionReader:
             model=self._model,
             started_at=self._started_at,
             ended_at=self._ended_at,
-            turns=turns,
         )
 
     def _is_new(self, record: records.Record) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from skillopt_sleep.model.repository import normalize_remote
 from skillopt_sleep.model.session import PromptKind, Session, SessionFile, Skip, is_own_run
@@ -174,9 +175,13 @@ class RolloutReader:
 
         None for a sub-agent's, for one of our own replays, and when no person typed.
         """
+        session = self.outline()
+        return replace(session, turns=self.log.turns()) if session else None
+
+    def outline(self) -> Session | None:
+        """Return the session without its turns; None where there is no session."""
         meta = self._meta or records.SessionMeta()
-        turns = self.log.turns()
-        if self._is_internal or not turns or is_own_run(meta.cwd or "", self._first_words):
+        if self._is_internal or not self.log.has_prompts() or is_own_run(meta.cwd or "", self._first_words):
             return None
         return Session(
             source="codex",
@@ -189,7 +194,6 @@ class RolloutReader:
             model=self._model,
             started_at=self._started_at,
             ended_at=self._at,
-            turns=turns,
         )
 
     def _session_id(self) -> str:

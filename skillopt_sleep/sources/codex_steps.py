@@ -62,8 +62,8 @@ class SessionReader(Protocol):
     def take_record(self, record: records.Record, line: bytes) -> None:
         """Read one decoded record."""
 
-    def session(self) -> Session | None:
-        """Return the session read so far."""
+    def outline(self) -> Session | None:
+        """Return the session without its turns; None where there is no session."""
 
 
 class StepsReader:
@@ -107,7 +107,7 @@ class StepsReader:
 
     def conversation(self) -> Conversation | None:
         """Return the conversation read so far; None where there is no session."""
-        session = self._session.session()
+        session = self._session.outline()
         if session is None:
             return None
         self._add_instructions()

@@ -136,6 +136,10 @@ class TurnLog:
             draft, command = self._running.pop(call)
             draft.commands.remove(command)
 
+    def has_prompts(self) -> bool:
+        """Tell whether a person typed anything."""
+        return any(draft.prompt for draft in self.drafts)
+
     def turns(self) -> tuple[Turn, ...]:
         """Return the turns of the session in order."""
         turns: list[Turn] = []
