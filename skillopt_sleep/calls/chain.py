@@ -41,8 +41,11 @@ def chain(
     first_wait: float = FIRST_WAIT,
     progress: Progress | None = None,
     redactor: Redactor | None = None,
+    versions: Mapping[Role, str] | None = None,
 ) -> Mapping[Role, Ask]:
     """Return each role's way to its backend; all roles share one budget and one limiter.
+
+    ``versions`` of the roles' command lines are noted in their replies.
 
     Each model has a breaker of its own: another model that answers does not show that this one is alive.
     """
@@ -53,7 +56,15 @@ def chain(
 
     def link(role: Role, backend: Backend) -> Ask:
         model = f"{backend.name}:{backend.model}"
-        recorded = Recorded(role=role, model=model, backend=backend, ledger=ledger, clock=clock, redactor=redactor)
+        recorded = Recorded(
+            role=role,
+            model=model,
+            backend=backend,
+            ledger=ledger,
+            clock=clock,
+            redactor=redactor,
+            versions={} if versions is None else versions,
+        )
         limited = Limited(limiter=limiter, send=recorded, admit=budget.admit)
         priced = backend.priced if isinstance(backend, NamesPrice) else True
         budgeted = Budgeted(budget=budget, send=limited, progress=progress, line=model, priced=priced)

@@ -6,7 +6,7 @@ These are the two ends of the chain: ``Ledgered`` is the outermost wrapper, ``Re
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -95,6 +95,8 @@ class Recorded:
     clock: Clock
     redactor: Redactor | None = None
     """Removes secrets from prompts, replies and error messages; None when there can be none."""
+    versions: Mapping[Role, str] = field(default_factory=dict)
+    """The version of each role's command line, once it was checked."""
     _told: HoldsReplies | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -110,6 +112,7 @@ class Recorded:
             sent = replace(prompt, system=self._clean(prompt.system), user=self._clean(prompt.user))
             reply = self._clean(correct_reply(_send(self.backend, sent), sent))
             _require_finished(reply, prompt)
+            reply = replace(reply, answered_at=self.clock.now().isoformat(), version=self.versions.get(self.role, ""))
         except Awaiting:  # nothing was sent, so there is nothing to record
             raise
         except (BackendError, BudgetSpent) as error:

@@ -1,4 +1,8 @@
-"""Carries an undecided edit from night to night with its tally, as long as what it was measured on has not changed."""
+"""Carries a rule that is not decided yet from night to night, with its tally: one life, whatever changes around it.
+
+A rule that is rewritten in other words, or whose document the user edits, keeps its tally. Backend, model, metric and
+replay mode change what is measured, so each combination has a tally of its own, which waits while another is in use.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,31 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.rule import GO_ON_AT, MOST_LOSSES, PAIRS_A_LIFE, describe_needs
-from skillopt_sleep.gate.tally import Tally
+from skillopt_sleep.gate.rule import (
+    MOST_LOSSES,
+    PAIRS_A_LIFE,
+    PROMISING,
+    choose_threshold,
+    describe_needs,
+    is_promising,
+)
+from skillopt_sleep.gate.tally import WINS_A_REQUEST, Tally
 from skillopt_sleep.model.document import Candidate, DocumentKind
-from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits
+from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import sha256
 
-BEHIND_A_NIGHT = 2
-"""Edits with a score under ``GO_ON_AT`` that one night continues; those ahead all take their turn.
-
-Without a bound a few of them would take every night's calls, and nothing new could be tried. Two share the replays of
-the baseline and cost at most 60 of the usual 120 calls: 12 pairs each that all have the same outcome, judged by rubric.
-"""
-BEHIND_AT_MOST = 4
-"""Edits with a score under ``GO_ON_AT`` that are kept at all: more would wait for a turn that never comes."""
+MOST_WAITING = 12
+"""Rules on trial at the same time: with more, none would get enough pairs. New ones wait until one is decided."""
+IDLE_PAIRS = 24
+"""Pairs after which a rule without a net win is given up: it shows no effect, and others wait for their turn."""
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """Everything a tally of pairs depends on; when any of it changes, the tally says nothing any more."""
+    """What a tally of pairs was measured with, and the documents of its latest night."""
 
     documents: tuple[tuple[DocumentKind, str, str], ...] = ()
-    """Kind, path and digest of the text of each document."""
+    """Kind, path and digest of the text of each document; a tally outlasts their changes."""
     target: str = ""
     """Backend and model that replay."""
     optimizer: str = ""
@@ -54,17 +61,13 @@ class Base(Struct, frozen=True, kw_only=True):
         """Sixteen hex digits over all of it."""
         return sha256(msgspec.json.encode(self))[:16]
 
-    def list_changes(self, now: Base, kind: DocumentKind) -> Iterator[str]:
-        """Say what has changed since, in plain words, for an edit of the document ``kind``."""
-        before = {name: (path, text) for name, path, text in self.documents}
-        after = {name: (path, text) for name, path, text in now.documents}
-        for name in dict.fromkeys((kind, *before, *after)):
-            where = "on" if name is kind else "beside"
-            (path, text), (new_path, new_text) = before.get(name, ("", "")), after.get(name, ("", ""))
-            if text != new_text:
-                yield f"the text of the {name} it was tried {where} has changed"
-            elif path != new_path:
-                yield f"the {name} it was tried {where} has moved to {new_path}"
+    @property
+    def way(self) -> Base:
+        """How it was measured, without the documents."""
+        return replace(self, documents=())
+
+    def list_changes(self, now: Base) -> Iterator[str]:
+        """Say in plain words what has changed in the way of measuring."""
         for what, old, new in (
             ("model", self.target, now.target),
             ("model that judges", self.optimizer, now.optimizer),
@@ -76,36 +79,74 @@ class Base(Struct, frozen=True, kw_only=True):
                 yield f"the {what} has changed, from {old or 'the default'} to {new or 'the default'}"
 
 
+class Parked(Struct, frozen=True, kw_only=True):
+    """A tally that was measured in another way than the present one, and continues when that way comes back."""
+
+    on: Base
+    tally: Tally
+    tasks: tuple[str, ...] = ()
+
+
 class PendingEdit(Struct, frozen=True, kw_only=True):
-    """The undecided edits of one document that are tried together."""
+    """A rule that is not decided yet. One that an earlier version stored may be a bundle of several."""
 
     id: str
+    """The edit's id in its first wording."""
     night: str
     """The night that first tried it."""
     kind: DocumentKind
     k: int
-    """The score that accepts it, fixed when it was first tried."""
+    """The score that proves it."""
     edits: tuple[EditRecord, ...]
+    """The rule, alone."""
     groups: tuple[str, ...]
     """Task groups its reflection saw, and the ids of their tasks (groups may merge); it is never tried on them."""
     tally: Tally
     on: Base = Base()
-    """What the tally depends on."""
+    """What the tally was measured with."""
     atop: bool = False
-    """Whether it was first tried on top of another proposal instead of the live documents."""
+    """Whether an earlier version first tried it on top of another proposal instead of the live documents."""
     nights: int = 1
     tasks: tuple[str, ...] = ()
     """The different requests its pairs were measured on: their groups, or the ids of their tasks."""
+    evidence: tuple[str, ...] = ()
+    """The requests it rests on: groups of the tasks it was written from; empty for a bundle of an earlier version."""
+    others: int | None = None
+    """Other requests of the archive that it can be tried on; None when they were not counted."""
+    parked: tuple[Parked, ...] = ()
+    """Its tallies under other models, metrics and replay modes."""
+    promising_at: int = PROMISING
+    """The score from which it is shown as promising (the setting ``alpha``)."""
 
     @property
-    def behind(self) -> bool:
-        """Whether its score is below the one that earns another round in the same night."""
-        return self.tally.score < GO_ON_AT
+    def rule(self) -> EditRecord:
+        """The one edit."""
+        return self.edits[0]
+
+    @property
+    def is_bundle(self) -> bool:
+        """Whether an earlier version left it: several edits under one tally, or a tally without its requests."""
+        return len(self.edits) != 1 or not self.evidence
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether it is worth a person's look."""
+        return is_promising(self.tally, self.promising_at)
+
+    @property
+    def missing(self) -> int:
+        """How many more requests the archive must hold before it can be proven at all."""
+        needed = -(-self.k // WINS_A_REQUEST)
+        return 0 if self.others is None else max(0, needed - self.others)
 
     @property
     def needs(self) -> str:
-        """What it lacks for acceptance: "2 more wins"."""
-        return describe_needs(self.tally, self.k)
+        """What it lacks to be proven: "2 more wins"."""
+        more = describe_needs(self.tally, self.k)
+        if not self.missing:
+            return more
+        requests = "1 more request" if self.missing == 1 else f"{self.missing} more requests"
+        return f"{more}, and {requests} to try it on"
 
     def seen(self, tasks: Sequence[TaskRecord]) -> frozenset[str]:
         """Return the current names of the groups of ``tasks`` that its reflection saw.
@@ -120,34 +161,73 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         return tuple(task for task in tasks if group_of(task) not in seen)
 
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
-        """Update the group names it carries to those that ``tasks`` use now."""
-        return replace(self, groups=tuple(sorted(self.seen(tasks))), tasks=current_groups(self.tasks, tasks))
+        """Update the names of requests to those that ``tasks`` use now, and count those it can be tried on."""
+        names = {task.id: group_of(task) for task in tasks}
+        return replace(
+            self,
+            groups=tuple(sorted(self.seen(tasks))),
+            tasks=current_groups(self.tasks, tasks),
+            evidence=current_groups(self.evidence, tasks),
+            tally=self.tally.rename_requests(names),
+            others=len({group_of(task) for task in self.unseen(tasks)}) if tasks else self.others,
+        )
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
-        """Return the edit after another night, with the tasks that added a pair to its tally."""
+        """Return the rule after another night, with the tasks that added a pair to its tally."""
         tally = tally or self.tally
         kept = measured if tally.pairs > self.tally.pairs else ()
         return replace(self, tally=tally, tasks=tuple(dict.fromkeys((*self.tasks, *kept))), nights=self.nights + tried)
 
+    def with_evidence(self, edit: EditRecord, evidence: Sequence[str], groups: Sequence[str]) -> PendingEdit:
+        """Return the rule with the further requests that led to it once more, in whatever words.
+
+        It keeps its first wording and its tally; the bound of a rule that had to reach 12 and now 9 is that of 9.
+        """
+        named = filter(None, (*self.evidence, *evidence))  # one without a name is some request that is not known
+        resting = tuple(dict.fromkeys(named)) or self.evidence
+        tasks = tuple(dict.fromkeys((*self.rule.task_ids, *edit.task_ids)))
+        rule = replace(self.rule, task_ids=tasks, support=self.rule.support + edit.support)
+        return replace(
+            self,
+            k=choose_threshold(len(resting)),
+            edits=(rule,),
+            evidence=resting,
+            groups=tuple(sorted({*self.groups, *groups})),
+        )
+
+    def measured_with(self, on: Base) -> PendingEdit:
+        """Return the rule with the tally of tonight's way of measuring; the present one is kept if it is another."""
+        if self.on.way == on.way:
+            return replace(self, on=on)
+        fitting = next((parked for parked in self.parked if parked.on.way == on.way), Parked(on=on, tally=Tally()))
+        others = tuple(parked for parked in self.parked if parked.on.way != on.way)
+        if self.tally != Tally():
+            others = (*others, Parked(on=self.on, tally=self.tally, tasks=self.tasks))
+        return replace(self, on=on, tally=fitting.tally, tasks=fitting.tasks, parked=others)
+
 
 class Dropped(Struct, frozen=True, kw_only=True):
-    """A pending edit that cannot continue."""
+    """A rule whose trial cannot continue."""
 
     edit: PendingEdit
     why: str
     final: bool = False
-    """Whether it may not begin anew either, as long as its base is the same."""
+    """Whether it comes back only with new evidence."""
 
 
 class ClosedEdit(Struct, frozen=True, kw_only=True):
-    """An edit that was turned down or given up; on the same base it gets no second life."""
+    """A rule whose life is over; without new evidence it gets no second one."""
 
     base: str
-    """The digest of its ``Base``."""
+    """The digest of what it was last measured with."""
     edit: EditRecord
     why: str
     night: str
     """The night that ended it."""
+    evidence: tuple[str, ...] = ()
+    """The requests it rested on; none for one that an earlier version closed."""
+    proven: bool = False
+    """Whether it was proven, so that it is in a proposal or in the file, unless the user took it out."""
 
 
 def current_groups(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[str, ...]:
@@ -156,72 +236,57 @@ def current_groups(names: Iterable[str], tasks: Iterable[TaskRecord]) -> tuple[s
     return tuple(dict.fromkeys(groups.get(name, name) for name in names))
 
 
-def choose_for_tonight(pending: Sequence[PendingEdit]) -> tuple[tuple[PendingEdit, ...], tuple[PendingEdit, ...]]:
-    """Split edits into those to continue, closest to a decision first, and those that wait for another night."""
-    order = sorted(pending, key=_closeness)
-    behind = [edit for edit in order if edit.behind]
-    ahead = [edit for edit in order if not edit.behind]
-    return (*ahead, *behind[:BEHIND_A_NIGHT]), tuple(behind[BEHIND_A_NIGHT:])
+def choose_for_tonight(pending: Sequence[PendingEdit]) -> tuple[PendingEdit, ...]:
+    """Return the rules in the order they are tried: those that rest on two requests first, then the oldest.
 
-
-def drop_excess(pending: Sequence[PendingEdit]) -> tuple[Dropped, ...]:
-    """Drop all but the ``BEHIND_AT_MOST`` closest of the edits that are behind.
-
-    Giving up on an edit can only lower the chance that it is accepted, also when it is useless.
+    No score decides about a turn.
     """
-    behind = sorted((edit for edit in pending if edit.behind), key=_closeness)
-    return tuple(
-        Dropped(
-            edit=edit,
-            why=f"it has {edit.tally.in_words}, and {BEHIND_AT_MOST} other edits are closer to a decision",
-            final=True,
-        )
-        for edit in behind[BEHIND_AT_MOST:]
+    return tuple(sorted(pending, key=lambda rule: (len(rule.evidence) < 2, rule.night)))  # noqa: PLR2004
+
+
+def close_bundles(pending: Sequence[PendingEdit]) -> tuple[list[PendingEdit], list[Dropped]]:
+    """Separate what an earlier version tried together, which is closed: no tally says which rule of it helped."""
+    why = (
+        "an earlier version tried it together with others, or without counting requests; each rule now has a trial of"
+        " its own, and this one begins anew when it is proposed again"
+    )
+    return (
+        [rule for rule in pending if not rule.is_bundle],
+        [Dropped(edit=rule, why=why) for rule in pending if rule.is_bundle],
     )
 
 
 def drop_if_over(pending: PendingEdit) -> Dropped | None:
-    """Drop an edit that the pairs left in its life could no longer get accepted; None while they could."""
+    """Drop a rule that the pairs left in its life could no longer prove, or that shows no effect; None otherwise."""
     tally = pending.tally
     left = PAIRS_A_LIFE - tally.pairs
     for_good = tally.losses + tally.unjudged  # what transport lost of one arm may still be made up for
-    if left > 0 and left >= pending.k - tally.score + 2 * tally.unjudged and for_good <= MOST_LOSSES:
-        return None
     why = f"undecided after {tally.pairs} pairs"
     if for_good > MOST_LOSSES:
         why += f", and the judge gave no readable verdict on {tally.unjudged} more"
-    elif left > 0:
+    elif left <= 0:
+        pass
+    elif left < pending.k - tally.score + 2 * tally.unjudged:
         why += f", and at most {left} more could not decide it"
+    elif tally.pairs >= IDLE_PAIRS and tally.score <= 0:
+        why = f"it shows no effect: {tally.in_words}"
+    else:
+        return None
     return Dropped(edit=pending, why=why, final=True)
 
 
-def revive(pending: PendingEdit, live: Candidate, on: Base) -> Candidate | Dropped:
-    """Rebuild the candidate that continues an edit, or say why it cannot continue.
+def revive(pending: PendingEdit, live: Candidate) -> tuple[Candidate, EditRecord] | Dropped:
+    """Rebuild the documents with a rule on top, or say why its trial cannot continue; with the edit that did it.
 
-    ``on`` is what tonight's pairs would depend on; it must be what the tally depends on.
+    A rule that stood below another one, which is gone, is added at the end.
     """
-    if pending.on != on:
-        return Dropped(edit=pending, why=_explain_change(pending, on))
-    if (over := drop_if_over(pending)) is not None:
-        return over
     document = live[pending.kind]
     if document is None:
         return Dropped(edit=pending, why=f"there is no {pending.kind} any more")
-    changed, applied = apply_edits(document, pending.edits, cap=None)
-    if any(edit.status is not EditStatus.APPLIED for edit in applied):
-        return Dropped(edit=pending, why="it can no longer be applied")
-    return live.with_document(changed)
-
-
-def _closeness(edit: PendingEdit) -> tuple[int, int]:
-    """Sort key: closest to a decision first; of equal scores, the one that has cost less so far."""
-    return -edit.tally.score, edit.tally.pairs
-
-
-def _explain_change(pending: PendingEdit, on: Base) -> str:
-    if pending.on == Base():
-        return "it was tried by an earlier version, which did not record all that it was tried on"
-    if pending.atop and pending.on.documents != on.documents:
-        rest = replace(pending.on, documents=on.documents).list_changes(on, pending.kind)
-        return "; ".join(("it was tried together with a proposal that is not live now", *rest))
-    return "; ".join(pending.on.list_changes(on, pending.kind))
+    rule = pending.rule
+    changed, (applied,) = apply_edits(document, (rule,), cap=None)
+    if applied.status is EditStatus.UNMATCHED and rule.op is EditOp.INSERT_AFTER:
+        changed, (applied,) = apply_edits(document, (replace(rule, op=EditOp.APPEND, anchor=""),), cap=None)
+    if applied.status is not EditStatus.APPLIED:
+        return Dropped(edit=pending, why=f"it can no longer be applied: {applied.why}")
+    return live.with_document(changed), applied.edit

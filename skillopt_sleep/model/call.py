@@ -92,6 +92,10 @@ class Reply(Struct, frozen=True, kw_only=True):
     latency: float = 0.0
     """Seconds."""
     tools_called: tuple[str, ...] = ()
+    version: str = ""
+    """Version of the command line that answered, as checked when the night began or was resumed."""
+    answered_at: str = ""
+    """ISO 8601, when the reply came; set by the chain of calls."""
 
 
 class Health(Struct, frozen=True, kw_only=True):

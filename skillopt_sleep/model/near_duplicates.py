@@ -126,6 +126,11 @@ def group_recurrences(texts: Sequence[str]) -> tuple[int, ...]:
     return _group(texts, SAME, _is_same)
 
 
+def is_same_request(a: str, b: str) -> bool:
+    """Whether two texts are one request made twice: what ``group_recurrences`` asks of a pair."""
+    return _is_same(_Bag(a), _Bag(b))
+
+
 def _group(texts: Sequence[str], likeness: float, related: Callable[[_Bag, _Bag], bool]) -> tuple[int, ...]:
     bags = [_Bag(text) for text in texts]
     distinct = {bag.key: bag for bag in bags}

@@ -217,6 +217,12 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     """Whether the agent was offered a skill and never opened it."""
     changes: str = ""
     runs: tuple[CommandRun, ...] = ()
+    model: str = ""
+    """The model that answered, as the provider names it."""
+    version: str = ""
+    """Version of the agent's command line; "" when there is none, or it is not known."""
+    answered_at: str = ""
+    """ISO 8601, when the reply came; "" for one that an earlier version stored."""
 
     @property
     def work(self) -> str:

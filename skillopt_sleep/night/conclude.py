@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BackendError, BudgetSpent
 from skillopt_sleep.gate import noise
 from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Verdict
 from skillopt_sleep.gate.tally import Result
-from skillopt_sleep.gate.trial import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.model.edit import EditStatus
 from skillopt_sleep.model.rollout import ReplayResult, combine
 from skillopt_sleep.model.task import Split, TaskRecord, may_ask_model

@@ -83,6 +83,7 @@ class NightConnection:
     ) -> None:
         self._backends = backends
         self._clock = clock
+        self._versions: dict[Role, str] = {}
         asks = chain(
             backends,
             ledger,
@@ -93,6 +94,7 @@ class NightConnection:
             first_wait=first_wait,
             progress=progress,
             redactor=redactor,
+            versions=self._versions,
         )
         self.models = Models(
             target=asks[Role.TARGET],
@@ -103,8 +105,10 @@ class NightConnection:
         )
 
     def probe(self) -> tuple[BackendHealth, ...]:
-        """Check both backends."""
-        return read_health(self._backends)
+        """Check both backends, and note their versions for the replies to come."""
+        found = read_health(self._backends)
+        self._versions.update(zip(self._backends, (health.version for health in found), strict=True))
+        return found
 
     def close(self) -> None:
         """End running calls and remove what they left."""

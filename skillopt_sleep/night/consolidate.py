@@ -1,40 +1,35 @@
-"""Consolidates a night: retries undecided edits, then proposes and tries new edits of each document in turn.
+"""Consolidates a night: proposes rules for each document, and tries every rule that waits on its own.
 
-The path of an edit is straight: proposed here (rollouts, reflection, ``optimizer.step.propose``), tried on the
-validation tasks (``try_edits``), recorded as a ``DocumentStep`` of the outcome (``outcome``).
+What is accepted and waits for adoption is part of the base: nothing of it is paid for or counted again.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.gate.pending import (
+    Base,
     ClosedEdit,
     Dropped,
     PendingEdit,
     choose_for_tonight,
-    drop_excess,
+    close_bundles,
     drop_if_over,
     revive,
 )
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
-from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
-from skillopt_sleep.model.rollout import ReplayResult
-from skillopt_sleep.model.task import TaskRecord
-from skillopt_sleep.night.outcome import Consolidated, DocumentStep
+from skillopt_sleep.model.document import Candidate
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus, apply_edits
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.night.outcome import MAX_RULE, Consolidated, DocumentStep
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.try_edits import TrialRunner, list_seen_names, may_be_shown
-from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
-from skillopt_sleep.optimizer.replay import Attempt, Models, replay
-from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.safety.provenance import Grounds, ground_rule
+from skillopt_sleep.night.propose import History, propose_rules
+from skillopt_sleep.night.try_edits import RuleOnTrial, TrialRunner, find_base
+from skillopt_sleep.optimizer.replay import Models
 
 
 def consolidate(
@@ -48,292 +43,182 @@ def consolidate(
     rejected: tuple[AppliedEdit, ...] = (),
     pending: tuple[PendingEdit, ...] = (),
     closed: tuple[ClosedEdit, ...] = (),
+    accepted: tuple[AppliedEdit, ...] = (),
+    restage: bool = False,
 ) -> Consolidated:
-    """Try the undecided edits again, then evolve each document on top of what was accepted before it.
+    """Propose rules for each document, then try them and those that wait, each on top of what is accepted.
 
-    ``rejected`` edits are shown to the analysts where that gives nothing away (``may_be_shown``). ``closed`` edits of
-    other nights are not tried again on the same base. Without validation tasks nothing could be accepted, so nothing
-    is spent, unless the gate is off. A cap that is hit after a first trial ends the night with what it has. Raises
-    ``FatalBackend`` and, when nothing was tried, ``BudgetSpent``: all replies paid for are in the ledger.
+    ``rejected`` edits are shown to the analysts where that gives nothing away. ``closed`` rules come back only with new
+    evidence. ``accepted`` edits of an earlier night wait for adoption; ``restage``: their proposal fits the files no
+    longer, so they are proposed anew. Without validation tasks nothing could be decided, so nothing is spent, unless
+    the gate is off. Raises ``FatalBackend`` and, when nothing was tried, ``BudgetSpent``: all replies paid for are in
+    the ledger.
     """
-    runner = TrialRunner(plan=plan, models=models, pools=pools, night=night, seed=seed)
-    state = _State(live=baseline, current=baseline)
-    _retry_pending(state, runner, pending)
-    cut = ""
+    current, carried, notes = _apply_accepted(baseline, accepted if plan.gate_mode is GateMode.PAIRED else ())
+    on = find_base(current, models, plan)
+    waiting, on_hold, dropped = _choose_waiting(pending, plan, pools, on)
+    over = [closed_edit for gone in dropped if (closed_edit := close(gone, night)) is not None]
+    # A resumed night repeats its own edits, so only those of other nights count as closed.
+    history = History(
+        waiting=waiting, closed=[*(past for past in closed if past.night != night), *over], rejected=rejected
+    )
+    steps, new, cut = _propose_all(
+        baseline, current, pools, plan=plan, models=models, history=history, night=night, on=on
+    )
+    runner = TrialRunner(plan=plan, models=models, pools=pools, seed=seed, current=current)
+    rules: list[RuleOnTrial] = []
+    if plan.gate_mode is GateMode.OFF:
+        tried = _accept_untested(new, runner)
+    else:
+        rules = runner.try_all(choose_for_tonight(history.waiting)) if pools.val else []
+        tried = [_describe_step(rule, night, on) for rule in rules]
+    undecided, given_up = _keep_undecided(rules) if plan.gate_mode is GateMode.PAIRED else ([], [])
+    is_new = any(step.decision.verdict is Verdict.ACCEPT for step in tried)
+    proposes = is_new or bool(carried and restage)
+    return Consolidated(
+        baseline=baseline,
+        candidate=runner.current if proposes else baseline,
+        steps=(*(_carry(carried) if proposes else ()), *steps, *tried),
+        pools=pools,
+        gate_mode=plan.gate_mode,
+        pending=(*undecided, *on_hold),
+        dropped=(*dropped, *runner.dropped, *given_up),
+        began_with=tuple(life.id for life in pending),
+        cut=cut,
+        model=models.tried_with,
+        notes=notes,
+    )
+
+
+def _propose_all(
+    baseline: Candidate,
+    current: Candidate,
+    pools: Pools,
+    *,
+    plan: ConsolidatePlan,
+    models: Models,
+    history: History,
+    night: str,
+    on: Base,
+) -> tuple[list[DocumentStep], list[PendingEdit], str]:
+    """Propose rules for each document in turn, up to a cap; the reflections, the new rules, and the cap in words."""
+    steps: list[DocumentStep] = []
+    new: list[PendingEdit] = []
     can_learn = pools.train and (pools.val or plan.gate_mode is GateMode.OFF)
     for kind in [kind for kind in plan.kinds if can_learn and baseline[kind] is not None]:
         try:
-            _evolve(kind, state, runner, _collect_history(state, runner, rejected, closed))
-        except BudgetSpent as spent:
-            if not any(step.trial for step in state.steps):
-                raise
-            cut = f"a cap ended the night early, so the {kind} had to wait: {spent}"
-            break
-    if runner.retries_pending:
-        _drop_expired(state)
-    return Consolidated(
-        baseline=baseline,
-        candidate=state.current,
-        steps=tuple(state.steps),
-        pools=pools,
-        gate_mode=plan.gate_mode,
-        pending=tuple(state.undecided),
-        dropped=tuple(state.dropped),
-        began_with=tuple(edit.id for edit in pending),
-        cut=cut,
-        model=models.tried_with,
-    )
-
-
-@dataclass(slots=True, kw_only=True)
-class _State:
-    """What the night has come to so far."""
-
-    live: Candidate
-    current: Candidate
-    """The documents with everything that was accepted tonight."""
-    steps: list[DocumentStep] = field(default_factory=list)
-    undecided: list[PendingEdit] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
-    val_rollouts: tuple[ReplayResult, ...] = ()
-    """Validation rollouts of ``current`` from tonight's last trial."""
-
-    @property
-    def accepted(self) -> int:
-        """The number of steps that were accepted tonight."""
-        return sum(step.decision.verdict is Verdict.ACCEPT for step in self.steps)
-
-
-def _retry_pending(state: _State, runner: TrialRunner, pending: Sequence[PendingEdit]) -> None:
-    """Continue the trials of earlier nights, those closest to a decision first.
-
-    All are tried on the live documents, as before. Once one is accepted the others wait, because their tallies were
-    not measured on documents that are only proposed.
-    """
-    if not runner.retries_pending:
-        state.undecided += pending
-        return
-    base = runner.find_base(state.live)
-    revived = {edit.id: revive(edit, state.live, base) for edit in pending}
-    state.dropped += [edit for edit in revived.values() if isinstance(edit, Dropped)]
-    due, waiting = choose_for_tonight([edit for edit in pending if isinstance(revived[edit.id], Candidate)])
-    left = [*waiting]
-    for edit in due:
-        candidate = revived[edit.id]
-        if state.current is not state.live or isinstance(candidate, Dropped):
-            left.append(edit)
-            continue
-        try:
-            trial = runner.retry(edit, state.live, candidate)
-        except BudgetSpent:
-            if not state.steps:
-                raise
-            left.append(edit)
-            continue
-        tried = edit.after(trial.tally, trial.measured, tried=bool(trial.decision.pairs))
-        edits = tuple(AppliedEdit(edit=part, status=EditStatus.APPLIED, seen=edit.groups) for part in edit.edits)
-        if trial.decision.verdict is Verdict.ACCEPT:
-            state.current = candidate
-        elif trial.decision.verdict is not Verdict.REJECT:
-            left.append(tried)
-        state.steps.append(
-            DocumentStep(
-                kind=edit.kind,
-                edits=_mark_unaccepted(edits, trial.decision),
-                trial=trial,
-                decision=trial.decision,
-                since=edit.night,
-                id=edit.id,
-                base=base.digest,
-                tasks=tried.tasks,
+            step, proposed = propose_rules(
+                kind, current, pools.train, plan=plan, models=models, history=history, night=night, on=on
             )
-        )
-    order = [edit.id for edit in pending]
-    state.undecided += sorted(left, key=lambda edit: order.index(edit.id))
+        except BudgetSpent as spent:
+            if not history.waiting:
+                raise
+            return steps, new, f"a cap ended the night early, so the {kind} had to wait: {spent}"
+        steps.append(step)
+        new += proposed
+        history.waiting.extend(proposed)
+    return steps, new, ""
 
 
-def _drop_expired(state: _State) -> None:
-    """Give up the undecided edits that have reached the end of their life, or that there is no room for."""
-    over = [dropped for edit in state.undecided if (dropped := drop_if_over(edit)) is not None]
-    over += drop_excess([edit for edit in state.undecided if drop_if_over(edit) is None])
-    gone = {dropped.edit.id for dropped in over}
-    state.undecided = [edit for edit in state.undecided if edit.id not in gone]
-    state.dropped += over
+def close(gone: Dropped, night: str) -> ClosedEdit | None:
+    """Return the end of a life that comes back only with new evidence; None for one that may begin anew."""
+    if not gone.final:
+        return None
+    life = gone.edit
+    return ClosedEdit(base=life.on.digest, edit=life.rule, why=gone.why, night=night, evidence=life.evidence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _History:
-    """The edits that were tried before."""
-
-    shown: tuple[AppliedEdit, ...]
-    """Those that the analysts are told about."""
-    barred: tuple[AppliedEdit, ...]
-    """Those that must not start again with a clean tally."""
-    undecided_ids: frozenset[str]
-
-
-def _collect_history(
-    state: _State, runner: TrialRunner, rejected: Sequence[AppliedEdit], closed: Sequence[ClosedEdit]
-) -> _History:
-    """Return what was tried tonight, the latest first, then what earlier nights rejected."""
-    undecided = [
-        AppliedEdit(
-            edit=edit,
-            status=EditStatus.SKIPPED,
-            why=f"being tried: {pending.needs} would decide",
-            seen=pending.groups,
-        )
-        for pending in state.undecided
-        for edit in pending.edits
-    ]
-    tonight_rejected = [
-        edit for step in reversed(state.steps) for edit in step.edits if edit.status is EditStatus.REJECTED
-    ]
-    given_up = [
-        AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why=f"given up: {dropped.why}", seen=dropped.edit.groups)
-        for dropped in state.dropped
-        if dropped.final
-        for edit in dropped.edit.edits
-    ]
-    base = runner.find_base(state.current).digest
-    closed_here = [  # a resumed night repeats its own edits, so only those of other nights count
-        AppliedEdit(edit=past.edit, status=EditStatus.REJECTED, why=past.why)
-        for past in closed
-        if past.base == base and past.night != runner.night
-    ]
-    return _History(
-        shown=(*undecided, *tonight_rejected, *rejected),
-        barred=(*undecided, *tonight_rejected, *given_up, *closed_here),
-        undecided_ids=frozenset(edit.id for edit in state.undecided),
-    )
+def _apply_accepted(
+    baseline: Candidate, accepted: Sequence[AppliedEdit]
+) -> tuple[Candidate, tuple[AppliedEdit, ...], tuple[str, ...]]:
+    """Put what waits for adoption on top of the live documents; what no longer fits is left out, with a note."""
+    current, carried, notes = baseline, [], []
+    for waiting in accepted:
+        document = current[waiting.edit.document]
+        if document is None:
+            continue
+        changed, (applied,) = apply_edits(document, (waiting.edit,), cap=None)
+        if applied.status is EditStatus.APPLIED:
+            current = current.with_document(changed)
+            carried.append(replace(waiting, edit=applied.edit))
+        else:
+            rule = excerpt(waiting.edit.text or waiting.edit.anchor, MAX_RULE)
+            notes.append(f"a rule that waited for adoption (“{rule}”) is left out: {applied.why}")
+    return current, tuple(carried), tuple(notes)
 
 
-def _evolve(kind: DocumentKind, state: _State, runner: TrialRunner, history: _History) -> None:
-    """Take one document through one step: rollouts, reflection, proposal, trial."""
-    plan, tasks, current = runner.plan, runner.pools.train, state.current
-    attempts = [  # samples of one task lie far apart: equal answers share one judgement, and no worker waits for it
-        Attempt(task=task, candidate=current, sample=sample) for sample in range(plan.rollouts_k) for task in tasks
-    ]
-    rollouts = replay(attempts, runner.models, phase="train")
-    lesson = Lesson(
-        edit_budget=plan.edit_budget,
-        preferences=plan.preferences,
-        rejected=tuple(edit for edit in history.shown if may_be_shown(edit, tasks)),
-        metric=plan.gate_metric,
-        mixed_weight=plan.gate_mixed_weight,
-    )
-    analyses = reflect(kind, current, rollouts, tasks, runner.models, lesson=lesson)
-    proposal = _propose(kind, current, analyses, runner=runner, history=history)
-    reflection = proposal.summarize_reflection(plan.edit_budget)
-    was_measured = not reflection.lost and any(rollout.score is not None for rollout in rollouts)
-    step = DocumentStep(
-        kind=kind,
-        train=rollouts,
-        reflection=reflection,
-        edits=tuple(replace(edit, seen=list_seen_names(tasks)) for edit in proposal.edits),
-        decision=Decision(
-            verdict=Verdict.UNDECIDED if was_measured else Verdict.UNMEASURED,
-            why=reflection.nothing or "no proposed edit could be applied",
-        ),
-        id=proposal.document.digest,
-        base=runner.find_base(current).digest,
-    )
-    if proposal.document != current:
-        step = _try_proposal(step, proposal.document, state, runner)
-    state.steps.append(step)
-    state.undecided += runner.keep_undecided(step, current, live=state.live)
-    if step.decision.verdict is Verdict.ACCEPT:
-        state.current = proposal.document
+def _choose_waiting(
+    pending: Sequence[PendingEdit], plan: ConsolidatePlan, pools: Pools, on: Base
+) -> tuple[list[PendingEdit], list[PendingEdit], list[Dropped]]:
+    """Separate the rules that can be tried tonight from those on hold, and those whose lives are over.
 
-
-def _try_proposal(step: DocumentStep, proposed: Candidate, state: _State, runner: TrialRunner) -> DocumentStep:
-    """Return the step with the gate's decision about the proposed documents."""
-    if runner.plan.gate_mode is GateMode.OFF:
-        why = "the gate is off: edits are taken as proposed, nothing is proven"
-        return replace(step, decision=Decision(verdict=Verdict.ACCEPT, why=why))
-    trial = runner.try_new(state.current, proposed, state.val_rollouts, accepted=state.accepted)
-    is_accepted = trial.decision.verdict is Verdict.ACCEPT
-    state.val_rollouts = trial.candidate if is_accepted else trial.baseline
-    edits = _mark_unaccepted(step.edits, trial.decision)
-    return replace(step, edits=edits, trial=trial, decision=trial.decision, tasks=trial.measured)
-
-
-def _propose(
-    kind: DocumentKind,
-    current: Candidate,
-    analyses: Sequence[Analysis],
-    *,
-    runner: TrialRunner,
-    history: _History,
-) -> StepProposal[Candidate]:
-    """Turn the analysts' edits into one bounded change of a document; edits held back are reported, never applied."""
-    document = current[kind]
-    if document is None:
-        return StepProposal(document=current, analyses=tuple(analyses))
-    also = (runner.plan.preferences, read_region(document))
-    analyses, held = _ground_edits(analyses, runner.pools.train, also=also)
-
-    def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
-        changed, applied = apply_edits(document, edits, cap=runner.plan.block_cap)
-        proposed = current.with_document(changed)
-        if proposed.digest not in history.undecided_ids:
-            return proposed, applied
-        why = "the resulting text is already being tried"
-        return current, tuple(
-            replace(edit, status=EditStatus.SKIPPED, why=why) if edit.status is EditStatus.APPLIED else edit
-            for edit in applied
-        )
-
-    target = EditTarget(
-        document=current,
-        text=read_region(document),
-        hold_back=lambda edit: hold_back(_complete_anchor(edit, document), history.barred),
-        apply=apply,
-    )
-    plan = StepPlan(edit_budget=runner.plan.edit_budget, merge_by_model=False, rank_by_model=False)
-    proposal = propose(target, analyses, runner.models.as_optimizer, plan=plan)
-    return dataclasses.replace(proposal, edits=(*proposal.edits, *held))
-
-
-def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
-    """Return the edit with the whole rule as its anchor, as edits of earlier nights have it."""
-    (alone,) = apply_edits(document, [edit], cap=None)[1]
-    return alone.edit
-
-
-def _ground_edits(
-    analyses: Sequence[Analysis], tasks: Sequence[TaskRecord], *, also: tuple[str, ...]
-) -> tuple[list[Analysis], list[AppliedEdit]]:
-    """Reduce each proposed rule to the sentences that rest on typed words; return the others as edits held back.
-
-    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``.
+    Only the paired gate continues a tally, and a rule of another scope waits for a night of that scope.
     """
-    grounded, held = [], []
-    for analysis in analyses:
-        proposals = []
-        for proposal in analysis.patch.proposals:
-            edit = proposal.edit
-            named = [task for task in tasks if task.id in edit.task_ids] or tasks
-            rule = ground_rule(edit.text, Grounds.of(named, also=also))
-            held += [
-                AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
-                for dropped in rule.dropped
-            ]
-            if not rule.dropped:
-                proposals.append(proposal)
-            elif rule.text:
-                proposals.append(replace(proposal, edit=edit.with_text(rule.text)))
-        nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
-        patch = replace(analysis.patch, proposals=tuple(proposals))
-        grounded.append(replace(analysis, patch=patch, nothing=analysis.nothing or nothing))
-    return grounded, held
+    if plan.gate_mode is not GateMode.PAIRED or not pools.val:
+        return [], list(pending), []
+    rules, dropped = close_bundles(pending)
+    on_hold = [life for life in rules if life.on.scope != on.scope]
+    due = [replace(life.measured_with(on), promising_at=plan.k) for life in rules if life.on.scope == on.scope]
+    over = [gone for life in due if (gone := drop_if_over(life)) is not None]
+    gone_ids = {gone.edit.id for gone in over}
+    return [life for life in due if life.id not in gone_ids], on_hold, [*dropped, *over]
 
 
-def _mark_unaccepted(edits: Sequence[AppliedEdit], decision: Decision) -> tuple[AppliedEdit, ...]:
-    """Return the edits after a trial: applied ones become rejected or pending unless the gate accepted them."""
-    if decision.verdict is Verdict.ACCEPT:
-        return tuple(edits)
-    status = EditStatus.REJECTED if decision.verdict is Verdict.REJECT else EditStatus.PENDING
+def _accept_untested(new: Sequence[PendingEdit], runner: TrialRunner) -> list[DocumentStep]:
+    """Take every rule as proposed: the gate is off."""
+    decision = Decision(verdict=Verdict.ACCEPT, why="the gate is off: rules are taken as proposed, nothing is proven")
+    steps = []
+    for life in new:
+        revived = revive(life, runner.current)
+        if isinstance(revived, Dropped):
+            continue
+        runner.current, edit = revived
+        applied = AppliedEdit(edit=edit, status=EditStatus.APPLIED, seen=life.groups)
+        steps.append(DocumentStep(kind=life.kind, edits=(applied,), decision=decision, id=life.id))
+    return steps
+
+
+def _carry(carried: Sequence[AppliedEdit]) -> tuple[DocumentStep, ...]:
+    """Return steps for the rules of an earlier proposal that are part of tonight's."""
+    decision = Decision(verdict=Verdict.ACCEPT, why="accepted before and still waiting; nothing was paid for again")
     return tuple(
-        replace(edit, status=status, why=decision.why) if edit.status is EditStatus.APPLIED else edit for edit in edits
+        DocumentStep(kind=applied.edit.document, edits=(applied,), decision=decision, id=applied.edit.id, carried=True)
+        for applied in carried
     )
+
+
+def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
+    """Return what the night did with one rule."""
+    life, trial = rule.life, rule.trial
+    if trial is None:
+        raise ValueError(f"the trial of {life.id} was not concluded")
+    verdict = trial.decision.verdict
+    status = {Verdict.ACCEPT: EditStatus.APPLIED, Verdict.REJECT: EditStatus.REJECTED}.get(verdict, EditStatus.PENDING)
+    why = "" if verdict is Verdict.ACCEPT else trial.decision.why
+    return DocumentStep(
+        kind=life.kind,
+        edits=(AppliedEdit(edit=rule.edit, status=status, why=why, seen=life.groups),),
+        trial=trial,
+        decision=trial.decision,
+        id=life.id,
+        since="" if life.night == night else life.night,
+        base=on.digest,
+        tasks=life.after(trial.tally, trial.measured, tried=False).tasks,
+        evidence=life.evidence,
+    )
+
+
+def _keep_undecided(rules: Sequence[RuleOnTrial]) -> tuple[list[PendingEdit], list[Dropped]]:
+    """Return the rules that continue another night, and those whose lives ended without a verdict."""
+    kept, over = [], []
+    for rule in rules:
+        trial = rule.trial
+        if trial is None or trial.decision.verdict in {Verdict.ACCEPT, Verdict.REJECT}:
+            continue
+        life = rule.life.after(trial.tally, trial.measured, tried=bool(trial.decision.pairs))
+        gone = drop_if_over(life)
+        if gone is None:
+            kept.append(life)
+        else:
+            over.append(gone)
+    return kept, over

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.gate.pending import choose_for_tonight
 from skillopt_sleep.gate.rule import MOST_LOSSES, PAIRS_A_NIGHT, GateMode
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.label_feedback import split_open
@@ -121,7 +120,7 @@ def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int, *, label
         labelling=labelling,
         sealed=plan.adopted is not None,
         probed=plan.manner.probes,
-        pending=len(choose_for_tonight(plan.retriable)[0]),
+        pending=len(plan.retriable),
     )
 
 

@@ -48,6 +48,8 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 rejected=past.rejected,
                 pending=past.pending,
                 closed=plan.closed,
+                accepted=past.accepted,
+                restage=past.restage,
             )
             night.stage("load", check_loading, outcome, models)
             left = plan.caps.calls - night.ledger.spent().calls

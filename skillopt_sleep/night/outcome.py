@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -44,7 +45,10 @@ HELD = (EditStatus.UNMATCHED, EditStatus.SKIPPED, EditStatus.GUARDED, EditStatus
 
 
 class DocumentStep(Struct, frozen=True, kw_only=True):
-    """The edits of one document that were tried together, and the decision about them."""
+    """One rule that was tried, and the decision about it; or one reflection, and what it held back.
+
+    A night that an earlier version ran has steps with several edits that were tried together.
+    """
 
     kind: DocumentKind
     train: tuple[ReplayResult, ...] = ()
@@ -61,6 +65,10 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     """Digest of what they were tried on."""
     tasks: tuple[str, ...] = ()
     """Ids of the tasks they were measured on, in all nights."""
+    evidence: tuple[str, ...] = ()
+    """The requests that the rule rests on."""
+    carried: bool = False
+    """Whether it was accepted in an earlier night, and is part of tonight's proposal without a new trial."""
 
     @property
     def rollouts(self) -> tuple[ReplayResult, ...]:
@@ -86,6 +94,8 @@ class Consolidated(Struct, frozen=True, kw_only=True):
     """Which cap ended the night early, in words; "" for none."""
     model: str = ""
     """The model the tasks were replayed with; "" for the default of its backend."""
+    notes: tuple[str, ...] = ()
+    """What became of rules that waited for adoption."""
 
     @property
     def edits(self) -> tuple[AppliedEdit, ...]:
@@ -105,28 +115,35 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         return sum(trials, start=Position())
 
     def list_tried(self, night: str) -> tuple[Tried, ...]:
-        """Return what paired trials were spent on tonight, for the account."""
+        """Return the lives that pairs were spent on tonight, for the account."""
         return tuple(
             Tried(id=step.id, night=step.since or night, k=step.trial.k, verdict=step.decision.verdict)
             for step in self.steps
-            if step.trial is not None and step.trial.k is not None
+            if step.trial is not None and step.trial.k is not None and (step.decision.pairs or not step.since)
         )
 
     def list_closed(self, night: str) -> tuple[ClosedEdit, ...]:
-        """Return the edits that were rejected or given up tonight."""
-        rejected = [
-            ClosedEdit(base=step.base, edit=applied.edit, why=applied.why, night=night)
+        """Return the rules whose lives ended tonight: rejected, given up or proven."""
+        decided = [
+            ClosedEdit(
+                base=step.base,
+                edit=applied.edit,
+                why=step.decision.why,
+                night=night,
+                evidence=step.evidence,
+                proven=step.decision.verdict is Verdict.ACCEPT,
+            )
             for step in self.steps
             for applied in step.edits
-            if applied.status is EditStatus.REJECTED
+            if step.trial is not None and step.decision.verdict in {Verdict.ACCEPT, Verdict.REJECT}
         ]
         given_up = [
-            ClosedEdit(base=dropped.edit.on.digest, edit=edit, why=dropped.why, night=night)
-            for dropped in self.dropped
-            if dropped.final
-            for edit in dropped.edit.edits
+            ClosedEdit(base=gone.edit.on.digest, edit=edit, why=gone.why, night=night, evidence=gone.edit.evidence)
+            for gone in self.dropped
+            if gone.final
+            for edit in gone.edit.edits
         ]
-        return (*rejected, *given_up)
+        return (*decided, *given_up)
 
     def list_base_replays(self, night: str) -> tuple[BaseReplay, ...]:
         """Return every measured replay under documents without the edits on trial."""
@@ -154,12 +171,17 @@ class Consolidated(Struct, frozen=True, kw_only=True):
                     rows.setdefault((result.task_id, result.candidate, result.sample), row)
         return tuple(rows.values())
 
+    def _list_reported(self) -> tuple[DocumentStep, ...]:
+        """Return the steps whose decisions are reported: those of tonight's rules, else those of the reflections."""
+        tried = tuple(step for step in self.steps if step.id and not step.carried)
+        return tried or tuple(step for step in self.steps if not step.carried)
+
     def add_to(self, report: NightReport) -> NightReport:
         """Add the verdict, its numbers and its details to the night's report."""
         pools = self.pools
         verdict, why = _decide(self.steps, pools)
         trials = [step.trial for step in self.steps if step.trial is not None]
-        accepted = [step.trial for step in self.steps if step.trial and step.decision.verdict is Verdict.ACCEPT]
+        accepted = [trial for trial in trials if trial.decision.verdict is Verdict.ACCEPT]
         lost = [result.call_error for step in self.steps for result in step.rollouts if result.call_error]
         unreadable = [error for error in lost if error.startswith(BadReply.__name__)]
         stopped = report.stopped_by
@@ -182,10 +204,11 @@ class Consolidated(Struct, frozen=True, kw_only=True):
             pending=tuple(map(PendingReport.of, self.pending)),
             notes=(*report.notes, *_list_notes(self)),
             call_error=next(iter(lost), report.call_error),
-            trials=tuple(_report_trial(step, (*pools.train, *pools.val)) for step in self.steps),
+            trials=tuple(_report_trial(step, (*pools.train, *pools.val)) for step in self._list_reported()),
         )
-        shown = accepted or trials[-1:]  # from the base of the first accepted edit to the result of the last one
-        return _add_scores(report, shown[0], shown[-1], (*pools.val, *pools.train)) if shown else report
+        measured = [trial for trial in trials if trial.decision.pairs]
+        shown = (accepted or measured or trials)[-1:]
+        return _add_scores(report, shown[0], (*pools.val, *pools.train)) if shown else report
 
 
 def _report_trial(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialReport:
@@ -210,6 +233,9 @@ def _report_trial(step: DocumentStep, tasks: Sequence[TaskRecord]) -> TrialRepor
         edits=tuple(applied.edit.id for applied in _select_edits(step.edits, *TRIED)),
         measured=trial.measured,
         heeded=_list_heeded(trial),
+        requests=len(step.evidence),
+        net_requests=tally.net_requests if tally else None,
+        length_ratio=round(tally.length_ratio, 2) if tally and tally.length_ratio else None,
     )
 
 
@@ -220,29 +246,31 @@ def _list_heeded(trial: Trial) -> tuple[str, ...]:
 
 
 def _list_notes(outcome: Consolidated) -> Iterator[str]:
+    yield from outcome.notes
     for dropped in outcome.dropped:
         rule = excerpt(next(edit.text or edit.anchor for edit in dropped.edit.edits), MAX_RULE)
-        yield f"an undecided edit of the {dropped.edit.kind} (“{rule}”) was dropped: {dropped.why}"
+        yield f"an undecided rule of the {dropped.edit.kind} (“{rule}”) was dropped: {dropped.why}"
     if outcome.pending and outcome.gate_mode is not GateMode.PAIRED:
         waiting = len(outcome.pending)
         what = "1 undecided edit waits" if waiting == 1 else f"{waiting} undecided edits wait"
         yield f"{what}: only the paired gate can continue them (gate_mode is {outcome.gate_mode})"
-    for step in outcome.steps:
-        if step.trial is not None and step.trial.cut:
-            yield f"a cap cut the trial of the {step.kind} short: {step.trial.cut}"
+    cuts = Counter(step.trial.cut for step in outcome.steps if step.trial is not None and step.trial.cut)
+    for cut, count in cuts.items():
+        yield f"a cap cut {'1 trial' if count == 1 else f'{count} trials'} short: {cut}"
     if outcome.cut:
         yield outcome.cut
 
 
-def _add_scores(report: NightReport, first: Trial, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
+def _add_scores(report: NightReport, shown: Trial, val: Sequence[TaskRecord]) -> NightReport:
+    """Add the scores of one trial: that of the last accepted rule, else of the last one that had pairs."""
     return replace(
         report,
-        baseline_score=first.decision.baseline,
+        baseline_score=shown.decision.baseline,
         candidate_score=shown.decision.candidate,
-        holdout_baseline=_mean_pass_rate(first.baseline, first.candidate),
+        holdout_baseline=_mean_pass_rate(shown.baseline, shown.candidate),
         holdout_candidate=_mean_pass_rate(shown.candidate, shown.baseline),
         holdout_detail=HoldoutDetail(
-            baseline=_list_rows(val, first.baseline), candidate=_list_rows(val, shown.candidate)
+            baseline=_list_rows(val, shown.baseline), candidate=_list_rows(val, shown.candidate)
         ),
     )
 
@@ -258,7 +286,9 @@ def _decide(steps: Sequence[DocumentStep], pools: Pools) -> tuple[Verdict, str]:
         for verdict in (Verdict.ACCEPT, Verdict.UNMEASURED, Verdict.REJECT, Verdict.UNDECIDED)
         if verdict in verdicts
     )
-    return verdict, "; ".join(f"{step.kind}: {step.decision.why}" for step in steps)
+    ordered = sorted(steps, key=lambda step: (step.decision.verdict is not verdict, not step.id))
+    said = [f"{step.kind}: {step.decision.why}" for step in ordered if step.decision.why]
+    return verdict, "; ".join(dict.fromkeys(said))
 
 
 def _name_action(verdict: Verdict, mode: GateMode) -> GateAction:

@@ -68,7 +68,7 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     block_cap: int = 8000
     """Characters of the managed block."""
     k: int = threshold(ALPHA)
-    """The score that accepts a new edit under the paired rule."""
+    """The score from which a rule is shown as promising."""
     scope: str = "invoked"
     answered_by: tuple[str, str] = ("", "")
     """The backends of target and optimizer."""
@@ -94,12 +94,16 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     split: SplitPlan = SplitPlan()
     step: ConsolidatePlan = ConsolidatePlan()
     asked: int = 0
-    """The score that the settings alone ask of a new edit; ``step.k`` may be higher."""
+    """The same as ``step.k``; earlier versions could raise that one."""
     manner: Manner = Manner()
     caps: Caps = Caps()
     rejected: tuple[AppliedEdit, ...] = ()
     pending: tuple[PendingEdit, ...] = ()
     closed: tuple[ClosedEdit, ...] = ()
+    accepted: tuple[AppliedEdit, ...] = ()
+    """What earlier nights accepted and the user has not adopted yet."""
+    restage: bool = False
+    """Whether the proposal of ``accepted`` no longer fits the live files."""
     account: Account = Account()
     adopted: Adopted | None = None
     """The adopted change that waits for its sealed test."""
@@ -151,7 +155,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             step=replace(self.step, k=self.asked),
         )
         content = msgspec.to_builtins(same)
-        del content["left_out"], content["account"]["at_most"]
+        del content["left_out"], content["accepted"], content["restage"], content["account"]["at_most"]
         if not self.mining.rules_only:
             del content["mining"]["rules_only"]
         return sha256(msgspec.json.encode(content) + self.baseline.digest.encode())[:32]
@@ -230,13 +234,16 @@ class Recollected(Struct, frozen=True, kw_only=True):
     on_hold: tuple[PendingEdit, ...] = ()
     """Undecided edits of documents that do not evolve."""
     k: int = 0
-    """The score that a new edit needs; 0 for the plan's."""
+    """The score of a promising rule; 0 for the plan's."""
+    accepted: tuple[AppliedEdit, ...] = ()
+    """What waits for adoption."""
+    restage: bool = False
 
     def add_to(self, report: NightReport) -> NightReport:
         """Note what waits because its document does not evolve."""
         counts = Counter(edit.kind for edit in self.on_hold)
         notes = (
-            f"{'1 undecided edit' if count == 1 else f'{count} undecided edits'} of the {kind}"
+            f"{'1 undecided rule' if count == 1 else f'{count} undecided rules'} of the {kind}"
             f" {'waits' if count == 1 else 'wait'}: that document does not evolve tonight (evolve_{kind} is false, or"
             " it is left out)"
             for kind, count in counts.items()
@@ -260,4 +267,6 @@ def recollect(plan: NightPlan, tasks: Sequence[TaskRecord]) -> Recollected:
         pending=tuple(edit.among(tasks) for edit in plan.retriable),
         on_hold=plan.on_hold,
         k=plan.step.k,
+        accepted=plan.accepted,
+        restage=plan.restage,
     )

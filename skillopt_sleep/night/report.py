@@ -165,16 +165,18 @@ class HoldoutDetail(Struct, frozen=True, kw_only=True):
 
 
 class TrialReport(Struct, frozen=True, kw_only=True):
-    """One comparison of a document with and without some edits.
+    """One comparison of a document with and without a rule (in nights of earlier versions, several rules).
 
-    ``score`` is wins minus twice the losses over all nights, ``k`` the score that accepts, ``e`` the strength of the
+    ``score`` is wins minus twice the losses over all nights, ``k`` the score that proves, ``e`` the strength of the
     evidence (see docs/gate.md); with ``ties`` they are None under the strict rule. ``since`` is the night that first
-    tried the edits, "" for tonight; ``edits`` are the ids of the edits tried together. ``tasks`` counts the different
-    requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights. ``improved`` and
+    tried it, "" for tonight; ``edits`` are the ids of what was tried. ``requests`` are those that the rule rests on;
+    ``net_requests`` counts each request once, those that it helped minus those that it harmed; ``length_ratio`` is
+    the length of the answers with it to those without, null when not known. ``tasks`` counts the different
+    requests measured tonight, near-duplicates as one, ``tasks_in_all`` those of all nights; ``improved`` and
     ``worsened`` name single tasks, as do those ``measured`` tonight and the ``heeded`` ones, which passed every time
-    with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when they were
-    replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in earlier
-    nights, which are not replayed again.
+    with the change. ``confirmed_regressions`` are tasks of an accepted edit that were lost again when
+    they were replayed twice more; those ``unconfirmed`` could not be replayed. ``losses_before`` counts pairs lost in
+    earlier nights, which are not replayed again.
     """
 
     document: str
@@ -194,13 +196,18 @@ class TrialReport(Struct, frozen=True, kw_only=True):
     edits: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     heeded: tuple[str, ...] = ()
+    requests: int = 0
+    net_requests: int | None = None
+    length_ratio: float | None = None
 
 
 class PendingReport(Struct, frozen=True, kw_only=True):
-    """Edits that are still undecided, with their tally.
+    """A rule that is still undecided, with its tally.
 
-    ``needs`` says what would decide them, ``edits`` are their ids, ``since`` is the night they were first tried,
-    ``nights`` counts the nights that tried them.
+    ``needs`` says what would prove it, ``edits`` is its id, ``since`` is the night it was first tried, ``nights``
+    counts the nights that tried it. ``k`` is the score that proves it; a ``promising`` one is worth a look, and can be
+    adopted by hand. ``requests`` are those that it rests on; ``missing`` says how many more the archive must hold to
+    try it on.
     """
 
     document: str
@@ -212,10 +219,14 @@ class PendingReport(Struct, frozen=True, kw_only=True):
     since: str
     nights: int = 1
     edits: tuple[str, ...] = ()
+    k: int = 0
+    promising: bool = False
+    requests: int = 0
+    missing: int = 0
 
     @staticmethod
     def of(pending: PendingEdit) -> PendingReport:
-        """Return the report of a pending edit."""
+        """Return the report of a rule on trial."""
         return PendingReport(
             document=pending.kind,
             rules=tuple(edit.text or edit.anchor for edit in pending.edits),
@@ -226,6 +237,10 @@ class PendingReport(Struct, frozen=True, kw_only=True):
             since=pending.night,
             nights=pending.nights,
             edits=tuple(edit.id for edit in pending.edits),
+            k=pending.k,
+            promising=pending.is_promising,
+            requests=len(pending.evidence),
+            missing=pending.missing,
         )
 
 

@@ -175,8 +175,9 @@ def _list_retriable(plan: NightPlan, models: Models) -> tuple[PendingEdit, ...]:
 
     If there are none, all of them, so that the night can say why.
     """
-    base = find_base(plan.baseline, models, plan.step)
-    alive = tuple(edit for edit in plan.retriable if not isinstance(revive(edit, plan.baseline, base), Dropped))
+    scope = find_base(plan.baseline, models, plan.step).scope
+    rules = [rule for rule in plan.retriable if not rule.is_bundle and rule.on.scope == scope]
+    alive = tuple(rule for rule in rules if not isinstance(revive(rule, plan.baseline), Dropped))
     return alive or plan.retriable
 
 
@@ -193,7 +194,7 @@ def choose_tasks(
     When no task is fresh, nothing is trained. Then only the ``pending`` edit closest to a decision gets tasks: any
     that are neither sealed nor pinned to training.
     """
-    waiting = choose_for_tonight(pending)[0]
+    waiting = choose_for_tonight(pending)
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
         free = _list_free_tasks(tasks, plan, past, among)

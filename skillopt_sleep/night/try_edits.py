@@ -1,116 +1,175 @@
-"""Tries edits on a night's validation tasks: new ones, and those that earlier nights left undecided."""
+"""Tries rules on a night's validation tasks, all in one sitting: each on top of the base."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from msgspec.structs import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from skillopt_sleep.gate.account import Trial
-from skillopt_sleep.gate.pending import Base, PendingEdit
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_rules
+from skillopt_sleep.gate.pending import Base, Dropped, PendingEdit, revive
 from skillopt_sleep.gate.rule import GateMode, Verdict
-from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial, run_strict_trial
+from skillopt_sleep.gate.trial import RuleTrial, run_rule_trials, run_strict_trial
 from skillopt_sleep.model.document import Candidate
-from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.edit import EditRecord, strip_list_mark
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
-from skillopt_sleep.model.task import TaskRecord, group_of
-from skillopt_sleep.night.outcome import DocumentStep
+from skillopt_sleep.model.rule_identity import count_touched, find_contradicted, list_live_rules
+from skillopt_sleep.model.task import ChecksReference, RubricReference, TaskRecord, group_of
+from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
 from skillopt_sleep.optimizer.replay import Models
 
-SAMPLES_PER_TRIAL = 100
-"""Sample numbers reserved for a trial: more than the rounds of a night, so that trials share no replay."""
+SAMPLES_PER_BASE = 100
+"""Sample numbers reserved for one base: more than the rounds of a night. What proved a rule is no replay of the next
+base, although it was made with the same documents: it was selected for being good."""
 SAMPLES_PER_NIGHT = 1000
 """Sample numbers reserved for a night: its base replays are new, not those of the night before."""
+MAX_QUOTE = 90
+"""Characters of a rule that a reason quotes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
+class RuleOnTrial:
+    """One rule of tonight: its life, the documents it makes of the base, and what came of it."""
+
+    life: PendingEdit
+    candidate: Candidate
+    edit: EditRecord
+    """The edit as it was applied to that base."""
+    trial: Trial | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it was proven tonight."""
+        return self.trial is not None and self.trial.decision.verdict is Verdict.ACCEPT
+
+
+@dataclass(slots=True, kw_only=True)
 class TrialRunner:
-    """Runs the trials of one night with the settings of its step."""
+    """Tries the rules of one night; ``current`` grows by each that is accepted."""
 
     plan: ConsolidatePlan
     models: Models
     pools: Pools
-    night: str
     seed: int
+    current: Candidate
+    """The base: the live documents and all that is accepted and not adopted yet."""
+    dropped: list[Dropped] = field(default_factory=list)
+    """Rules that do not fit the base any more."""
 
-    @property
-    def retries_pending(self) -> bool:
-        """Whether undecided edits are tried tonight: only the paired rule continues a tally."""
-        return bool(self.pools.val) and self.plan.gate_mode is GateMode.PAIRED
+    def try_all(self, lives: Sequence[PendingEdit]) -> list[RuleOnTrial]:
+        """Try the rules in this order; return the accepted ones first, in the order in which they joined the base.
 
-    def try_new(
-        self, current: Candidate, proposed: Candidate, known: tuple[ReplayResult, ...], *, accepted: int
-    ) -> Trial:
-        """Try a new edit.
-
-        ``known`` are validation rollouts of ``current``, which the strict rule uses again. ``accepted`` counts the
-        edits accepted tonight: replays that spoke for one were selected for being good, so they must not become the
-        baseline of the next.
+        Raises ``FatalBackend``, and ``BudgetSpent`` when nothing could be tried.
         """
-        if self.plan.gate_mode is GateMode.PAIRED:
-            return run_paired_trial(
-                self.pools.val, current, proposed, self.models, self._build_paired_plan(self.plan.k, accepted)
+        rules = [rule for life in lives if (rule := self._revive(life)) is not None]
+        if self.plan.gate_mode is GateMode.STRICT:
+            return self._try_strictly(rules)
+        joined: list[str] = []
+        tried = self._try_by_pairs(rules, joined)
+        places = {name: place for place, name in enumerate(joined)}
+        return sorted(tried, key=lambda rule: places.get(rule.life.id, len(places)))
+
+    def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
+        """Give every rule its pairs, wave by wave; one that is proven joins the base of the others at once.
+
+        Base replays start afresh then: those that spoke for the proven rule were selected for being bad.
+        """
+        known: dict[tuple[str, int], ReplayResult] = {}
+        base = 0
+        running: dict[int, RuleOnTrial] = {}
+        trials: list[RuleTrial[TaskRecord]] = []
+        requests = {task.id: group_of(task) for task in self.pools.val}
+        for rule in rules:
+            tasks = rule.life.unseen(self.pools.val)
+            trial = RuleTrial(
+                tasks,
+                self._plan_pairs(rule.life.k),
+                before=rule.life.tally,
+                requests=requests,
+                rank=_rank_by_text(rule.life.rule, tasks),
             )
-        return run_strict_trial(
-            self.pools.val,
-            current,
-            proposed,
-            self.models,
-            metric=self.plan.gate_metric,
-            mixed_weight=self.plan.gate_mixed_weight,
-            known=known,
-        )
+            trials.append(trial)
+            running[id(trial)] = rule
 
-    def retry(self, pending: PendingEdit, current: Candidate, proposed: Candidate) -> Trial:
-        """Continue the trial of an undecided edit on tonight's validation tasks that it was not written from."""
-        tasks = pending.unseen(self.pools.val)
-        plan = self._build_paired_plan(pending.k, accepted=0)
-        trial = run_paired_trial(tasks, current, proposed, self.models, plan, before=pending.tally)
-        if tasks:
-            return trial
-        why = f"it was written from all of tonight's validation tasks; {pending.needs} would decide"
-        return replace(trial, decision=replace(trial.decision, why=why))
+        def measure(wave: Sequence[tuple[RuleTrial[TaskRecord], TaskRecord, int]]) -> list[PairRow]:
+            apart = SAMPLES_PER_BASE * base
+            pairs = [(running[id(trial)].candidate, task, sample + apart) for trial, task, sample in wave]
+            return measure_rules(pairs, self.current, self.models, self._plan_pairs(0), known=known)
 
-    def keep_undecided(self, step: DocumentStep, current: Candidate, *, live: Candidate) -> list[PendingEdit]:
-        """Return what a step that was tried on ``current`` leaves undecided for another night."""
-        trial = step.trial
-        is_open = step.decision.verdict in {Verdict.UNDECIDED, Verdict.UNMEASURED}
-        if trial is None or trial.tally is None or trial.k is None or not is_open:
-            return []
-        return [
-            PendingEdit(
-                id=step.id,
-                night=self.night,
-                kind=step.kind,
-                k=trial.k,
-                edits=tuple(applied.edit for applied in step.edits if applied.status is EditStatus.PENDING),
-                groups=list_seen_names(self.pools.train),
-                tally=trial.tally,
-                tasks=step.tasks if trial.tally.pairs else (),
-                on=self.find_base(current),
-                atop=current.digest != live.digest,
+        def conclude(trial: RuleTrial[TaskRecord]) -> None:
+            nonlocal base
+            rule = running[id(trial)]
+            rule.trial = trial.conclude(lambda pairs: measure([(trial, task, sample) for task, sample in pairs]))
+            if not rule.is_accepted:
+                return
+            self.current = rule.candidate
+            joined.append(rule.life.id)
+            base += 1
+            known.clear()
+            for other in trials:
+                if running[id(other)].trial is None and not self._rebase(running[id(other)]):
+                    other.cut = "the rule does not fit the documents with what was proven tonight"
+
+        run_rule_trials(trials, measure, on_decided=conclude)
+        for trial in trials:
+            if running[id(trial)].trial is None:
+                conclude(trial)
+        gone = {dropped.edit.id for dropped in self.dropped}
+        return [rule for rule in rules if rule.life.id not in gone]
+
+    def _try_strictly(self, rules: list[RuleOnTrial]) -> list[RuleOnTrial]:
+        """Compare the means of each rule and of the base, as the SkillOpt paper does; base replays are used again."""
+        known: tuple[ReplayResult, ...] = ()
+        tried = []
+        for rule in rules:
+            if not self._rebase(rule):
+                continue
+            rule.trial = run_strict_trial(
+                self.pools.val,
+                self.current,
+                rule.candidate,
+                self.models,
+                metric=self.plan.gate_metric,
+                mixed_weight=self.plan.gate_mixed_weight,
+                known=known,
             )
-        ]
+            known = rule.trial.candidate if rule.is_accepted else rule.trial.baseline
+            self.current = rule.candidate if rule.is_accepted else self.current
+            tried.append(rule)
+        return tried
 
-    def find_base(self, current: Candidate) -> Base:
-        """Everything that pairs measured on these documents depend on."""
-        return find_base(current, self.models, self.plan)
+    def _revive(self, life: PendingEdit) -> RuleOnTrial | None:
+        revived = revive(life, self.current)
+        if against := find_contradicted(life.rule, (rule for _, rule in list_live_rules(self.current))):
+            rule = excerpt(strip_list_mark(against), MAX_QUOTE)
+            revived = Dropped(edit=life, why=f"it contradicts “{rule}”, which stands in your files or was proven")
+        if isinstance(revived, Dropped):
+            self.dropped.append(revived)
+            return None
+        candidate, edit = revived
+        return RuleOnTrial(life=life, candidate=candidate, edit=edit)
 
-    def _build_paired_plan(self, k: int, accepted: int) -> PairedPlan:
+    def _rebase(self, rule: RuleOnTrial) -> bool:
+        """Put a rule on top of the present base; False, and the rule is dropped, when it does not fit."""
+        anew = self._revive(rule.life)
+        if anew is not None:
+            rule.candidate, rule.edit = anew.candidate, anew.edit
+        return anew is not None
+
+    def _plan_pairs(self, k: int) -> PairedPlan:
         return PairedPlan(
             k=k,
             metric=self.plan.gate_metric,
             mixed_weight=self.plan.gate_mixed_weight,
             seed=self.seed,
-            first_sample=SAMPLES_PER_NIGHT * (1 + self.seed % 1_000_000) + SAMPLES_PER_TRIAL * accepted,
+            first_sample=SAMPLES_PER_NIGHT * (1 + self.seed % 1_000_000),
         )
 
 
 def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base:
-    """Everything that pairs measured on these documents depend on: texts, models, metric, replay mode, scope."""
+    """Return what pairs are measured with tonight: texts, models, metric, replay mode, scope."""
     mixed = plan.gate_metric is GateMetric.MIXED
     target, optimizer = plan.answered_by
     return Base(
@@ -123,14 +182,21 @@ def find_base(current: Candidate, models: Models, plan: ConsolidatePlan) -> Base
     )
 
 
-def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
-    """Return the ids of these tasks and the names of their groups: a group may later join another."""
-    return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
+def _rank_by_text(rule: EditRecord, tasks: Sequence[TaskRecord]) -> Callable[[TaskRecord], float]:
+    """Rank tasks by the words that a rule shares with them: those that it can touch come first.
 
-
-def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
-    """Tell whether analysts of these tasks may see a rule that was tried: only if it was written from these very tasks.
-
-    A rule quotes what it came from. Otherwise a reworded copy could be tried on the task that wrote it.
+    It is decided from texts alone, before anything is replayed.
     """
-    return bool(tried.seen) and set(tried.seen) <= set(list_seen_names(train))
+    shared = {task.id: count_touched(rule.text or rule.anchor, describe_task(task)) for task in tasks}
+    return lambda task: shared[task.id]
+
+
+def describe_task(task: TaskRecord) -> str:
+    """Return the texts of a task by which a rule can be told to concern it: request, context and reference."""
+    reference = task.reference
+    wanted = ""
+    if isinstance(reference, RubricReference):
+        wanted = reference.rubric
+    elif isinstance(reference, ChecksReference):
+        wanted = " ".join(str(check.value) for check in reference.checks)
+    return f"{task.intent}\n{task.context}\n{wanted}"

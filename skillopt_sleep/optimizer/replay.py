@@ -182,6 +182,7 @@ def answer(attempt: Attempt, *, models: Models, phase: str) -> ReplayResult:
     try:
         if manner.mode is ReplayMode.TEXT:
             reply = models.target(render_replay_prompt(task, candidate, sample=attempt.sample), phase=phase)
+            result = _sign(result, reply)
             return replace(result, response=reply.text, tools_called=reply.tools_called, latency=reply.latency)
         assignment = assign(task, candidate, manner, sample=attempt.sample)
         return record_trajectory(result, assignment, models.target(assignment, phase=phase))
@@ -199,6 +200,7 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
         raise TypeError(f"an assignment was answered by {type(done).__name__}")
     read = {shown.kind: shown.read for shown in done.shown}
     skill = next((document for document in assignment.documents if document.kind is DocumentKind.SKILL), None)
+    result = _sign(result, done)
     score = None
     if done.ending is not Ending.DONE:
         score = Score(hard=0.0, soft=0.0, rationale=f"{done.ending.in_words}{f': {done.note}' if done.note else ''}")
@@ -216,6 +218,11 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
         score=None if unloaded else score,
         call_error=f"NotLoaded: {unloaded}" if unloaded else "",
     )
+
+
+def _sign(result: ReplayResult, reply: Reply) -> ReplayResult:
+    """Note which model answered, by which version of its command line, and when."""
+    return replace(result, model=reply.model, version=reply.version, answered_at=reply.answered_at)
 
 
 def find_judge(task: TaskRecord, judges: Mapping[str, Judge]) -> Judge:

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, UsageError
 from skillopt_sleep.gate.account import Trial
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.rule import Verdict, is_enough_measured, threshold
-from skillopt_sleep.gate.trial import PairedPlan, PairRow, decide_by_pairs
+from skillopt_sleep.gate.trial import decide_by_pairs
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.train.ports import Item

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undecided"}
 """The edits that can be adopted by hand, with the words for their status."""
-AUTO_K = 8
-"""The score that automatic adoption asks for."""
-AUTO_TASKS = 12
-"""The different tasks it asks for, near-duplicates counted once: with fewer, the gain may be theirs alone."""
+AUTO_REQUESTS = 8
+"""The requests that a rule must have helped, less those it harmed, each counted once, to be adopted by itself."""
+AUTO_LENGTH = 1.5
+"""How much longer answers may be with a rule that is adopted by itself: a judge may take length for quality."""
 
 
 def adopt_night(
@@ -74,7 +74,7 @@ def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
 
 
 def adopt_automatically(workspace: Workspace, report: NightReport) -> NightReport:
-    """Make an accepted night's proposal live if it may be; the report with a note that says so, or why not.
+    """Make those rules of an accepted night live that may be; the report with notes that say so, or why not.
 
     A proposal that is refused or cannot be written waits as any other does. Raises ``DiskError`` when the report
     cannot be stored.
@@ -86,28 +86,40 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
         why = "the agent was simulated"
     else:
         why = find_objection(report, isolated=not backends & NOT_ISOLATED)
-    if not why:
+    objections = {} if why else find_rule_objections(report)
+    fit = [edit for edit, objection in objections.items() if not objection]
+    if fit:
         try:
-            adopt(workspace.staging, report.night, how="by itself")
+            adopt(workspace.staging, report.night, only=None if len(fit) == len(objections) else fit, how="by itself")
         except SleepError as error:
-            why = str(error)
-    note = (
-        f"not adopted by itself: {why}"
-        if why
-        else f"adopted by itself, as auto_adopt says; to undo it, byte for byte: skillopt-sleep revert {report.night}"
-    )
-    noted = replace(report, notes=(*report.notes, note))
+            why, fit = str(error), []
+    notes = [f"not adopted by itself: {why}"] if why else []
+    notes += [f"not adopted by itself: {reason}" for reason in dict.fromkeys(objections.values()) if reason and not why]
+    if fit:
+        undo = f"to undo it, byte for byte: skillopt-sleep revert {report.night}"
+        notes.append(f"adopted by itself, as auto_adopt says; {undo}")
+    noted = replace(report, notes=(*report.notes, *notes))
     workspace.journal.save(noted)
     return noted
 
 
 def find_objection(report: NightReport, *, isolated: bool = True) -> str:
-    """Explain why the proposal of a night may not be adopted automatically, "" when it may.
+    """Explain why nothing of a night may be adopted automatically, "" when single rules may be.
 
-    ``isolated`` says that replays could not see the user's other instructions. Every accepted trial must qualify; one
-    that was not accepted has left nothing in the proposal.
+    ``isolated`` says that replays could not see the user's other instructions.
     """
     return next(filter(None, _list_objections(report, isolated=isolated)), "")
+
+
+def find_rule_objections(report: NightReport) -> dict[str, str]:
+    """Explain for each rule of the proposal, by its id, why it may not be adopted automatically, "" when it may."""
+    trials = {edit: trial for trial in report.trials for edit in trial.edits}
+    return {
+        applied.edit.id: find_trial_objection(trials[applied.edit.id])
+        if applied.edit.id in trials
+        else "a rule was accepted in an earlier night and waits for your word"
+        for applied in report.applied_edits
+    }
 
 
 def find_trial_objection(trial: TrialReport) -> str:
@@ -129,27 +141,26 @@ def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
         yield "the replays were not isolated from the user's other instructions"
     trials = [trial for trial in report.trials if trial.decision.verdict is Verdict.ACCEPT]
     yield "" if trials else "no trial stands behind it"
-    yield from map(find_trial_objection, trials)
     if replay.loading is not Loading.LOADED:
         yield f"nobody has seen the agent load it ({replay.why or 'it was not tried'})"
 
 
 def _list_trial_objections(trial: TrialReport) -> Iterator[str]:
-    document = trial.document
+    rule = f"a rule of the {trial.document}"
     if trial.decision.verdict is not Verdict.ACCEPT:
-        yield f"the trial of the {document} ended in {trial.decision.verdict}"
+        yield f"the trial of {rule} ended in {trial.decision.verdict}"
     if trial.k is None or trial.score is None:
-        yield f"the {document} was accepted by a rule whose error is not known"
-    elif trial.score < AUTO_K:
-        yield f"the {document} has a score of {trial.score}, and it takes {AUTO_K}"
-    if trial.tasks_in_all < AUTO_TASKS:
-        tasks = f"{trial.tasks_in_all} different {'task' if trial.tasks_in_all == 1 else 'tasks'}"
-        yield f"the {document} was tested on {tasks}, and it takes {AUTO_TASKS}"
+        yield f"{rule} was accepted by a rule whose error is not known"
+    if (trial.net_requests or 0) < AUTO_REQUESTS:
+        net = trial.net_requests or 0
+        yield f"{rule} helped {net} different requests more than it harmed; it takes {AUTO_REQUESTS}"
+    if (trial.length_ratio or 1) > AUTO_LENGTH:
+        yield f"answers are {trial.length_ratio:g} times as long with {rule}, and a judge may take length for quality"
     if lost := len(trial.confirmed_regressions):
-        yield f"{lost} {'task' if lost == 1 else 'tasks'} got worse under the {document}, which was confirmed"
+        yield f"{lost} {'task' if lost == 1 else 'tasks'} got worse under {rule}, which was confirmed"
     if unclear := len(trial.unconfirmed) + trial.losses_before:
         pairs = "pair" if unclear == 1 else "pairs"
-        yield f"{unclear} {pairs} got worse under the {document}, and whether for good could not be found out"
+        yield f"{unclear} {pairs} got worse under {rule}, and whether for good could not be found out"
 
 
 def _find_night(

@@ -11,9 +11,10 @@ import msgspec
 from skillopt_sleep.agents import all_agents
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.gate.noise import NoiseReport
-from skillopt_sleep.gate.rule import PROMISING, threshold
+from skillopt_sleep.gate.rule import PROMISING, GateMode, threshold
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind, read_description
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.ports import Agent
 from skillopt_sleep.model.rollout import ReplayMode
@@ -26,6 +27,7 @@ from skillopt_sleep.optimizer.replay import Manner
 from skillopt_sleep.reports.watch import list_unhelpful_rules
 from skillopt_sleep.storage.git import find_commit, is_git_project
 from skillopt_sleep.storage.live_files import read_adoptions
+from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.adapters import (
     NOT_ISOLATED,
     SIMULATED,
@@ -68,6 +70,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     build_judges(workspace)
     baseline, choice, left_out = inspect_live_documents(workspace, tasks)
     manner = _choose_manner(workspace, tasks or ())
+    accepted, restage = _find_accepted(workspace)
     since = ""
     if settings.lookback_days:
         since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
@@ -98,10 +101,32 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         rejected=workspace.rejected.recall(workspace.scope),
         closed=workspace.rejected.closed(workspace.scope),
         pending=workspace.trials.pending(project),
+        accepted=accepted,
+        restage=restage,
         account=workspace.trials.account(project),
         adopted=_find_unscored_change(workspace, baseline),
         audit=next((night.audit for night in workspace.journal.reports(project)), NoiseReport()),
     )
+
+
+def _find_accepted(workspace: Workspace) -> tuple[tuple[AppliedEdit, ...], bool]:
+    """Return what the paired gate accepted and the user has not adopted, and whether its proposal fits no longer.
+
+    The latest proposal holds what the ones before it left waiting. One that was adopted or reverted waits no more.
+    """
+    latest = next(iter(workspace.staging.proposals()), None)
+    if latest is None or latest.status is not ProposalStatus.STAGED:
+        return (), False
+    night = latest.manifest.night
+    report = next((found for found in workspace.journal.reports(str(workspace.project)) if found.night == night), None)
+    if report is None or not report.accepted or report.gate_mode != GateMode.PAIRED:
+        return (), False
+    edits = [
+        AppliedEdit(edit=edit, status=EditStatus.APPLIED)
+        for document in latest.manifest.documents
+        for edit in document.edits
+    ]
+    return tuple(edits), all(proposal.manifest.night != night for proposal in workspace.staging.waiting())
 
 
 def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:

@@ -89,8 +89,9 @@ def run_aa_test(
     there are no tasks, ``NightRunning``, ``FatalBackend``, and ``BudgetSpent`` when not one pair could be paid for.
     """
     from skillopt_sleep.gate import noise
+    from skillopt_sleep.gate.pairs import PairedPlan
     from skillopt_sleep.gate.tally import Tally
-    from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial
+    from skillopt_sleep.gate.trial import run_paired_trial
     from skillopt_sleep.night.connection import probe
     from skillopt_sleep.night.outcome import list_base_replays
     from skillopt_sleep.storage.ledger import NightLedger

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skillopt_sleep.calls.budget import MINUTES_GRACE, Budget, Budgeted
 from skillopt_sleep.calls.chain import chain
@@ -213,7 +214,8 @@ def test_work_that_the_cap_cut_short_is_not_the_agents_failure(tmp_path, latency
         with pytest.raises(BudgetSpent, match="the cap on minutes came"):
             send(work, phase="p", number=1)
     else:
-        assert send(work, phase="p", number=1) == done
+        clock = FakeClock()
+        assert send(work, phase="p", number=1) == replace(done, answered_at=clock.now().isoformat())
     assert (ledger.find(Role.TARGET, work, "m") is None) == cut
     assert (ledger.spent().calls, ledger.spent().usd) == (1, 0.1)
 

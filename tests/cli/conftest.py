@@ -56,6 +56,12 @@ def mira(tmp_path):
 
 
 @pytest.fixture
+def nora(tmp_path):
+    """A person with enough corrected requests to prove a rule in one night."""
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
+
+
+@pytest.fixture
 def tree(tmp_path):
     """Every file and folder a test has made, with the bytes and the time of its last change."""
 

@@ -8,8 +8,15 @@ import msgspec
 import pytest
 
 from skillopt_sleep.storage.atomic_replace import Swap
+from tests.fakes.home import make_person
 
 MEMORY = b"# Our rules\r\n\r\nBe kind.\n\n\tTabs stay.  \nno newline at the end"
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with enough corrected requests to prove two rules in one night."""
+    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=24)
 
 
 @pytest.fixture

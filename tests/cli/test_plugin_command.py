@@ -16,6 +16,7 @@ from skillopt_sleep.scheduling.store import save_schedule
 from skillopt_sleep.settings import Settings
 from skillopt_sleep.usecases.announce import AnnouncingAttempts
 from skillopt_sleep.usecases.workspace import Workspace
+from tests.fakes.home import make_person
 from tests.fakes.program import ROOT
 
 CLAUDE, CODEX = ROOT / "plugins" / "claude-code", ROOT / "plugins" / "codex"
@@ -39,6 +40,12 @@ esac
 exit 0
 """  # noqa: E501  a script as it is written to disk
 """An agent CLI that logs what it was asked, knows what it has, and refuses to take out what it has not."""
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with enough corrected requests to prove a rule in one night."""
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
 
 @pytest.fixture

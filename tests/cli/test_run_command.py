@@ -20,12 +20,12 @@ def valid(done):
     return done.json
 
 
-def test_night_prints_its_report_and_where_the_rest_lies(cli, mira):
+def test_night_prints_its_report_and_where_the_rest_lies(cli, nora):
     """A verdict, exit 0, the path of diagnostics.json, and nothing on stderr."""
-    done = cli(*mira.arguments("run"))
+    done = cli(*nora.arguments("run"))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("ACCEPTED")
-    (path,) = mira.project.rglob("diagnostics.json")
+    (path,) = nora.project.rglob("diagnostics.json")
     assert f"diagnostics: {path}" in done.out
     assert sorted(each.name for each in path.parent.iterdir()) == [
         "diagnostics.json",
@@ -211,19 +211,19 @@ def test_status_of_somebody_new(cli, mira, tree):
     assert tree() == before
 
 
-def test_status_follows_a_proposal(cli, mira):
+def test_status_follows_a_proposal(cli, nora):
     """It waits, is adopted, and is there again when it was reverted."""
-    night = cli(*mira.arguments("run", "--json")).json["night"]
-    assert f"adopt {night}" in cli("status", *mira.places).out
-    assert cli("status", *mira.places, "--json").json["proposals"] == [night]
-    cli("adopt", *mira.places)
-    told = cli("status", *mira.places, "--json").json
+    night = cli(*nora.arguments("run", "--json")).json["night"]
+    assert f"adopt {night}" in cli("status", *nora.places).out
+    assert cli("status", *nora.places, "--json").json["proposals"] == [night]
+    cli("adopt", *nora.places)
+    told = cli("status", *nora.places, "--json").json
     assert (told["proposals"], told["adopted"]) == ([], [night])
-    assert "adopted" in cli("status", *mira.places).out
-    cli("revert", *mira.places)
-    told = cli("status", *mira.places, "--json").json
+    assert "adopted" in cli("status", *nora.places).out
+    cli("revert", *nora.places)
+    told = cli("status", *nora.places, "--json").json
     assert told["adopted"] == []
-    assert "adopted" not in cli("status", *mira.places).out
+    assert "adopted" not in cli("status", *nora.places).out
 
 
 def test_show_is_the_report_of_a_night(cli, mira):
@@ -266,9 +266,9 @@ def test_reader_that_goes_away_is_no_error(mira, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_night_of_a_process_of_its_own(mira):
+def test_night_of_a_process_of_its_own(nora):
     """The same night through ``python -m``, with stdout, stderr and exit status apart."""
-    done = run(*mira.arguments("run", "--json"))
+    done = run(*nora.arguments("run", "--json"))
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["verdict"] == "accept"
 

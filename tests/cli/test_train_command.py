@@ -255,7 +255,7 @@ def test_killed_training_on_nights_ends_as_it_would_have(tmp_path):
         process.kill()
         process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert run("adopt", *place).returncode == 0
+    assert run("adopt", "--undecided", *place).returncode == 0
     done = run(*train(out, 0))
     assert done.returncode == 0, done.stderr
     for name in ("history.json", "best_skill.md", "current_skill.md"):

@@ -12,7 +12,14 @@ import pytest
 
 from skillopt_sleep.storage.lock import lock_night
 from tests.cli.test_plugin_command import AGENT
+from tests.fakes.home import make_person
 from tests.fakes.program import ROOT
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with enough corrected requests to prove a rule in one night."""
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
 
 @pytest.fixture

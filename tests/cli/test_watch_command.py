@@ -9,6 +9,13 @@ import msgspec
 import pytest
 
 from skillopt_sleep.model.session import Feedback
+from tests.fakes.home import make_person
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with enough corrected requests to prove a rule in one night."""
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
 
 @pytest.fixture

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.fakes.home import make_person
+
+
+@pytest.fixture
+def mira(tmp_path):
+    """A person with enough corrected requests to prove a rule in one night."""
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
+
 
 def test_rule_of_a_night_answers_for_itself(cli, mira):
     """Part of its text, with the list mark it has in the file, finds what it stands on and what became of it."""

@@ -94,7 +94,7 @@ def found(person: Person) -> dict[str, object]:
 def main(folder: Path, first: int, every: int) -> None:
     """Hold a whole night, then die before its step ``first`` and before each that is ``every`` further on."""
     template, place = folder / "template", folder / "mira"
-    world = make_person(place, rules=1, tasks_per_rule=5).world
+    world = make_person(place, rules=1, tasks_per_rule=15).world
     (place / "sent.log").touch()
     place.rename(template)
     night(laid(template, folder / "warm", world))  # what is slow the first time is not paid for in every child

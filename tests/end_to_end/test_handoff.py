@@ -20,7 +20,7 @@ from tests.fakes.program import run_here as run
 @pytest.fixture
 def mira(tmp_path):
     """A person with a few corrected sessions."""
-    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
 
 def sitting(mira, *more):
@@ -114,7 +114,7 @@ def test_names_are_this_users(tmp_path):
     """Another user's questions have other names, so nobody can supply answers in advance."""
     names = []
     for name in ("one", "two"):
-        person = make_person(tmp_path / name, rules=2, tasks_per_rule=5)
+        person = make_person(tmp_path / name, rules=1, tasks_per_rule=16)
         assert sitting(person).returncode == 3
         names.append({path.name for path in questions(person)})
     assert not names[0] & names[1]

@@ -28,7 +28,7 @@ class Killing:
     """A person whose nights log every call, and may be killed."""
 
     def __init__(self, folder, *, workers):
-        self.person = make_person(folder / "mira", rules=2, tasks_per_rule=5)
+        self.person = make_person(folder / "mira", rules=1, tasks_per_rule=16)
         self.workers = workers
         self.folder = folder
         self.log = folder / "sent.log"

@@ -86,7 +86,7 @@ class Person:
             path.write_bytes(b"".join(claude_lines(session)))
 
 
-def make_person(folder, *, seed=1, rules=3, tasks_per_rule=12, sessions=True, **world):
+def make_person(folder, *, seed=1, rules=1, tasks_per_rule=30, sessions=True, **world):
     """Make a person with a generated world; with ``sessions``, she asked every task once and corrected the answer."""
     folder.mkdir(parents=True, exist_ok=True)
     person = Person(folder, make_world(seed, rules=rules, tasks_per_rule=tasks_per_rule, **world))

@@ -40,7 +40,7 @@ DAMAGE = {
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
     """A night of hers, adopted; to be copied, for a night takes seconds."""
-    person = make_person(tmp_path_factory.mktemp("lived") / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path_factory.mktemp("lived") / "mira", rules=1, tasks_per_rule=16)
     before = live(person)
     assert run(*person.arguments("run")).returncode == 0
     assert run("adopt", *person.places).returncode == 0
@@ -142,7 +142,7 @@ def test_empty_database_beside_a_copy(person, lived):
 
 def test_skill_with_a_byte_that_is_no_character(tmp_path):
     """Handed over whole, it goes through a night to a verdict; adopting and reverting keep every byte of it."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     path = person.project / ".claude" / "skills" / "house" / "SKILL.md"
     path.parent.mkdir(parents=True)
     content = b"---\nname: house\ndescription: x\n---\n\n# Regeln f\xfcr mich\n\n- Gr\xfc\xdfe zuletzt.\n"
@@ -168,7 +168,7 @@ def ordinary():
         elif shutil.which("setpriv") is None:
             pytest.skip("cannot become another user here")
         folder = Path(name)
-        person = make_person(folder / "mira", rules=2, tasks_per_rule=5)
+        person = make_person(folder / "mira", rules=1, tasks_per_rule=16)
         for each in (folder, *folder.rglob("*")):
             if become:
                 shutil.chown(each, 65534, 65534)

@@ -117,7 +117,7 @@ class Tailing(Obedient):
 @pytest.mark.parametrize("gate_mode", ["paired", "off"])
 def test_optimizer_that_adds_a_hostile_tail_to_every_edit(tmp_path, gate_mode):
     """Nothing of a tail is tried, staged or live; the honest sentences survive and can be adopted."""
-    person = make_person(tmp_path / "mira", rules=3, tasks_per_rule=10)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace(gate_mode=gate_mode, edit_budget=8)
     workspace = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Tailing(backend))
     report = run_night(workspace, plan_night(workspace))

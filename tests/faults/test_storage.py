@@ -52,7 +52,7 @@ def witnessed(person, folder):
 def test_full_disk(tmp_path):
     """Exit 7 with the folder and what helps, before a single call is sent."""
     with tmpfs(tmp_path / "mira", "6m"):
-        person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+        person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
         done, sent = witnessed(person, tmp_path)
     assert (done.returncode, sent) == (7, "")
     assert f"cannot write to {person.data}: less than 16 MB are free" in done.stderr
@@ -62,7 +62,7 @@ def test_full_disk(tmp_path):
 @pytest.mark.parametrize("where", ["data", "project"])
 def test_read_only_disk(tmp_path, where):
     """The same for a file system that takes no writes, wherever it holds what a night must write."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     folder = person.data if where == "data" else person.project
     with tmpfs(folder, "6m", options=",ro"):
         done, sent = witnessed(person, tmp_path)
@@ -196,7 +196,7 @@ def test_damage_within_an_entry(tmp_path):
 
 def test_database_that_is_gone(tmp_path):
     """With a copy beside it, it is never begun anew in silence; the repair puts the copy in its place."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     assert run(*person.arguments("run")).returncode == 0
     for path in person.data.glob("sleep.db*"):
         if path.name != BACKUP:
@@ -210,7 +210,7 @@ def test_database_that_is_gone(tmp_path):
 
 def test_copy_holds_what_was_adopted(tmp_path):
     """Adopting makes one as well, so a damaged file does not take the way back with it."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     assert run(*person.arguments("run")).returncode == 0
     before = {path: path.read_bytes() for path in person.project.rglob("*.md") if ".skillopt-sleep" not in path.parts}
     assert run("adopt", *person.places).returncode == 0
@@ -225,7 +225,7 @@ def test_copy_holds_what_was_adopted(tmp_path):
 
 def test_repair_as_a_user(tmp_path):
     """The command names what is wrong, the repair says what it saved, and the next night runs."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     assert run(*person.arguments("run")).returncode == 0
     path = person.data / "sleep.db"
     with sqlite3.connect(path) as connection:

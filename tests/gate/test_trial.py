@@ -23,9 +23,10 @@ from skillopt_sleep.errors import (
     TooLong,
     TransientBackend,
 )
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.rule import Verdict, add_results, compare_scores, decide, exact_error, next_pairs
 from skillopt_sleep.gate.tally import Lost, Result, Tally
-from skillopt_sleep.gate.trial import PairedPlan, PairRow, decide_by_pairs, run_paired_trial
+from skillopt_sleep.gate.trial import decide_by_pairs, run_paired_trial
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
@@ -79,6 +80,7 @@ class Text(str):
 
     __slots__ = ()
     tools_called: tuple[str, ...] = ()
+    model = version = answered_at = ""
     latency = 0.0
 
     @property

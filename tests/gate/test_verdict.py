@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, TimedOut
+from skillopt_sleep.gate.pairs import PairedPlan
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.gate.tally import Tally
-from skillopt_sleep.gate.trial import PairedPlan, run_paired_trial
+from skillopt_sleep.gate.trial import run_paired_trial
 from skillopt_sleep.judges.checks import ChecksJudge
 from skillopt_sleep.judges.rubric import RubricJudge
 from skillopt_sleep.model.call import Health
@@ -35,7 +36,8 @@ from skillopt_sleep.night.consolidate import consolidate
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.try_edits import find_base, list_seen_names
+from skillopt_sleep.night.propose import list_seen_names
+from skillopt_sleep.night.try_edits import find_base
 from skillopt_sleep.optimizer.replay import Models
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases.plan import plan_night
@@ -83,10 +85,11 @@ def waiting(target, *, groups=(), tally=Tally(), text=RULE, name="p"):  # noqa: 
         night="n1",
         kind=DocumentKind.SKILL,
         on=find_base(BASE, models(target), ConsolidatePlan()),
-        k=6,
+        k=9,
         edits=(EditRecord(id=f"e-{name}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=text),),
         groups=groups,
         tally=tally,
+        evidence=("elsewhere", "and there"),
     )
 
 
@@ -162,7 +165,7 @@ def test_ten_nights_over_one_archive(tmp_path):
         decided |= {task.id for task in pools.val}
         sealed |= {task.id for task in pools.test}
         here = {task.id: group_of(task) for task in (*pools.train, *pools.val)}
-        for step in outcome.steps:
+        for step in (step for step in outcome.steps if step.trial):
             if not step.since:
                 wrote[step.id] = {group_of(task) for task in pools.train}
             if step.trial:
@@ -196,10 +199,11 @@ def test_group_that_has_come_to_be_part_of_another_is_known_again():
         night="n1",
         kind=DocumentKind.SKILL,
         on=find_base(BASE, models(target), ConsolidatePlan()),
-        k=6,
+        k=9,
         edits=(EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text=RULE),),
         groups=("group of val-0", "val-0"),
         tally=Tally(),
+        evidence=("elsewhere",),
     )
     outcome = consolidate(BASE, pools, ConsolidatePlan(), models(target), night="n2", seed=1, pending=(pending,))
     assert {result.task_id for step in outcome.steps for result in step.trial.baseline} == {"val-2", "val-3"}
@@ -260,11 +264,12 @@ def test_only_tonights_val_decides_on_an_undecided_edit():
 def test_arms_are_interleaved(tmp_path):
     """The backend sees each task under both arms, one after the other, before it sees the next."""
     person = make_person(tmp_path / "mira", base_pass=0.5)
-    workspace = person.workspace(simulated={"useless": 1.0}, workers=1, evolve_memory=False)
+    workspace = person.workspace(simulated={"useless": 1.0}, workers=1, evolve_memory=False, edit_budget=1)
     workspace, seen = recording(workspace)
     report = run_night(workspace, plan_night(workspace))
     assert report.verdict in {Verdict.UNDECIDED, Verdict.REJECT}
-    trial = outcome_of(workspace, report.night).steps[0].trial
+    trials = [step.trial for step in outcome_of(workspace, report.night).steps if step.trial]
+    trial = trials[0]
     replays = [prompt for prompt in seen["target"] if prompt.sample]
     assert len(replays) == 2 * len(trial.baseline) >= 6
     rules = [edit.edit.text for edit in outcome_of(workspace, report.night).edits]
@@ -311,6 +316,7 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
     """No pattern, no rubric, no word of a judge and nothing of a val task, on the first night or the next."""
     pools = canaries()
     luck = random.Random(7)
+    typed = "Greet the reader. / Sign with a name. / Quote sources. / Add a summary. / Draw a table. / Say thanks."
 
     def target(prompt):
         return "CANARY-val-response" if "CANARY-val-intent" in prompt.user else f"answer {luck.random()}"
@@ -319,11 +325,11 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
         passes = luck.random() < 0.5
         return {"reason": "CANARY-rationale", "score": float(passes), "pass": passes}
 
-    proposals = iter(range(100))
+    rules = iter(typed.split(" / "))
 
     def optimizer(prompt):
         if "edits" in prompt.schema["properties"]:
-            rule = {"op": "append", "document": kind, "text": f"Rule {next(proposals)}.", "anchor": "", "reason": "r"}
+            rule = {"op": "append", "document": kind, "text": next(rules), "anchor": "", "reason": "r"}
             return msgspec.json.encode({"edits": [rule | {"tasks": ["train-0"]}]}).decode()
         asked = prompt.schema["properties"]
         verdict = {"first": judge(), "second": judge()} if "first" in asked else judge()
@@ -334,6 +340,7 @@ def test_nothing_leaks_into_a_reflection(rollouts_k, kind):
         rollouts_k=rollouts_k,
         evolve_skill=kind is DocumentKind.SKILL,
         evolve_memory=kind is DocumentKind.MEMORY,
+        preferences=typed,
     )
     pending, rejected = (), ()
     for night in range(1, 4):
@@ -461,7 +468,7 @@ def test_lost_calls_are_never_scores(seed):
 
 
 def test_base_replays_are_shared_by_the_candidates_of_a_night():
-    """The memory's trial asks for the same base replays as the skill's, which a ledger has; the next night does not."""
+    """Every rule of a night meets the same base replays, which are asked for once; the next night makes its own."""
     pools = Pools(train=tuple(checked(f"train-{number}") for number in range(3)), val=tuple(val_tasks(4)))
     sent = {}
     for night in (1, 2):
@@ -476,8 +483,7 @@ def test_base_replays_are_shared_by_the_candidates_of_a_night():
         plan = ConsolidatePlan(preferences="Rule one. Rule two.")
         outcome = consolidate(BASE, pools, plan, models(target, ScriptedAsk(optimizer)), seed=night)
         sent[night] = [(p.digest, p.sample) for p in target.prompts if p.sample and "Rule" not in p.system + p.user]
-        assert len(sent[night]) == 2 * len(pools.val)
-        assert len(set(sent[night])) == len(pools.val)
+        assert len(sent[night]) == len(set(sent[night])) == len(pools.val)
         assert {"train-0", "group of train-0"} <= set(outcome.pending[0].groups)
     assert not set(sent[1]) & set(sent[2])
 
@@ -563,22 +569,11 @@ def test_losses_of_an_edit_that_is_not_accepted_are_not_replayed():
     assert len(target.prompts) == 2 * len(trial.baseline)
 
 
-def test_edits_that_are_behind_leave_room_for_new_ones():
-    """However many wait: two of them take their turn, the others keep their place, and something new is tried."""
+def test_rules_on_two_requests_are_tried_first():
+    """Then the oldest; no score decides about a turn, and what is new comes last."""
     target = ScriptedAsk("here")
-    waiting = tuple(
-        PendingEdit(
-            id=f"p{number}",
-            night="n1",
-            kind=DocumentKind.SKILL,
-            on=find_base(BASE, models(target), ConsolidatePlan()),
-            k=6,
-            edits=(EditRecord(id=f"e{number}", op=EditOp.APPEND, document=DocumentKind.SKILL, text=f"Do {number}."),),
-            groups=(),
-            tally=Tally(ties=number),
-        )
-        for number in range(4)
-    )
+    one = replace(waiting(target, text="Greet the reader.", name="one"), evidence=("a",), k=12, night="n0")
+    two = waiting(target, text="Sign with a full name.", name="two", tally=Tally(wins=0, losses=2))
     rule = {"op": "append", "document": "skill", "text": "Be new.", "anchor": "", "reason": "r", "tasks": []}
     pools = Pools(train=tuple(checked(f"train-{number}") for number in range(3)), val=tuple(val_tasks(4)))
     outcome = consolidate(
@@ -588,18 +583,12 @@ def test_edits_that_are_behind_leave_room_for_new_ones():
         models(target, ScriptedAsk(msgspec.json.encode({"edits": [rule]}).decode())),
         night="n2",
         seed=1,
-        pending=waiting,
+        pending=(one, two),
     )
-    assert [step.since for step in outcome.steps] == ["n1", "n1", ""]
-    assert [(edit.id[:1], edit.tally.ties, len(edit.tasks)) for edit in outcome.pending[:3]] == [
-        ("p", 4, 4),
-        ("p", 2, 0),
-        ("p", 3, 0),
-    ]
-    assert outcome.pending[3].night == "n2"
-    assert [(each.edit.id, each.why) for each in outcome.dropped] == [
-        ("p1", "it has 0 wins, 0 losses, 5 ties, and 4 other edits are closer to a decision")
-    ]
+    tried = [step for step in outcome.steps if step.trial]
+    assert [step.since for step in tried] == ["n1", "n0", ""]
+    assert [len(life.evidence) for life in outcome.pending] == [2, 1, 1]
+    assert [life.k for life in outcome.pending] == [9, 12, 12]
 
 
 @pytest.mark.parametrize(
@@ -612,16 +601,16 @@ def test_score_of_a_promising_rule_follows_the_settings(tmp_path, asked, k):
 
 
 def test_baseline_behind_an_accept_is_replayed_afresh():
-    """The replays that got the skill accepted are those that happened to be good: none stands for the memory's base."""
+    """The replays that proved one rule are those that happened to be good: none stands for the base of the next."""
     asked = []
 
     def target(prompt):
         text = prompt.user + prompt.system
         if "train" not in prompt.user:
-            asked.append((prompt.digest, prompt.sample, "Rule one" in text, "Rule two" in text))
-        return "please" if "Rule one" in text and "train" not in prompt.user else "here"
+            asked.append((prompt.digest, prompt.sample, "Greet the reader" in text, "Sign with a name" in text))
+        return "please" if "Greet the reader" in text and "train" not in prompt.user else "here"
 
-    rules = iter(("Rule one.", "Rule two."))
+    rules = iter(("Greet the reader.", "Sign with a name."))
 
     def optimizer(prompt):
         kind = "skill" if 'document kind="skill"' in prompt.user else "memory"
@@ -630,7 +619,8 @@ def test_baseline_behind_an_accept_is_replayed_afresh():
 
     pools = Pools(train=tuple(checked(f"train-{n}") for n in range(3)), val=tuple(val_tasks(12)))
     asks = models(ScriptedAsk(target), ScriptedAsk(optimizer))
-    outcome = consolidate(BASE, pools, ConsolidatePlan(preferences="Rule one. Rule two."), asks, seed=1)
-    assert [step.decision.verdict for step in outcome.steps] == [Verdict.ACCEPT, Verdict.UNDECIDED]
+    outcome = consolidate(BASE, pools, ConsolidatePlan(preferences="Greet the reader. Sign with a name."), asks, seed=1)
+    tried = [step for step in outcome.steps if step.trial]
+    assert [step.decision.verdict for step in tried] == [Verdict.ACCEPT, Verdict.UNDECIDED]
     with_the_skill = [(digest, sample) for digest, sample, one, two in asked if one and not two]
-    assert len(with_the_skill) == len(set(with_the_skill)) == 6 + 12
+    assert len(with_the_skill) == len(set(with_the_skill)) == 12 + 3

@@ -1,4 +1,4 @@
-"""What waits for another night: who takes a turn, who gives way, and what is remembered of it."""
+"""What waits for another night: whose turn it is, what a tally depends on, and when a life is over."""
 
 from __future__ import annotations
 
@@ -8,77 +8,78 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import (
-    BEHIND_A_NIGHT,
-    BEHIND_AT_MOST,
+    IDLE_PAIRS,
     Base,
     Dropped,
     PendingEdit,
     choose_for_tonight,
-    drop_excess,
+    close_bundles,
     drop_if_over,
     revive,
 )
-from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE
+from skillopt_sleep.gate.rule import PAIRS_A_LIFE
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, compute_edit_id, is_same_edit
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 
+RULE = EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Say please.")
 
-def pending(number, wins=0, losses=0, ties=0, tasks=()):
+
+def pending(number, wins=0, losses=0, ties=0, *, tasks=(), night="n", evidence=("a", "b")):
     return PendingEdit(
         id=f"p{number}",
-        night="n",
+        night=night,
         kind=DocumentKind.SKILL,
-        k=6,
-        edits=(),
+        k=9,
+        edits=(RULE,),
         groups=(),
         tally=Tally(wins=wins, losses=losses, ties=ties),
         tasks=tasks,
+        evidence=evidence,
     )
 
 
-tallies = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4)), max_size=12)
-crowds = tallies.map(lambda made: [pending(number, *each) for number, each in enumerate(made)])
+@given(scores=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4), st.integers(1, 3)), max_size=12))
+def test_turns_come_from_texts_and_never_from_scores(scores):
+    """Rules on two requests first, then the oldest: whatever their tallies, the order is the same."""
+    crowd = [
+        pending(number, wins, losses, night=f"n{number:02}", evidence=tuple("abc"[:requests]))
+        for number, (wins, losses, requests) in enumerate(scores)
+    ]
+    order = choose_for_tonight(crowd)
+    assert [rule.id for rule in order] == [
+        rule.id for rule in choose_for_tonight([replace(rule, tally=Tally()) for rule in crowd])
+    ]
+    alone = [len(rule.evidence) < 2 for rule in order]
+    assert alone == sorted(alone)
 
 
-@given(crowd=crowds)
-def test_everyone_ahead_takes_a_turn_and_few_that_are_behind(crowd):
-    """Closest to a decision first; nobody is lost between those who go on and those who wait."""
-    going_on, waiting = choose_for_tonight(crowd)
-    assert sorted(each.id for each in (*going_on, *waiting)) == sorted(each.id for each in crowd)
-    scores = [each.tally.score for each in going_on]
-    assert scores == sorted(scores, reverse=True)
-    assert all(each.behind for each in waiting)
-    assert sum(each.behind for each in going_on) == min(BEHIND_A_NIGHT, sum(each.behind for each in crowd))
-    lowest = min((each.tally.score for each in going_on if each.behind), default=GO_ON_AT)
-    assert all(each.tally.score <= lowest for each in waiting)
+def test_bundles_of_an_earlier_version_are_closed():
+    """Nobody knows which rule of several helped; each may begin anew."""
+    rule = pending(1)
+    several, uncounted = replace(rule, edits=(RULE, RULE)), replace(rule, evidence=())
+    kept, closed = close_bundles([rule, several, uncounted])
+    assert kept == [rule]
+    assert [(gone.edit, gone.final) for gone in closed] == [(several, False), (uncounted, False)]
 
 
-@given(crowd=crowds)
-def test_what_is_furthest_behind_gives_way(crowd):
-    """Never one that is ahead, and no more than must."""
-    gone = [each.edit for each in drop_excess(crowd)]
-    behind = [each for each in crowd if each.behind]
-    assert len(gone) == max(0, len(behind) - BEHIND_AT_MOST)
-    assert all(each.behind for each in gone)
-    kept = [each.tally.score for each in behind if each not in gone]
-    assert all(each.tally.score <= min(kept) for each in gone)
+def test_requests_that_are_missing_are_counted():
+    """Nine wins take five other requests, twelve take six; both are said until the archive holds them."""
+    rule = replace(pending(1), others=3)
+    assert (rule.missing, rule.needs) == (2, "9 more wins, and 2 more requests to try it on")
+    assert (replace(rule, others=5).missing, replace(rule, others=None).missing) == (0, 0)
+    assert replace(rule, k=12, others=5).needs == "12 more wins, and 1 more request to try it on"
 
 
-def test_of_equals_the_one_that_cost_less_goes_first_and_stays():
-    """Many pairs and nothing to show for them promise less than few."""
-    crowd = [pending(number, ties=9 - number) for number in range(BEHIND_AT_MOST + 1)]
-    assert choose_for_tonight(crowd)[0] == tuple(crowd[: -BEHIND_A_NIGHT - 1 : -1])
-    assert [each.edit for each in drop_excess(crowd)] == [crowd[0]]
-
-
-def test_reason_is_given():
-    """With the tally it had."""
-    *_, last = (pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1))
-    (dropped,) = drop_excess([pending(number, losses=number) for number in range(BEHIND_AT_MOST + 1)])
-    assert dropped.edit == last
-    assert dropped.why == "it has 0 wins, 4 losses, 0 ties, and 4 other edits are closer to a decision"
+def test_new_evidence_joins_a_life():
+    """The same rule from another request: one tally, two requests, and nine wins instead of twelve."""
+    alone = replace(pending(1, wins=4, evidence=("a",)), k=12, groups=("a",))
+    again = replace(RULE, text="Please say please.", task_ids=("t9",))
+    both = alone.with_evidence(again, ("b",), ("b", "t9"))
+    assert (both.k, both.evidence, both.groups, both.tally.wins) == (9, ("a", "b"), ("a", "b", "t9"), 4)
+    assert (both.rule.text, both.rule.task_ids, both.rule.support) == (RULE.text, ("t9",), 2)
+    assert alone.with_evidence(again, ("a",), ()).k == 12
 
 
 def test_different_tasks_of_a_life_are_remembered():
@@ -108,49 +109,55 @@ def other(kind, **changed):
     return LIVE.with_document(replace(LIVE[kind], **changed))
 
 
+@pytest.mark.parametrize("kind", list(DocumentKind))
+def test_tally_outlasts_what_is_written_around_the_rule(kind):
+    """The user edits a file: the rule is put on the new text, and its pairs still count."""
+    rule = replace(pending(1, wins=5), on=base())
+    edited = other(kind, content=b"- Be brief.\n- Something else.\n")
+    assert rule.measured_with(base(edited)).tally == rule.tally
+    candidate, applied = revive(rule, edited)
+    assert RULE.text.encode() in candidate[DocumentKind.SKILL].content
+    assert applied.text == RULE.text
+
+
+@pytest.mark.parametrize("changed", [{"target": "agent"}, {"optimizer": ""}, {"metric": "soft"}, {"replay": "native"}])
+def test_each_way_of_measuring_has_its_own_tally(changed):
+    """Another model, metric or replay mode begins at nothing, and the old tally continues when it comes back."""
+    rule = replace(pending(1, wins=5, tasks=("t",)), on=base())
+    elsewhere = rule.measured_with(base(**changed))
+    assert (elsewhere.tally, elsewhere.tasks, len(elsewhere.parked)) == (Tally(), (), 1)
+    there = elsewhere.after(Tally(wins=2), ("u",), tried=True)
+    back = there.measured_with(base(other(DocumentKind.SKILL, content=b"new")))
+    assert (back.tally, back.tasks) == (rule.tally, ("t",))
+    assert back.measured_with(base(**changed)).tally == Tally(wins=2)
+    assert len(back.parked) == 1
+    assert [*base().list_changes(base(**changed))]
+
+
+def test_rule_whose_neighbour_is_gone_is_added_at_the_end():
+    """Only what it replaces or deletes must still be there."""
+    below = replace(RULE, op=EditOp.INSERT_AFTER, anchor="Gone long ago.")
+    candidate, applied = revive(replace(pending(1), edits=(below,)), LIVE)
+    assert applied.op is EditOp.APPEND
+    assert candidate[DocumentKind.SKILL].content.endswith(b"- Say please.\n")
+    instead = replace(below, op=EditOp.REPLACE)
+    assert "can no longer be applied" in revive(replace(pending(1), edits=(instead,)), LIVE).why
+
+
 @pytest.mark.parametrize(
-    ("now", "said"),
+    ("wins", "losses", "ties", "why"),
     [
-        (base(other(DocumentKind.SKILL, content=b"new")), "the text of the skill it was tried on has changed"),
-        (base(other(DocumentKind.SKILL, path="/x")), "the skill it was tried on has moved to /x"),
-        (base(other(DocumentKind.MEMORY, content=None)), "the text of the memory it was tried beside has changed"),
-        (base(target="agent"), "the model has changed, from agent one to agent"),
-        (base(optimizer=""), "the model that judges has changed, from agent two to the default"),
-        (base(metric="soft"), "the way scores are counted has changed, from hard to soft"),
-        (base(replay="native"), "the way tasks are replayed has changed, from text to native"),
-        (base(scope="all"), "the scope has changed, from invoked to all"),
+        (7, 0, PAIRS_A_LIFE - 7 - 2, ""),
+        (7, 0, PAIRS_A_LIFE - 7 - 1, "undecided after 107 pairs, and at most 1 more could not decide it"),
+        (0, 0, IDLE_PAIRS - 1, ""),
+        (2, 1, IDLE_PAIRS - 3, f"it shows no effect: 2 wins, 1 loss, {IDLE_PAIRS - 3} ties"),
+        (1, 0, IDLE_PAIRS, ""),
     ],
 )
-def test_tally_holds_for_what_it_was_measured_on(now, said):
-    """Whatever of it changes ends the tally, and is named; the edit may begin anew on the new base."""
-    rule = EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Say please.")
-    edit = replace(pending(1, wins=5), on=base(), edits=(rule,))
-    assert isinstance(revive(edit, LIVE, base()), Candidate)
-    dropped = revive(edit, LIVE, now)
-    assert (dropped.why, dropped.final) == (said, False)
-    assert now.digest != base().digest
-    assert "the scope has changed" in revive(edit, LIVE, replace(now, scope="elsewhere")).why
-
-
-def test_tally_of_a_proposal_that_is_not_live_is_dropped_as_that():
-    """No text of the person's has changed, and nobody says so; nor of one whose base nobody noted."""
-    edit = replace(pending(1, wins=5), on=base(other(DocumentKind.SKILL, content=b"proposed")), atop=True)
-    dropped = revive(edit, LIVE, base())
-    assert dropped.why == "it was tried together with a proposal that is not live now"
-    assert "earlier version" in revive(replace(edit, on=Base()), LIVE, base()).why
-
-
-@pytest.mark.parametrize(("wins", "ties", "over"), [(0, PAIRS_A_LIFE - 6, False), (0, PAIRS_A_LIFE - 5, True)])
-def test_life_ends_when_what_is_left_of_it_cannot_decide(wins, ties, over):
-    """Nobody is told of 6 more wins in 5 pairs, and no call is made for them."""
-    edit = replace(pending(1, wins=wins, ties=ties), on=base())
-    gone = drop_if_over(edit)
-    assert (gone is not None) is over
-    if over:
-        assert gone == revive(edit, LIVE, base())
-        assert gone == Dropped(
-            edit=edit, why="undecided after 103 pairs, and at most 5 more could not decide it", final=True
-        )
+def test_end_of_a_life(wins, losses, ties, why):
+    """When what is left cannot decide, or nothing was seen for long; it comes back with new evidence."""
+    rule = replace(pending(1, wins, losses, ties), on=base())
+    assert drop_if_over(rule) == (Dropped(edit=rule, why=why, final=True) if why else None)
 
 
 def record(op=EditOp.APPEND, text="Say please", anchor="", document=DocumentKind.SKILL):

@@ -8,17 +8,10 @@ import pytest
 
 from skillopt_sleep.errors import BadReply, BudgetSpent, TimedOut
 from skillopt_sleep.gate.account import Arm
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.gate.tally import Lost, Result, Tally
-from skillopt_sleep.gate.trial import (
-    CONFIRMING,
-    PairedPlan,
-    PairRow,
-    decide_by_pairs,
-    measure_pairs,
-    run_paired_trial,
-    run_strict_trial,
-)
+from skillopt_sleep.gate.trial import CONFIRMING, decide_by_pairs, run_paired_trial, run_strict_trial
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind
 from skillopt_sleep.model.rollout import Ending, GateMetric, ReplayMode, ReplayResult, Score, Trajectory
@@ -306,7 +299,7 @@ def test_trial_without_tasks():
     """Without validation tasks nothing is measured, and the reason says so."""
     trial, asked = trial_of("", count=0)
     assert (trial.decision.verdict, asked, trial.decision.pairs) == (Verdict.UNDECIDED, [], 0)
-    assert "no validation tasks" in trial.decision.why
+    assert "tonight's validation tasks" in trial.decision.why
     assert (trial.decision.baseline, trial.decision.candidate) == (None, None)
 
 

@@ -69,7 +69,7 @@ def test_answers_judged_separately_have_no_place():
 
 def test_nights_keep_what_they_measured_of_live_files(tmp_path):
     """Train and val replays of the baseline, each once; a second night repeats some of them, and more is known."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace(simulated={"useless": 1.0})
     first = run_night(workspace, plan_night(workspace))
     kept = workspace.trials.replays(str(person.project))
@@ -91,7 +91,7 @@ def test_nights_keep_what_they_measured_of_live_files(tmp_path):
 
 def test_order_of_every_pair_is_in_the_evidence(tmp_path):
     """The row of the candidate's replay says which arm the judge was shown first."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace()
     outcome = outcome_of(workspace, run_night(workspace, plan_night(workspace)).night)
     rows = [json.loads(line) for line in next(person.project.rglob("evidence.jsonl")).read_text().splitlines()]
@@ -104,7 +104,7 @@ def test_order_of_every_pair_is_in_the_evidence(tmp_path):
 @pytest.mark.parametrize("seed", range(8))
 def test_identical_candidate_is_not_accepted(tmp_path, seed):
     """Both arms get calls of their own from a moody model: chance differences do not accept a candidate."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace()
     run_night(workspace, plan_night(workspace))
     before = (
@@ -144,7 +144,7 @@ def _again(mood):
 
 def test_aa_test_keeps_to_the_caps(tmp_path):
     """It makes as many calls as allowed; a cap of none is an error that says so."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace()
     run_night(workspace, plan_night(workspace))
     assert run_aa_test(person.workspace(max_calls=12)).spend.calls <= 12
@@ -154,7 +154,7 @@ def test_aa_test_keeps_to_the_caps(tmp_path):
 
 def test_aa_test_without_tasks_or_login_says_so(tmp_path):
     """The usage error names the fix, and repeats the backend's own words."""
-    person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     with pytest.raises(UsageError, match="there are no tasks to replay yet; `skillopt-sleep run`"):
         run_aa_test(person.workspace())
     workspace = person.workspace()

@@ -23,7 +23,7 @@ from tests.fakes.home import make_person
 @pytest.fixture
 def mira(tmp_path):
     """A person with a few corrected sessions."""
-    return make_person(tmp_path / "mira", rules=2, tasks_per_rule=5)
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_lost_reflection_is_no_verdict(mira, lose, tmp_path):
         workspace, cut = run(mira)
     assert (cut.verdict, cut.exit_code, cut.state) == (Verdict.UNMEASURED, 5, NightState.STOPPED)
     assert "Overloaded" in cut.call_error
-    assert read_status(workspace).fresh == 10
+    assert read_status(workspace).fresh == 16
     _, done = run(mira)
     assert (done.night, done.verdict) == (cut.night, Verdict.ACCEPT)
-    _, unbroken = run(make_person(tmp_path / "nora", rules=2, tasks_per_rule=5))
+    _, unbroken = run(make_person(tmp_path / "nora", rules=1, tasks_per_rule=16))
     assert answered(done) == answered(unbroken)
 
 
@@ -78,10 +78,10 @@ def test_lost_mining_ends_the_night_and_leaves_the_sessions(mira, lose):
     with lose("tasks"):
         workspace, cut = run(mira, miner="model")
     assert (cut.stopped_by, cut.exit_code) == (StoppedBy.BACKEND, 4)
-    assert "5 of 5 sessions could not be mined (Overloaded: 529)" in cut.why
-    assert read_status(workspace).waiting == 5
+    assert "8 of 8 sessions could not be mined (Overloaded: 529)" in cut.why
+    assert read_status(workspace).waiting == 8
     _, done = run(mira, miner="model")
-    assert (done.night, done.stopped_by, done.counts.tasks) == (cut.night, None, 10)
+    assert (done.night, done.stopped_by, done.counts.tasks) == (cut.night, None, 16)
 
 
 def test_night_that_paid_nothing_looks_again(mira, tmp_path):
@@ -103,7 +103,7 @@ def test_prompts_of_mined_sessions_are_counted(mira):
     """Prompts are counted even if an earlier harvest or a failed night filed the sessions."""
     file_sessions(mira.workspace())
     _, report = run(mira)
-    assert (report.counts.files_read, report.counts.prompts, report.counts.corrections) == (0, 30, 10)
+    assert (report.counts.files_read, report.counts.prompts, report.counts.corrections) == (0, 48, 16)
 
 
 def test_night_cut_short_before_midnight_goes_on_after_it(mira):

@@ -42,7 +42,7 @@ class Working(SimulatedBackend):
 @pytest.fixture
 def night(tmp_path):
     """Run a night of a person with one rule."""
-    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=10)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=18)
     env = {"HOME": str(person.folder), "PATH": "/usr/bin:/bin"}
 
     def run(mode=ReplayMode.NATIVE, *, max_calls=1000, **traits):

@@ -94,7 +94,7 @@ def test_unusable_backend_ends_the_night_and_loses_nothing(tmp_path, fatal):
 def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypatch):
     """When every call is lost the night ends with exit 4; nothing is scored and no task is used."""
     monkeypatch.setattr("skillopt_sleep.calls.chain.FIRST_WAIT", 0.001)
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace(simulated={"faults": {fault: 1.0}})
     monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
     report = run_night(workspace, plan_night(workspace))
@@ -109,10 +109,10 @@ def test_backend_that_is_down_all_night_is_not_scored(tmp_path, fault, monkeypat
 
 
 @pytest.mark.parametrize("fault", ["overloaded", "timed_out", "empty", "bad_reply"])
-@pytest.mark.parametrize("cap", [{"max_calls": 5}, {"max_minutes": 0.01}, {"max_tokens": 150_000, "max_calls": 3}])
+@pytest.mark.parametrize("cap", [{"max_calls": 5}, {"max_minutes": 0.03}, {"max_tokens": 150_000, "max_calls": 3}])
 def test_cap_is_no_cause_when_every_call_failed(tmp_path, fault, cap, monkeypatch):
     """The backend is named, and the same night goes on with new caps once it answers."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace(simulated={"faults": {fault: 1.0}}, **cap)
     monkeypatch.setattr(workspace.clock, "sleep", lambda _: None)
     report = run_night(workspace, plan_night(workspace))
@@ -140,7 +140,7 @@ class Careless:
 
 def test_unreadable_verdicts_are_called_unreadable(tmp_path):
     """They are not called lost; another night asks for the verdicts again and pays for no answer twice."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace()
     careless = dataclasses.replace(workspace, wrap_backend=lambda _, backend: Careless(backend))
     report = run_night(careless, plan_night(careless))
@@ -240,7 +240,7 @@ STAGES = [
 @pytest.mark.parametrize("stage", STAGES)
 def test_crash_in_any_stage_is_reported_and_resumed(tmp_path, monkeypatch, stage):
     """After a bug in any stage diagnostics.json is valid, and the next run finishes the same night."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
     def crash(*_args, **_kwargs):
         raise RuntimeError(f"fault in {stage}")
@@ -263,7 +263,7 @@ def test_crash_in_any_stage_is_reported_and_resumed(tmp_path, monkeypatch, stage
 @pytest.mark.parametrize("failing", [1, 2, 4, 7, 8])
 def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, failing):
     """When the disk fills at the n-th write, earlier files stay whole and a DiskError is raised."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace()
     journal = workspace.journal
     writes = iter(range(1, 100))
@@ -286,7 +286,7 @@ def test_fault_of_the_writer_leaves_a_valid_diagnosis(tmp_path, monkeypatch, fai
 
 def test_interrupt_is_resumable(tmp_path, monkeypatch):
     """Ctrl-C ends the night with exit 130 and valid diagnostics; the next run pays only for the rest."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace = person.workspace()
 
     def interrupt(*_args, **_kwargs):
@@ -321,11 +321,11 @@ def test_useless_proposals_are_rejected_and_remembered(tmp_path):
 
 def test_several_rollouts_are_kept_apart(tmp_path):
     """K rollouts of a task are K calls, and the reflection sees their contrast."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4, base_pass=0.5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16, base_pass=0.5)
     _, report = run(person, rollouts_k=3)
     phases = {phase.phase: phase.calls for phase in report.phases}
     assert phases["train"] >= 3 * report.counts.train
-    assert report.verdict in {Verdict.ACCEPT, Verdict.REJECT}
+    assert report.trials[0].decision.pairs
 
 
 @pytest.mark.parametrize("tasks_per_rule", [4, 12])
@@ -345,32 +345,39 @@ def test_undecided_edit_is_tried_again_the_next_night(tmp_path, tasks_per_rule):
         assert second[edit.id].night == edit.night
 
 
-def test_pending_edit_is_dropped_when_its_text_changes(tmp_path):
-    """When a person edits the document, tallies measured on the old text are dropped, and the report says so."""
-    person = make_person(tmp_path / "mira", tasks_per_rule=4)
+def test_waiting_rule_outlasts_an_edited_document(tmp_path):
+    """When a person edits the document, the rule is tried on the new text, and keeps its tally."""
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
     workspace, _ = run(person, simulated={"useless": 1.0})
-    assert workspace.trials.pending(str(person.project))
+    before = {life.id: life for life in workspace.trials.pending(str(person.project))}
+    assert before
     (person.project / "CLAUDE.md").write_text("# ours\n")
     skill = person.project / ".claude/skills/skillopt-sleep-learned/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: x\ndescription: y\n---\n\n- Our own rule.\n")
     person.write(make_sessions(person.world, 7))
-    _, report = run(person, simulated={"useless": 1.0})
-    assert any("has changed" in note for note in report.notes)
+    workspace, _ = run(person, simulated={"useless": 1.0})
+    after = {life.id: life for life in workspace.trials.pending(str(person.project))}
+    assert set(before) & set(after)
+    for name in set(before) & set(after):
+        assert after[name].tally.pairs >= before[name].tally.pairs
+        assert after[name].night == before[name].night
 
 
 def test_account_counts_every_edit_tried(tmp_path):
-    """After one accepted edit the account expects at most alpha wrong ones."""
+    """After one proven rule the account states the bound of each that was tried."""
     person = make_person(tmp_path / "mira")
     _, report = run(person)
     assert report.account.accepted == 1
-    assert report.account.by_chance == pytest.approx(0.0496 * report.account.tried, abs=2e-3)
+    assert report.account.by_chance == pytest.approx(0.0105 * report.account.tried, abs=2e-3)
+    assert report.account.at_most <= 1
 
 
 def test_undecided_edit_is_tried_again_without_new_sessions(tmp_path):
     """A night without new sessions spends calls on pending edits only."""
     person = make_person(tmp_path / "mira")
-    workspace, _ = run(person, max_calls=60)
+    _, whole = run(make_person(tmp_path / "nora"))
+    workspace, _ = run(person, max_calls=whole.spend.calls - 10)
     (before,) = workspace.trials.pending(str(person.project))
     _, report = run(person)
     assert report.verdict is Verdict.ACCEPT

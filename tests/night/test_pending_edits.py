@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tempfile
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Overloaded
-from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.gate.pending import MOST_WAITING, PendingEdit
 from skillopt_sleep.gate.rule import GateMode, Verdict
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.judges.checks import ChecksJudge
@@ -73,8 +74,11 @@ def polite(prompt):
 
 def models(*proposed, target=polite):
     """Models of which the optimizer always proposes these edits."""
-    edits = [{"op": each.op, "document": each.document, "text": each.text, "anchor": each.anchor} for each in proposed]
-    reply = json.dumps({"edits": [each | {"reason": "r", "tasks": []} for each in edits]})
+    edits = [
+        {"op": each.op, "document": each.document, "text": each.text, "anchor": each.anchor, "tasks": [*each.task_ids]}
+        for each in proposed
+    ]
+    reply = json.dumps({"edits": [each | {"reason": "r"} for each in edits]})
     judges = {"checks": ChecksJudge()}
     return Models(target=ScriptedAsk(target), optimizer=ScriptedAsk(reply), judges=judges, parallel=one_by_one)
 
@@ -85,8 +89,8 @@ def edit(text=USELESS, op=EditOp.APPEND, anchor="", document=DocumentKind.SKILL)
     )
 
 
-def waiting(name, tally, *edits, k=6):
-    """Edits of an earlier night, undecided on the live documents."""
+def waiting(name, tally, *edits, k=9):
+    """A rule of an earlier night, undecided on the live documents."""
     return PendingEdit(
         id=name,
         night="n0",
@@ -96,6 +100,7 @@ def waiting(name, tally, *edits, k=6):
         groups=(),
         tally=tally,
         on=find_base(BASE, models(), PLAN),
+        evidence=("elsewhere", "and there"),
     )
 
 
@@ -104,7 +109,9 @@ def night(number, asked, *, plan=PLAN, pools=POOLS, base=BASE, **before):
 
 
 def held(outcome):
-    return [(each.status, each.why) for each in outcome.steps[-1].edits]
+    """What the reflection of the only document held back."""
+    (reflection,) = (step for step in outcome.steps if not step.id)
+    return [(each.status, each.why) for each in reflection.edits]
 
 
 class Weather:
@@ -206,8 +213,9 @@ def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     assert report.counts.val > 0
     (trial,) = report.trials
     assert trial.decision.pairs == 0
-    assert trial.decision.why.startswith("it was written from all of tonight's validation tasks; 6 more wins")
-    assert workspace.trials.pending(str(person.project)) == (before,)
+    assert trial.decision.why.startswith("it was written from all of tonight's validation tasks; 9 more wins")
+    (after,) = workspace.trials.pending(str(person.project))
+    assert (after.id, after.tally) == (before.id, before.tally)
 
 
 def test_undecided_edit_names_its_groups_as_they_are_now(tmp_path):
@@ -232,47 +240,83 @@ def test_pending_edit_is_held_back_whatever_it_does():
         (edit("", EditOp.DELETE, "brief"), deletion),
     ):
         outcome = night(1, models(proposed), pending=(waiting("p", Tally(), pending),))
-        assert outcome.steps[-1].trial is None
+        assert [step.id for step in outcome.steps if step.trial] == ["p"]
         assert [each.id for each in outcome.pending] == ["p"]
         ((status, why),) = held(outcome)
         assert status is EditStatus.SKIPPED
         assert why.startswith("this very")
 
 
-def test_other_words_for_the_same_text_are_held_back():
-    """Deleting the only rule and replacing it by nothing give the same text, so they share one tally."""
-    twice = edit("Be brief.\n- Say it all in one line.", EditOp.REPLACE, "Be brief.")
-    once = models(edit())
-    (pending,) = night(1, once).pending
-    renamed = replace(pending, edits=(replace(pending.edits[0], id="x", text="something else"),))
-    outcome = night(2, models(edit()), pending=(renamed,))
-    assert outcome.steps[-1].trial is None
-    assert held(outcome) == [(EditStatus.SKIPPED, "the resulting text is already being tried")]
-    assert twice.id != pending.edits[0].id
+def test_rewording_is_the_same_life():
+    """Proposed again in other words, from the same or another document, a rule keeps its tally and gains evidence."""
+    reworded = edit("Always say it all in one line!", document=DocumentKind.MEMORY)
+    both = replace(PLAN, evolve_memory=True, preferences=f"{TYPED} {reworded.text}")
+    outcome = night(2, models(reworded), plan=both, pending=(waiting("p", Tally(wins=3), edit()),))
+    (life,) = outcome.pending
+    assert (life.id, life.rule.text, life.night) == ("p", USELESS, "n0")
+    again = {applied.status for applied in outcome.edits if applied.edit.text == reworded.text}
+    assert again == {EditStatus.SKIPPED}
+
+
+def test_rule_of_new_words_that_denies_a_live_one_is_shown_beside_it():
+    """It is held back by name, and never added silently."""
+    outcome = night(1, models(edit("Never be brief.")), plan=replace(PLAN, preferences="Never be brief."))
+    ((status, why),) = held(outcome)
+    assert status is EditStatus.GUARDED
+    assert why == "it contradicts a rule that you have: “Be brief.”"
+
+
+def test_rule_that_stands_in_the_other_document_is_not_stated_twice():
+    """What the memory says, the skill does not repeat."""
+    outcome = night(1, models(edit("Be kind!")), plan=replace(PLAN, preferences="Be kind!"))
+    assert held(outcome) == [(EditStatus.SKIPPED, "the memory says so already: “Be kind.”")]
 
 
 @pytest.mark.parametrize("proposed", [edit(), edit("", EditOp.DELETE, "Be brief.")], ids=["append", "delete"])
-def test_rejected_edit_is_not_tried_again_on_the_same_base(proposed):
-    """This holds even if the analysts were not shown it; on another base it may be tried again."""
+def test_rejected_rule_comes_back_only_with_new_evidence(proposed):
+    """Whatever the user has edited since; a resumed night repeats its own edits, and a new request opens a new life."""
 
     def worse(prompt):
         documents = prompt.user + prompt.system
         spoilt = "Be brief." not in documents or USELESS in documents
         return "here" if spoilt or "train" in documents else "please"
 
-    first = night(1, models(proposed, target=worse))
-    assert first.steps[0].decision.verdict is Verdict.REJECT
+    named = replace(proposed, task_ids=("train-0",))
+    first = night(1, models(named, target=worse))
+    assert first.steps[-1].decision.verdict is Verdict.REJECT
     closed = first.list_closed("n1")
-    again = night(2, models(proposed, target=worse), closed=closed)
-    assert again.steps[0].trial is None
-    assert [status for status, _ in held(again)] == [EditStatus.SKIPPED]
+    assert closed[0].evidence == ("train-0",)
     memory = Document(kind=DocumentKind.MEMORY, path="CLAUDE.md", content=b"- Be bold.\n", whole=True)
-    for anew in (
-        night(3, models(proposed, target=worse), closed=closed, base=BASE.with_document(memory)),
-        night(3, models(proposed, target=worse), closed=closed, plan=replace(PLAN, scope="all")),
-        night(1, models(proposed, target=worse), closed=closed),
-    ):
-        assert anew.steps[0].trial is not None
+    for changed in ({}, {"base": BASE.with_document(memory)}):
+        again = night(2, models(named, target=worse), closed=closed, **changed)
+        assert [step.trial for step in again.steps] == [None]
+        ((status, why),) = held(again)
+        assert status is EditStatus.SKIPPED
+        assert "was tried before and turned down" in why
+    fresh = replace(named, task_ids=("train-1",))
+    for anew in (night(3, models(fresh, target=worse), closed=closed), night(1, models(named), closed=closed)):
+        assert anew.steps[-1].trial is not None
+
+
+def test_proven_rule_that_waits_is_part_of_the_base():
+    """The next nights pay for nothing of it, count nothing again, and try the next rule on top of it."""
+    first = night(1, models(replace(edit(GOOD), task_ids=("train-0", "train-1"))))
+    assert [step.decision.verdict for step in first.steps if step.trial] == [Verdict.ACCEPT]
+    (proven,) = (applied for applied in first.edits if applied.status is EditStatus.APPLIED)
+    closed = first.list_closed("n1")
+    for number in range(2, 6):
+        asked = models(edit(GOOD))
+        later = night(number, asked, accepted=(proven,), closed=closed)
+        assert [step.trial for step in later.steps] == [None]
+        assert (later.candidate, later.pending, later.list_tried("n")) == (BASE, (), ())
+        assert "val" not in asked.target.phases
+        assert all(GOOD in prompt.system + prompt.user for prompt in asked.target.prompts)
+    after = night(7, models(edit(), target=lambda _: "here"), accepted=(proven,), closed=closed)
+    assert after.pending[0].rule.text == USELESS
+    edited = BASE.with_document(replace(BASE[DocumentKind.SKILL], content=b"- Be brief.\n- Be quick.\n"))
+    anew = night(8, models(), accepted=(proven,), closed=closed, base=edited, restage=True)
+    assert GOOD.encode() in anew.candidate[DocumentKind.SKILL].content
+    assert [(step.carried, step.trial) for step in anew.steps if step.edits] == [(True, None)]
 
 
 def test_edit_at_the_end_of_its_life_does_not_begin_another():
@@ -280,30 +324,37 @@ def test_edit_at_the_end_of_its_life_does_not_begin_another():
     old = waiting("p", Tally(wins=7, losses=6, ties=95), edit())
     outcome = night(1, models(edit()), pending=(old,))
     assert [step.trial for step in outcome.steps] == [None]
-    assert held(outcome) == [(EditStatus.SKIPPED, "this very rule is given up: undecided after 108 pairs")]
+    ((status, why),) = held(outcome)
+    assert status is EditStatus.SKIPPED
+    assert "was tried before and turned down (undecided after 108 pairs)" in why
     assert [each.final for each in outcome.dropped] == [True]
     assert night(2, models(edit()), closed=outcome.list_closed("n1")).steps[-1].trial is None
 
 
-def test_edit_that_was_crowded_out_does_not_come_back():
-    """An edit that was dropped for lack of room is closed."""
-    crowd = [waiting(f"p{number}", Tally(losses=1, ties=number), edit(f"Do {number}.")) for number in range(6)]
-    outcome = night(1, models(edit()), pending=tuple(crowd))
-    gone = {each.edit.text for each in outcome.list_closed("n1")}
-    assert gone
-    text = min(gone)
-    assert night(2, models(edit(text)), closed=outcome.list_closed("n1")).steps[-1].trial is None
+def test_no_more_rules_are_begun_than_can_wait():
+    """A full queue keeps every tally; what is new is said to have had no room."""
+    places = "rivers bridges castles gardens harbours islands forests deserts valleys meadows glaciers mountains"
+    names = re.findall(r"\w+", places)[:MOST_WAITING]
+    crowd = tuple(waiting(name, Tally(ties=1), edit(f"Mention {name}.")) for name in names)
+    outcome = night(1, models(edit()), pending=crowd)
+    assert {life.id for life in outcome.pending} == {life.id for life in crowd}
+    ((status, why),) = [(each.status, each.why) for each in outcome.edits if each.edit.text == USELESS]
+    assert status is EditStatus.SKIPPED
+    assert why.startswith("12 rules are on trial already")
 
 
-def test_what_is_pending_outlasts_the_proposal_of_another():
-    """An edit accepted tonight is not live yet, so the tallies of the others stay as they are."""
-    pending = (waiting("a", Tally(wins=5), edit(GOOD)), waiting("b", Tally(wins=4), edit()))
-    outcome = night(1, models(), pending=pending)
-    assert [(step.id, step.decision.verdict) for step in outcome.steps[:1]] == [("a", Verdict.ACCEPT)]
-    assert outcome.pending == pending[1:]
+def test_proven_rule_joins_the_base_of_the_others_at_once():
+    """Their tallies are kept, and their next pairs are measured on top of it."""
+    asked = models()
+    pending = (waiting("a", Tally(wins=5), edit(GOOD)), waiting("b", Tally(wins=1), edit()))
+    outcome = night(1, asked, pending=pending)
+    tried = [(step.id, step.decision.verdict) for step in outcome.steps if step.trial]
+    assert tried == [("a", Verdict.ACCEPT), ("b", Verdict.UNDECIDED)]
+    (left,) = outcome.pending
+    assert (left.id, left.tally.wins) == ("b", 1)
+    together = [p for p in asked.target.prompts if GOOD in p.system + p.user and USELESS in p.system + p.user]
+    assert together
     assert outcome.dropped == ()
-    next_night = night(2, models(), pending=outcome.pending)
-    assert [(step.id, step.since) for step in next_night.steps[:1]] == [("b", "n0")]
 
 
 @pytest.mark.parametrize("mode", [GateMode.OFF, GateMode.STRICT])
@@ -331,8 +382,9 @@ def test_report_says_that_they_wait(tmp_path):
     person.write(make_sessions(person.world, 7)[:3])
     workspace = person.workspace(simulated={"useless": 1.0}, gate_mode="off", evolve_memory=False)
     report = run_night(workspace, plan_night(workspace))
-    assert workspace.trials.pending(str(person.project)) == before
-    assert any("1 undecided edit waits" in note for note in report.notes)
+    after = workspace.trials.pending(str(person.project))
+    assert [(life.id, life.tally) for life in after] == [(life.id, life.tally) for life in before]
+    assert any("undecided edit" in note and "only the paired gate" in note for note in report.notes)
     assert not any(phase.phase == "val" for phase in report.phases)
 
 
@@ -342,23 +394,22 @@ def test_night_remembers_what_the_nights_before_turned_down(tmp_path):
     workspace, _ = sitting(person, 0.0, Random(0))
     (before,) = workspace.trials.pending(str(person.project))
     workspace.trials.conclude(str(person.project), [replace(before, tally=Tally(losses=6, wins=7, ties=95))], [])
-    for number in range(2):
-        person.write(make_sessions(person.world, 100 + number)[:3])
-        workspace, report = sitting(person, 0.0, Random(0))
-        lives = {each.id for each in workspace.trials.pending(str(person.project))}
-        assert before.id not in lives
-        tried = {name for trial in report.trials if trial.k is not None for name in trial.edits}
-        assert not tried & {each.id for each in before.edits}
-    assert [each.edit for each in workspace.rejected.closed(workspace.scope)][:1] == list(before.edits[:1])
+    person.write(make_sessions(person.world, 100)[:3])
+    workspace, _ = sitting(person, 0.0, Random(0))
+    lives = {(each.id, each.night) for each in workspace.trials.pending(str(person.project))}
+    assert (before.id, before.night) not in lives
+    closed = workspace.rejected.closed(workspace.scope)
+    assert before.id in {each.edit.id for each in closed}
     assert plan_night(workspace).fingerprint == replace(plan_night(workspace), closed=()).fingerprint
     assert plan_night(workspace).step.answered_by == ("simulated", "simulated")
 
 
-def test_edit_keeps_the_score_it_began_with():
-    """The account may raise the score for new edits; this edit keeps the score of its first trial."""
-    outcome = night(1, models(), plan=replace(PLAN, k=8), pending=(waiting("a", Tally(wins=4), edit(GOOD), k=6),))
-    assert outcome.steps[0].decision.verdict is Verdict.ACCEPT
-    assert (outcome.steps[0].trial.k, outcome.steps[0].trial.tally.wins) == (6, 6)
+def test_promising_score_does_not_prove():
+    """At 6 a rule is shown as promising and stays out of the proposal; at 9 it is proven."""
+    pools = replace(POOLS, val=POOLS.val[:3])
+    outcome = night(1, models(), pools=pools, pending=(waiting("a", Tally(wins=1), edit(GOOD)),))
+    (life,) = outcome.pending
+    assert (life.tally.score >= 6, life.is_promising, outcome.candidate == BASE) == (True, True, True)
 
 
 def test_usual_model_is_that_of_the_latest_sessions():
@@ -390,11 +441,16 @@ def test_night_without_new_sessions_has_the_model_of_the_sessions(tmp_path):
     assert model == same != ""
 
 
-def test_what_has_changed_is_named_in_the_notes(tmp_path):
-    """A pending edit whose memory file was rewritten is dropped, and the note names that file."""
+def test_rule_outlasts_a_rewritten_file(tmp_path):
+    """The user rewrites the memory file: the rule keeps its life and gains pairs."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
-    sitting(person, 0.0, Random(0))
+    workspace, _ = sitting(person, 0.0, Random(0))
+    before = workspace.trials.pending(str(person.project))
     (person.project / "CLAUDE.md").write_text("# ours\n")
     person.write(make_sessions(person.world, 7)[:3])
-    _, report = sitting(person, 0.0, Random(0))
-    assert any("the text of the memory it was tried beside has changed" in note for note in report.notes)
+    workspace, report = sitting(person, 0.0, Random(0))
+    after = {life.id: life for life in workspace.trials.pending(str(person.project))}
+    ended = {edit for trial in report.trials for edit in trial.edits}
+    for life in before:
+        assert life.id in after or life.id in ended
+    assert any(trial.since for trial in report.trials)

@@ -23,10 +23,10 @@ def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False)
     run_night(workspace, plan_night(workspace))
-    (before,) = workspace.trials.pending(str(person.project))
+    before, *others = workspace.trials.pending(str(person.project))
     changed = EditRecord(id="e-held", op=EditOp.APPEND, document=kind, text="Say it all in one line.")
     held = replace(before, id="held", kind=kind, edits=(changed,), tally=Tally(wins=before.k - 1), groups=())
-    workspace.trials.conclude(str(person.project), [held], [], settled=[before.id])
+    workspace.trials.conclude(str(person.project), [held], [], settled=[before.id, *(each.id for each in others)])
     person.write(make_sessions(person.world, 7)[:3])
     workspace = person.workspace(simulated={"useless": 1.0}, **{f"evolve_{kind}": False})
     report = run_night(workspace, plan_night(workspace))
@@ -34,7 +34,7 @@ def test_undecided_edit_of_a_document_that_does_not_evolve(tmp_path, kind):
     assert not any(each.since for each in report.trials)
     assert held in workspace.trials.pending(str(person.project))
     assert (changed.id,) in [each.edits for each in report.pending]
-    assert any(f"1 undecided edit of the {kind} waits: " in note for note in report.notes)
+    assert any(f"1 undecided rule of the {kind} waits: " in note for note in report.notes)
     workspace = person.workspace(simulated={"useless": 1.0})
     assert held in plan_night(workspace).retriable
     assert recollect(plan_night(workspace), ()).on_hold == ()

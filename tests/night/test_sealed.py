@@ -30,7 +30,7 @@ PRESENT = Check(kind=CheckKind.CONTAINS, value="here")
 @pytest.fixture
 def adopted(tmp_path):
     """A person with sealed tasks, and her first proposal adopted; the night it came from."""
-    person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=6)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=40)
     workspace = person.workspace()
     report = run_night(workspace, plan_night(workspace))
     assert report.accepted
@@ -86,7 +86,7 @@ def test_verdict_is_the_same_without_it(adopted, tmp_path):
     workspace, with_test = night(person, 7)
     trials = [(trial.document, trial.score, trial.improved, trial.worsened) for trial in with_test.trials]
     assert with_test.sealed
-    other = make_person(tmp_path / "nora", rules=4, tasks_per_rule=6)
+    other = make_person(tmp_path / "nora", rules=1, tasks_per_rule=40)
     first = other.workspace()
     report = run_night(first, plan_night(first))
     for document in read_live_documents(first)[0].documents:

@@ -17,8 +17,8 @@ from skillopt_sleep.mining.tasks import merge_tasks
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.pools import MIN_GROUPS_FOR_TEST, Past, SplitPlan, split_tasks
+from skillopt_sleep.night.propose import list_seen_names
 from skillopt_sleep.night.select_tasks import choose_tasks
-from skillopt_sleep.night.try_edits import list_seen_names
 from tests.unspaced import CHINESE, JAPANESE, KOREAN, THAI
 from tests.wordings import ERRANDS, WORDED, WORDINGS
 
@@ -109,7 +109,7 @@ def test_chosen_tasks_are_dealt_as_they_were_chosen(tasks, plan, data):
     """Chosen tasks keep their split, and a resumed night deals the same."""
     past = Past(fresh=frozenset(task.id for task in tasks))
     waiting = data.draw(waiting_for(tasks))
-    pools = split_tasks(tasks, plan, past, waiting=choose_for_tonight(waiting)[0])
+    pools = split_tasks(tasks, plan, past, waiting=choose_for_tonight(waiting))
     chosen = choose_tasks(tasks, past, plan, waiting)
     again = split_tasks(chosen, plan)
     if chosen:
@@ -127,12 +127,10 @@ def test_undecided_edit_finds_tasks_that_it_was_not_written_from(tasks, plan, da
     """
     past, waiting = data.draw(pasts_of(tasks)), data.draw(waiting_for(tasks))
     plain = split_tasks(tasks, replace(plan, max_test=99), past)
-    assert (
-        split_tasks(tasks, replace(plan, max_test=99), past, waiting=choose_for_tonight(waiting)[0]).test == plain.test
-    )
+    assert split_tasks(tasks, replace(plan, max_test=99), past, waiting=choose_for_tonight(waiting)).test == plain.test
     barred = {group_of(task) for task in (*plain.test, *tasks) if task in plain.test or task.split in BARRED}
     may_decide = [task for task in tasks if group_of(task) not in barred]
-    first = next((edit for edit in choose_for_tonight(waiting)[0] if edit.unseen(may_decide)), None)
+    first = next((edit for edit in choose_for_tonight(waiting) if edit.unseen(may_decide)), None)
     chosen = choose_tasks(tasks, past, plan, waiting)
     if first is not None:
         assert first.unseen(split_tasks(chosen, plan).val)

@@ -29,7 +29,7 @@ SECONDS = 2.5
 @pytest.fixture
 def mira(tmp_path):
     """A person whose night is short."""
-    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=6)
+    return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
 
 
 def wait_for(condition, seconds=60):

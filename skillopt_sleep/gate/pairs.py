@@ -1,0 +1,212 @@
+"""Measures pairs: one task under the base and under a rule on top of it, replayed side by side and judged blind.
+
+A pair whose arms are no fair comparison (lost, of different models, hours apart) is missing, never a tie.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Callable, MutableMapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, TooLong, TransientBackend
+from skillopt_sleep.gate.account import Arm
+from skillopt_sleep.gate.rule import compare_scores, margin_for
+from skillopt_sleep.gate.tally import Lost, Result
+from skillopt_sleep.model.document import Candidate
+from skillopt_sleep.model.ports import PairJudge, Parallel
+from skillopt_sleep.model.rollout import GateMetric, ReplayResult, combine
+from skillopt_sleep.model.task import TaskRecord
+from skillopt_sleep.optimizer.replay import Attempt, Models, answer, find_judge
+
+SITTING = timedelta(hours=6)
+"""How far apart the two arms of a pair may be answered: later the service may not be the same."""
+NO_VERDICT = (BadReply, EmptyReply, TooLong)
+"""Failures of a judge on what it was shown rather than in transport; they may hide a loss."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class PairedPlan(Struct, frozen=True, kw_only=True):
+    """The settings of a paired trial."""
+
+    k: int
+    """The score that accepts."""
+    metric: GateMetric
+    mixed_weight: float
+    seed: int
+    first_sample: int
+    """Numbers the first round's replays: rounds and nights make calls of their own, candidates share base replays."""
+    apart: int = 0
+    """Added to a candidate's sample number: without it, one identical to the baseline would get its very replies."""
+
+
+class PairRow(Struct, frozen=True, kw_only=True):
+    """One replayed pair."""
+
+    task_id: str
+    baseline: ReplayResult
+    candidate: ReplayResult
+    first: Arm | None
+    """The arm that the judge saw first, None when it did not see both answers in one call."""
+    result: Result | None
+    """None when transport lost an arm or the judge."""
+    unjudged: bool = False
+    """Whether the judge had both answers and gave no readable verdict."""
+    gain: float = 0.0
+    """The candidate's score minus the baseline's, under the gate metric; 0 where one is missing."""
+
+    @classmethod
+    def of(cls, baseline: ReplayResult, candidate: ReplayResult, *, metric: GateMetric, mixed_weight: float) -> PairRow:
+        """Pair two replays of one task and compare their scores under the gate metric."""
+        before, after = (value_of(arm, metric, mixed_weight) for arm in (baseline, candidate))
+        row = cls(task_id=baseline.task_id, baseline=baseline, candidate=candidate, first=None, result=None)
+        if before is None or after is None:
+            return row
+        result = compare_scores(before, after, margin_for(metric))
+        return replace(row, result=result, gain=max(-1.0, min(1.0, after - before)))
+
+    @property
+    def outcome(self) -> Result | Lost:
+        """The result, or which part of the pair was lost."""
+        if self.result is not None:
+            return self.result
+        if self.unjudged:
+            return Lost.VERDICT
+        if bool(self.baseline.call_error) is bool(self.candidate.call_error):
+            return Lost.BOTH
+        return Lost.BASELINE if self.baseline.call_error else Lost.CANDIDATE
+
+
+def measure_pairs(
+    pairs: Sequence[tuple[TaskRecord, int]],
+    arms: tuple[Candidate, Candidate],
+    models: Models,
+    plan: PairedPlan,
+    *,
+    phase: str = "val",
+) -> list[PairRow]:
+    """Replay each (task, sample) under baseline and candidate; see ``measure_rules``."""
+    baseline, candidate = arms
+    wave = [(candidate, task, sample) for task, sample in pairs]
+    return measure_rules(wave, baseline, models, plan, known={}, phase=phase)
+
+
+def measure_rules(
+    wave: Sequence[tuple[Candidate, TaskRecord, int]],
+    baseline: Candidate,
+    models: Models,
+    plan: PairedPlan,
+    *,
+    known: MutableMapping[tuple[str, int], ReplayResult],
+    phase: str = "val",
+) -> list[PairRow]:
+    """Replay each (candidate, task, sample) and, once for each task and sample, the baseline; then judge the pairs.
+
+    ``known`` are replays of this baseline from tonight; new ones are added to it. Returns the first rows that could be
+    paid for, in order; raises ``BudgetSpent`` when that is none.
+    """
+    attempts: list[Attempt] = []
+    asked = set(known)
+    for candidate, task, sample in wave:
+        if (task.id, sample) not in asked:
+            asked.add((task.id, sample))
+            attempts.append(Attempt(task=task, candidate=baseline, sample=sample))
+        attempts.append(Attempt(task=task, candidate=candidate, sample=sample + plan.apart))
+    answers, cut = _run_while_paid(functools.partial(answer, models=models, phase=phase), attempts, models.parallel)
+    left = iter(answers)
+    work = []
+    for _, task, sample in wave:
+        if (task.id, sample) not in known and (old := next(left, None)) is not None:
+            known[task.id, sample] = old
+        new = next(left, None)
+        if new is None:  # an odd answer is half a pair
+            break
+        work.append((task, known[task.id, sample], new))
+    rows, later = _run_while_paid(functools.partial(_judge_pair, models=models, plan=plan), work, models.parallel)
+    if not rows and (spent := later or cut) is not None:
+        raise spent
+    return rows
+
+
+def is_one_sitting(old: ReplayResult, new: ReplayResult) -> bool:
+    """Whether two answers may be compared: the same model and version, as far as both are known, within ``SITTING``."""
+    for one, other in ((old.model, new.model), (old.version, new.version)):
+        if one and other and one != other:
+            return False
+    if not old.answered_at or not new.answered_at:
+        return True
+    return abs(datetime.fromisoformat(old.answered_at) - datetime.fromisoformat(new.answered_at)) <= SITTING
+
+
+def _run_while_paid(
+    work: Callable[[T], R], items: Sequence[T], parallel: Parallel
+) -> tuple[list[R], BudgetSpent | None]:
+    """Return the results of the first items that could be paid for, and the cap that ended it, if any."""
+    spent: list[BudgetSpent] = []
+
+    def attempt(item: T) -> R | None:
+        if spent:  # nothing starts behind the cap: its result would not count
+            return None
+        try:
+            return work(item)
+        except BudgetSpent as error:
+            spent.append(error)
+            return None
+
+    done = itertools.takewhile(lambda result: result is not None, parallel(attempt, items))
+    return [result for result in done if result is not None], spent[0] if spent else None
+
+
+def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:
+    task, old, new = pair
+    first: Arm | None = None
+    unjudged = False
+    if not old.call_error and not new.call_error and not is_one_sitting(old, new):
+        apart = "NotOneSitting: the two answers are of different models or versions, or more than six hours apart"
+        old, new = replace(old, call_error=apart, score=None), replace(new, call_error=apart, score=None)
+    if not old.call_error and not new.call_error:
+        try:
+            old, new, first = _score(task, old, new, _draw_first(task.id, new, plan.seed), models)
+        except TransientBackend as error:  # the judge was lost, and with it both scores
+            unjudged = isinstance(error, NO_VERDICT)
+            lost = f"{type(error).__name__}: {error}"
+            old, new = replace(old, call_error=lost), replace(new, call_error=lost)
+    row = PairRow.of(old, new, metric=plan.metric, mixed_weight=plan.mixed_weight)
+    return replace(row, first=first, unjudged=unjudged)
+
+
+def _score(
+    task: TaskRecord, old: ReplayResult, new: ReplayResult, first: Arm, models: Models
+) -> tuple[ReplayResult, ReplayResult, Arm | None]:
+    """Score both; the arm is ``first`` where one call showed the judge two different answers, else None."""
+    judge = find_judge(task, models.judges)
+    if old.score is not None or new.score is not None:  # an agent's own ending is already its score
+        one, two = (result.score or judge.score(task, result, models.optimizer) for result in (old, new))
+        return replace(old, score=one), replace(new, score=two), None
+    if not isinstance(judge, PairJudge):
+        one, two = (judge.score(task, result, models.optimizer) for result in (old, new))
+        return replace(old, score=one), replace(new, score=two), None
+    if first is Arm.BASELINE:
+        one, two = judge.score_pair(task, old, new, models.optimizer)
+    else:
+        two, one = judge.score_pair(task, new, old, models.optimizer)
+    return replace(old, score=one), replace(new, score=two), first if old.work != new.work else None
+
+
+def _draw_first(task_id: str, new: ReplayResult, seed: int) -> Arm:
+    """Draw which answer the judge sees first, from the pair and the night but not from the answers."""
+    coin = hashlib.sha256(f"{seed}:{task_id}:{new.candidate}:{new.sample}".encode()).digest()[0] & 1
+    return Arm.CANDIDATE if coin else Arm.BASELINE
+
+
+def value_of(result: ReplayResult, metric: GateMetric, mixed_weight: float) -> float | None:
+    """Return the score of a replay under the gate metric; None when it has none."""
+    return None if result.score is None else combine(result.score, metric, mixed_weight)

@@ -1,0 +1,261 @@
+"""Proposes rules for one document: replays the training tasks, reflects on them, and holds back what is not new.
+
+Every rule that remains begins a life of its own; ``consolidate`` tries them all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from skillopt_sleep.gate.pending import MOST_WAITING, Base, ClosedEdit, PendingEdit
+from skillopt_sleep.gate.rule import Decision, Verdict, choose_threshold
+from skillopt_sleep.gate.tally import Tally
+from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
+from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, strip_list_mark
+from skillopt_sleep.model.rule_identity import find_contradicted, is_same_rule, list_live_rules, states_same
+from skillopt_sleep.model.task import TaskRecord, group_of
+from skillopt_sleep.model.text import excerpt
+from skillopt_sleep.night.outcome import DocumentStep
+from skillopt_sleep.night.plan import ConsolidatePlan
+from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
+from skillopt_sleep.optimizer.replay import Attempt, Models, replay
+from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
+from skillopt_sleep.safety.provenance import Grounds, ground_rule
+
+MAX_QUOTE = 90
+"""Characters of a rule that a reason quotes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was tried before, and what is being tried."""
+
+    waiting: list[PendingEdit]
+    """The rules on trial; one that is proposed again gains the new evidence."""
+    closed: Sequence[ClosedEdit] = ()
+    """Rules whose lives are over, those of this night included."""
+    rejected: Sequence[AppliedEdit] = ()
+    """Rejected edits of earlier nights, for the analysts."""
+
+    def list_shown(self, tasks: Sequence[TaskRecord]) -> tuple[AppliedEdit, ...]:
+        """Return the edits that analysts of these tasks may be told about (``may_be_shown``)."""
+        waiting = (
+            AppliedEdit(edit=life.rule, status=EditStatus.SKIPPED, why=_describe_trial(life), seen=life.groups)
+            for life in self.waiting
+        )
+        return tuple(edit for edit in (*waiting, *self.rejected) if may_be_shown(edit, tasks))
+
+
+def propose_rules(
+    kind: DocumentKind,
+    current: Candidate,
+    tasks: Sequence[TaskRecord],
+    *,
+    plan: ConsolidatePlan,
+    models: Models,
+    history: History,
+    night: str,
+    on: Base,
+) -> tuple[DocumentStep, list[PendingEdit]]:
+    """Take one document through rollouts and reflection; the step so far, and the rules that are new.
+
+    Raises ``FatalBackend`` and ``BudgetSpent``.
+    """
+    attempts = [  # samples of one task lie far apart: equal answers share one judgement, and no worker waits for it
+        Attempt(task=task, candidate=current, sample=sample) for sample in range(plan.rollouts_k) for task in tasks
+    ]
+    rollouts = replay(attempts, models, phase="train")
+    lesson = Lesson(
+        edit_budget=plan.edit_budget,
+        preferences=plan.preferences,
+        rejected=history.list_shown(tasks),
+        metric=plan.gate_metric,
+        mixed_weight=plan.gate_mixed_weight,
+    )
+    analyses = reflect(kind, current, rollouts, tasks, models, lesson=lesson)
+    proposal = _propose(kind, current, analyses, tasks, plan=plan, models=models, history=history)
+    reflection = proposal.summarize_reflection(plan.edit_budget)
+    was_measured = not reflection.lost and any(rollout.score is not None for rollout in rollouts)
+    seen = list_seen_names(tasks)
+    held = [replace(applied, seen=seen) for applied in proposal.edits if applied.status is not EditStatus.APPLIED]
+    new = [
+        _begin_life(applied.edit, find_evidence(applied.edit, tasks), night=night, on=on, seen=seen, promising=plan.k)
+        for applied in proposal.edits
+        if applied.status is EditStatus.APPLIED
+    ]
+    step = DocumentStep(
+        kind=kind,
+        train=rollouts,
+        reflection=reflection,
+        edits=tuple(held),
+        decision=Decision(
+            verdict=Verdict.UNDECIDED if was_measured else Verdict.UNMEASURED,
+            why=reflection.nothing or ("" if new else "no proposed rule could be tried"),
+        ),
+    )
+    return step, new
+
+
+def _begin_life(
+    edit: EditRecord, evidence: tuple[str, ...], *, night: str, on: Base, seen: tuple[str, ...], promising: int
+) -> PendingEdit:
+    return PendingEdit(
+        id=edit.id,
+        night=night,
+        kind=edit.document,
+        k=choose_threshold(len(evidence)),
+        edits=(edit,),
+        groups=seen,
+        tally=Tally(),
+        on=on,
+        evidence=evidence,
+        promising_at=promising,
+        nights=0,
+    )
+
+
+def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
+    """Return the requests that a rule names as its source; one without a name when it names none."""
+    named = {group_of(task) for task in tasks if task.id in edit.task_ids}
+    return tuple(sorted(named)) or ("",)
+
+
+def list_seen_names(tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
+    """Return the ids of these tasks and the names of their groups: a group may later join another."""
+    return tuple(sorted({name for task in tasks for name in (group_of(task), task.id)}))
+
+
+def may_be_shown(tried: AppliedEdit, train: Sequence[TaskRecord]) -> bool:
+    """Tell whether analysts of these tasks may see a rule that was tried: only if it was written from these very tasks.
+
+    A rule quotes what it came from. Otherwise a reworded copy could be tried on the task that wrote it.
+    """
+    return bool(tried.seen) and set(tried.seen) <= set(list_seen_names(train))
+
+
+def _propose(
+    kind: DocumentKind,
+    current: Candidate,
+    analyses: Sequence[Analysis],
+    tasks: Sequence[TaskRecord],
+    *,
+    plan: ConsolidatePlan,
+    models: Models,
+    history: History,
+) -> StepProposal[Candidate]:
+    """Turn the analysts' edits into rules, at most ``edit_budget``; what is held back is reported, never applied."""
+    document = current[kind]
+    if document is None:
+        return StepProposal(document=current, analyses=tuple(analyses))
+    analyses, held = _ground_edits(analyses, tasks, also=(plan.preferences, read_region(document)))
+
+    def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
+        """Apply every edit on its own, because it is tried on its own, with as many rules as may wait."""
+        room = max(0, MOST_WAITING - len(history.waiting))
+        outcomes: list[AppliedEdit] = []
+        for edit in edits:
+            (alone,) = apply_edits(document, [edit], cap=plan.block_cap)[1]
+            twin = next((other for other in outcomes if is_same_rule(alone.edit, other.edit)), None)
+            if alone.status is EditStatus.APPLIED and twin is not None:
+                alone = replace(alone, status=EditStatus.SKIPPED, why="another proposal of tonight says the same")
+            elif alone.status is EditStatus.APPLIED and not room:
+                why = f"{MOST_WAITING} rules are on trial already; it can be proposed again when one is decided"
+                alone = replace(alone, status=EditStatus.SKIPPED, why=why)
+            room -= alone.status is EditStatus.APPLIED
+            outcomes.append(alone)
+        chosen = [outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED]
+        return current.with_document(apply_edits(document, chosen, cap=None)[0]), tuple(outcomes)
+
+    target = EditTarget(
+        document=current,
+        text=read_region(document),
+        hold_back=lambda edit: _hold_back(_complete_anchor(edit, document), current, tasks, history),
+        apply=apply,
+    )
+    limits = StepPlan(edit_budget=plan.edit_budget, merge_by_model=False, rank_by_model=False)
+    proposal = propose(target, analyses, models.as_optimizer, plan=limits)
+    return dataclasses.replace(proposal, edits=(*proposal.edits, *held))
+
+
+def _hold_back(
+    edit: EditRecord, current: Candidate, tasks: Sequence[TaskRecord], history: History
+) -> AppliedEdit | None:
+    """Say why a proposed rule does not begin a life: the guard, one it has already, or a contradiction."""
+    if (guarded := hold_back(edit, ())) is not None:
+        return guarded
+    evidence = find_evidence(edit, tasks)
+    for place, life in enumerate(history.waiting):
+        if is_same_rule(edit, life.rule):
+            history.waiting[place] = life.with_evidence(edit, evidence, list_seen_names(tasks))
+            return _skip(edit, _describe_trial(history.waiting[place]))
+    if edit.op is not EditOp.DELETE:
+        replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""
+        for kind, rule in list_live_rules(current):
+            if strip_list_mark(rule) != replaced and states_same(edit.text, rule):
+                return _skip(edit, f"the {kind} says so already: “{_quote(rule)}”")
+    past = [closed for closed in history.closed if is_same_rule(edit, closed.edit)]
+    known = {name for closed in past for name in (*closed.evidence, *closed.edit.task_ids)}
+    if past and not set(evidence) - known - {""}:
+        return _skip(edit, _describe_end(past[-1], "rule" if edit.text else "deletion"))
+    if against := find_contradicted(edit, (rule for _, rule in list_live_rules(current))):
+        why = f"it contradicts a rule that you have: “{_quote(against)}”"
+        return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
+    return None
+
+
+def _skip(edit: EditRecord, why: str) -> AppliedEdit:
+    return AppliedEdit(edit=edit, status=EditStatus.SKIPPED, why=why)
+
+
+def _describe_trial(life: PendingEdit) -> str:
+    noun = "rule" if life.rule.text else "deletion"
+    return f"this very {noun} is being tried: {life.needs} would prove it"
+
+
+def _describe_end(closed: ClosedEdit, noun: str) -> str:
+    again = "it comes back with new requests behind it"
+    if closed.proven:
+        return f"this very {noun} was proven in night {closed.night} and is not in your files; {again}"
+    return f"this very {noun} was tried before and turned down ({closed.why}); {again}"
+
+
+def _quote(rule: str) -> str:
+    return excerpt(strip_list_mark(rule), MAX_QUOTE)
+
+
+def _complete_anchor(edit: EditRecord, document: Document) -> EditRecord:
+    """Return the edit with the whole rule as its anchor, as edits of earlier nights have it."""
+    (alone,) = apply_edits(document, [edit], cap=None)[1]
+    return alone.edit
+
+
+def _ground_edits(
+    analyses: Sequence[Analysis], tasks: Sequence[TaskRecord], *, also: tuple[str, ...]
+) -> tuple[list[Analysis], list[AppliedEdit]]:
+    """Reduce each proposed rule to the sentences that rest on typed words; return the others as edits held back.
+
+    The typed words are those of the tasks that an edit names (of all tasks when it names none), and ``also``.
+    """
+    grounded, held = [], []
+    for analysis in analyses:
+        proposals = []
+        for proposal in analysis.patch.proposals:
+            edit = proposal.edit
+            named = [task for task in tasks if task.id in edit.task_ids] or tasks
+            rule = ground_rule(edit.text, Grounds.of(named, also=also))
+            held += [
+                AppliedEdit(edit=edit.with_text(dropped.text), status=EditStatus.GUARDED, why=dropped.why)
+                for dropped in rule.dropped
+            ]
+            if not rule.dropped:
+                proposals.append(proposal)
+            elif rule.text:
+                proposals.append(replace(proposal, edit=edit.with_text(rule.text)))
+        nothing = "" if proposals or not analysis.patch.proposals else "no proposed rule rests on words you typed"
+        patch = replace(analysis.patch, proposals=tuple(proposals))
+        grounded.append(replace(analysis, patch=patch, nothing=analysis.nothing or nothing))
+    return grounded, held
