@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BadReply, TransientBackend, Undecided
 from skillopt_sleep.mining.calibration import LOOKS, Calibration, calibrate
 from skillopt_sleep.model import Json
-from skillopt_sleep.model.call import Prompt
+from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
 from skillopt_sleep.model.move import Act, ActKind, Move, parse_move
 from skillopt_sleep.model.move_check import (
@@ -333,8 +333,23 @@ def _judge_pairs(
         for task in others:
             if (digest := digest_of(_reference(task))) not in known and len(known) + len(pairs) < look:
                 pairs.setdefault(digest, task)
-    work = functools.partial(_judge_pair, store=store, judge=judge, ask=ask)
+    work = functools.partial(_judge_pair, store=store, judge=judge, ask=_AskToProve(ask))
     return next(filter(None, parallel(work, [*pairs.items()])), "")
+
+
+class _AskToProve(Struct, frozen=True):
+    """The way to the judge, whose calls are booked as proofs."""
+
+    ask: Ask
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.ask.model
+
+    def __call__(self, prompt: Prompt, *, phase: str) -> Reply:  # noqa: ARG002  a judge names its own
+        """Answer a prompt, as ``Ask`` does."""
+        return self.ask(prompt, phase="prove")
 
 
 def _judge_pair(pair: tuple[str, TaskRecord], *, store: ProofStore, judge: PairJudge, ask: Ask) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -9,8 +11,10 @@ from skillopt_sleep.gate.rule import MOST_LOSSES, PAIRS_A_NIGHT, GateMode
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.label_feedback import split_open
 from skillopt_sleep.mining.model_miner import split_batches
+from skillopt_sleep.mining.references import BATCH
 from skillopt_sleep.mining.tasks import group_given_tasks
 from skillopt_sleep.model.call import Expected
+from skillopt_sleep.model.moment import MomentReference, ProofState
 from skillopt_sleep.model.task import Shortfall, TaskRecord, may_ask_model, may_vote, shortfall
 from skillopt_sleep.night.harvest import harvest
 from skillopt_sleep.night.load_check import MOMENTS
@@ -101,13 +105,34 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         older=harvested.counts.older,
         unplaced=harvested.counts.unplaced,
         pools=pools,
-        expected=_count_for_plan(
-            pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0, labelling=labelling
+        expected=(
+            *_count_proofs(known),
+            *_count_for_plan(
+                pools, plan, len(split_batches(sessions)) if plan.mining.by_model else 0, labelling=labelling
+            ),
         ),
         cap=plan.caps.calls,
         refused=refused,
         shortfall=shortfall([task for task in known if may_vote(task)]),
     )
+
+
+def _count_proofs(tasks: Sequence[TaskRecord]) -> tuple[Expected, ...]:
+    """Count the calls that prove references: a check for some moments at once, else the judge twice for each.
+
+    A model may be asked once more for each which step was meant.
+    """
+    open_ = [
+        task.reference
+        for task in tasks
+        if isinstance(task.reference, MomentReference)
+        and task.reference.proof.state is ProofState.UNPROVEN
+        and not (task.reference.teaches_only or task.reference.proof.by)
+    ]
+    if not open_:
+        return ()
+    batches = -(-len(open_) // BATCH)
+    return (Expected(phase="prove", least=0, most=batches + 3 * len(open_), usual=batches + len(open_)),)
 
 
 def _count_for_plan(pools: Pools, plan: NightPlan, mining_batches: int, *, labelling: int = 0) -> tuple[Expected, ...]:
@@ -175,4 +200,6 @@ def count_calls(
 
 
 def _count_calls(task: TaskRecord) -> int:
+    if not may_vote(task):  # what was recorded teaches
+        return 0
     return 2 if may_ask_model(task.reference) else 1

@@ -9,7 +9,8 @@ from msgspec import Struct
 from skillopt_sleep.agents import agent_of_source
 from skillopt_sleep.mining.insights import Insights
 from skillopt_sleep.model.call import Caps
-from skillopt_sleep.model.task import TaskRecord
+from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.task import TaskRecord, may_vote
 from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.reports.formatting import PHASES, list_left_out, number, plain
@@ -171,9 +172,19 @@ def _found(rehearsal: DryRun) -> Iterator[str]:
 
 def _tasks(heading: str, tasks: Sequence[TaskRecord]) -> Iterator[str]:
     yield f"{heading}: {len(tasks) or 'none'}"
-    yield from (f"  {plain(task.intent, TASK_CHARACTERS)}" for task in tasks[:TASKS])
+    yield from (f"  {_describe_task(task)}" for task in tasks[:TASKS])
     if len(tasks) > TASKS:
         yield f"  and {len(tasks) - TASKS} more"
+
+
+def _describe_task(task: TaskRecord) -> str:
+    """Say what a task is about: its request or, at a moment, what the person said there."""
+    if not isinstance(task.reference, MomentReference):
+        return plain(task.intent, TASK_CHARACTERS)
+    said = plain(task.reference.about or " ".join(task.reference.words), TASK_CHARACTERS)
+    where = "where it applies too" if task.reference.sibling else "after"
+    silent = "" if may_vote(task) else "; it teaches, and cannot tell good from bad"
+    return f"you said “{said}” ({where}: {plain(task.intent, TASK_CHARACTERS // 2)}{silent})"
 
 
 def _calls(rehearsal: DryRun) -> Iterator[str]:

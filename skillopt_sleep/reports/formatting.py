@@ -42,6 +42,7 @@ ERRORS = {
 PHASES = {
     "label": "reads which prompts correct an answer",
     "mine": "finds tasks in your sessions",
+    "prove": "finds out what tells good from bad where you stepped in",
     "train": "replays some of them to see what goes wrong",
     "reflect": "writes rules",
     "val": "tests the rules on other tasks",

@@ -138,6 +138,12 @@ def _prospects(found: Insights) -> Iterator[str]:
         yield f"{number(found.tasks, 'request')} may make sense without the rest of the session{different}."
     else:
         yield "No request makes sense without the rest of its session yet."
+    if found.corrections:
+        places = number(len(found.corrections), "place")
+        yield (
+            f"At up to {places} where you corrected it, a night can put the agent back and see whether you would have"
+            " to say it again. A place counts only if a check or a judge can tell what you rejected from what you kept."
+        )
     yield (
         f"It takes {found.groups_needed} different ones to show that a change of your agent's instructions helps: two"
         " thirds to learn the change from, the rest to test it on."

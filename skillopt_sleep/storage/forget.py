@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.mining.references import KeptProof
+from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.session import Session, list_typed
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.report import NightState
@@ -100,7 +101,7 @@ def delete_sessions(
         turns = _forget_turns(database, connection, paths)
         steps = _delete_rows(database, connection, paths)
         _cut_from_copies(database, connection, turns)
-        gone, shared = _delete_tasks(database, connection, names)
+        gone, shared = _delete_tasks(database, connection, names, moments)
         nights = _list_nights(database, gone | shared)
         connection.executemany("DELETE FROM services WHERE task = ?", [(task,) for task in gone])
         checks = _delete_proofs(database, connection, moments)
@@ -162,14 +163,22 @@ def _cut_from_copies(database: Database, connection: sqlite3.Connection, turns: 
 
 
 def _delete_tasks(
-    database: Database, connection: sqlite3.Connection, names: Collection[tuple[str, str]]
+    database: Database,
+    connection: sqlite3.Connection,
+    names: Collection[tuple[str, str]],
+    moments: Collection[str],
 ) -> tuple[set[str], set[str]]:
-    """Delete the tasks of these sessions alone, and take these origins from the others; return the ids of both."""
+    """Delete the tasks of these sessions alone, and take these origins from the others; return the ids of both.
+
+    Other places where the lesson of one of ``moments`` was to be tried are deleted as well.
+    """
     gone: set[str] = set()
     shared: set[str] = set()
     for row in database.rows("SELECT scope, id, data FROM tasks"):
         task = decode_json(row["data"], TaskRecord)
         left = tuple(origin for origin in task.origins if (origin.source, origin.session_id) not in names)
+        if isinstance(task.reference, MomentReference) and task.reference.moment in moments:
+            left = ()
         if len(left) == len(task.origins):
             continue
         if left:
