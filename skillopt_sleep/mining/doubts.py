@@ -81,11 +81,16 @@ def _changes_mind(link: Link) -> bool:
         return False
     if has_phrase(typed, "changes_mind"):
         return True
-    if not (has_phrase(typed, "drops") or has_phrase(typed, "reverts")):
+    if not _undoes(typed):
         return False
     asked = link.place
     dropped = list_words(typed) & list_words(asked.typed)
     return bool(dropped) and not has_phrase(asked.typed, "drops") and len(dropped) * 2 >= len(list_words(typed))
+
+
+def _undoes(typed: str) -> bool:
+    """Whether a prompt wants something gone, or back as it was: with the same words it says the opposite."""
+    return has_phrase(typed, "drops") or has_phrase(typed, "reverts")
 
 
 def _is_news(typed: str) -> bool:
@@ -97,7 +102,7 @@ def _said_before(places: Sequence[Place], link: Link) -> bool:
     """Whether a prompt up to the cut says the same, so that an agent put back there reads it anyway."""
     words = list_words(link.said.typed)
     for place in places[: link.place.index + 1]:
-        if not place.is_prompt or place is link.said:
+        if not place.is_prompt or place is link.said or _undoes(place.typed) is not _undoes(link.said.typed):
             continue
         if fold(link.said.typed) in fold(place.prompt) or similar(place.typed, link.said.typed) >= SAME:
             return True

@@ -115,16 +115,16 @@ class TestFile:
         shown = digest_of(("tune the valve", "", steps), ("why shut? shut stays 0", "no", []), source="codex")
         assert shown.endswith("The file valve.py as it stands now:\nopen = 2\nshut = 0")
 
-    def test_refused_and_failed_edits_do_not_count(self) -> None:
+    def test_denied_and_failed_edits_do_not_count(self) -> None:
         """A change that never happened is not part of the file."""
         steps = [
             read("valve.py", "open = 1"),
-            refused(edited("valve.py", "open = 1", "open = 5")),
+            replace(edited("valve.py", "open = 1", "open = 5"), outcome=StepOutcome.DENIED),
             replace(edited("valve.py", "open = 1", "open = 6"), outcome=StepOutcome.FAILED),
             ran("make"),
             edited("valve.py", "open = 1", "open = 7"),
         ]
-        shown = digest_of(("tune the valve", "", steps), ("open = 7 is too much", "no", []), number=-1)
+        shown = digest_of(("tune the valve", "", steps), ("open = 7 is too much", "no", []))
         assert shown.endswith("as it stands now:\nopen = 1")
 
     def test_part_around_the_edit(self) -> None:

@@ -278,6 +278,11 @@ class TestDoubts:
         """A reminder, a person in general and a wish tell of nothing that happened."""
         assert not only(self.WORK, (words, "no", [edited("page.html", "<report>", "<report border>")])).teaches_only
 
+    def test_failure_is_no_change_of_mind(self) -> None:
+        """What does not work is a fault, though it was asked for."""
+        words = "remove the report below the header, it does not work there"
+        assert not only(self.WORK, (words, "no", [edited("page.html", "<report>", "")])).teaches_only
+
     def test_correction_given_twice(self) -> None:
         """A moment whose own prefix holds the same correction only teaches: the agent reads it there anyway."""
         moments = found(
