@@ -125,15 +125,17 @@ def forget_command(session: str | None, everything: bool, yes: bool, data_dir: s
 
 
 def _describe_forgotten(done: Forgotten) -> list[str]:
+    from skillopt_sleep.reports.formatting import number
+
     deleted = done.deleted
-    size = f"{deleted.steps / 1e3:,.1f} kB"
-    what = f"{deleted.sessions} sessions with {deleted.prompts} prompts, {size} of steps and {deleted.tasks} tasks"
-    lines = [f"Deleted {what}; they are never read again."]
+    prompts, size = number(deleted.prompts, "prompt"), f"{deleted.steps / 1e3:,.1f} kB"
+    what = f"{number(deleted.sessions, 'session')} with {prompts}, {size} of steps and {number(deleted.tasks, 'task')}"
+    lines = [f"Deleted {what}; never read again."]
     if deleted.shared_tasks:
-        lines.append(f"{deleted.shared_tasks} tasks stay, because other sessions asked for the same.")
+        lines.append(f"{number(deleted.shared_tasks, 'task')} shared with other sessions stayed.")
     if deleted.checks:
-        lines.append(f"{deleted.checks} checks that were found for moments in them were deleted too.")
-    return [*lines, "Not deleted:", *(f"  {line}" for line in done.stays)]
+        lines.append(f"Deleted too: {number(deleted.checks, 'check')} found for moments in them.")
+    return [*lines, "Not deleted:", *(f"- {line}" for line in done.stays)]
 
 
 def _export(workspace: Workspace, path: Path) -> None:

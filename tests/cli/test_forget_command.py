@@ -158,7 +158,8 @@ def test_it_names_what_stays(cli, mira, sessions, forget):
     """Reports and proposals of nights that used the session are listed, and so is the agent's own file."""
     assert cli(*mira.arguments("run", "--json")).code == 0
     done = forget("--all", "--yes")
-    assert "Not deleted:" in done.out
+    assert done.out.startswith(f"Deleted {len(sessions)} sessions with ")
+    assert "\nNot deleted:\n- " in done.out
     assert str(mira.project / ".skillopt-sleep" / "nights") in done.out
     assert "the agent's own session file" in done.out
 
