@@ -86,7 +86,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     gate_mixed_weight: Share = 0.5
     """Weight of the soft score in the mixed metric."""
     alpha: Annotated[float, Meta(ge=0.001, le=0.05)] = 0.05
-    """Highest chance that a useless edit is accepted."""
+    """Highest chance that a useless rule is shown as promising; proving one takes more (docs/gate.md)."""
     evolve_skill: bool = True
     evolve_memory: bool = True
     preferences: str = ""

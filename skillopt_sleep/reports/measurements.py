@@ -94,7 +94,10 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
     since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
-    return f"needs {plain(pending.needs)} to be accepted; so far {tally.in_words}; first tried {since}{nights}"
+    promising = "promising, yours to adopt by hand (--undecided); " if pending.promising else ""
+    return (
+        f"{promising}needs {plain(pending.needs)} to be accepted; so far {tally.in_words}; first tried {since}{nights}"
+    )
 
 
 def describe_account(account: Account) -> str:
