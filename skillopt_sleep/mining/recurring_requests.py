@@ -42,13 +42,16 @@ OBJECTS = 8
 VERBS = frozenset(WORK.split()) | frozenset(
     """
     commit push merge rebase branch stash squash tag close open rerun deploy release publish build test lint format stop
-    restart install bump rename rewrite document benchmark profile checkout
+    restart install bump rename rewrite document benchmark profile checkout raise submit file
     """.split()  # noqa: SIM905 - a list of quoted words is not more readable
 )
 """What people ask an agent to do; in other languages requests are compared as a whole."""
 
 COMPLETE = frozenset("commit push merge rebase deploy release publish test lint format rerun squash review".split())  # noqa: SIM905
 """Verbs that ask for something even without an object."""
+
+OPENING, OPENED = frozenset({"open", "create", "make", "raise", "submit", "file"}), frozenset({"pr", "issu", "ticket"})
+"""Verbs that mean the same with one of these objects."""
 
 UNSPECIFIC = frozenset(
     """
@@ -138,7 +141,9 @@ def _read_sentence(sentence: Sentence) -> Iterator[Ask]:
         if not objects and not POINTING.isdisjoint(rest):
             objects = _find_objects(sentence.text.split()) - _find_objects([spoken_verb])  # "the lint fails, fix it"
         if objects or spoken_verb in COMPLETE:
-            yield Ask(verb=next((term for term, _ in _read_word(spoken_verb)), spoken_verb), objects=objects)
+            is_opening = spoken_verb in OPENING and not OPENED.isdisjoint(objects)
+            folded = next((term for term, _ in _read_word(spoken_verb)), spoken_verb)
+            yield Ask(verb="open" if is_opening else folded, objects=objects)
 
 
 def _find_verb(words: Sequence[str]) -> int | None:

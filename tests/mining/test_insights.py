@@ -135,7 +135,12 @@ def asked(*requests: str) -> set[frozenset[str]]:
     "requests",
     [
         ("commit the changes", "please commit", "ok, commit and push"),
-        ("can you open a PR for this?", "open a pull request", "do meaningful commits and let's open a PR"),
+        (
+            "can you open a PR for this?",
+            "open a pull request",
+            "do meaningful commits and let's open a PR",
+            "create a PR",
+        ),
         ("fix the linting error", "could you fix linting", "we need to fix the lint"),
         ("review https://example.com/rockets/fuel/pull/7", "please review https://example.com/rockets/valve/pull/9"),
         ("explain the fuel gauge", "help me understand: explain the fuel gauge"),
