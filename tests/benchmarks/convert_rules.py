@@ -169,6 +169,7 @@ def rewrite(pattern: str) -> str:
     while (at := pattern.find("(?i)")) >= 0:
         end = find_end(pattern, at + 4)
         pattern = f"{pattern[:at]}(?i:{pattern[at + 4 : end]}){pattern[end:]}"
+    pattern = pattern.replace(r"\/\\_+\-\r\n]", r"/_+-]")  # escapes are read before, and lines are joined elsewhere
     pattern = re.sub(r"\{(\d+),\}", lambda found: f"{{{found[1]},4000}}", pattern)
     pattern = re.sub(r"(?<=[\])w])\+", "{1,400}", pattern)
     pattern = re.sub(r"(?<=[\])w])\*", "{0,400}", pattern)

@@ -1,7 +1,9 @@
-"""Secrets: what redaction finds of made-up ones, what it takes for one in real texts, and how long it takes.
+"""Secrets: what redaction finds, what it takes for one in other texts, and how long it takes.
 
-Every run with another seed has other secrets. With ``--transcripts`` every hit in files of yours is listed, to be
-looked at by a person: shortened, but still to be kept to oneself.
+With ``--rule-sets`` it is tried on the examples of public rule sets (``secret_lists``), which nobody here wrote, each
+in five contexts; half of their kinds are held out. The rest is our own, and reported apart: keys drawn from the rules
+that redaction reads, other for every seed, and secrets in the notations that it knows. With ``--transcripts`` every hit
+in files of yours is listed, to be looked at by a person: shortened, but still to be kept to oneself.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,10 +20,13 @@ from msgspec import Struct
 
 from skillopt_sleep.safety.redaction.redactor import Redactor
 from tests.benchmarks.corpus import Material
+from tests.benchmarks.secret_lists import CONTEXTS, Example, read_examples
 from tests.benchmarks.secret_samples import KINDS, innocents, samples
 
 SETTINGS = ("prose", "code", "json", "split")
 MEGABYTES = 10
+TOUCHED = 0.01
+"""Share of innocent texts that may be taken for a secret."""
 LINEAR = 12.0
 """Times as long that ten times the text may take."""
 SECONDS = 1.0
@@ -35,6 +40,16 @@ class Kind(Struct, frozen=True, kw_only=True):
 
     kind: str
     found: dict[str, tuple[int, int]]
+
+
+class Outside(Struct, frozen=True, kw_only=True):
+    """What was found of the examples of a rule set, by context, and of how many kinds everything."""
+
+    name: str
+    found: Mapping[str, int]
+    examples: int
+    whole: int
+    kinds: int
 
 
 class Speed(Struct, frozen=True, kw_only=True):
@@ -61,10 +76,14 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="secrets", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5, help="sets of secrets (default: %(default)s)")
+    parser.add_argument("--rule-sets", type=Path, metavar="PATH", help="folder or archive with public rule sets")
+    parser.add_argument("--missed", action="store_true", help="list the examples missed, but for those held out")
     parser.add_argument("--transcripts", type=Path, metavar="DIR", help="list what is taken for secrets in these files")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(argv)
     missed: list[str] = []
+    examples = read_examples(given.rule_sets) if given.rule_sets else []
+    outside = _try_examples(examples)
     kinds = _kinds(given.seed, given.rounds, missed)
     touched = _touched(given.seed, given.rounds)
     speeds = [_speed(name, given.seed) for name in ("prose", "code", "log", "with secrets")]
@@ -72,16 +91,61 @@ def main(argv: Sequence[str]) -> int:
     if given.json:
         print(
             msgspec.json.encode(
-                {"kinds": kinds, "missed": missed, "touched": touched, "speeds": speeds, "hits": hits}
+                {
+                    "outside": outside,
+                    "kinds": kinds,
+                    "missed": missed,
+                    "touched": touched,
+                    "speeds": speeds,
+                    "hits": hits,
+                }
             ).decode()
         )
     else:
-        print(_table(kinds, missed, touched, speeds))
+        print(_outside_table(outside) + _table(kinds, missed, touched, speeds))
+        if given.missed:
+            print("\n".join(f"missed: {each.rule}: {each.text[:160]!r}" for each in _list_missed(examples)))
         if given.transcripts is not None:
             print(f"\ntaken for secrets in {given.transcripts}: {len(hits)}")
             print("\n".join(f"  {hit.times:4} x {hit.file[:24]:24} …{hit.before!r} >>> {hit.secret!r}" for hit in hits))
     slow = any(each.seconds > SECONDS or each.ratio > LINEAR for each in speeds)
-    return int(bool(missed or touched) or slow)
+    return int(bool(missed) or len(touched) > given.rounds * TOUCHED * len([*innocents(0)]) or slow)
+
+
+def _is_found(example: Example, context: str) -> bool:
+    redacted = Redactor().redact(CONTEXTS[context](example.text))
+    return not any(form in redacted for form in (example.secret, json.dumps(example.secret)[1:-1]))
+
+
+def _try_examples(examples: Sequence[Example]) -> list[Outside]:
+    """Try each example in each context, by its set and by whether it is held out."""
+    groups: dict[str, list[Example]] = {}
+    for each in examples:
+        groups.setdefault(f"{each.set}{', held out' if each.held_out else ''}", []).append(each)
+    return [_try_group(name, group) for name, group in sorted(groups.items())]
+
+
+def _try_group(name: str, examples: Sequence[Example]) -> Outside:
+    found = {context: [_is_found(each, context) for each in examples] for context in CONTEXTS}
+    missed = {each.rule for oks in found.values() for each, ok in zip(examples, oks, strict=True) if not ok}
+    rules = {each.rule for each in examples}
+    counts = {context: sum(oks) for context, oks in found.items()}
+    return Outside(name=name, found=counts, examples=len(examples), whole=len(rules - missed), kinds=len(rules))
+
+
+def _list_missed(examples: Sequence[Example]) -> Iterator[Example]:
+    yield from (each for each in examples if not each.held_out and not _is_found(each, "bare"))
+
+
+def _outside_table(rows: Sequence[Outside]) -> str:
+    if not rows:
+        return ""
+    lines = [f"{'rule set':24}{'examples':>9}" + "".join(f"{name:>9}" for name in CONTEXTS) + f"{'kinds whole':>14}"]
+    for row in rows:
+        cells = "".join(f"{row.found[context]:>9}" for context in CONTEXTS)
+        lines.append(f"{row.name:24}{row.examples:>9}{cells}{f'{row.whole} of {row.kinds}':>14}")
+    found, tried = sum(sum(row.found.values()) for row in rows), sum(row.examples * len(CONTEXTS) for row in rows)
+    return "\n".join((*lines, f"found {found} of {tried} ({found / tried:.1%})", "", ""))
 
 
 def _kinds(seed: int, rounds: int, missed: list[str]) -> list[Kind]:
@@ -163,10 +227,10 @@ def _hits(folder: Path) -> Iterator[Hit]:
 
 
 def _table(kinds: Sequence[Kind], missed: Sequence[str], touched: Sequence[str], speeds: Sequence[Speed]) -> str:
-    lines = [f"{'kind':24}" + "".join(f"{name:>10}" for name in SETTINGS)]
+    lines = [f"{'kind':42}" + "".join(f"{name:>10}" for name in SETTINGS)]
     for each in kinds:
         cells = (f"{each.found[name][0]}/{each.found[name][1]}" if name in each.found else "" for name in SETTINGS)
-        lines.append(f"{each.kind:24}" + "".join(f"{cell:>10}" for cell in cells))
+        lines.append(f"{each.kind:42}" + "".join(f"{cell:>10}" for cell in cells))
     total = [sum(pair[at] for each in kinds for pair in each.found.values()) for at in (0, 1)]
     lines.append(f"{len(kinds)} kinds, {total[0]} of {total[1]} found")
     lines += [f"missed: {each}" for each in missed]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from msgspec.structs import replace
+
 from tests.benchmarks import guard, secrets
 from tests.benchmarks.guard import BULLETS, HOSTILE, PAIRS, REVERSED
+from tests.benchmarks.secret_lists import read_examples
 
 
 def test_secrets_of_one_round(monkeypatch, tmp_path, capsys):
@@ -18,6 +22,20 @@ def test_secrets_of_one_round(monkeypatch, tmp_path, capsys):
     assert told["missed"] == []
     assert [hit["secret"] for hit in told["hits"]] == ["gravel-9x-Orchid"]
     assert len(told["kinds"]) >= 43
+
+
+def test_secrets_of_a_public_rule_set(tmp_path):
+    """The secret of an example is what its own rule marks; one in five contexts is found or counted as missed."""
+    pytest.importorskip("yaml")
+    rules = tmp_path / "kingfisher" / "data" / "rules"
+    rules.mkdir(parents=True)
+    rule = {"id": "kingfisher.acme.1", "pattern": "acme[ =]+([a-z0-9]{12})", "examples": ["acme = q8w7e6r5t4z3"]}
+    (rules / "acme.yml").write_text(json.dumps({"rules": [rule]}))
+    (example,) = read_examples(tmp_path)
+    assert (example.set, example.rule, example.secret) == ("kingfisher", "kingfisher.acme.1", "q8w7e6r5t4z3")
+    (row,) = secrets._try_examples([example, replace(example, text="acme_token = q8w7e6r5t4z3")])
+    assert set(row.found.values()) == {1}
+    assert (row.examples, row.whole, row.kinds) == (2, 0, 1)
 
 
 def test_guard_over_its_lists(capsys):

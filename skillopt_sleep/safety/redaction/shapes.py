@@ -66,10 +66,15 @@ class _File(Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...]
 
 
+def read_rules() -> tuple[Rule, ...]:
+    """Return our own rules and the public ones."""
+    files = (Path(__file__).with_name(name).read_bytes() for name in ("forms.json", "vendors.json"))
+    return tuple(rule for data in files for rule in msgspec.json.decode(data, type=_File).rules)
+
+
 def build_vendors() -> tuple[Kind, ...]:
     """Return one kind for each rule."""
-    files = (Path(__file__).with_name(name).read_bytes() for name in ("forms.json", "vendors.json"))
-    return tuple(_build_kind(rule) for data in files for rule in msgspec.json.decode(data, type=_File).rules)
+    return tuple(map(_build_kind, read_rules()))
 
 
 def _build_kind(rule: Rule) -> Kind:
@@ -182,8 +187,7 @@ LEAST = 20
 BODY = 16
 """Characters of the shortest random body."""
 HEX_BODY = 24
-LETTERS_BODY = 24
-"""The same for a body of letters alone."""
+"""The same for a body of hex digits, or of letters alone."""
 URLSAFE_BODY = 28
 """The same for a body with dashes and underscores in it."""
 LONGEST_ISSUER = 28
@@ -363,10 +367,7 @@ def _is_drawn(part: str) -> bool:
     """Tell whether letters and digits follow each other as if drawn by lot."""
     if not any(map(str.isdigit, part)):
         return (
-            len(part) >= LETTERS_BODY
-            and not (part.islower() or part.isupper())
-            and is_irregular(part)
-            and is_random(part)
+            len(part) >= HEX_BODY and not (part.islower() or part.isupper()) and is_irregular(part) and is_random(part)
         )
     if _has_three_sorts(part):
         return is_irregular(part) or is_random(part)
