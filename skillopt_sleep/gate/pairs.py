@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, TooLong, TransientBackend
+from skillopt_sleep.errors import BadReply, BudgetSpent, EmptyReply, TooLong, TransientBackend, Undecided
 from skillopt_sleep.gate.account import Arm
 from skillopt_sleep.gate.rule import compare_scores, margin_for
 from skillopt_sleep.gate.tally import Lost, Result
@@ -58,6 +58,8 @@ class PairRow(Struct, frozen=True, kw_only=True):
     """The arm that the judge saw first, None when it did not see both answers in one call."""
     result: Result | None
     """None when transport lost an arm or the judge."""
+    undecided: bool = False
+    """Whether the judge found that an answer does not come to the decision; the pair is missing, and nobody's fault."""
     unjudged: bool = False
     """Whether the judge had both answers and gave no readable verdict."""
     gain: float = 0.0
@@ -168,7 +170,7 @@ def _run_while_paid(
 def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: Models, plan: PairedPlan) -> PairRow:
     task, old, new = pair
     first: Arm | None = None
-    unjudged = False
+    unjudged = undecided = False
     if not old.call_error and not new.call_error and not is_one_sitting(old, new):
         apart = "NotOneSitting: the two answers are of different models or versions, or more than six hours apart"
         old, new = replace(old, call_error=apart, score=None), replace(new, call_error=apart, score=None)
@@ -176,11 +178,11 @@ def _judge_pair(pair: tuple[TaskRecord, ReplayResult, ReplayResult], *, models: 
         try:
             old, new, first = _score(task, old, new, _draw_first(task.id, new, plan.seed), models)
         except TransientBackend as error:  # the judge was lost, and with it both scores
-            unjudged = isinstance(error, NO_VERDICT)
+            unjudged, undecided = isinstance(error, NO_VERDICT), isinstance(error, Undecided)
             lost = f"{type(error).__name__}: {error}"
             old, new = replace(old, call_error=lost), replace(new, call_error=lost)
     row = PairRow.of(old, new, metric=plan.metric, mixed_weight=plan.mixed_weight)
-    return replace(row, first=first, unjudged=unjudged)
+    return replace(row, first=first, unjudged=unjudged, undecided=undecided)
 
 
 def _score(

@@ -314,7 +314,8 @@ def _decide(rows: Sequence[PairRow], tally: Tally, plan: PairedPlan, *, nothing:
     chance that a useless one is accepted.
     """
     measured = [row for row in rows if row.result is not None]
-    problem = explain_unmeasured(tally, plan.k, planned=len(rows), measured=len(measured))
+    planned = sum(not row.undecided for row in rows)
+    problem = explain_unmeasured(tally, plan.k, planned=planned, measured=len(measured))
     verdict = decide(tally, plan.k)
     numbers = f"{tally.in_words}: score {tally.score} of {plan.k}"
     if not rows:

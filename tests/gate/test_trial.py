@@ -22,6 +22,7 @@ from skillopt_sleep.errors import (
     TimedOut,
     TooLong,
     TransientBackend,
+    Undecided,
 )
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.rule import Verdict, add_results, compare_scores, decide, exact_error, next_pairs
@@ -520,3 +521,14 @@ def test_pair_without_a_verdict_is_doubt_and_one_lost_on_the_way_is_missing(erro
     models = models_of(target, shy(random.Random(1), 1.0, error))
     trial = run_paired_trial(tasks_of(3), BASE, TOLD, models, plan_of(0))
     assert (trial.tally, trial.decision.verdict) == (Tally(unjudged=unjudged), Verdict.UNMEASURED)
+
+
+def test_pair_that_does_not_come_to_the_decision_is_missing_and_nobodys_fault():
+    """However many there are: the tally is as it was, and the night does not call it a failed measurement."""
+
+    def target(prompt):
+        return Text("told badly x" if RULE in prompt.system + prompt.user else "plain well x")
+
+    models = models_of(target, shy(random.Random(1), 1.0, Undecided("not yet")))
+    trial = run_paired_trial(tasks_of(3), BASE, TOLD, models, plan_of(0))
+    assert (trial.tally, trial.decision.verdict) == (Tally(), Verdict.UNDECIDED)
