@@ -54,7 +54,7 @@ class Questions(Protocol):
     def missing(self) -> tuple[str, ...]:
         """Return the questions of this sitting that have no usable answer."""
 
-    def strangers(self) -> tuple[str, ...]:
+    def list_foreign_answers(self) -> tuple[str, ...]:
         """Return the answers there that belong to no question of this sitting."""
 
     def kept(self, name: str) -> None:
@@ -174,13 +174,13 @@ def _reduce_schema(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def _build_awaiting(questions: Questions) -> Awaiting:
-    missing, strangers = questions.missing(), questions.strangers()
+    missing, foreign = questions.missing(), questions.list_foreign_answers()
     message = (
         f"{len(missing)} answer{'s are' if len(missing) != 1 else ' is'} awaited in {questions.place}: for each"
         f" NAME.question.md write NAME.answer.md, then run the same command again; awaited: {_list_names(missing)}"
     )
-    if strangers:
-        message += f"; not used, because they answer nothing asked now: {_list_names(strangers)}"
+    if foreign:
+        message += f"; not used, because they answer nothing asked now: {_list_names(foreign)}"
     return Awaiting(message, missing=len(missing))
 
 

@@ -196,7 +196,7 @@ class Budget:
         left = self.caps.minutes * 60.0 - self.spent.seconds
         if left <= 0:
             raise BudgetSpent(
-                f"the cap of {self.caps.minutes:g} minutes is reached; run again to go on, or raise --max-minutes",
+                f"the cap of {self.caps.minutes:g} minutes is reached; run again to continue, or raise --max-minutes",
                 cap="minutes",
             )
         if math.isinf(left):
@@ -209,7 +209,7 @@ class Budget:
         if spent.seconds + seconds > self.caps.minutes * 60.0:
             raise BudgetSpent(
                 f"the provider asks for a wait of {seconds:.0f} s, and the cap of {self.caps.minutes:g} minutes is"
-                f" reached before ({spent.seconds / 60:.1f} min spent); run again to go on, or raise --max-minutes",
+                f" reached before ({spent.seconds / 60:.1f} min spent); run again to continue, or raise --max-minutes",
                 cap="minutes",
             )
 
@@ -225,7 +225,7 @@ class Budget:
         if cap is not None:
             raise BudgetSpent(
                 f"the cap of {getattr(self.caps, cap):g} {cap} is reached ({self._describe(spent)},"
-                f" {spent.seconds / 60:.1f} min spent); run again to go on, or raise --max-{cap}",
+                f" {spent.seconds / 60:.1f} min spent); run again to continue, or raise --max-{cap}",
                 cap=cap,
             )
         if self._day is None:
@@ -235,7 +235,7 @@ class Budget:
         if cap is not None:
             raise BudgetSpent(
                 f"the cap of {getattr(self._day.caps, cap):g} {cap} a day, for all projects together, is reached"
-                f" ({self._describe(whole)} spent since noon); the next night goes on, or raise --max-{cap}-day",
+                f" ({self._describe(whole)} spent since noon); the next night continues, or raise --max-{cap}-day",
                 cap=f"{cap}_day",
             )
 

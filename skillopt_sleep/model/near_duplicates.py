@@ -21,17 +21,17 @@ from rapidfuzz import fuzz
 
 from skillopt_sleep.model.text import MATTER, PHRASES, STOPSIGNS, STOPWORDS, WORK, fold
 
-TWINS = 0.45
-"""Similarity from which two texts are twins: different wordings of what may be one intent.
+MIN_SIMILARITY = 0.45
+"""Similarity from which two texts are near-duplicates: different wordings of what may be one intent.
 
-Chosen on a table of paraphrases (tests/domain/test_text.py), and low on purpose: putting twins apart lets an answer
-leak across a split, while grouping unrelated texts only costs a pair.
+Chosen on a table of paraphrases (tests/model/test_text.py), and low on purpose: a near-duplicate in another split
+leaks an answer, while grouping unrelated texts only costs a pair.
 """
 
 SAME = 0.6
 """Similarity from which two texts are one request made twice, if at most one of them has matter the other lacks.
 
-Here taking strangers for one would be the worse: "explain the fuel module" and "explain the valve module" are alike,
+Here taking unrelated texts for one would be worse: "explain the fuel module" and "explain the valve module" are alike,
 but each has a word of its own.
 """
 
@@ -115,10 +115,11 @@ def similar(a: str, b: str) -> float:
 def group_near_duplicates(texts: Sequence[str]) -> tuple[int, ...]:
     """The group number of each text, counted from 0 by first appearance; texts of one group may ask for one thing.
 
-    A text joins the groups in which it has a twin (``TWINS``) if it also resembles their other members (``COHESION``),
-    so a chain of small steps does not tie strangers together. Depends on the texts and their order alone.
+    A text joins the groups in which it has a near-duplicate (``MIN_SIMILARITY``) if it also resembles their other
+    members (``COHESION``), so a chain of small steps does not join unrelated texts. Depends on the texts and their
+    order alone.
     """
-    return _group(texts, TWINS, lambda one, other: _similarity(one, other) >= TWINS)
+    return _group(texts, MIN_SIMILARITY, lambda one, other: _similarity(one, other) >= MIN_SIMILARITY)
 
 
 def group_recurrences(texts: Sequence[str]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from skillopt_sleep.model.edit import EditRecord
-from skillopt_sleep.model.near_duplicates import TWINS, similar, terms
+from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, similar, terms
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.text import STOPWORDS
 from skillopt_sleep.reports.formatting import number, plain
@@ -185,7 +185,7 @@ def _is_about(prompt: str, rule: LiveRule, marks: tuple[frozenset[str], float]) 
     own, needed = marks
     if len(own & _weighty_terms(prompt)) < needed:
         return False
-    return any(similar(prompt, words) >= TWINS for words in (rule.text, *rule.words))
+    return any(similar(prompt, words) >= MIN_SIMILARITY for words in (rule.text, *rule.words))
 
 
 def _find_marks(rule: LiveRule, rules: Sequence[LiveRule]) -> tuple[frozenset[str], float]:

@@ -148,7 +148,7 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc]  # the library has 
 
 
 class _ErrorLog:
-    """Logs an unforeseen error of a look once; the library hides it and goes on."""
+    """Logs an unforeseen error once, which the scheduler library would hide."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log

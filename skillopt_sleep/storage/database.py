@@ -162,11 +162,11 @@ class Database:
     """The user's ``sleep.db``, safe to use from several threads; each transaction holds it alone.
 
     WAL with ``synchronous = NORMAL``: a committed transaction survives ``kill -9`` at any moment; a power cut may cost
-    the last ones, never the file. With ``rehearsal`` it is a copy in memory, of which nothing stays. Opening it and
+    the last ones, never the file. With ``in_memory`` it is a copy in memory, of which nothing stays. Opening it and
     every method raise ``DiskError``.
     """
 
-    def __init__(self, path: Path, *, extra_schema: str = "", rehearsal: bool = False) -> None:
+    def __init__(self, path: Path, *, extra_schema: str = "", in_memory: bool = False) -> None:
         self.path = path
         self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", SCHEMA + extra_schema))
         self._schema = SCHEMA + extra_schema
@@ -176,7 +176,7 @@ class Database:
         if has_backup and not path.exists():
             raise DiskError(f"{path} is gone, but there is a copy of it; {RESTORE}")
         try:
-            if rehearsal:
+            if in_memory:
                 self._connect(":memory:")
                 self._load_into_memory()
             else:

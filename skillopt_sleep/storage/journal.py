@@ -280,7 +280,7 @@ def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
         return None
     errors = ", ".join(f"{count} x {name}" for name, count in endings.items())
     failure = BackendUnusable(
-        f"every call failed ({errors}); nothing is scored: try skillopt-sleep doctor, and run again when it is mended"
+        f"every call failed ({errors}); nothing is scored: try skillopt-sleep doctor, and run again when that is fixed"
     )
     failure.__cause__ = BadReply(errors) if set(endings) == {BadReply.__name__} else None
     return failure

@@ -67,7 +67,7 @@ class QuestionBox:
             left = [(name, wrong) for name, wrong in self._asked.items() if wrong is not None]
         return tuple(f"{name}{ANSWER} ({wrong})" if wrong else f"{name}{QUESTION}" for name, wrong in sorted(left))
 
-    def strangers(self) -> tuple[str, ...]:
+    def list_foreign_answers(self) -> tuple[str, ...]:
         """Return the names of answers to none of the questions of this sitting."""
         with self._lock:
             names = [name for name in self._list_files() if name.endswith(ANSWER)]

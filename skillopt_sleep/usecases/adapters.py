@@ -131,7 +131,7 @@ def find_unused_answers(workspace: Workspace) -> tuple[str, ...]:
     if not NOT_ISOLATED & {get_role(workspace, role)[0] for role in Role}:
         return ()
     questions, most = workspace.questions, 5
-    unused = questions.strangers()
+    unused = questions.list_foreign_answers()
     files = ", ".join(unused[:most]) + (f" and {len(unused) - most} more" if len(unused) > most else "")
     notice = f"not used, because they answer nothing that this night asked: {files} in {questions.place}"
     return (notice,) if unused else ()

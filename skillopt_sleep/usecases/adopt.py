@@ -140,7 +140,7 @@ def _list_objections(report: NightReport, *, isolated: bool) -> Iterator[str]:
     if not isolated:
         yield "the replays were not isolated from the user's other instructions"
     trials = [trial for trial in report.trials if trial.decision.verdict is Verdict.ACCEPT]
-    yield "" if trials else "no trial stands behind it"
+    yield "" if trials else "no trial supports it"
     if replay.loading is not Loading.LOADED:
         yield f"nobody has seen the agent load it ({replay.why or 'it was not tried'})"
 

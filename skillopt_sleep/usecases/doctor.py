@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def examine_setup(workspace: Workspace) -> DoctorReport:
     """Check everything a night needs."""
-    rehearsal = forecast_night(workspace, None)
+    forecast = forecast_night(workspace, None)
     outlook = _read_outlook(workspace)
     backends = probe_backends(workspace)
     documents = inspect_live_documents(workspace)
@@ -51,7 +51,7 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
         targets=tuple(map(_describe_target, documents.baseline.documents)),
         backends=backends,
         caps=get_night_caps(workspace),
-        rehearsal=rehearsal,
+        rehearsal=forecast,
         insights=collect_insights(workspace),
         schedule=outlook,
         problems=(

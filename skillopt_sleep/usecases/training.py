@@ -114,8 +114,8 @@ def build_trainer(workspace: Workspace, recipe: Recipe, *, progress: TrainProgre
 def export_night_tasks(workspace: Workspace, out_root: Path, folder: Path) -> str:
     """Write the user's own tasks and their live skill into ``folder``; the text of the skill.
 
-    A run that began in ``out_root`` keeps the files it began with, since nights go on meanwhile. Raises ``UsageError``
-    when there are no tasks.
+    A run that began in ``out_root`` keeps the files it began with, although later nights find more. Raises
+    ``UsageError`` when there are no tasks.
     """
     from skillopt_sleep.mining.task_file import encode_tasks
     from skillopt_sleep.model.document import DocumentKind, read_region

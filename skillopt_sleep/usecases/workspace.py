@@ -127,7 +127,7 @@ class Workspace:
             raise DiskError(
                 f"{path} is missing, but a copy of it exists; to restore it: skillopt-sleep doctor --repair"
             )
-        database = Database(path, extra_schema=staging.SCHEMA, rehearsal=self.dry_run)
+        database = Database(path, extra_schema=staging.SCHEMA, in_memory=self.dry_run)
         if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
             return database
         from skillopt_sleep.storage.atomic_replace import undo_unfinished
@@ -136,7 +136,7 @@ class Workspace:
             database.close()
             with closing(Database(path, extra_schema=staging.SCHEMA)) as real:
                 self._notify_all(undo_unfinished(real))
-            return Database(path, extra_schema=staging.SCHEMA, rehearsal=True)
+            return Database(path, extra_schema=staging.SCHEMA, in_memory=True)
         self._notify_all(undo_unfinished(database))
         return database
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.backends.simulation.world import find_flaws
-from skillopt_sleep.model.near_duplicates import TWINS, similar
+from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, similar
 from skillopt_sleep.model.session import Feedback
 from tests.benchmarks.worlds import make_sessions, make_world
 
@@ -33,9 +33,9 @@ def test_asks_of_a_task_are_twins_and_of_two_tasks_are_not():
     """Grouping near-duplicates puts the wordings of one task together and no others."""
     world = make_world(7, rules=3, tasks_per_rule=3)
     for task in world.tasks:
-        assert all(similar(*pair) >= TWINS for pair in itertools.combinations(task.asks, 2))
+        assert all(similar(*pair) >= MIN_SIMILARITY for pair in itertools.combinations(task.asks, 2))
     for one, other in itertools.combinations(world.tasks, 2):
-        assert similar(one.asks[0], other.asks[0]) < TWINS
+        assert similar(one.asks[0], other.asks[0]) < MIN_SIMILARITY
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -109,7 +109,7 @@ def test_spent_budget_is_one_line(cli, mira):
     assert done.code == 5
     report = valid(done)
     assert report["spend"]["calls"] <= 3
-    assert "run again to go on, or raise --max-calls" in done.err
+    assert "run again to continue, or raise --max-calls" in done.err
 
 
 def test_second_night_at_once_is_refused(cli, mira, tree):

@@ -47,7 +47,7 @@ def test_cap_on_calls(tmp_path):
     done, found, _ = nights.run("--max-calls=6", "--workers=4")
     assert (done.returncode, nights.calls) == (5, 6)
     assert (found["stopped_by"], found["verdict"]) == ("budget", "unmeasured")
-    assert "run again to go on" in found["why"]
+    assert "run again to continue" in found["why"]
     before = nights.calls
     done, after, _ = nights.run()
     assert (done.returncode, after["verdict"], after["night"]) == (0, "accept", found["night"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt_sleep.model.near_duplicates import SAME, TWINS, group_near_duplicates, group_recurrences, similar
+from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, SAME, group_near_duplicates, group_recurrences, similar
 from skillopt_sleep.model.text import contains_words, excerpt, fold
 from tests.wordings import WORDED
 
@@ -137,7 +137,7 @@ def test_six_wordings_each_of_two_dozen_other_intents(seed: int) -> None:
 @pytest.mark.parametrize(("one", "other"), STRANGERS, ids=[f"{a[:12]}|{b[:12]}" for a, b in STRANGERS])
 def test_requests_that_share_words_but_not_their_matter(one: str, other: str) -> None:
     """They are neither twins nor in one group."""
-    assert similar(one, other) < TWINS
+    assert similar(one, other) < MIN_SIMILARITY
     assert len(set(group_near_duplicates([one, other]))) == 2
 
 
@@ -169,7 +169,7 @@ def test_the_same_request_in_several_languages(one: str, other: str) -> None:
 )
 def test_words_with_a_hyphen(one: str, other: str) -> None:
     """They are known by their parts and written as one, for people write them all three ways."""
-    assert similar(one, other) >= TWINS
+    assert similar(one, other) >= MIN_SIMILARITY
 
 
 def test_requests_cut_to_one_pattern() -> None:

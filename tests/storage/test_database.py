@@ -20,12 +20,12 @@ def _older(path):
     raw.close()
 
 
-@pytest.mark.parametrize("rehearsal", [False, True], ids=["for real", "as a copy in memory"])
-def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, rehearsal):
+@pytest.mark.parametrize("in_memory", [False, True], ids=["for real", "as a copy in memory"])
+def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, in_memory):
     """Opening an older file adds the tables it lacks; its rows stay as they were."""
     path = tmp_path / "sleep.db"
     _older(path)
-    database = Database(path, rehearsal=rehearsal)
+    database = Database(path, in_memory=in_memory)
     assert [tuple(row) for row in database.rows("SELECT * FROM agreements")] == [("claude", "nobody", "2026-03-01")]
     assert database.rows("SELECT * FROM pending_edits") == []
     assert database.rows("PRAGMA user_version")[0][0] == VERSION
@@ -81,9 +81,9 @@ def test_read_only_log_is_made_writable(tmp_path):
     first.close()
 
 
-@pytest.mark.parametrize("rehearsal", [False, True], ids=["for real", "as a copy in memory"])
+@pytest.mark.parametrize("in_memory", [False, True], ids=["for real", "as a copy in memory"])
 @pytest.mark.parametrize("left", ["nothing", "no table", "gone"])
-def test_empty_file_beside_a_copy(tmp_path, rehearsal, left):
+def test_empty_file_beside_a_copy(tmp_path, in_memory, left):
     """An empty file beside a copy is a lost database: it is refused and stays as it is."""
     path = tmp_path / "sleep.db"
     Database(path).close()
@@ -98,7 +98,7 @@ def test_empty_file_beside_a_copy(tmp_path, rehearsal, left):
     with pytest.raises(
         DiskError, match="there is a copy of it; to restore it from there: skillopt-sleep doctor --repair"
     ):
-        Database(path, rehearsal=rehearsal)
+        Database(path, in_memory=in_memory)
     assert (path.read_bytes() if path.exists() else None) == before
 
 

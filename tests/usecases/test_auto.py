@@ -81,7 +81,7 @@ def test_trial_that_has_not_shown_enough_may_not(trial, why):
         (NIGHT, False, "the replays were not isolated from the user's other instructions"),
         (REJECTED, True, "nothing was accepted"),
         (replace(NIGHT, proposal=None), True, "nothing was accepted"),
-        (replace(NIGHT, trials=()), True, "no trial stands behind it"),
+        (replace(NIGHT, trials=()), True, "no trial supports it"),
         (
             replace(NIGHT, replay=replace(LOADED, loading=Loading.NOT_CHECKED, why="Overloaded: try later")),
             True,

@@ -85,9 +85,15 @@ class Words:
     @cached_property
     def _beginnings(self) -> Mapping[str, Sequence[_Word]]:
         """The words that a word begins with, itself among them."""
+        places: dict[str, list[int]] = {}
+        for place, word in enumerate(self._words):
+            places.setdefault(_lower(word.text), []).append(place)
         return {
-            _lower(word.text): [other for other in self._words if _lower(word.text).startswith(_lower(other.text))]
-            for word in self._words
+            word: [
+                self._words[place]
+                for place in sorted(i for n in range(len(word)) for i in places.get(word[: n + 1], ()))
+            ]
+            for word in places
         }
 
 
@@ -98,7 +104,7 @@ def _spell(word: str) -> set[str]:
 
 def _lower(word: str) -> str:
     """Return a word with small letters in ASCII, and the others as they are."""
-    return "".join(c.lower() if c.isascii() else c for c in word)
+    return word.lower() if word.isascii() else "".join(c.lower() if c.isascii() else c for c in word)
 
 
 _ENTITY = r"&(?:[lr][sd]quo|quot|apos|amp|lt|gt|nbsp|#[0-9]{2,3}|#[xX][0-9a-fA-F]{2});"

@@ -1,6 +1,6 @@
 """The stages of a training step as the reference's functions, over this program's stages; patches and rows are dicts.
 
-They ask the optimizer of the run that is going on, so they work where ``chat_optimizer`` does.
+They ask the optimizer of the present run, so they work where ``chat_optimizer`` does.
 """
 
 from __future__ import annotations
