@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from skillopt_sleep.model.document import Candidate, DocumentKind, list_rules
 from skillopt_sleep.model.edit import EditOp, EditRecord, is_same_edit, strip_list_mark
-from skillopt_sleep.model.near_duplicates import TWINS, all_terms, is_same_request, similar
+from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, all_terms, is_same_request, similar
 from skillopt_sleep.model.text import fold
 
 _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
@@ -47,7 +47,7 @@ def is_same_rule(edit: EditRecord, other: EditRecord) -> bool:
         return True
     if EditOp.DELETE in {edit.op, other.op}:
         return False
-    if set(edit.task_ids) & set(other.task_ids) and similar(_strip(edit.text), _strip(other.text)) >= TWINS:
+    if set(edit.task_ids) & set(other.task_ids) and similar(_strip(edit.text), _strip(other.text)) >= MIN_SIMILARITY:
         return not _differs(edit.text, other.text)
     return states_same(edit.text, other.text)
 
