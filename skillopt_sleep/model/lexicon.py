@@ -192,7 +192,7 @@ def get_table(name: str) -> PhraseTable:
 
 def fold_words(text: str) -> str:
     """Return a text without case, compatibility forms, apostrophes and accents."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if not folded.isascii():
         folded = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
     return folded.replace("'", "").replace("\u2019", "").replace("`", "")
