@@ -95,7 +95,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
         merged = merge_mined(before, mined.tasks)
         kit.archive.commit(scope, (*merged, *at_moments.tasks), harvested.sessions)
         known = tuple(map(pin_unproven, kit.archive.tasks(scope)))
-        tasks = choose_tasks(known, kit.archive.past(scope), plan.split, plan.retriable)
+        tasks = choose_tasks(known, plan.recall_tasks(kit.archive.past(scope)), plan.split, plan.retriable)
     pools = split_tasks(tasks, plan.split)
     return DryRun(
         project=plan.project,

@@ -28,7 +28,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
         )
         with closing(kit.connect(night.ledger, sessions)) as connection:
             models = connection.models
-            if plan.mining.given or sessions.sessions or plan.retriable or kit.archive.fresh(scope):
+            if plan.mining.given or sessions.sessions or plan.retriable or kit.archive.fresh(scope) or plan.again:
                 night.look("probe", probe, connection).require_ready()
             found = night.stage("mine", select_tasks, sessions, plan, kit, models, night.seed)
             tasks = night.stage("prepare", prepare_tasks, found, plan.manner, kit.commit_of)

@@ -27,7 +27,7 @@ from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import sha256
 from skillopt_sleep.night.harvest import Harvested, Window
-from skillopt_sleep.night.pools import SplitPlan
+from skillopt_sleep.night.pools import Past, SplitPlan
 from skillopt_sleep.night.ports import Archive, Inbox, Journal, RejectedEdits, Staging, Trials
 from skillopt_sleep.night.report import Adopted, BackendHealth, NightReport, PendingReport
 from skillopt_sleep.optimizer.replay import Manner, Models
@@ -104,6 +104,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     """What earlier nights accepted and the user has not adopted yet."""
     restage: bool = False
     """Whether the proposal of ``accepted`` no longer fits the live files."""
+    again: bool = False
+    """Whether the last night measured in another way (agent or replay mode), so that all tasks may teach again."""
     account: Account = Account()
     adopted: Adopted | None = None
     """The adopted change that waits for its sealed test."""
@@ -121,6 +123,10 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         """Raise ``Refused`` when every document that should evolve is left out: no call could change anything."""
         if self.left_out and self.step.kinds and not self.kinds:
             raise Refused(f"no file is left that a night could improve: {'; '.join(self.left_out)}")
+
+    def recall_tasks(self, past: Past) -> Past:
+        """Return how tasks were used, as this night sees it: in a new way of measuring, all of them are fresh."""
+        return replace(past, fresh=past.fresh | frozenset(past.as_val)) if self.again else past
 
     @property
     def retriable(self) -> tuple[PendingEdit, ...]:
@@ -155,7 +161,8 @@ class NightPlan(Struct, frozen=True, kw_only=True):
             step=replace(self.step, k=self.asked),
         )
         content = msgspec.to_builtins(same)
-        del content["left_out"], content["accepted"], content["restage"], content["account"]["at_most"]
+        del content["left_out"], content["accepted"], content["restage"], content["again"]
+        del content["account"]["at_most"]
         if not self.mining.rules_only:
             del content["mining"]["rules_only"]
         return sha256(msgspec.json.encode(content) + self.baseline.digest.encode())[:32]

@@ -108,7 +108,9 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         if not skill or belongs_to_skill(skill, (task.skill_hint,), task.intent, description=about)
     ]
     split = replace(plan.split, seed=seed)
-    tasks = choose_tasks(wanted, kit.archive.past(scope), split, _list_retriable(plan, models), among=known)
+    tasks = choose_tasks(
+        wanted, plan.recall_tasks(kit.archive.past(scope)), split, _list_retriable(plan, models), among=known
+    )
     if mined.unmined and not tasks:
         is_unreadable = any(words in mined.lost for words in UNREADABLE)
         advice = (

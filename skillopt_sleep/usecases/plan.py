@@ -103,6 +103,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         pending=workspace.trials.pending(project),
         accepted=accepted,
         restage=restage,
+        again=_measures_anew(workspace, manner, {name for name, _ in roles.values()}),
         account=workspace.trials.account(project),
         adopted=_find_unscored_change(workspace, baseline),
         audit=next((night.audit for night in workspace.journal.reports(project)), NoiseReport()),
@@ -127,6 +128,15 @@ def _find_accepted(workspace: Workspace) -> tuple[tuple[AppliedEdit, ...], bool]
         for edit in document.edits
     ]
     return tuple(edits), all(proposal.manifest.night != night for proposal in workspace.staging.waiting())
+
+
+def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> bool:
+    """Whether the last night that tried anything did so with other backends or in another replay mode."""
+    reports = workspace.journal.reports(str(workspace.project))
+    last = next((report for report in reports if report.trials and report.backends), None)
+    if last is None:
+        return False
+    return last.replay.mode is not manner.mode or {used.backend for used in last.backends} != backends
 
 
 def find_commit_of_task(workspace: Workspace, task: TaskRecord) -> str:

@@ -9,7 +9,7 @@ BENCHMARKS = {
     "ablations": "what each mechanism of training is worth in a simulated world, over many seeds",
     "endpoints": "whole nights against hostile and odd model services: exit codes, requests, caps, memory",
     "feedback": "which corrections and approvals are recognized in invented prompts, and which only seem to be some",
-    "gate": "how often the gate accepts a useless edit, and how soon a useful one, compared with rules on means",
+    "gate": "how often the gate proves a useless rule, and how often a useful one, in simulated lives",
     "guard": "which hostile edits the guard holds back, and which ordinary house rules it lets pass",
     "harvest": "reading session files, compared with plain JSON decoding and plain reading of the same bytes",
     "mutants": "which small faults in the gate, adoption, staging, retries, budget and ledger the tests notice",

@@ -114,3 +114,17 @@ def test_night_cut_short_before_midnight_goes_on_after_it(mira):
     assert tomorrow.fingerprint == plan.fingerprint
     assert plan_night(mira.workspace(edit_budget=2)).fingerprint != plan.fingerprint
     assert plan_night(mira.workspace(alpha=0.02)).fingerprint != plan.fingerprint
+
+
+def test_other_way_of_replaying_lets_every_task_teach_again(mira):
+    """Used tasks are fresh for a night that measures in another way; the rules on trial keep their lives."""
+    workspace, _ = run(mira, simulated={"useless": 1.0})
+    same = plan_night(workspace)
+    assert (same.again, bool(same.pending)) == (False, True)
+    past = workspace.archive.past(workspace.scope)
+    assert not past.fresh
+    assert same.recall_tasks(past) == past
+    other = replace(same, again=True)
+    assert other.recall_tasks(past).fresh == frozenset(past.as_val)
+    assert other.fingerprint == same.fingerprint
+    assert plan_night(mira.workspace(optimizer_backend="handoff", target_backend="simulated")).again
