@@ -250,7 +250,7 @@ _AHEAD = (
     r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])(?:[^\s\"'`\\]{4}|[A-Za-z]{1,3}[ ][A-Za-z])))"
 )
 """What follows a sign of assignment when a value is assigned: no call, variable or placeholder."""
-_SIGN = lazy(r"[^\n,;{}<>=:]{0,72}[=:>]")
+_SIGN = lazy(r"[^\n,;{}<>=:]{0,72}+[=:>]")
 _ASSIGNS = lazy(
     rf"(?:(?<=[\w\"'`*\]\) ]):(?!//|[=:])|(?<=[\w\"'`\]\) :])=(?![=~])){_AHEAD}|(?<=[\w\"'])>[^<>\s]{{4,400}}</"
 )

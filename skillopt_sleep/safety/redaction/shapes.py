@@ -93,7 +93,7 @@ def _build_kind(rule: Rule) -> Kind:
 
     def find_inside(text: str, start: int, end: int) -> Found | None:
         match = pattern.search(text, max(0, start - BACK), end + AHEAD)
-        return _accept(rule, match, rule.entropy) if match else None
+        return _accept(rule, match, rule.entropy) if match else Found("", start, start, end + AHEAD // 4)
 
     def find_form(text: str, start: int, _: int) -> Found | None:
         match = pattern.match(text, start)
