@@ -21,17 +21,19 @@ from skillopt_sleep.model.text import excerpt, fold
 from skillopt_sleep.safety.function_words import FUNCTION_WORDS, read_polarity
 from skillopt_sleep.safety.guard import LONGEST, find_danger
 
-LEAST_SHARE = 0.25
+LEAST_SHARE = 0.32
 """Weight of a sentence's terms that one typed sentence must share, from 0 to 1; measured by ``scripts/bench guard``."""
 LEAST_SHARE_UNSPACED = 0.4
 """The same for scripts written without blanks, where single characters are compared and some match by chance."""
-LONGEST_STRANGE_CLAUSE = 2.5
+MOST_STRANGE_TERMS = 4
+"""Terms of full weight in a sentence that nobody typed in any form: a paraphrase adds a few, a new demand more."""
+LONGEST_STRANGE_CLAUSE = 1.6
 """Weight of a clause of which no term was typed: so much rides on the rest of the sentence."""
 SAME_STEM = 0.6
 """Share of a longer term that it must begin alike with a shorter one to be a form of the same word."""
 SHORTEST_STEM = 4
 """Letters that two forms of one word begin with."""
-REVERSED_SHARE = 0.75
+REVERSED_SHARE = 0.6
 """Share of a sentence's terms that a prohibition holds when the sentence is that prohibition without its "not"."""
 SHORT_WORD = 2
 """Letters of a word that is often a particle in some language; it weighs as little as a verb of everyday work."""
@@ -153,9 +155,12 @@ class _Typed:
         if strange:
             yield f"provenance: you never typed {excerpt(', '.join(dict.fromkeys(strange)), 80)}"
         least = LEAST_SHARE_UNSPACED if len(_UNSPACED.findall(claimed)) * 2 > len(claimed) else LEAST_SHARE
-        shares = self._measure_shares(_weigh_terms(claimed), self._sentences)
+        terms = {} if _UNSPACED.search(claimed) else _weigh_terms(claimed)
+        shares = self._measure_shares(terms or _weigh_terms(claimed), self._sentences)
         if max(shares, default=0.0) < least:
             yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
+        elif sum(mass == 1 and not self._find_forms(term) for term, mass in terms.items()) > MOST_STRANGE_TERMS:
+            yield f"provenance: most of “{excerpt(sentence, 80)}” is nothing you typed"
         for clause in split_clauses(claimed):
             yield from self._object_to_clause(clause)
 
@@ -169,7 +174,7 @@ class _Typed:
             if is_odd or sum(terms.values()) >= LONGEST_STRANGE_CLAUSE:
                 yield f"provenance: nothing you typed speaks of “{excerpt(clause.strip(), 80)}”"
             return
-        is_contrary = polarity.is_marked or max(share for share, _ in near) >= REVERSED_SHARE
+        is_contrary = polarity.omits or polarity.concedes or max(share for share, _ in near) >= REVERSED_SHARE
         if is_contrary and not any(typed.allows(polarity) for _, typed in near):
             yield f"provenance: “{excerpt(clause.strip(), 80)}” is the contrary of what you typed"
 

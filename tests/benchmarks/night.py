@@ -38,7 +38,9 @@ from tests.benchmarks.waves import Waves
 from tests.benchmarks.worlds import make_sessions, make_world
 
 RULES = 4
-EDITS = {"a clear win": 0.0, "a useless edit": 1.0}
+CLEAR = "a clear win"
+"""The kind of night whose world has one rule, which all tasks are about: a rule is proven on five other requests."""
+EDITS = {CLEAR: 0.0, "a useless edit": 1.0}
 """Kinds of night, by the share of proposed rules that are useless."""
 NO_CAP = 10**9
 PRICED = {
@@ -124,8 +126,9 @@ def _connect(workspace: Workspace, plan: NightPlan, waves: Waves, ledger: Ledger
 
 def play(what: str, seed: int, plan: Plan) -> Run:
     """Run one whole night with the proposals of ``EDITS[what]``."""
-    each_rule = -(-(plan.train + plan.val) // RULES)
-    world = make_world(seed, rules=RULES, tasks_per_rule=each_rule, base_pass=plan.base_pass, useless=plan.useless)
+    rules = 1 if what == CLEAR else RULES
+    each_rule = -(-(plan.train + plan.val) // rules)
+    world = make_world(seed, rules=rules, tasks_per_rule=each_rule, base_pass=plan.base_pass, useless=plan.useless)
     tasks = _tasks(world, plan, seed)
     if not EDITS[what]:
         world = _failing(world, {task.id for task in tasks if task.split is Split.VAL})

@@ -35,7 +35,6 @@ def make_task(*feedback, words="", **more):
         ("you forgot the changelog", "Add a line to CHANGELOG.md for every change that users can see."),
         ("use uv, not pip", "Use `uv add` instead of `pip install` for dependencies."),
         ("no, amounts in cents please", "Write amounts as integers in cents."),
-        ("bitte immer mit Tests", "Write a test together with every new function."),
         ("日付は必ず ISO 形式で書いて", "日付は ISO 形式で書く。"),
         ("prices need two decimals and EUR", "Format prices with two decimals and EUR behind them, like 12.50 EUR."),
     ],
