@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 4
 ATTEMPTS_AFTER_TIMEOUT = 2
 """A call that hung once may be unlucky; it is worth one more deadline, not three."""
+OPTIONAL_PHASES = frozenset({"label"})
+"""Phases that a night can do without, asked before those that it needs."""
 FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
 """Seconds before the first retry, on average, and at most before any."""
@@ -83,15 +85,28 @@ class Breaker:
     def __init__(self, limit: int = 4) -> None:
         self._limit = limit
         self._lost = 0
+        self._in_doubt = False
         self._lock = threading.Lock()
 
     def note_answer(self) -> None:
         """Forget the losses: the backend is alive."""
         self._lost = 0
+        self._in_doubt = False
 
-    def note_loss(self, error: TransientBackend) -> None:
+    def count_attempts(self, most: int, phase: str) -> int:
+        """Return how often a call of this phase may be tried, where ``most`` is the number without the breaker.
+
+        An optional call leaves the last attempt to the call after it, which shows whether the backend is down or only
+        the optional prompt fails. So both together ask a backend that is down as often as one call alone.
+        """
+        if self._in_doubt:
+            return 1
+        return max(1, most - 1) if phase in OPTIONAL_PHASES else most
+
+    def note_loss(self, error: TransientBackend, phase: str = "") -> None:
         """Count a call that every attempt lost. Raises ``BackendUnusable`` at the limit."""
         with self._lock:
+            self._in_doubt = self._in_doubt or phase in OPTIONAL_PHASES
             self._lost += 1
             if self._lost >= self._limit:
                 raise BackendUnusable(
@@ -104,7 +119,8 @@ class Breaker:
 class Retried:
     """Tries up to ``ATTEMPTS`` times, with jittered exponential waits; a provider's retry-after is honoured.
 
-    A prompt that is too long is not tried again, nor a session that cannot be resumed.
+    A prompt that is too long is not tried again, nor a session that cannot be resumed; ``Breaker.count_attempts`` says
+    when a call is tried less often.
     """
 
     send: SendOnce
@@ -127,8 +143,9 @@ class Retried:
                 self.breaker.note_answer()  # the service is alive, and the prompt is at fault
                 raise
             except TransientBackend as error:
-                if number >= (ATTEMPTS_AFTER_TIMEOUT if isinstance(error, TimedOut) else ATTEMPTS):
-                    self.breaker.note_loss(error)
+                most = ATTEMPTS_AFTER_TIMEOUT if isinstance(error, TimedOut) else ATTEMPTS
+                if number >= self.breaker.count_attempts(most, phase):
+                    self.breaker.note_loss(error, phase)
                     raise
                 wait = self._choose_wait(number, error)
                 self.before_wait(wait)

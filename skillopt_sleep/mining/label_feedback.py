@@ -7,7 +7,7 @@ that no prompt is paid for twice.
 
 from __future__ import annotations
 
-import functools
+import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -132,8 +132,21 @@ def split_open(prompts: Sequence[OpenPrompt]) -> tuple[tuple[OpenPrompt, ...], .
 
 
 def label_open(prompts: Sequence[OpenPrompt], ask: Ask, parallel: Parallel) -> Labelled:
-    """Return the labels that a model gives and the sessions prove. Raises ``FatalBackend`` and ``BudgetSpent``."""
-    done = parallel(functools.partial(_label_batch, ask=ask), split_open(prompts))
+    """Return the labels that a model gives and the sessions prove. Raises ``FatalBackend`` and ``BudgetSpent``.
+
+    After a lost call no other is begun: labels are not worth waiting for a backend that may be down.
+    """
+    lost = threading.Event()
+
+    def label(batch: Sequence[OpenPrompt]) -> Labelled:
+        if lost.is_set():
+            return Labelled()
+        found = _label_batch(batch, ask)
+        if found.lost:
+            lost.set()
+        return found
+
+    done = parallel(label, split_open(prompts))
     return Labelled(
         labels=tuple(label for part in done for label in part.labels),
         refused=tuple(refusal for part in done for refusal in part.refused),
@@ -177,7 +190,7 @@ def _render(number: int, open_prompt: OpenPrompt) -> str:
     )
 
 
-def _label_batch(batch: Sequence[OpenPrompt], *, ask: Ask) -> Labelled:
+def _label_batch(batch: Sequence[OpenPrompt], ask: Ask) -> Labelled:
     try:
         proposals = _ask_for_labels(build_prompt(batch), ask)
     except TransientBackend as error:

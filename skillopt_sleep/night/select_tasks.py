@@ -13,11 +13,11 @@ from skillopt_sleep.gate.pending import Dropped, PendingEdit, choose_for_tonight
 from skillopt_sleep.mining.heuristic import mine_heuristic
 from skillopt_sleep.mining.label_feedback import OpenPrompt, label_open, list_label_notes, list_open
 from skillopt_sleep.mining.model_miner import mine_model
-from skillopt_sleep.mining.tasks import belongs_to_skill, group_given_tasks, merge_tasks
+from skillopt_sleep.mining.tasks import Mined, belongs_to_skill, group_given_tasks, merge_tasks
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.replies import Refusal
 from skillopt_sleep.model.rollout import ReplayMode
-from skillopt_sleep.model.session import Feedback, SessionKey
+from skillopt_sleep.model.session import Feedback, Session, SessionKey
 from skillopt_sleep.model.task import (
     CommandReference,
     Shortfall,
@@ -96,7 +96,8 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
     pairs = zip(harvested.sessions, sessions, strict=True)
     done = [key for key, session in pairs if session.session_id not in mined.unmined]
     before = kit.archive.tasks(scope)
-    at_moments = find_moment_tasks(done, before, mined.tasks, kit, models)
+    asked = models if not mined.unmined or _was_answered(sessions, mined) else None
+    at_moments = find_moment_tasks(done, before, mined.tasks, kit, asked)
     kit.archive.commit(scope, (*merge_mined(before, mined.tasks), *at_moments.tasks), done)
     known, notes = _leave_out_unjudged(kit.archive.tasks(scope), models)
     known = tuple(map(pin_unproven, known))
@@ -132,6 +133,14 @@ def select_tasks(harvested: Harvested, plan: NightPlan, kit: Kit, models: Models
         refused=mined.refused,
         shortfall=shortfall([task for task in wanted if may_vote(task)]),
         notes=tuple(notes),
+    )
+
+
+def _was_answered(sessions: Sequence[Session], mined: Mined) -> bool:
+    """Whether the model mined at least one session in which somebody typed; if not, proofs do not ask it again."""
+    return any(
+        session.session_id not in mined.unmined and any(not turn.kind.weak for turn in session.turns)
+        for session in sessions
     )
 
 

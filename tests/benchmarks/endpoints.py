@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,16 @@ MINUTES = 3
 """A night that takes longer counts as hanging."""
 DEEP = 200_000
 MB = 2**20
+
+
+LAUNCH = """
+import os, sys
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+"""
+"""A small process that starts a night, because Linux counts the memory of whoever starts a process as its peak."""
 
 
 class Behaviour(Struct, frozen=True, kw_only=True):
@@ -201,16 +212,17 @@ def run_night(name: str, folder: Path) -> Row:
         f"--max-calls={CALLS}", f"--max-tokens={TOKENS}", "--max-minutes=2",
         f"--set=backends.openai.base_url={endpoint.url}/v1", "--set=backends.openai.timeout=10",
     )  # fmt: skip
-    command = [sys.executable, "-P", "-m", "skillopt_sleep", "run", *person.places, *options]
+    night = [sys.executable, "-P", "-m", "skillopt_sleep", "run", *person.places, *options]
+    peak = folder / "peak"
+    command = [sys.executable, "-S", "-c", LAUNCH, str(peak), *night]
     env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])}
     started = time.monotonic()
     with (folder / "stderr").open("wb") as stderr:
-        child = subprocess.Popen(command, env=env, cwd=folder, stdout=stderr, stderr=stderr)
-        timer = threading.Timer(MINUTES * 60, child.kill)
+        child = subprocess.Popen(command, env=env, cwd=folder, stdout=stderr, stderr=stderr, start_new_session=True)
+        timer = threading.Timer(MINUTES * 60, os.killpg, (child.pid, signal.SIGKILL))
         timer.start()
-        _, status, usage = os.wait4(child.pid, 0)
+        child.wait()
         timer.cancel()
-    child.returncode = os.waitstatus_to_exitcode(status)
     for server in (endpoint, other):
         server.ended = True
         server.shutdown()
@@ -224,7 +236,7 @@ def run_night(name: str, folder: Path) -> Row:
         calls=int(report.get("calls", 0)),
         tokens=int(report.get("tokens", 0)),
         usd=report.get("usd", 0.0),
-        peak_mb=usage.ru_maxrss / 1e3,
+        peak_mb=int(peak.read_text()) / 1e3 if peak.exists() else 0.0,
         seconds=round(time.monotonic() - started, 1),
         traceback="Traceback" in (folder / "stderr").read_text(errors="replace"),
     )

@@ -144,6 +144,19 @@ def test_call_that_is_lost(error):
     assert (found.labels, "busy" in found.lost) == ((), True)
 
 
+def test_no_call_follows_a_lost_one():
+    """A backend that may be down is not asked again for labels, which a night can do without."""
+    long = [
+        prompt
+        for number in range(60)
+        for prompt in list_open(session(f"s{number}", turn("build", "a" * 800), turn(f"{number} " + "word " * 250)))
+    ]
+    assert len(split_open(long)) > 1
+    ask = ScriptedAsk(Overloaded("busy"))
+    assert "busy" in label_open(long, ask, in_turn).lost
+    assert ask.phases == ["label"]
+
+
 @pytest.mark.parametrize("error", [BudgetSpent("spent", cap="calls"), NotLoggedIn("log in")])
 def test_end_of_the_night_passes(error):
     """A spent budget and an unusable backend are for the night to decide."""

@@ -11,7 +11,7 @@ from skillopt_sleep.calls import chain as calls_chain
 from skillopt_sleep.calls.budget import Budget
 from skillopt_sleep.calls.chain import Breaker, Retried
 from skillopt_sleep.calls.send import Ledgered, Recorded
-from skillopt_sleep.errors import BackendUnusable, BudgetSpent, EmptyReply, Overloaded, UsageError
+from skillopt_sleep.errors import BackendUnusable, BudgetSpent, EmptyReply, Overloaded, TimedOut, UsageError
 from skillopt_sleep.model.call import Bounds, Caps, Prompt, Reply, Role, Spend, Usage
 from skillopt_sleep.model.rollout import Assignment, Ending, ReplayMode, Trajectory
 from skillopt_sleep.storage.database import Database
@@ -53,6 +53,26 @@ def test_jitter_lengthens_a_wait(monkeypatch):
     assert clock.slept == [6.0]
 
 
+@pytest.mark.parametrize(("error", "attempts"), [(Overloaded("529"), 4), (TimedOut("late"), 2)])
+def test_labels_and_mining_ask_a_dead_backend_as_often_as_mining_alone(error, attempts):
+    """The optional call leaves one attempt to the next; an answer to it gives later calls all of theirs again."""
+    backend, clock, sent = ScriptedBackend(*[error] * attempts, "alive", *[error] * attempts), FakeClock(), []
+
+    def send(prompt, **_):
+        sent.append(prompt)
+        return backend.complete(prompt)
+
+    ask = Retried(send=send, clock=clock, first_wait=0.0)
+    for phase in ("label", "mine"):
+        with pytest.raises(type(error)):
+            ask(Prompt(system="", user=phase), phase=phase)
+    assert len(sent) == attempts
+    assert ask(Prompt(system="", user="again"), phase="mine").text == "alive"
+    with pytest.raises(type(error)):
+        ask(Prompt(system="", user="last"), phase="train")
+    assert len(sent) == 2 * attempts + 1
+
+
 def test_minutes_in_the_message_of_a_cap():
     """The message that a cap is reached tells the minutes that were spent."""
     budget = Budget(Caps(calls=1), Spend(calls=1, seconds=1800.0), FakeClock())
@@ -75,13 +95,14 @@ def test_work_that_ends_within_a_second_of_the_cap_was_cut_short(tmp_path, laten
             return ""
 
     ledger = NightLedger(Database(tmp_path / "sleep.db"), night="n", sitting=1)
-    send = Recorded(role=Role.TARGET, model="m", backend=Worker("x"), ledger=ledger, clock=FakeClock())
+    clock = FakeClock()
+    send = Recorded(role=Role.TARGET, model="m", backend=Worker("x"), ledger=ledger, clock=clock)
     if cut:
         with pytest.raises(BudgetSpent, match="the cap on minutes came") as stopped:
             send(work, phase="p", number=1)
         assert stopped.value.cap == "minutes"
     else:
-        assert send(work, phase="p", number=1) == done
+        assert send(work, phase="p", number=1) == replace(done, answered_at=clock.now().isoformat())
     assert ledger.spent() == Spend(calls=1, tokens=9, usd=0.25)
 
 
