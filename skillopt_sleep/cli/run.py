@@ -35,6 +35,8 @@ RECORDED_IN = "/home/mira/kistenlauf"
 
 DEMO_MARKER = ".skillopt-sleep-demo"
 
+DEMO_NIGHT = ("seed=3", "max_calls=300")
+"""A night of the demo costs nothing, and prints the same every time."""
 DEMO_SETTINGS = "settings.toml"
 """An empty settings file for the demo: the user's own might name a backend that costs."""
 
@@ -118,7 +120,7 @@ def demo_command(folder: Path | None, world: str, as_json: bool) -> None:
             "data_dir": str(home / "data"),
             "backend": "simulated",
             "source": "all",
-            "assignments": [f"backends.simulated.world={world}"] if world else [],
+            "assignments": [*DEMO_NIGHT, *([f"backends.simulated.world={world}"] if world else [])],
         },
         env={"HOME": str(home), "SKILLOPT_SLEEP_SETTINGS": str(home / DEMO_SETTINGS)},
     )

@@ -11,13 +11,10 @@ from tests.fakes.diagnostics import check_schema
 
 
 def test_demo_ends_with_a_verdict(cli, tmp_path):
-    """Without key, account or settings: a report, its diagnosis, and how to go on.
-
-    One night over seventeen requests shows promising rules at best: the sample sessions are too few to prove one.
-    """
+    """Without key, account or settings: a rule that is proven, a report, its diagnosis, and how to continue."""
     done = cli("demo", "--folder", tmp_path / "demo")
     assert done.code == 0
-    assert done.out.startswith("UNDECIDED")
+    assert done.out.startswith("ACCEPTED")
     (path,) = (tmp_path / "demo").rglob("diagnostics.json")
     assert str(path) in done.out
     assert done.err.startswith(f"A night on the bundled sample sessions, in {tmp_path / 'demo'}.")
@@ -31,11 +28,11 @@ def test_demo_as_json(cli, tmp_path):
 
 
 def test_demo_can_be_played_with(cli, tmp_path):
-    """What it has not decided can be adopted by hand, and reverted like any other change."""
+    """What it proposes can be adopted, and reverted like any other change."""
     home = tmp_path / "demo"
     cli("demo", "--folder", home)
     here = [f"--project={home / 'project'}", f"--data-dir={home / 'data'}"]
-    assert cli("adopt", "--undecided", *here).code == 0
+    assert cli("adopt", *here).code == 0
     assert list((home / "project").rglob("SKILL.md"))
     assert cli("revert", *here).code == 0
     assert not list((home / "project").rglob("SKILL.md"))
@@ -50,7 +47,7 @@ def test_demo_is_not_what_the_user_set(cli, tmp_path, monkeypatch, setting):
     monkeypatch.setenv("SKILLOPT_SLEEP_OPTIMIZER_BACKEND", "codex")
     report = cli("demo", "--folder", tmp_path / "demo", "--json").json
     assert {each["backend"] for each in report["backends"]} == {"simulated"}
-    assert report["verdict"] == "undecided"
+    assert report["verdict"] == "accept"
 
 
 def test_demo_touches_its_folder_alone(cli, tmp_path):
