@@ -54,7 +54,7 @@ class Sleeper:
                 "miner": "heuristic",
                 "workers": 2,
                 "max_train": 2,
-                "max_val": 6,
+                "max_val": 10,
                 "evolve_memory": False,
                 **changed,
             }
@@ -74,8 +74,8 @@ class Sleeper:
 
 
 def sleeper(cli, agents, folder, **more) -> Sleeper:
-    """A person whose one rule eight tasks have in common, and a loopback model that knows her world."""
-    person = make_person(folder, rules=1, tasks_per_rule=8)
+    """A person whose one rule fourteen tasks have in common, and a loopback model that knows her world."""
+    person = make_person(folder, rules=1, tasks_per_rule=14)
     made = Sleeper(cli, agents, person, more)
     made.serve()
     return made
@@ -83,7 +83,7 @@ def sleeper(cli, agents, folder, **more) -> Sleeper:
 
 def with_project(cli, agents, folder, **more) -> Sleeper:
     """The same with a git project: each answer belongs into a file of it, and a check tells right from wrong ones."""
-    person = make_person(folder, rules=1, tasks_per_rule=8, sessions=False)
+    person = make_person(folder, rules=1, tasks_per_rule=14, sessions=False)
     first, second = ordered(person.world)
     (person.project / "check.sh").write_text(f"grep -q '{first}.*{second}' answer.txt\n")
     (person.project / "answer.txt").write_text(f"{second} {first}\n")

@@ -70,7 +70,7 @@ def test_rule_is_learnt_proven_adopted_and_followed_in_a_home_that_is_lived_in(c
     report = mira.night(**given)
 
     assert (report.verdict, report.exit_code) == (Verdict.ACCEPT, 0), report.why
-    assert (report.trials[0].decision.wins, report.trials[0].decision.losses) == (6, 0)
+    assert (report.trials[0].decision.wins, report.trials[0].decision.losses) == (9, 0)
     assert (report.replay.mode, report.replay.loading, report.replay.failures) == (mode, Loading.LOADED, {})
     assert list(marks.iterdir()) == []
     assert apart_from_starting(tree(home), home) == before
