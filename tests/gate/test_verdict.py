@@ -145,7 +145,7 @@ def outcome_of(workspace, night):
 @pytest.mark.slow
 def test_ten_nights_over_one_archive(tmp_path):
     """Every task that is not sealed gets to decide; none decides on what it wrote; none that is sealed is seen."""
-    person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=28, base_pass=0.2)
     known, decided, sealed, wrote = {}, set(), set(), {}
     went_on = recalled = 0
     reflected, scored, adopted = [], [], ()
@@ -153,7 +153,7 @@ def test_ten_nights_over_one_archive(tmp_path):
         person.write(make_sessions(person.world, 100 + night)[:3])
         simulated = {} if night == 2 else {"useless": 1.0}  # one night has something to adopt
         workspace = person.workspace(
-            simulated=simulated, max_train=8, max_val=5, seed=10 + night, recall_k=3, max_calls=400
+            simulated=simulated, max_train=8, max_val=9, seed=10 + night, recall_k=3, max_calls=400
         )
         workspace, seen = recording(workspace)
         report = run_night(workspace, plan_night(workspace))
@@ -400,7 +400,7 @@ class Tainted:
 
 def test_nothing_of_earlier_nights_leaks_into_mining_or_reflection(tmp_path):
     """What val and test tasks are judged by, and what was answered on val, is in no prompt of the nights to come."""
-    person = make_person(tmp_path / "mira", rules=4, tasks_per_rule=7, base_pass=0.5)
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=28, base_pass=0.2)
     asked, mined, reflected, judged, tested = [], [], [], [], 0
     for number in range(4):
         workspace = person.workspace(
