@@ -29,6 +29,11 @@ CLAUDES = pytest.mark.parametrize("cli", [cli for cli in CLIS if cli.name == "cl
 CLI = pytest.mark.parametrize("cli", MODELS)
 
 
+def asked_of(requests):
+    """What each request asked; a night that pays for nothing twice asks none of it again."""
+    return {(asked.system, asked.user, asked.text) for asked in requests}
+
+
 def diagnosis(report):
     """What stands in the folder of the night, by its schema."""
     found = json.loads((get_night_folder(report.project, report.night) / "diagnostics.json").read_text())
@@ -46,12 +51,14 @@ def test_cap_on_calls_in_the_middle_of_a_trial(cli, agents, loopback, row, tmp_p
     assert (report.verdict, report.exit_code) == (Verdict.UNDECIDED, 0), report.why
     assert len(loopback.requests) == report.spend.calls == MOST
     assert diagnosis(report)["verdict"] == "undecided"
+    assert any(f"a cap cut 1 trial short: the cap of {MOST} calls is reached" in note for note in report.notes)
     (tally,) = report.pending
     after = mira.night(workers=4)
     assert (after.verdict, diagnosis(after)["accepted"]) == (Verdict.ACCEPT, True), after.why
     trial = after.trials[0]
     assert (trial.edits, trial.since) == (tally.edits, report.night)
     assert 0 < tally.wins == trial.decision.wins - trial.decision.pairs, "what the first night had seen counts"
+    assert asked_of(loopback.requests[:MOST]).isdisjoint(asked_of(loopback.requests[MOST:]))
 
 
 def test_cap_on_calls_before_any_trial(agents, loopback, row, tmp_path):
@@ -61,10 +68,12 @@ def test_cap_on_calls_before_any_trial(agents, loopback, row, tmp_path):
     report = mira.night(max_calls=3, workers=4)
     row("codex", "--max-calls 3", report.stopped_by, time.monotonic() - started, requests=len(loopback.requests))
     assert (report.stopped_by, report.exit_code) == ("budget", 5), (report.verdict, report.why)
-    assert len(loopback.requests) == 3
+    assert len(loopback.requests) == report.spend.calls == 3
+    assert not report.trials
     after = mira.night(workers=4)
     assert (after.night, after.verdict) == (report.night, Verdict.ACCEPT), after.why
-    assert len({(asked.system, asked.user, asked.text) for asked in loopback.requests[:6]}) == 6
+    assert len(asked_of(loopback.requests[:3])) == 3
+    assert asked_of(loopback.requests[:3]).isdisjoint(asked_of(loopback.requests[3:]))
 
 
 @CLI
