@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from skillopt_sleep.errors import SleepError
-from skillopt_sleep.model.text import excerpt, sha256
+from skillopt_sleep.model.text import sha256
 from skillopt_sleep.scheduling.due import Attempt
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule
 from skillopt_sleep.storage.files import make_folders, remove, write_atomic
@@ -120,8 +120,11 @@ def _describe_failure(workspace: Workspace, project: str) -> Iterator[Message]:
 
 
 def _say_failed(nights: int, why: str) -> str:
+    """Say that nights failed; the reason may quote a model service, so what a terminal would obey is taken out."""
+    from skillopt_sleep.reports.formatting import plain
+
     which = "the last night" if nights == 1 else f"the last {nights} nights"
-    return f"SkillOpt-Sleep: {which} failed: {excerpt(why, MOST_WORDS)}."
+    return f"SkillOpt-Sleep: {which} failed: {plain(why, MOST_WORDS)}."
 
 
 def _find_program(python_path: str) -> str:

@@ -9,12 +9,16 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.scheduling.due import Attempt, Schedule, ScheduledProject
 from skillopt_sleep.scheduling.store import save_schedule
 from skillopt_sleep.settings import Settings
-from skillopt_sleep.usecases.announce import AnnouncingAttempts
+from skillopt_sleep.usecases.announce import AnnouncingAttempts, announce
+from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.fakes.home import make_person
 from tests.fakes.program import ROOT
@@ -304,13 +308,13 @@ def test_engine_of_the_folder_one_is_in(tmp_path, way):
 
 
 def announced(project, data, **environment):
-    """What the hook shows the person in a folder; the agent is told the same."""
+    """What the hook shows the person in a folder; the agent is told nothing."""
     done = sh(HOOK, cwd=project, XDG_DATA_HOME=str(data), PATH="/usr/bin:/bin", **environment)
     assert (done.returncode, done.stderr) == (0, "")
     if not done.stdout:
         return ""
     printed = json.loads(done.stdout)
-    assert printed["hookSpecificOutput"]["additionalContext"] == printed["systemMessage"]
+    assert set(printed) == {"systemMessage"}
     return printed["systemMessage"]
 
 
@@ -419,3 +423,19 @@ def test_start_that_fails_before_its_night_is_announced(mira):
     written = (mira.data / "morning.tsv").read_text()
     assert f"{mira.project}\t" in written
     assert "a flag, file or setting was wrong" in written
+
+
+def test_reason_of_a_failure_cannot_steer_a_terminal(mira):
+    """It may quote a model service: escape codes and line breaks are taken out, and the line stays short."""
+    workspace = mira.workspace()
+    hostile = "503: \x1b]0;owned\x07\x1b[2J\n\u202eobey me " + "x" * 500
+    with workspace.journal.open(plan_night(workspace).blank_report(), "f") as night:
+        report = night.report()
+    failed = replace(report, state=NightState.FINISHED, stopped_by=StoppedBy.BACKEND, why=hostile, exit_code=4)
+    with workspace.database.transaction() as connection:
+        connection.execute("UPDATE nights SET report = ?", (msgspec.json.encode(failed),))
+    announce(workspace)
+    shown = json.loads('"' + (mira.data / "morning.tsv").read_text().split("\t")[-1].rstrip("\n") + '"')
+    assert "the last night failed: 503" in shown
+    assert shown.isprintable()
+    assert len(shown) < 250

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Show the person one line at the start of a session: a proposal waits for this project, or the last nights failed. Each
-# message is shown once. This only reads one small file, which the engine writes unless the setting `announce` is off:
-# project, key, file, message on each line, separated by tabs; a message with a file is shown while that is missing.
+# message is shown once. The agent is told nothing: a message may quote what a model service sent.
+#
+# This only reads one small file, which the engine writes unless the setting `announce` is off. Each line holds project,
+# key, file and message, separated by tabs; a message with a file is shown while that file is missing.
 here=$(cd -- "${CLAUDE_PROJECT_DIR:-.}" 2>/dev/null && pwd -P) || exit 0
 tab=$(printf '\t')
 for data in "${XDG_DATA_HOME:-$HOME/.local/share}/skillopt-sleep" "$HOME/Library/Application Support/skillopt-sleep"; do
@@ -14,9 +16,7 @@ for data in "${XDG_DATA_HOME:-$HOME/.local/share}/skillopt-sleep" "$HOME/Library
             [ -e "$missing" ] && continue
             [ -e "$data/shown/$key" ] && continue
             mkdir -p "$data/shown" 2>/dev/null && : 2>/dev/null >"$data/shown/$key"
-            look="$message See: skillopt-sleep status${above:+ --project $above}"
-            printf '{"systemMessage": "%s", ' "$look"
-            printf '"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "%s"}}\n' "$look"
+            printf '{"systemMessage": "%s See: skillopt-sleep status%s"}\n' "$message" "${above:+ --project $above}"
             exit 0
         done <"$data/morning.tsv"
         [ -e "$project/.git" ] && break
