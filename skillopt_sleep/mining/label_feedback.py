@@ -14,14 +14,14 @@ from itertools import groupby
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from skillopt_sleep.errors import BadReply, TransientBackend
+from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.mining.model_miner import ask_readable
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.ports import Ask, Parallel
-from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json
+from skillopt_sleep.model.replies import Refusal, escape_tags
 from skillopt_sleep.model.session import Feedback, FeedbackLabel, Session
 from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
@@ -34,9 +34,6 @@ BATCH = 16_000
 
 SHOWN_PROMPT, SHOWN_ANSWER = 1_200, 800
 """Characters shown of a prompt, and of the end of an answer."""
-
-TRIES = 2
-"""How often a batch is sent before its reply counts as unreadable."""
 
 TAGS = ("session", "person", "answer")
 
@@ -192,7 +189,7 @@ def _render(number: int, open_prompt: OpenPrompt) -> str:
 
 def _label_batch(batch: Sequence[OpenPrompt], ask: Ask) -> Labelled:
     try:
-        proposals = _ask_for_labels(build_prompt(batch), ask)
+        proposals = ask_readable(build_prompt(batch), ask, _Reply, phase="label").labels
     except TransientBackend as error:
         return Labelled(lost=f"{type(error).__name__}: {error}")
     names = {f"p{number}": number - 1 for number in range(1, len(batch) + 1)}
@@ -208,18 +205,6 @@ def _label_batch(batch: Sequence[OpenPrompt], ask: Ask) -> Labelled:
     for prompt in batch:  # what has no proven label is neither, and not paid for again
         labels.setdefault(prompt.turn, FeedbackLabel(source=prompt.source, turn=prompt.turn, feedback=Feedback.NEITHER))
     return Labelled(labels=tuple(labels.values()), refused=tuple(refused))
-
-
-def _ask_for_labels(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
-    """Return the proposals of a readable reply. Raises ``BadReply`` after ``TRIES``, and what ``ask`` raises."""
-    problem = ""
-    for sample in range(TRIES):
-        reply = ask(replace(prompt, sample=sample), phase="label")
-        try:
-            return msgspec.convert(extract_json(reply.text), _Reply).labels
-        except ValueError as error:
-            problem = str(error)
-    raise BadReply(f"a reply with labels cannot be read: {problem}")
 
 
 def _verify(raw: Json, names: Mapping[str, int], batch: Sequence[OpenPrompt]) -> FeedbackLabel:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -45,6 +46,8 @@ from skillopt_sleep.model.task import (
 )
 from skillopt_sleep.model.text import contains_words, excerpt
 from skillopt_sleep.prompts import render
+
+FormT = TypeVar("FormT", bound=Struct)
 
 BATCH = 24_000
 """Characters of sessions in one prompt, about 6,000 tokens: small enough to be read with care and in parallel."""
@@ -193,7 +196,7 @@ def build_prompt(batch: Batch, target_skill: str = "") -> Prompt:
 
 def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
     try:
-        proposals = _ask_for_tasks(build_prompt(batch, target_skill), ask)
+        proposals = ask_readable(build_prompt(batch, target_skill), ask, _Reply, phase="mine").tasks
     except TransientBackend as error:
         ids = tuple(session.session_id for session in batch.sessions)
         lost = Refusal(subject=", ".join(ids), words="", why=f"not mined tonight: {type(error).__name__}: {error}")
@@ -214,16 +217,16 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
     return Mined(tasks=tuple(task for found in tasks.values() for task in found), refused=tuple(refused))
 
 
-def _ask_for_tasks(prompt: Prompt, ask: Ask) -> tuple[Json, ...]:
-    """Return the proposals of a readable reply. Raises ``BadReply`` after ``TRIES``, and what ``ask`` raises."""
+def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str) -> FormT:
+    """Return the reply as ``form``. Raises ``BadReply`` after ``TRIES`` unreadable ones, and what ``ask`` raises."""
     problem = ""
     for sample in range(TRIES):
-        reply = ask(replace(prompt, sample=sample), phase="mine")
+        reply = ask(replace(prompt, sample=sample), phase=phase)
         try:
-            return msgspec.convert(extract_json(reply.text), _Reply).tasks
+            return msgspec.convert(extract_json(reply.text), form)
         except ValueError as error:
             problem = str(error)
-    raise BadReply(f"a mining reply cannot be read: {problem}")
+    raise BadReply(f"a reply of the phase {phase} cannot be read: {problem}")
 
 
 def _check_wanted(task: TaskRecord, target_skill: str, found: Sequence[TaskRecord]) -> None:

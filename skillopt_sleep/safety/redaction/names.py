@@ -272,29 +272,7 @@ def _find_after_name(text: str, _: int, end: int) -> Found | None:
     return rejected
 
 
-NAMING: tuple[Kind, ...] = (
-    Kind(
-        (
-            "pass",
-            "pwd",
-            "secret",
-            "token",
-            "cred",
-            "key",
-            "_pat",
-            "auth",
-            "cookie",
-            "jwt",
-            "sig",
-            "heroku",
-            "pw",
-            "wort",
-            "psk",
-            "contraseña",
-        ),
-        _find_after_name,
-    ),
-)
+NAMING: tuple[Kind, ...] = (Kind((*_TELLING, "contraseña"), _find_after_name),)
 
 
 _USER = r"[^\s/:@\"'<>`\\]{0,255}"
