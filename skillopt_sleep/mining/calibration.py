@@ -30,8 +30,8 @@ class Calibration(Struct, frozen=True, kw_only=True):
             return f"the judge told {self.separated} of {self.pairs} recorded pairs apart, which is more than chance"
         ahead = [(size, count_needed(size) - self.separated) for size in LOOKS if size > self.pairs]
         coming = next((size for size, wanted in ahead if wanted <= size - self.pairs), 0)
-        needed = f"; {count_needed(coming)} of {coming} would do" if coming else ""
-        return f"the judge has told only {self.separated} of {self.pairs} recorded pairs apart{needed}"
+        needed = f"; it must tell {count_needed(coming)} of {coming}" if coming else ""
+        return f"the judge told {self.separated} of {self.pairs} recorded pairs apart{needed}"
 
 
 def count_needed(pairs: int) -> int:

@@ -135,11 +135,13 @@ def _list_notes(proved: Proved) -> Iterable[str]:
     silent = [reference for reference in references if not reference.may_vote]
     if references:
         votes = len(references) - len(silent)
-        yield f"{votes} of {len(references)} moments can tell whether you would have to say it again; the others teach"
+        where = f"{votes} of the {len(references)} moments where you stepped in"
+        why = "" if not silent else "; the others only teach, as nothing recorded there tells good from bad for certain"
+        yield f"rules can be tested at {where}{why}"
     needy = [ref for ref in silent if ref.proof.by == "judge" and ref.proof.state is ProofState.UNPROVEN]
     if needy:
-        count = "1 moment does" if len(needy) == 1 else f"{len(needy)} moments do"
-        yield f"{count} not vote: {proved.calibration.in_words}"
+        count = "1 moment is" if len(needy) == 1 else f"{len(needy)} moments are"
+        yield f"{count} not used for tests yet: {proved.calibration.in_words}"
     if proved.lost:
         yield f"some moments could not be proven tonight ({proved.lost}); another night asks again"
 

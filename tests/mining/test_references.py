@@ -148,7 +148,7 @@ def test_a_judge_that_knows() -> None:
     ask = ScriptedAsk(judge(lambda move, _: "git switch" in move))
     few = run([task(number) for number in range(4)], ask)
     assert states(few) == [("unproven", "judge")] * 4
-    assert "told only 4 of 4 recorded pairs apart; 5 of 5 would do" in few.tasks[0].reference.proof.why  # type: ignore[union-attr]
+    assert "told 4 of 4 recorded pairs apart; it must tell 5 of 5" in few.tasks[0].reference.proof.why  # type: ignore[union-attr]
     enough = run([task(number) for number in range(5)], ask)
     assert states(enough) == [("proven", "judge")] * 5
     assert enough.tasks[0].reference.proof.judge == "script-1"  # type: ignore[union-attr]
@@ -240,11 +240,11 @@ def test_a_judge_without_knowledge_lets_no_moment_vote() -> None:
 
 @pytest.mark.parametrize(
     ("separated", "needed"),
-    [([True, True, False], "7 of 9 would do"), ([True] * 4, "5 of 5 would do"), ([False] * 24, "pairs apart")],
+    [([True, True, False], "it must tell 7 of 9"), ([True] * 4, "it must tell 5 of 5"), ([False] * 24, "pairs apart")],
     ids=["one was missed", "all so far", "none"],
 )
 def test_what_a_judge_still_needs(separated: list[bool], needed: str) -> None:
-    """The report says what would do, as long as something can."""
+    """The report says how many pairs it must tell apart, as long as it still can."""
     assert calibrate(separated).in_words.endswith(needed)
 
 
