@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "insights": Command("show", "Show what you ask and correct again and again; no model call."),
-    "doctor": Command("doctor", "Check whether a night could run, and what it would do and cost; spends nothing."),
+    "doctor": Command("show", "Check whether a night could run, and what it would do and cost; spends nothing."),
     "run": Command("run", "Run one night now, or continue the one that was interrupted."),
     "schedule": Command("schedule", "Run a night every night, for one project or many."),
     "unschedule": Command("schedule", "Remove the nightly run; your crontab is as it was before."),

@@ -18,6 +18,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.registry import Kind, names
 
 if TYPE_CHECKING:
+    from skillopt_sleep.reports.blocks import Page
     from skillopt_sleep.usecases.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -109,6 +110,30 @@ run_options = _combine(
     click.option("--max-minutes", type=float, help="Cap on minutes."),
 )
 """Options of ``train`` and ``eval``."""
+
+
+all_option = click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen of it.")
+
+
+def print_page(page: Page) -> None:
+    """Print a page: plain into a pipe or file, styled on a terminal, through the user's pager when it is longer."""
+    import shutil
+    import sys
+
+    from skillopt_sleep.reports.blocks import render_plain, render_styled
+
+    if not sys.stdout.isatty():
+        click.echo(render_plain(page))
+        return
+    from skillopt_sleep.settings import environment
+
+    env = environment()
+    columns, lines = shutil.get_terminal_size()
+    text = render_styled(page, width=columns, colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb")
+    if text.count("\n") + 1 < lines or not sys.stdin.isatty():
+        click.echo(text)
+    else:
+        click.echo_via_pager(f"{text}\n")
 
 
 def print_json(value: object, *, indent: int = -1) -> None:

@@ -17,6 +17,7 @@ from skillopt_sleep.cli.options import (
     open_workspace,
     place_options,
     print_json,
+    print_page,
     typed_options,
 )
 from skillopt_sleep.errors import DiskError, Refused, UsageError
@@ -192,9 +193,9 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
     if as_json:
         print_json(forecast)
         return
-    from skillopt_sleep.reports.doctor import render_dry_run
+    from skillopt_sleep.reports.doctor import describe_dry_run
 
-    click.echo(render_dry_run(forecast))
+    print_page(describe_dry_run(forecast))
 
 
 def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:

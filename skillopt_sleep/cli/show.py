@@ -1,23 +1,36 @@
-"""The commands that only show something: ``status``, ``show``, ``insights``, ``why``, ``watch``."""
+"""The commands that only show something: ``status``, ``show``, ``insights``, ``why``, ``watch``, ``doctor``."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, open_workspace, place_options, print_json
-from skillopt_sleep.errors import UsageError
+from skillopt_sleep.cli.options import (
+    all_option,
+    as_json,
+    night_options,
+    open_workspace,
+    place_options,
+    print_json,
+    print_page,
+)
+from skillopt_sleep.errors import BackendError, UsageError
 from skillopt_sleep.model import Json
 
-NIGHTS = 10
-"""Nights in the table of ``status``."""
+if TYPE_CHECKING:
+    from skillopt_sleep.storage.repair import RepairReport
+    from skillopt_sleep.usecases.workspace import Workspace
 
 
 @click.command("status")
 @place_options
+@all_option
 @as_json
-def status_command(as_json: bool, **flags: Json | Path) -> None:
+def status_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show the last nights of this project and what waits for you: proposals, sessions, an interrupted night."""
     from skillopt_sleep.usecases.status import read_status
 
@@ -25,9 +38,9 @@ def status_command(as_json: bool, **flags: Json | Path) -> None:
     if as_json:
         print_json(status)
         return
-    from skillopt_sleep.reports.status import render_status
+    from skillopt_sleep.reports.status import describe_status
 
-    click.echo(render_status(status, most=NIGHTS))
+    print_page(describe_status(status, everything=everything))
 
 
 @click.command("show")
@@ -46,8 +59,9 @@ def show_command(night: str | None, as_json: bool, **flags: Json | Path) -> None
 
 @click.command("insights")
 @place_options
+@all_option
 @as_json
-def insights_command(as_json: bool, **flags: Json | Path) -> None:
+def insights_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show what you ask and correct again and again, in your own words.
 
     No model is called and nothing is written.
@@ -58,9 +72,9 @@ def insights_command(as_json: bool, **flags: Json | Path) -> None:
     if as_json:
         print_json(found)
         return
-    from skillopt_sleep.reports.insights import render_insights
+    from skillopt_sleep.reports.insights import describe_insights
 
-    click.echo(render_insights(found))
+    print_page(describe_insights(found, everything=everything))
 
 
 class _RuleCommand(click.Command):
@@ -74,13 +88,14 @@ class _RuleCommand(click.Command):
 @click.command("why", cls=_RuleCommand)
 @click.argument("rule", nargs=-1, required=True)
 @place_options
+@all_option
 @as_json
-def why_command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
+def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """Show where a RULE came from: its nights, the tasks and your own words it rests on, and how it was tested.
 
     RULE is its text, a part of it, or the id of the edit; it need not be adopted.
     """
-    from skillopt_sleep.reports.why import find_nearest_rule, find_rules, render_why
+    from skillopt_sleep.reports.why import describe_why, find_nearest_rule, find_rules
     from skillopt_sleep.storage.live_files import find_altered_edits, read_adopted_edits
     from skillopt_sleep.usecases.status import read_status
 
@@ -100,13 +115,14 @@ def why_command(rule: tuple[str, ...], as_json: bool, **flags: Json | Path) -> N
     if as_json:
         print_json(stories)
     else:
-        click.echo(render_why(stories))
+        print_page(describe_why(stories, everything=everything))
 
 
 @click.command("watch")
 @place_options
+@all_option
 @as_json
-def watch_command(as_json: bool, **flags: Json | Path) -> None:
+def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None:
     """For each adopted rule, show how often you made such corrections before and since. No model call.
 
     New sessions are read first. When corrections did not become fewer, the command that removes the rule is shown;
@@ -121,6 +137,67 @@ def watch_command(as_json: bool, **flags: Json | Path) -> None:
     if as_json:
         print_json(found)
         return
-    from skillopt_sleep.reports.watch import render_watch
+    from skillopt_sleep.reports.watch import describe_watch
 
-    click.echo(render_watch(found))
+    print_page(describe_watch(found, everything=everything))
+
+
+@click.command("doctor")
+@click.option("--repair", is_flag=True, help="Only repair a damaged database, as far as possible.")
+@night_options
+@place_options
+@all_option
+@as_json
+def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Check whether a night could run here, what it would do and cost, and what would leave this machine, and to whom.
+
+    Nothing is spent and nothing is written. Ends with 4 when the backend cannot be used. With --all it also prints the
+    tasks of a night and what `insights` finds.
+    """
+    workspace = open_workspace(flags)
+    if repair:
+        _repair(workspace)
+        return
+    from skillopt_sleep.usecases.doctor import examine_setup
+
+    report = examine_setup(workspace.make_dry_run())
+    if as_json:
+        print_json(report)
+    else:
+        from skillopt_sleep.reports.doctor import describe_doctor
+
+        print_page(describe_doctor(report, everything=everything))
+    if any(health.ready is False for health in report.backends):
+        sys.exit(BackendError.exit_code)
+
+
+def _repair(workspace: Workspace) -> None:
+    from skillopt_sleep.usecases.upkeep import repair
+
+    found, given_up = repair(workspace)
+    for line in given_up:
+        click.echo(line)
+    if found is None:
+        click.echo(f"the database in {workspace.data_dir} is sound: nothing to repair")
+        return
+    for line in _describe_repair(found):
+        click.echo(line)
+
+
+def _describe_repair(found: RepairReport) -> Iterator[str]:
+    if found.damaged:
+        yield f"{found.path} was damaged. A new database holds what could be read of it:"
+        for table, rows in found.rows.items():
+            incomplete = "  (not all of it could be read)" if table in found.incomplete else ""
+            yield f"  {table:<16} {rows:>8,}{incomplete}"
+        yield f"The damaged file is kept: {found.damaged}"
+        if not found.rows.get("adoptions") and not found.from_copy:
+            yield "No record of earlier adoptions is left, so this program can no longer revert them."
+    if found.remade:
+        yield f"{found.path} lacked tables, which were created again: {', '.join(found.remade)}"
+    if found.mended:
+        yield f"{found.path} held {found.mended} damaged entries; the rest is sound"
+    if found.from_copy:
+        yield f"{found.from_copy:,} entries came from the copy that the last night made"
+    if found.aside:
+        yield f"Entries that could not be repaired were removed; what is left of them is kept: {found.aside}"

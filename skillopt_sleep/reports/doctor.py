@@ -13,9 +13,11 @@ from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.task import TaskRecord, may_vote
 from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.report import BackendHealth
+from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Tone
 from skillopt_sleep.reports.formatting import PHASES, list_left_out, number, plain
-from skillopt_sleep.reports.insights import render_insights
+from skillopt_sleep.reports.insights import count_insights, describe_insights
 from skillopt_sleep.reports.measurements import describe_shortfall
+from skillopt_sleep.reports.rows import relative_to_project
 from skillopt_sleep.reports.status import describe_schedule
 from skillopt_sleep.scheduling.due import Outlook
 
@@ -68,96 +70,110 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     """What has to be fixed before a night can run."""
 
 
-def render_doctor(report: DoctorReport) -> str:
-    """Return the page, without a final newline."""
-    schedule = (
-        describe_schedule(report.schedule)
-        if report.schedule
-        else ["Nothing is scheduled: skillopt-sleep schedule runs a night every night."]
+def describe_doctor(report: DoctorReport, *, everything: bool = False) -> Page:
+    """Return what has to be fixed and what a night would use; ``everything`` adds its tasks and all insights."""
+    first = (
+        Section("", tuple(_list_problems(report))),
+        Section("A night here", (Facts(tuple(_list_facts(report, everything=everything))),)),
+        Section("Schedule", tuple(_describe_schedule(report))),
     )
-    sections = [
-        list(_problems(report)),
-        [f"skillopt-sleep {report.version}, Python {report.python}", f"data folder   {plain(report.data_dir)}"],
-        list(_sessions(report)),
-        list(_models(report)),
-        list(_files(report)),
-        list(_caps(report.caps)),
-        list(schedule),
-        [render_dry_run(report.rehearsal)],
-        [render_insights(report.insights)],
-    ]
-    return "\n\n".join("\n".join(section) for section in sections)
+    if everything:
+        return (*first, *describe_dry_run(report.rehearsal), *describe_insights(report.insights, everything=True))
+    more = "Tonight's tasks, and all that your sessions tell: `skillopt-sleep doctor --all`"
+    return (*first, Section("", (count_insights(report.insights), Line(more, Tone.QUIET))))
 
 
-def _problems(report: DoctorReport) -> Iterator[str]:
+def _list_problems(report: DoctorReport) -> Iterator[Part]:
     if not report.problems:
-        yield "Ready: a night can run here. This check spent nothing and changed nothing."
+        yield Line("Ready: a night can run here. This check spent nothing and changed nothing.", Tone.GOOD)
         return
-    yield f"Before a night can run, fix {number(len(report.problems), 'thing')}:"
-    yield from (f"  - {plain(problem)}" for problem in report.problems)
+    yield Line(f"Before a night can run, fix {number(len(report.problems), 'thing')}:", Tone.BAD)
+    yield Items([[plain(problem)] for problem in report.problems])
 
 
-def _sessions(report: DoctorReport) -> Iterator[str]:
-    scope = f"of {plain(report.project)}" if report.scope == "invoked" else "of every project"
+def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
+    if report.schedule is None:
+        yield "Nothing is scheduled: skillopt-sleep schedule runs a night every night."
+    else:
+        yield from describe_schedule(report.schedule)
+
+
+def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:
+    """Yield what a night reads, asks, sends, changes and may spend; a label stands before the first of its lines."""
+    rows: list[tuple[str, list[Cell]]] = [
+        ("version", [f"{report.version}, Python {report.python}; data in {plain(report.data_dir)}"]),
+        ("project", [plain(report.project)]),
+        ("reads", list(_list_sessions(report, everything=everything))),
+        *((health.role, [_describe_model(health)]) for health in report.backends),
+        ("sends", list(_list_receivers(report))),
+        ("changes", list(_list_files(report))),
+        ("stops at", [_describe_caps(report.caps)]),
+        ("tonight", [_describe_tonight(report.rehearsal)]),
+    ]
+    for label, cells in rows:
+        yield from ((label if line == 0 else "", cell) for line, cell in enumerate(cells))
+
+
+def _list_sessions(report: DoctorReport, *, everything: bool) -> Iterator[Cell]:
+    scope = "of this project" if report.scope == "invoked" else "of every project"
     if not report.sources:
-        yield f"Sessions {scope}: no folder of a known agent was found."
-        return
-    yield f"Sessions {scope} are read from:"
+        yield f"sessions {scope}: no folder of a known agent was found"
     for found in report.sources:
-        oldest = f", the oldest from {found.oldest}" if found.oldest else ""
-        yield f"  {found.source:<10}  {number(found.files, 'file')}, {found.size / 1e6:,.1f} MB{oldest}"
-    for found in report.sources:
-        if (agent := agent_of_source(found.source)) and agent.retention:
-            yield f"  {agent.retention}; what was harvested stays in the archive."
+        oldest = f", the oldest from {found.oldest}" if everything and found.oldest else ""
+        size = f"{number(found.files, 'file')}, {found.size / 1e6:,.1f} MB"
+        yield f"{found.source} sessions {scope}: {size}{oldest}"
+        if everything and (agent := agent_of_source(found.source)) and agent.retention:
+            yield Line(f"{agent.retention}; what was harvested stays in the archive", Tone.QUIET)
 
 
-def _models(report: DoctorReport) -> Iterator[str]:
-    yield "Models:"
-    for health in report.backends:
-        version = f" {plain(health.version)}" if health.version else ""
-        model = plain(health.model) or "its default model"
-        yield f"  {health.role:<10}  {health.backend}{version}, {model}: {_readiness(health)}"
-    yield "What leaves this machine: the prompts of a night, which quote your sessions without secrets, to"
-    receivers = dict.fromkeys((health.backend, health.sees) for health in report.backends)
-    yield from (f"  {backend:<10}  {plain(sees)}" for backend, sees in receivers)
-
-
-def _readiness(health: BackendHealth) -> str:
+def _describe_model(health: BackendHealth) -> Cell:
+    version = f" {plain(health.version)}" if health.version else ""
+    said = f"{health.backend}{version}, {plain(health.model) or 'its default model'}"
     if health.ready:
-        return "ready, logged in" if health.logged_in else "ready"
-    return plain(health.detail) or "cannot be used"
+        return Line(f"{said}: {'ready, logged in' if health.logged_in else 'ready'}", Tone.GOOD)
+    return Line(f"{said}: cannot be used, see above", Tone.BAD)
 
 
-def _files(report: DoctorReport) -> Iterator[str]:
-    yield "Files a night may propose to change (only `adopt` changes them):"
+def _list_receivers(report: DoctorReport) -> Iterator[Cell]:
+    receivers = dict.fromkeys((health.backend, health.sees) for health in report.backends)
+    yield from (f"quotes of your sessions, without secrets, to {plain(sees)}" for _, sees in receivers)
+
+
+def _list_files(report: DoctorReport) -> Iterator[Cell]:
     for target in report.targets:
         state = "exists" if target.exists else "would be created"
         tracked = "; git tracks it, so your team would see the change" if target.tracked else ""
-        yield f"  {target.kind:<10}  {plain(target.path)} ({state}{tracked})"
+        yield f"{relative_to_project(target.path, report.project)} ({state}{tracked})"
+    yield Line("when you adopt a proposal, and only then", Tone.QUIET)
 
 
-def _caps(caps: Caps) -> Iterator[str]:
-    yield "A night stops at the first of these caps:"
-    yield f"  {caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD, {caps.minutes:g} minutes"
+def _describe_caps(caps: Caps) -> str:
+    return f"{caps.calls:,} calls, {caps.tokens:,} tokens, {caps.usd:.2f} USD or {caps.minutes:g} minutes"
 
 
-def render_dry_run(rehearsal: DryRun) -> str:
-    """Return the tasks a night would use now and the model calls it would make; without a final newline."""
+def _describe_tonight(rehearsal: DryRun) -> str:
+    pools = rehearsal.pools
+    tasks = f"{len(pools.train)} to learn from, {len(pools.val)} to test on"
+    return f"about {number(rehearsal.usual_calls, 'call')}; {tasks}"
+
+
+def describe_dry_run(rehearsal: DryRun) -> Page:
+    """Return the tasks a night would use now and the model calls it would make."""
     pools = rehearsal.pools
     shortfall = describe_shortfall(rehearsal.shortfall)
-    sections = [
-        list(_found(rehearsal)),
-        list(_tasks("To learn from", pools.train)),
-        [*_tasks("To test on", pools.val), *([shortfall] if shortfall else [])],
-        list(_calls(rehearsal)),
-    ]
-    return "\n\n".join("\n".join(section) for section in sections)
+    calls = f"Model calls: about {number(rehearsal.usual_calls)}, and never more than {number(rehearsal.cap)}"
+    return (
+        Section("What a night would do now", tuple(_list_found(rehearsal))),
+        Section(f"To learn from: {len(pools.train) or 'none'}", _list_tasks(pools.train)),
+        Section(
+            f"To test on: {len(pools.val) or 'none'}", (*_list_tasks(pools.val), *([shortfall] if shortfall else []))
+        ),
+        Section(calls, (Facts(tuple(_list_calls(rehearsal))),)),
+    )
 
 
-def _found(rehearsal: DryRun) -> Iterator[str]:
+def _list_found(rehearsal: DryRun) -> Iterator[str]:
     pools = rehearsal.pools
-    yield "What a night would do now. No model was called and nothing was written."
-    yield ""
     found = len(pools.train) + len(pools.val) + len(pools.test) + pools.left
     yield f"It would read {number(rehearsal.sessions, 'session')}; {number(found, 'task')} can be used."
     left = (
@@ -168,13 +184,12 @@ def _found(rehearsal: DryRun) -> Iterator[str]:
     sessions = list_left_out(out_of_scope=rehearsal.out_of_scope, older=rehearsal.older, unplaced=rehearsal.unplaced)
     if said := "; ".join((*(number(count, one, many) for count, one, many in left if count), *sessions)):
         yield f"Left out: {said}."
+    yield "No model was called and nothing was written."
 
 
-def _tasks(heading: str, tasks: Sequence[TaskRecord]) -> Iterator[str]:
-    yield f"{heading}: {len(tasks) or 'none'}"
-    yield from (f"  {_describe_task(task)}" for task in tasks[:TASKS])
-    if len(tasks) > TASKS:
-        yield f"  and {len(tasks) - TASKS} more"
+def _list_tasks(tasks: Sequence[TaskRecord]) -> tuple[Part, ...]:
+    items = Items([[_describe_task(task)] for task in tasks[:TASKS]])
+    return (items, *([f"and {len(tasks) - TASKS} more"] if len(tasks) > TASKS else []))
 
 
 def _describe_task(task: TaskRecord) -> str:
@@ -187,8 +202,7 @@ def _describe_task(task: TaskRecord) -> str:
     return f"you said “{said}” ({where}: {plain(task.intent, TASK_CHARACTERS // 2)}{silent})"
 
 
-def _calls(rehearsal: DryRun) -> Iterator[str]:
-    yield f"Model calls: about {number(rehearsal.usual_calls)}, and never more than {number(rehearsal.cap)}"
+def _list_calls(rehearsal: DryRun) -> Iterator[tuple[str, Cell]]:
     for row in rehearsal.expected:
         calls = f"{number(row.usual)}, at most {number(row.most)}" if row.most > row.usual else number(row.usual)
-        yield f"  {row.phase:<7}  {calls:<15}  {PHASES.get(row.phase, '')}".rstrip()
+        yield row.phase, f"{calls:<15}  {PHASES.get(row.phase, '')}".rstrip()

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
+from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import list_left_out, number, plain, times
 
-FINDINGS = 8
-"""Findings of each kind on the page; the rest is counted."""
+FINDINGS = 3
+"""Findings of each kind on the first page."""
 
 WORDINGS = 3
 """Wordings shown of one recurring request."""
@@ -23,27 +24,38 @@ CAUSES = 4
 QUOTE_CHARACTERS = 110
 """Characters shown of a person's words."""
 
+TITLE = "What your sessions tell"
 
-def render_insights(found: Insights) -> str:
-    """Return the page, as Markdown that also reads well as plain text; without a final newline."""
+
+def describe_insights(found: Insights, *, everything: bool = False) -> Page:
+    """Return the first page, the latest corrections only where none recurs; ``everything`` has all findings."""
     if not found.prompts:
-        text = (
-            "# What your sessions tell\n\n"
+        nothing = (
             "Nothing yet: no prompt that you typed was found here. Work with your agent as usual and look again, or"
             " look at all your projects with `--scope all`."
         )
-        return "\n\n".join((text, *_left_out(found)))
-    sections = [
-        ["# What your sessions tell", "", *_counts(found)],
-        list(_requests(found.asked)),
-        list(_repeated_corrections(found.corrected)),
-        list(_latest_corrections(found.corrections)),
-        ["## What can be learnt from them", "", *_prospects(found)],
-    ]
-    return "\n\n".join("\n".join(section) for section in sections if section)
+        return (Section(TITLE, (nothing, *_list_left_out(found))),)
+    most = len(found.asked) + len(found.corrected) + len(found.corrections) if everything else FINDINGS
+    latest = _list_latest(found.corrections, most) if everything or not found.corrected else ()
+    return (
+        Section(TITLE, tuple(_list_counts(found, everything=everything))),
+        Section("What you correct again and again", _list_recurring(found.corrected, most, everything=everything)),
+        Section("What you ask for again and again", _list_recurring(found.asked, most, everything=everything)),
+        Section("Your latest corrections", latest),
+        Section("What can be learnt from them", tuple(_list_prospects(found, everything=everything))),
+    )
 
 
-def _counts(found: Insights) -> Iterator[str]:
+def count_insights(found: Insights) -> str:
+    """Return in one sentence how much was typed, and how much of it corrects the agent."""
+    if not found.prompts:
+        return "No prompt that you typed was found."
+    count = len(found.corrections)
+    corrections = f"; {count:,} of them {'corrects' if count == 1 else 'correct'} what the agent had just done"
+    return f"You typed {number(found.prompts, 'prompt')} in {number(found.sessions, 'session')}{corrections}."
+
+
+def _list_counts(found: Insights, *, everything: bool) -> Iterator[Cell]:
     folders = f", in {number(found.projects, 'folder')}" if found.projects > 1 else ""
     days = ""
     if found.active_days > 1:
@@ -52,22 +64,18 @@ def _counts(found: Insights) -> Iterator[str]:
         days = f" on {found.first_day}"
     yield f"You typed {number(found.prompts, 'prompt')} in {number(found.sessions, 'session')}{days}{folders}."
     if found.corrections or found.approvals:
-        yield (
-            f"{_count_prompts(len(found.corrections))} as a correction of what the agent had just done,"
-            f" {found.approvals:,} as an approval."
-        )
-        yield from _how(found.corrections)
+        count = len(found.corrections)
+        verb = "corrects" if count == 1 else "correct"
+        yield f"{count:,} of them {verb} what the agent had just done; {found.approvals:,} approve of it."
+        if everything:
+            yield from _list_causes(found.corrections)
     else:
         yield "None of them reads as a correction or an approval of what the agent had done."
-    yield from _left_out(found)
-    yield "This page was made from your own session files: no model was asked for it, and nothing left this machine."
+    yield from _list_left_out(found)
+    yield Line("Read from your own session files: no model was asked, nothing left this machine.", Tone.QUIET)
 
 
-def _count_prompts(count: int) -> str:
-    return f"{count:,} of them reads" if count == 1 else f"{count:,} of them read"
-
-
-def _how(corrections: Sequence[Correction]) -> Iterator[str]:
+def _list_causes(corrections: Sequence[Correction]) -> Iterator[str]:
     """Yield how the corrections were made, the most frequent way first."""
     causes = Counter(correction.cause for correction in corrections if correction.cause)
     if len(causes) > 1:
@@ -75,90 +83,74 @@ def _how(corrections: Sequence[Correction]) -> Iterator[str]:
         yield f"What such a prompt does most often: it {ways}."
 
 
-def _left_out(found: Insights) -> Iterator[str]:
+def _list_left_out(found: Insights) -> Iterator[str]:
     if sessions := list_left_out(out_of_scope=found.out_of_scope, unplaced=found.unplaced):
         yield f"Not counted: {'; '.join(sessions)}."
 
 
-def _requests(asked: Sequence[Recurring]) -> Iterator[str]:
-    if not asked:
-        return
-    yield "## What you ask for again and again"
-    yield ""
-    for request in asked[:FINDINGS]:
-        yield from _recurring(request)
-        if request.corrections:
-            said = "; ".join(_quote(correction.said.words) for correction in request.corrections[:WORDINGS])
-            yield f"  right after it you corrected what was done {times(len(request.corrections))}: {said}"
-    yield from _more(len(asked))
+def _list_recurring(found: Sequence[Recurring], most: int, *, everything: bool) -> tuple[Part, ...]:
+    if not found:
+        return ()
+    if everything:
+        return (Items([list(_describe_recurring(request)) for request in found]),)
+    rows = [(f"{request.sessions} sessions", _quote(request.sightings[0].words)) for request in found[:most]]
+    return (Table(("", ""), rows, elastic=1, cut=True), *count_rest(len(found), most))
 
 
-def _repeated_corrections(corrected: Sequence[Recurring]) -> Iterator[str]:
-    if not corrected:
-        return
-    yield "## What you correct again and again"
-    yield ""
-    for correction in corrected[:FINDINGS]:
-        yield from _recurring(correction)
-    yield from _more(len(corrected))
+def _describe_recurring(request: Recurring) -> Iterator[Cell]:
+    """Yield one request or correction with its wordings and sessions, the latest first."""
+    newest = list(reversed(request.sightings))
+    first, *others = list({" ".join(said.words.casefold().split()): said for said in newest}.values())[::-1]
+    yield f"in {request.sessions} sessions: {_quote(first.words)}"
+    if others:
+        yield f"or: {', '.join(_quote(other.words) for other in others[: WORDINGS - 1])}"
+    places = list({(said.source, said.session_id): said for said in newest}.values())[::-1]
+    more = f" and {len(places) - SESSIONS} more" if len(places) > SESSIONS else ""
+    yield Line(f"{' · '.join(map(_place, places[:SESSIONS]))}{more}", Tone.QUIET)
+    if request.corrections:
+        said = "; ".join(_quote(correction.said.words) for correction in request.corrections[:WORDINGS])
+        yield f"right after it you corrected what was done {times(len(request.corrections))}: {said}"
 
 
-def _latest_corrections(corrections: Sequence[Correction]) -> Iterator[str]:
-    """Yield the latest corrections, those of one request together."""
-    if not corrections:
-        return
-    yield "## Your latest corrections"
-    yield ""
+def _list_latest(corrections: Sequence[Correction], most: int) -> tuple[Part, ...]:
+    """Return the latest corrections, those of one request together."""
     requests: dict[tuple[str, str], list[Correction]] = {}
     for correction in corrections:
         requests.setdefault((correction.said.session_id, correction.asked), []).append(correction)
-    for group in list(requests.values())[:FINDINGS]:
+    items: list[list[Cell]] = []
+    for group in list(requests.values())[:most]:
         first = group[0]
-        yield f"- {'; '.join(_quote(correction.said.words) for correction in group[:WORDINGS])}"
         asked = f"after you wrote {_quote(first.asked)} " if first.asked else ""
-        yield f"  {asked}({_place(first.said)})"
-    yield from _more(len(requests))
+        said = "; ".join(_quote(correction.said.words) for correction in group[:WORDINGS])
+        items.append([said, Line(f"{asked}({_place(first.said)})", Tone.QUIET)])
+    return (Items(items), *count_rest(len(requests), most)) if items else ()
 
 
-def _recurring(request: Recurring) -> Iterator[str]:
-    """One request or correction with its wordings and sessions, the latest first."""
-    newest = list(reversed(request.sightings))
-    first, *others = list({" ".join(said.words.casefold().split()): said for said in newest}.values())[::-1]
-    yield f"- in {request.sessions} sessions: {_quote(first.words)}"
-    if others:
-        yield f"  or: {', '.join(_quote(other.words) for other in others[: WORDINGS - 1])}"
-    places = list({(said.source, said.session_id): said for said in newest}.values())[::-1]
-    more = f" and {len(places) - SESSIONS} more" if len(places) > SESSIONS else ""
-    yield f"  {' · '.join(map(_place, places[:SESSIONS]))}{more}"
-
-
-def _prospects(found: Insights) -> Iterator[str]:
-    if found.tasks:
+def _list_prospects(found: Insights, *, everything: bool) -> Iterator[Cell]:
+    if everything and found.tasks:
         different = "" if found.groups == found.tasks else f", {number(found.groups)} of them different"
         yield f"{number(found.tasks, 'request')} may make sense without the rest of the session{different}."
-    else:
+    elif everything:
         yield "No request makes sense without the rest of its session yet."
     if found.corrections:
         places = number(len(found.corrections), "place")
         yield (
             f"At up to {places} where you corrected it, a night can put the agent back and see whether you would have"
-            " to say it again. A place counts only if a check or a judge can tell what you rejected from what you kept."
+            " to say it again."
         )
-    yield (
-        f"It takes {found.groups_needed} different ones to show that a change of your agent's instructions helps: two"
-        " thirds to learn the change from, the rest to test it on."
-    )
+    if everything:
+        yield (
+            "A place counts only if a check or a judge can tell what you rejected from what you kept."
+            f" It takes {found.groups_needed} different ones to show that a change of your agent's instructions helps:"
+            " two thirds to learn the change from, the rest to test it on."
+        )
     if not found.groups_missing:
-        yield "There are as many: a night may come to a verdict."
+        yield Line("That is enough: a night may come to a verdict.", Tone.GOOD)
     else:
         days = "" if found.days_missing is None else f", about {number(found.days_missing, 'day')} of work at your pace"
-        missing = number(found.groups_missing, "more is", "more are")
-        yield f"{missing} needed{days}. A night before that can learn, but not yet prove."
-    yield ""
-    yield (
-        "To see what a night would do and cost, without calling a model or writing anything:"
-        " `skillopt-sleep run --dry-run`"
-    )
+        missing = number(found.groups_missing, "more place is", "more places are")
+        yield f"{missing} needed for a verdict{days}. A night before that can learn, but not yet prove."
+    yield "What a night would do and cost: `skillopt-sleep run --dry-run`"
 
 
 def _place(sighting: Sighting) -> str:
@@ -167,8 +159,3 @@ def _place(sighting: Sighting) -> str:
 
 def _quote(words: str) -> str:
     return f"“{plain(words, QUOTE_CHARACTERS)}”"
-
-
-def _more(count: int) -> Iterator[str]:
-    if count > FINDINGS:
-        yield f"- and {count - FINDINGS:,} more"

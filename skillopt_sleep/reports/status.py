@@ -15,7 +15,8 @@ from msgspec import Struct
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
-from skillopt_sleep.reports.formatting import DOCUMENTS, align_columns, money, number, plain, total_spend
+from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
+from skillopt_sleep.reports.formatting import DOCUMENTS, money, number, plain, total_spend
 from skillopt_sleep.reports.headline import Ending, summarize_night
 from skillopt_sleep.reports.measurements import (
     describe_account,
@@ -53,7 +54,10 @@ class Status(Struct, frozen=True, kw_only=True):
     """None when nothing is scheduled."""
 
 
-HEAD = ("night", "ended", "score", "rules", "calls", "money", "proposal")
+HEAD = ("night", "ended", "score", "calls", "money", "proposal")
+
+NIGHTS, PENDING = 5, 3
+"""Nights and undecided changes on the first page."""
 
 SEALED = 3
 """Sealed tests shown, the latest."""
@@ -61,10 +65,20 @@ SEALED = 3
 RULE = 90
 """Characters of a pending rule."""
 
-FIRST_STEPS = """\
-  skillopt-sleep insights  shows in seconds what your sessions tell; no model call
-  skillopt-sleep doctor    shows what a night would do and cost; spends nothing
-  skillopt-sleep run       runs a night"""
+FIRST_STEPS = (
+    ("skillopt-sleep insights", "shows in seconds what your sessions tell; no model call"),
+    ("skillopt-sleep doctor", "shows what a night would do and cost; spends nothing"),
+    ("skillopt-sleep run", "runs a night"),
+)
+
+TONES = {
+    Ending.ACCEPTED: Tone.GOOD,
+    Ending.UNDECIDED: Tone.WAITING,
+    Ending.RUNNING: Tone.WAITING,
+    Ending.STOPPED: Tone.BAD,
+    Ending.UNMEASURED: Tone.BAD,
+}
+"""The colours of a night's ending."""
 
 WAKERS = {
     Waker.SYSTEMD: "a systemd user timer",
@@ -91,75 +105,101 @@ SIGNAL_CODES = frozenset({129, 130, 143})
 """Exit codes of a night that a signal ended: hang-up, Ctrl-C, SIGTERM."""
 
 
-def render_status(status: Status, *, most: int) -> str:
-    """Return a table of at most ``most`` nights, the latest first, and what waits; without a final newline."""
-    parts = [
-        _table(status, most) if status.nights else f"No night yet. Begin with:\n\n{FIRST_STEPS}",
-        "\n".join(_pending(status)),
-        "\n".join(_waiting(status)),
-        "\n".join(describe_schedule(status.schedule)) if status.schedule else "",
-        "\n".join(_trust(status)),
-    ]
-    return "\n\n".join(part for part in parts if part)
+def describe_status(status: Status, *, everything: bool = False) -> Page:
+    """Return what waits for the user, the last nights and what the next one does; ``everything`` leaves nothing out."""
+    nights = len(status.nights) if everything else NIGHTS
+    rows = [_row(night, status) for night in status.nights[:nights]]
+    table = [Table(HEAD, rows, elastic=1)] if rows else []
+    return (
+        Section("", tuple(_list_waiting(status))),
+        Section("Schedule", tuple(map(_tone, describe_schedule(status.schedule))) if status.schedule else ()),
+        Section("Nights" if rows else "", (*table, *count_rest(len(status.nights), nights, "earlier night"))),
+        Section("Not decided yet; the next night continues", _list_pending(status.pending, everything=everything)),
+        Section("In total", tuple(_list_trust(status, everything=everything))),
+    )
 
 
-def _table(status: Status, most: int) -> str:
-    lines = align_columns([HEAD, *(_row(night, status) for night in status.nights[:most])])
-    if len(status.nights) > most:
-        lines.append(f"and {number(len(status.nights) - most, 'earlier night')}")
-    return "\n".join(lines)
-
-
-def _row(night: NightReport, status: Status) -> tuple[str, ...]:
+def _row(night: NightReport, status: Status) -> tuple[Cell, ...]:
     headline = summarize_night(night)
     tested = night.baseline_score is not None and night.candidate_score is not None
     spend = total_spend(night)
-    proposal = "closed" if night.proposal else ""
+    rules = number(len(night.applied_edits), "rule")
+    proposal = Line(f"{rules} closed", Tone.QUIET) if night.proposal else ""
     if night.night in status.adopted:
-        proposal = "adopted"
+        proposal = Line(f"{rules} adopted", Tone.GOOD)
     elif night.night in status.proposals:
-        proposal = "waits for you"
+        proposal = Line(f"{rules} {'waits' if len(night.applied_edits) == 1 else 'wait'}", Tone.WAITING)
+    ended = f"stopped: {headline.title}" if headline.ending is Ending.STOPPED else headline.ending.lower()
     return (
         plain(night.night),
-        f"stopped: {headline.title}" if headline.ending is Ending.STOPPED else headline.ending.lower(),
+        Line(ended, TONES.get(headline.ending, Tone.PLAIN)),
         f"{night.baseline_score:.2f} -> {night.candidate_score:.2f}" if tested else "",
-        number(len(night.applied_edits)) if night.applied_edits else "",
         number(spend.calls),
         money(spend),
         proposal,
     )
 
 
-def _pending(status: Status) -> Iterator[str]:
-    if status.pending:
-        yield "Not decided yet; the next night continues:"
-    for pending in status.pending:
-        for rule in pending.rules:
-            document = DOCUMENTS.get(pending.document, plain(pending.document))
-            yield f"  {document}: {excerpt(without_bullet(rule), RULE)}"
-        yield f"    {describe_pending(pending)}"
+def _list_pending(pending: tuple[PendingReport, ...], *, everything: bool) -> tuple[Part, ...]:
+    if not everything:
+        rows = [("; ".join(map(without_bullet, change.rules)), _needs(change)) for change in pending[:PENDING]]
+        table = Table(("rule", "still needs"), rows, cut=True)
+        return (table, *count_rest(len(pending), PENDING)) if rows else ()
+    items: list[list[Cell]] = []
+    for change in pending:
+        document = DOCUMENTS.get(change.document, plain(change.document))
+        rules = [f"{document}: {excerpt(without_bullet(rule), RULE)}" for rule in change.rules]
+        items.append([*rules, Line(describe_pending(change), Tone.QUIET)])
+    return (Items(items),) if items else ()
 
 
-def _waiting(status: Status) -> Iterator[str]:
+def _needs(change: PendingReport) -> Cell:
+    return Line(f"{plain(change.needs)}, promising" if change.promising else plain(change.needs), Tone.WAITING)
+
+
+def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
+    """Yield what asks for the user, or for the next night."""
+    if not status.nights:
+        yield "No night yet. Begin with:"
+        yield Facts(FIRST_STEPS)
     for night in map(plain, status.proposals[:1]):
-        yield f"A change waits for you: skillopt-sleep show {night}, then skillopt-sleep adopt {night}."
+        yield Line("A change waits for you:", Tone.GOOD)
+        yield Facts(
+            (
+                (f"skillopt-sleep show {night}", "shows the exact change"),
+                (f"skillopt-sleep adopt {night}", "applies it to your files"),
+            )
+        )
     if status.running:
-        yield "A night is running."
+        yield Line("A night is running.", Tone.WAITING)
     elif status.nights and status.nights[0].state is NightState.RUNNING:
-        yield "The last night was interrupted: skillopt-sleep run continues it, and nothing is paid for twice."
+        yield Line(
+            "The last night was interrupted: skillopt-sleep run continues it, and nothing is paid for twice.", Tone.BAD
+        )
     waiting = ((status.waiting, "session to read", "sessions to read"), (status.fresh, "unused task", "unused tasks"))
     if said := ", ".join(number(count, one, many) for count, one, many in waiting if count):
         yield f"For the next night: {said}."
 
 
-def _trust(status: Status) -> Iterator[str]:
-    """Yield all changes tried so far, and how far the tests can be trusted."""
+def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
+    """Yield all changes tried so far and, on request, how far the tests can be trusted.
+
+    Tasks are asked for only while nothing is proven: beside an accepted night, "one more task" would contradict it.
+    """
     if account := describe_account(status.account):
-        yield f"In total: {account}"
-    if status.nights:
-        yield from describe_audit(status.nights[0].audit)
-        yield from filter(None, [describe_shortfall(status.nights[0].shortfall)])
-    yield from map(describe_sealed, status.sealed[:SEALED])
+        yield account
+    if not status.nights:
+        return
+    last = status.nights[0]
+    if not (last.accepted or status.proposals) and (missing := describe_shortfall(last.shortfall)):
+        yield missing
+    if everything:
+        yield from describe_audit(last.audit)
+        yield from map(describe_sealed, status.sealed[:SEALED])
+
+
+def _tone(line: str) -> Cell:
+    return Line(line, Tone.BAD) if line.startswith(("MISSED", "NOT RUNNING")) else line
 
 
 def render_schedule(schedule: Schedule, data_dir: Path) -> str:

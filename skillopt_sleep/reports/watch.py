@@ -20,6 +20,7 @@ from skillopt_sleep.model.edit import EditRecord
 from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, similar, terms
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.text import STOPWORDS
+from skillopt_sleep.reports.blocks import Cell, Items, Line, Page, Section, Tone, count_rest
 from skillopt_sleep.reports.formatting import number, plain
 
 ENOUGH = 3.0
@@ -33,6 +34,11 @@ CHANCE = 0.05
 
 CHARACTERS = 90
 """Characters shown of a rule."""
+
+RULES = 4
+"""Rules on the first page."""
+
+TITLE = "How often you made corrections like each rule, per 100 prompts you typed in this project"
 
 WORDS_OF_A_PART = 2
 """Words of content by which a correction is known within a longer prompt; with fewer it must be the whole prompt."""
@@ -56,6 +62,9 @@ class WatchState(enum.StrEnum):
     """Too little was typed since."""
     NEVER_SAID = "never said"
     """No earlier prompt is recognized as such a correction, so there is nothing to compare with."""
+
+
+TONES = {WatchState.FELL: Tone.GOOD, WatchState.DID_NOT_FALL: Tone.BAD}
 
 
 class LiveRule(Struct, frozen=True, kw_only=True):
@@ -246,12 +255,14 @@ def _parse_moment(at: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def render_watch(watched: Sequence[Watched]) -> str:
-    """One paragraph for each rule, the latest adopted first; without a final newline."""
+def describe_watch(watched: Sequence[Watched], *, everything: bool = False) -> Page:
+    """Return a paragraph for each rule, those that do not help first, then the latest adopted."""
     if not watched:
-        return "No rule of this project is live, so there is nothing to watch."
-    head = "How often you made corrections like each rule, per 100 prompts you typed in this project:"
-    return "\n\n".join([head, *("\n".join(_paragraph(found)) for found in watched)])
+        return (Section("", ("No rule of this project is live, so there is nothing to watch.",)),)
+    most = len(watched) if everything else RULES
+    unhelpful_first = sorted(watched, key=lambda found: found.state is not WatchState.DID_NOT_FALL)
+    items = Items([list(_describe_rule(found)) for found in unhelpful_first[:most]])
+    return (Section(TITLE, (items, *count_rest(len(watched), most, "more rule"))),)
 
 
 def list_unhelpful_rules(watched: Sequence[Watched]) -> tuple[str, ...]:
@@ -264,11 +275,13 @@ def list_unhelpful_rules(watched: Sequence[Watched]) -> tuple[str, ...]:
     )
 
 
-def _paragraph(found: Watched) -> Iterator[str]:
+def _describe_rule(found: Watched) -> Iterator[Cell]:
     yield f"{found.rule.edit.id}  “{plain(found.rule.text, CHARACTERS)}”"
-    yield f"  live since {found.rule.adopted_at[:10]} (night {found.rule.night}), {found.rule.path}"
-    yield f"  before: {_rate(found.before)}; since: {_rate(found.after)}"
-    yield f"  {_conclude(found)}"
+    yield Line(
+        f"live since {found.rule.adopted_at[:10]} (night {found.rule.night}), {plain(found.rule.path)}", Tone.QUIET
+    )
+    yield f"before: {_rate(found.before)}; since: {_rate(found.after)}"
+    yield Line(_conclude(found), TONES.get(found.state, Tone.PLAIN))
 
 
 def _conclude(found: Watched) -> str:

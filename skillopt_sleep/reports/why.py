@@ -14,6 +14,7 @@ from msgspec import Struct
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, strip_list_mark
 from skillopt_sleep.model.text import contains_words, excerpt, fold
 from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
+from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, sentence, when
 from skillopt_sleep.reports.measurements import describe_trial
 from skillopt_sleep.reports.rows import OPERATIONS, without_bullet
@@ -41,15 +42,19 @@ class RuleState(enum.StrEnum):
 
 
 STATES = {
-    RuleState.PROPOSED: "proposed, not adopted",
-    RuleState.ADOPTED: "adopted and live",
-    RuleState.ALTERED: "adopted, but {file} no longer has it as adopted",
-    RuleState.REVERTED: "adopted once, then reverted",
-    RuleState.REJECTED: "rejected: it was tested and did not help",
-    RuleState.PENDING: "not decided yet: the next night continues the test",
-    RuleState.DROPPED: "dropped: it was not decided, and the test could not continue",
-    RuleState.HELD: "held back: it was never tested",
+    RuleState.PROPOSED: ("proposed, not adopted", Tone.WAITING),
+    RuleState.ADOPTED: ("adopted and live", Tone.GOOD),
+    RuleState.ALTERED: ("adopted, but {file} no longer has it as adopted", Tone.WAITING),
+    RuleState.REVERTED: ("adopted once, then reverted", Tone.PLAIN),
+    RuleState.REJECTED: ("rejected: it was tested and did not help", Tone.BAD),
+    RuleState.PENDING: ("not decided yet: the next night continues the test", Tone.WAITING),
+    RuleState.DROPPED: ("dropped: it was not decided, and the test could not continue", Tone.PLAIN),
+    RuleState.HELD: ("held back: it was never tested", Tone.PLAIN),
 }
+"""Each state in words, and the meaning of its colour."""
+
+TOLD = 4
+"""Tasks and nights of a rule on the first page, and tasks that did better in a night."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -186,63 +191,81 @@ def _state(
     return next((tried[attempt.status] for attempt in reversed(attempts) if attempt.status in tried), RuleState.HELD)
 
 
-def render_why(stories: Sequence[Story]) -> str:
-    """Return the whole story of one rule, or a list of several to choose from; without a final newline."""
+def describe_why(stories: Sequence[Story], *, everything: bool = False) -> Page:
+    """Return the story of one rule, or several to choose from; ``everything`` has all its tasks and nights."""
     if len(stories) == 1:
-        return "\n\n".join("\n".join(part) for part in _parts(stories[0]))
-    lines = [f"{number(len(stories), 'rule')} match; name one by its id:", ""]
-    for story in stories:
-        rule = excerpt(without_bullet(_text(story.edit)), CHARACTERS)
-        lines.append(f"  skillopt-sleep why {story.edit.id}  {story.state:<9}  {rule}")
-    return "\n".join(lines)
+        return tuple(_list_sections(stories[0], 10**6 if everything else TOLD))
+    rows = [
+        (
+            f"skillopt-sleep why {story.edit.id}",
+            Line(story.state.value, STATES[story.state][1]),
+            _excerpt(_text(story.edit)),
+        )
+        for story in stories
+    ]
+    return (
+        Section(f"{number(len(stories), 'rule')} match; name one by its id", (Table(("", "", ""), rows, elastic=2),)),
+    )
 
 
-def _parts(story: Story) -> Iterator[list[str]]:
+def _list_sections(story: Story, most: int) -> Iterator[Section]:
     edit = story.edit
-    yield [without_bullet(_text(edit))]
-    state = STATES[story.state].format(file=plain(story.altered_in))
-    about = [f"  state   {state}", f"  edit    {edit.id}, {_describe_operation(edit)}"]
-    yield about + ([f"  reason  {plain(edit.reason)}"] if edit.reason else [])
+    words, tone = STATES[story.state]
+    facts: list[tuple[str, Cell]] = [
+        ("state", Line(words.format(file=plain(story.altered_in)), tone)),
+        ("edit", f"{edit.id}, {_describe_operation(edit)}"),
+    ]
+    if edit.reason:
+        facts.append(("reason", plain(edit.reason)))
+    yield Section(without_bullet(_text(edit)), (Facts(facts),))
     if story.tasks:
-        yield ["It was learnt from:"]
-        yield from (list(_task(task)) for task in story.tasks)
+        items = Items([list(_describe_task(task)) for task in story.tasks[:most]])
+        yield Section("It was learnt from", (items, *count_rest(len(story.tasks), most, "earlier task")))
     else:
-        yield ["The tasks it was learnt from are not known."]
-    yield from (list(_attempt_lines(attempt)) for attempt in story.attempts)
+        yield Section("", ("The tasks it was learnt from are not known.",))
+    for attempt in story.attempts[-most:]:
+        title = f"Night {plain(attempt.night)}, {when(attempt.started_at)}"
+        yield Section(title, tuple(_describe_attempt(attempt, most)))
+    yield Section("", tuple(count_rest(len(story.attempts), most, "earlier night")))
 
 
 def _describe_operation(edit: EditRecord) -> str:
     document = DOCUMENTS[edit.document]
     if edit.op is EditOp.REPLACE:
-        return f"in the {document} instead of “{excerpt(without_bullet(edit.anchor), CHARACTERS)}”"
+        return f"in the {document} instead of “{_excerpt(edit.anchor)}”"
     return f"{OPERATIONS[edit.op]} the {document}"
 
 
-def _task(task: TaskLabel) -> Iterator[str]:
-    yield f"  {plain(task.intent)}"
-    yield from (f"    you said  “{plain(words)}”" for words in task.words)
+def _describe_task(task: TaskLabel) -> Iterator[Cell]:
+    yield plain(task.intent)
+    yield from (f"you said “{plain(words)}”" for words in task.words)
     for origin in task.origins:
-        yield f"    session   {plain(f'{origin.day} {origin.source} {origin.session_id}')}"
+        yield Line(plain(f"session {origin.day} {origin.source} {origin.session_id}"), Tone.QUIET)
 
 
-def _attempt_lines(attempt: Attempt) -> Iterator[str]:
-    yield f"Night {plain(attempt.night)}, {when(attempt.started_at)}"
+def _describe_attempt(attempt: Attempt, most: int) -> Iterator[Part]:
     trial = attempt.trial
     if trial is None:
-        yield f"  {sentence(attempt.why) or 'It was proposed without a test.'}"
+        yield sentence(attempt.why) or "It was proposed without a test."
         return
     if trial.k is None:
         decision = trial.decision
         means = f"{score(decision.baseline)} -> {score(decision.candidate)}"
-        yield f"  {decision.wins} better, {decision.losses} worse, average score {means}: {decision.verdict}"
+        yield f"{decision.wins} better, {decision.losses} worse, average score {means}: {decision.verdict}"
     else:
-        yield f"  {describe_trial(trial)}"
+        yield describe_trial(trial)
     if trial.tasks_in_all:
-        yield f"  tested on {number(trial.tasks_in_all, 'different task')} it was not learnt from"
+        yield f"tested on {number(trial.tasks_in_all, 'different task')} it was not learnt from"
     if others := len(trial.edits) - 1:
-        yield f"  tried together with {number(others, 'other rule')}"
-    yield from (f"  better  {excerpt(plain(task), CHARACTERS)}" for task in attempt.improved)
+        yield f"tried together with {number(others, 'other rule')}"
+    rows = [("better", Line(_excerpt(task), Tone.GOOD)) for task in attempt.improved[:most]]
     for task in attempt.worsened:
         again = " (in two more replays as well)" if task in attempt.confirmed else ""
-        yield f"  worse   {excerpt(plain(task), CHARACTERS)}{again}"
-    yield f"  the whole report: skillopt-sleep show {plain(attempt.night)}"
+        rows.append(("worse", Line(f"{_excerpt(task)}{again}", Tone.BAD)))
+    yield Facts(rows)
+    yield from count_rest(len(attempt.improved), most, "more that did better", "more that did better")
+    yield f"the whole report: skillopt-sleep show {plain(attempt.night)}"
+
+
+def _excerpt(text: str) -> str:
+    return excerpt(without_bullet(text), CHARACTERS)

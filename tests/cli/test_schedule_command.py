@@ -530,7 +530,7 @@ def test_status_shouts_when_a_night_was_missed(cli, schedule, system, data, mira
     past(data, mira, (2, 0))
     place = (f"--project={mira.project}", f"--data-dir={data}")
     page = cli("status", *place).out
-    assert re.search(r"^MISSED: \d nights? of the last week", page, re.MULTILINE)
+    assert re.search(r"^ +MISSED: \d nights? of the last week", page, re.MULTILINE)
     assert f"A night has been due since {at:%a %d %b %H:%M}" in page
     assert "Next:" not in page
     found = cli("status", *place, "--json").json["schedule"]

@@ -18,7 +18,7 @@ def test_rule_of_a_night_answers_for_itself(cli, mira):
     night = cli(*mira.arguments("run", "--json")).json
     edit = night["applied_edits"][0]["edit"]
     wanted = f"- {edit['text']}"
-    told = cli("why", wanted, *mira.places)
+    told = cli("why", wanted, "--all", *mira.places)
     assert (told.code, told.err) == (0, "")
     assert "proposed, not adopted" in told.out
     (story,) = cli("why", wanted, "--json", *mira.places).json

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.reports.doctor import render_dry_run
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.doctor import describe_dry_run
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import forecast_night, run_night
 from tests.fakes.committer import CANARY, COMPLAINT, make_committer
@@ -83,12 +84,12 @@ def test_nothing_is_paid_twice(tmp_path):
 def test_dry_run_says_what_moments_are_about(tmp_path):
     """In the person's own words; what cannot tell good from bad says so."""
     person = make_committer(tmp_path / "mira")
-    before = render_dry_run(forecast_night(person.workspace()))
+    before = render_plain(describe_dry_run(forecast_night(person.workspace())))
     assert f"you said “{COMPLAINT}” (after: commit this now, shelf 0; it teaches, and cannot tell" in before
     assert "prove" in before
     workspace = person.workspace(max_calls=20)
     run_night(workspace, plan_night(workspace))
-    after = render_dry_run(forecast_night(person.workspace()))
+    after = render_plain(describe_dry_run(forecast_night(person.workspace())))
     assert "cannot tell good from bad" not in after
 
 

@@ -8,7 +8,8 @@ from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.reports.doctor import render_dry_run
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.doctor import describe_dry_run
 from tests.reports.samples import TASKS
 
 RECORDS = tuple(
@@ -33,11 +34,12 @@ REHEARSAL = DryRun(
 
 def test_rehearsal_reads_as_the_snapshot(snapshot):
     """Tasks, calls and cap on one screen."""
-    snapshot("rehearsal.txt", f"{render_dry_run(REHEARSAL)}\n".encode())
+    snapshot("rehearsal.txt", f"{render_plain(describe_dry_run(REHEARSAL))}\n".encode())
 
 
 def test_rehearsal_of_many_tasks_stays_short():
     """Eight tasks of a kind are named, the others counted."""
     many = replace(REHEARSAL, pools=Pools(train=RECORDS, val=()))
-    assert "  and 2 more" in render_dry_run(many)
-    assert "To test on: none" in render_dry_run(many)
+    page = render_plain(describe_dry_run(many))
+    assert "  and 2 more" in page
+    assert "To test on: none" in page

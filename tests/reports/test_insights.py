@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.mining.insights import Correction, Insights, Recurring, Sighting
-from skillopt_sleep.reports.insights import render_insights
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.insights import describe_insights
 
 
 def seen(words: str, day: str = "2026-03-05", session: str = "0af3c1d2-77", source: str = "claude") -> Sighting:
@@ -38,6 +39,11 @@ FOUND = Insights(
 )
 
 
+def read(found, *, everything=False):
+    """What is printed into a pipe."""
+    return render_plain(describe_insights(found, everything=everything))
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     {
@@ -54,7 +60,7 @@ FOUND = Insights(
 )
 def test_page_reads_as_the_snapshot(name, found, snapshot):
     """The page is read by people; a change of it is looked at."""
-    snapshot(f"{name}.md", f"{render_insights(found)}\n".encode())
+    snapshot(f"{name}.txt", f"{read(found, everything=name == 'insights')}\n".encode())
 
 
 def test_a_page_of_many_findings():
@@ -65,16 +71,18 @@ def test_a_page_of_many_findings():
         * 30,
         corrections=tuple(Correction(said=seen(f"no {n}", session=f"s{n}"), asked="x") for n in range(200)),
     )
-    page = render_insights(many)
-    assert len(page.splitlines()) < 80
-    assert "- and 22 more" in page
-    assert "- and 192 more" in page
-    assert "and 56 more" in page
+    page = read(many)
+    assert len(page.splitlines()) < 24
+    assert "and 27 more: --all shows them" in page
+    assert "60 sessions  “wording 0”" in page
+    assert "and 56 more" in read(many, everything=True)
 
 
 def test_words_that_would_drive_a_terminal():
     """They cannot, nor begin a line of their own."""
-    page = render_insights(replace(FOUND, corrections=(Correction(said=seen("\x1b[2Jno\n# Title"), asked="x\u202e"),)))
+    page = read(
+        replace(FOUND, corrections=(Correction(said=seen("\x1b[2Jno\n# Title"), asked="x\u202e"),)), everything=True
+    )
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert "no # Title" in page

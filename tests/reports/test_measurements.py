@@ -12,9 +12,10 @@ from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.call import Spend
 from skillopt_sleep.model.task import Shortfall
 from skillopt_sleep.reports import measurements
+from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.markdown import render_report
 from skillopt_sleep.reports.rows import Outcome, list_held_back, list_tasks
-from skillopt_sleep.reports.status import Status, render_status
+from skillopt_sleep.reports.status import Status, describe_status
 from skillopt_sleep.reports.terminal import render_summary
 from tests.reports.samples import ACCEPTED, GOES_ON, GUARDED, MEMORY_RULE, PAIRED, PENDING_RULE, UNDECIDED
 
@@ -300,7 +301,9 @@ def test_audit_in_brief(audit, said):
 
 def test_status_tells_it_too():
     """The audit as of the last night, and the sealed tests."""
-    page = render_status(Status(project="/p", nights=(PAIRED,), sealed=(PAIRED.sealed,)), most=3)
+    page = render_plain(
+        describe_status(Status(project="/p", nights=(PAIRED,), sealed=(PAIRED.sealed,)), everything=True)
+    )
     for said in (
         measurements.describe_noise(PAIRED.audit),
         measurements.describe_position(PAIRED.audit),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.model.task import Shortfall
-from skillopt_sleep.reports.status import Status, render_status
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.status import Status, describe_status
 from tests.reports.samples import (
     ACCEPTED,
     BUDGET,
@@ -34,46 +36,60 @@ STATUS = Status(
 )
 
 
-def test_status_reads_as_the_snapshot(snapshot):
-    """The last nights with what became of their proposals, and what waits."""
-    snapshot("status.txt", f"{render_status(STATUS, most=10)}\n".encode())
+def read(status, *, everything=False):
+    """What is printed into a pipe."""
+    return render_plain(describe_status(status, everything=everything))
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["first page", "all"])
+def test_status_reads_as_the_snapshot(snapshot, everything):
+    """What waits, the last nights with what became of their proposals; all of it on request."""
+    snapshot("status-all.txt" if everything else "status.txt", f"{read(STATUS, everything=everything)}\n".encode())
 
 
 def test_status_before_the_first_night_says_how_to_begin(snapshot):
     """Somebody who has just installed the program is told three commands."""
-    snapshot("status-first.txt", f"{render_status(Status(project='p', waiting=1), most=10)}\n".encode())
+    snapshot("status-first.txt", f"{read(Status(project='p', waiting=1))}\n".encode())
 
 
 def test_status_of_many_nights_counts_those_it_leaves_out():
     """A table stays short, and says so."""
-    shown = render_status(STATUS, most=3)
+    shown = read(STATUS)
     assert LOGGED_OUT.night in shown
-    assert UNDECIDED.night not in shown.partition("\n\n")[0]
-    assert "and 5 earlier nights" in shown
+    assert CLOSED.night not in shown
+    assert "and 3 earlier nights: --all shows them" in shown
+    assert CLOSED.night in read(STATUS, everything=True)
 
 
 def test_status_offers_only_a_proposal_that_can_be_adopted():
     """An adopted or closed proposal is not offered again."""
-    assert "skillopt-sleep adopt 2026-07-03-a1c4" in render_status(STATUS, most=10)
-    assert "skillopt-sleep adopt" not in render_status(replace(STATUS, proposals=()), most=10)
+    assert "skillopt-sleep adopt 2026-07-03-a1c4" in read(STATUS)
+    assert "skillopt-sleep adopt" not in read(replace(STATUS, proposals=()))
 
 
 def test_status_says_how_many_tasks_are_missing():
     """As long as there are too few for a verdict to stand on."""
     short = replace(UNDECIDED, shortfall=Shortfall(groups=6, missing=9, days=4))
     enough = replace(UNDECIDED, shortfall=Shortfall(groups=15))
-    said = render_status(replace(STATUS, nights=(short, *NIGHTS)), most=5)
+    said = read(replace(STATUS, nights=(short, *NIGHTS), proposals=()))
     assert (
         "9 more different tasks are needed for a verdict based on 5 test tasks, about 4 days of work at your pace"
         in said
     )
-    assert "needed for a verdict" not in render_status(replace(STATUS, nights=(enough,)), most=5)
+    assert "needed for a verdict" not in read(replace(STATUS, nights=(enough,), proposals=()))
+
+
+def test_status_asks_for_no_more_tasks_beside_an_accepted_night():
+    """What waits for the user is proven; that another verdict would need more tasks is no news then."""
+    accepted = replace(ACCEPTED, shortfall=Shortfall(groups=14, missing=1))
+    assert "needed for a verdict" not in read(replace(STATUS, nights=(accepted,)))
+    assert "needed for a verdict" not in read(replace(STATUS, nights=(accepted,), proposals=()))
 
 
 def test_status_tells_a_night_at_work_from_one_cut_short():
     """A running report without a running night was killed, and the way on is named."""
     cut_short = replace(STATUS, nights=(RUNNING, *NIGHTS))
-    assert "The last night was interrupted: skillopt-sleep run continues it" in render_status(cut_short, most=10)
-    at_work = render_status(replace(cut_short, running=True), most=10)
+    assert "The last night was interrupted: skillopt-sleep run continues it" in read(cut_short)
+    at_work = read(replace(cut_short, running=True))
     assert "A night is running." in at_work
     assert "interrupted" not in at_work

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.reports.why import find_rules, render_why
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.why import describe_why, find_rules
 from tests.reports.samples import ACCEPTED, COMMIT_RULE, GOES_ON, PAIRED, REJECTED
 
 NIGHTS = (GOES_ON, PAIRED)
@@ -13,7 +14,7 @@ NIGHTS = (GOES_ON, PAIRED)
 
 def page(wanted, nights=NIGHTS, live=None, pending=()):
     """What is printed."""
-    return render_why(find_rules(wanted, nights, live=live or {}, pending=pending))
+    return render_plain(describe_why(find_rules(wanted, nights, live=live or {}, pending=pending)))
 
 
 @pytest.mark.parametrize(

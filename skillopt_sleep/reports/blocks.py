@@ -1,0 +1,232 @@
+"""The few shapes a page on the terminal is made of, plain for a pipe or styled by rich for a person.
+
+A report says what stands on its page; only this module knows how it looks. The plain form never wraps, so that every
+fact can be found by its line. rich is imported only where it is used: it takes longer to load than most commands run.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from msgspec import Struct
+
+from skillopt_sleep.reports.formatting import align_columns, number
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+MOST_COLUMNS = 120
+"""Lines of text do not get longer than this, however wide the window is."""
+
+LEAST_ELASTIC = 24
+"""Columns below which a table is no longer a table: every row becomes a list of its cells."""
+
+INDENT = "  "
+
+COMMAND = r"`[^`]+`|(?<![\w/-])skillopt-sleep [a-z]+( \d{8}-\S+\w)?"
+"""What a person may type, marked wherever it stands in a text."""
+
+_TRAILING = re.compile(r" +((?:\x1b\[0m)?)$")
+"""Blanks at the end of a line, which rich fills its columns with."""
+
+
+class Tone(enum.StrEnum):
+    """What a colour means; the values are styles of rich."""
+
+    PLAIN = ""
+    GOOD = "green"
+    WAITING = "yellow"
+    BAD = "bold red"
+    QUIET = "dim"
+
+
+class Line(Struct, frozen=True):
+    """A text with the meaning of its colour."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Cell: TypeAlias = str | Line
+
+
+class Facts(Struct, frozen=True):
+    """Labels, each with its text beside it."""
+
+    rows: Sequence[tuple[str, Cell]]
+
+
+class Table(Struct, frozen=True):
+    """Rows under a head."""
+
+    head: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+    elastic: int = 0
+    """The column that gives way where the window is narrow."""
+    cut: bool = False
+    """Whether that column ends in an ellipsis instead of being wrapped."""
+
+
+class Items(Struct, frozen=True):
+    """A list; every item has a first line and may have details below it."""
+
+    items: Sequence[Sequence[Cell]]
+
+
+Part: TypeAlias = Cell | Facts | Table | Items
+
+
+class Section(Struct, frozen=True):
+    """Parts under a title."""
+
+    title: str
+    """"" for none."""
+    parts: Sequence[Part]
+
+
+Page: TypeAlias = Sequence[Section]
+
+
+def count_rest(count: int, most: int, noun: str = "", plural: str = "") -> Iterator[Cell]:
+    """Yield how many things are not on the page, with the way to see them; nothing when all are."""
+    if count > most:
+        what = number(count - most, noun, plural)
+        yield Line(f"and {what}{'' if noun else ' more'}: --all shows them", Tone.QUIET)
+
+
+def render_plain(page: Page) -> str:
+    """Return the page without styles and without a final newline; no line is wrapped."""
+    return "\n\n".join("\n".join(_list_plain_lines(section)) for section in page if section.parts)
+
+
+def _list_plain_lines(section: Section) -> Iterator[str]:
+    indent = INDENT if section.title else ""
+    if section.title:
+        yield section.title
+    for part in section.parts:
+        match part:
+            case Facts(rows=rows):
+                yield from (f"{INDENT}{line}" for line in align_columns([(label, _read(cell)) for label, cell in rows]))
+            case Table(head=head, rows=rows):
+                lines = [*([head] if any(head) else []), *([*map(_read, row)] for row in rows)]
+                yield from (f"{indent}{line}" for line in align_columns(lines))
+            case Items(items=items):
+                for first, *details in items:
+                    yield f"{INDENT}- {_read(first)}"
+                    yield from (f"{INDENT * 2}{_read(detail)}" for detail in details)
+            case cell:
+                yield f"{indent}{_read(cell)}"
+
+
+def _read(cell: Cell) -> str:
+    return cell.text if isinstance(cell, Line) else cell
+
+
+def render_styled(page: Page, *, width: int, colour: bool) -> str:
+    """Return the page for a terminal of that many columns, without a final newline; ``colour`` allows escape codes.
+
+    Only a command is ever wider than the window: broken into lines it could not be copied.
+    """
+    from rich.console import Console  # noqa: PLC0415
+    from rich.padding import Padding  # noqa: PLC0415
+
+    width = min(width, MOST_COLUMNS)
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=True,
+        color_system="standard" if colour else None,
+        highlight=False,
+        legacy_windows=False,
+    )
+    shown = [section for section in page if section.parts]
+    for section in shown:
+        if section is not shown[0]:
+            console.print()
+        if section.title:
+            console.print(_style(section.title, "bold"))
+        for part in section.parts:
+            indent = len(INDENT) if section.title or isinstance(part, Facts | Items) else 0
+            for block in _draw(part, width - indent):
+                if isinstance(block, str):
+                    console.print(_style(f"{' ' * indent}{block}"), soft_wrap=True)
+                else:
+                    console.print(Padding(block, (0, 0, 0, indent)))
+    text = cast("io.StringIO", console.file).getvalue()
+    return "\n".join(_TRAILING.sub(r"\1", line) for line in text.splitlines())
+
+
+def _draw(part: Part, width: int) -> Iterator[RenderableType]:
+    """Yield what rich prints for one part; a bare string is a command."""
+    match part:
+        case Facts(rows=rows):
+            yield from _draw_facts(rows, width)
+        case Table():
+            yield from _draw_table(part, width)
+        case Items(items=items):
+            for first, *details in items:
+                rows = [("-", first), *(("", detail) for detail in details)]
+                yield _draw_grid(rows)
+        case cell:
+            yield _style(cell)
+
+
+def _style(cell: Cell, style: str = "") -> Text:
+    from rich.text import Text  # noqa: PLC0415
+
+    line = cell if isinstance(cell, Line) else Line(cell)
+    text = Text(line.text, style=style or line.tone)
+    if not style:
+        text.highlight_regex(COMMAND, "cyan")
+    return text
+
+
+def _draw_grid(rows: Sequence[tuple[str, Cell]], gap: int = 1) -> RenderableType:
+    """Draw two columns without a head; only the second one wraps."""
+    from rich.table import Table as Grid  # noqa: PLC0415
+
+    grid = Grid.grid(padding=(0, gap, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, cell in rows:
+        grid.add_row(_style(label), _style(cell))
+    return grid
+
+
+def _draw_facts(rows: Sequence[tuple[str, Cell]], width: int) -> Iterator[RenderableType]:
+    """Draw the labels beside their texts or, where the window is too narrow, above them."""
+    from rich.padding import Padding  # noqa: PLC0415
+
+    if rows and max(len(label) for label, _ in rows) <= max(width // 2, width - LEAST_ELASTIC - 2):
+        yield _draw_grid(rows, gap=2)
+        return
+    for label, cell in rows:
+        yield label
+        yield Padding(_style(cell), (0, 0, 0, len(INDENT)))
+
+
+def _draw_table(shape: Table, width: int) -> Iterator[RenderableType]:
+    from rich.cells import cell_len  # noqa: PLC0415
+    from rich.table import Table as Grid  # noqa: PLC0415
+
+    columns = list(zip(shape.head, *([_read(cell) for cell in row] for row in shape.rows), strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    wanted = widths[shape.elastic]
+    widths[shape.elastic] += min(0, width - sum(widths) - 2 * (len(widths) - 1))
+    if widths[shape.elastic] < min(LEAST_ELASTIC, wanted):
+        for index, row in enumerate(shape.rows):
+            yield from [""] if index else []
+            facts = [(head, cell) for head, cell in zip(shape.head, row, strict=True) if _read(cell)]
+            yield from _draw_facts(facts, width)
+        return
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_header=any(shape.head))
+    for head, columns_wide in zip(shape.head, widths, strict=True):
+        grid.add_column(head, width=columns_wide, no_wrap=shape.cut, overflow="ellipsis" if shape.cut else "fold")
+    for row in shape.rows:
+        grid.add_row(*map(_style, row))
+    yield grid
