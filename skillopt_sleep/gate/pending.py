@@ -23,6 +23,7 @@ from skillopt_sleep.gate.rule import (
 from skillopt_sleep.gate.tally import WINS_A_REQUEST, Tally
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, EditStatus, apply_edits
+from skillopt_sleep.model.rule_identity import count_touched
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import sha256
 
@@ -112,7 +113,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     """The requests it rests on: groups of the tasks it was written from; empty for a bundle of an earlier version."""
     others: int | None = None
-    """Other requests of the archive that it can be tried on; None when they were not counted."""
+    """Other requests of the archive that can add to its score; None when they were not counted."""
     parked: tuple[Parked, ...] = ()
     """Its tallies under other models, metrics and replay modes."""
     promising_at: int = PROMISING
@@ -122,6 +123,11 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def rule(self) -> EditRecord:
         """The one edit."""
         return self.edits[0]
+
+    @property
+    def words(self) -> str:
+        """What it says, or what it deletes."""
+        return " ".join(edit.text or edit.anchor for edit in self.edits)
 
     @property
     def is_bundle(self) -> bool:
@@ -136,7 +142,7 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     @property
     def missing(self) -> int:
         """How many more requests the archive must hold before it can be proven at all."""
-        needed = -(-self.k // WINS_A_REQUEST)
+        needed = -(-(self.k + self.tally.doubt) // WINS_A_REQUEST) + self.tally.losses
         return 0 if self.others is None else max(0, needed - self.others)
 
     @property
@@ -160,17 +166,31 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
         seen = self.seen(tasks)
         return tuple(task for task in tasks if group_of(task) not in seen)
 
+    def may_change(self, tasks: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+        """Return the unseen tasks on which it may still win: once each was tried twice, only those that it touches.
+
+        It touches what shares words with it, and what it won or lost before.
+        """
+        twice = self.tally.pairs >= WINS_A_REQUEST * len(self.tasks)
+        idle = frozenset(self.tasks if twice else ()) - {*self.tally.won, *self.tally.lost}
+        return tuple(
+            task
+            for task in self.unseen(tasks)
+            if not idle & {group_of(task), task.id} or count_touched(self.words, task)
+        )
+
     def among(self, tasks: Sequence[TaskRecord]) -> PendingEdit:
         """Update the names of requests to those that ``tasks`` use now, and count those it can be tried on."""
         names = {task.id: group_of(task) for task in tasks}
-        return replace(
+        renamed = replace(
             self,
             groups=tuple(sorted(self.seen(tasks))),
             tasks=current_groups(self.tasks, tasks),
             evidence=current_groups(self.evidence, tasks),
             tally=self.tally.rename_requests(names),
-            others=len({group_of(task) for task in self.unseen(tasks)}) if tasks else self.others,
         )
+        others = len({group_of(task) for task in renamed.may_change(tasks)}) if tasks else self.others
+        return replace(renamed, others=others)
 
     def after(self, tally: Tally | None, measured: Sequence[str], *, tried: bool) -> PendingEdit:
         """Return the rule after another night, with the tasks that added a pair to its tally."""
@@ -181,18 +201,21 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def with_evidence(self, edit: EditRecord, evidence: Sequence[str], groups: Sequence[str]) -> PendingEdit:
         """Return the rule with the further requests that led to it once more, in whatever words.
 
-        It keeps its first wording and its tally; the bound of a rule that had to reach 12 and now 9 is that of 9.
+        It keeps its first wording and its tally; the bound of a rule that had to reach 12 and now 9 is that of 9. The
+        second request is never tried, as little as the ``groups`` that wrote the rule. Later ones change nothing of it,
+        so it can be tried on them.
         """
         named = filter(None, (*self.evidence, *evidence))  # one without a name is some request that is not known
         resting = tuple(dict.fromkeys(named)) or self.evidence
         tasks = tuple(dict.fromkeys((*self.rule.task_ids, *edit.task_ids)))
         rule = replace(self.rule, task_ids=tasks, support=self.rule.support + edit.support)
+        seen = groups if choose_threshold(len(self.evidence)) != choose_threshold(len(resting)) else ()
         return replace(
             self,
             k=choose_threshold(len(resting)),
             edits=(rule,),
             evidence=resting,
-            groups=tuple(sorted({*self.groups, *groups})),
+            groups=tuple(sorted({*self.groups, *seen})),
         )
 
     def measured_with(self, on: Base) -> PendingEdit:

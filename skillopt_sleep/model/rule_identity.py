@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from skillopt_sleep.model.document import Candidate, DocumentKind, list_rules
 from skillopt_sleep.model.edit import EditOp, EditRecord, is_same_edit, strip_list_mark
 from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, all_terms, is_same_request, similar
+from skillopt_sleep.model.task import ChecksReference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import fold
 
 _APOSTROPHES = "'\N{RIGHT SINGLE QUOTATION MARK}"
@@ -81,9 +82,18 @@ def list_live_rules(candidate: Candidate) -> Iterator[tuple[DocumentKind, str]]:
         yield from ((document.kind, rule) for rule in list_rules(text))
 
 
-def count_touched(rule: str, text: str) -> int:
-    """Count the words that carry meaning which a rule and the text of a task share; 0: the rule cannot touch it."""
-    return len(_find_heavy(rule) & _find_heavy(text))
+def count_touched(rule: str, task: TaskRecord) -> int:
+    """Count the words with meaning that a rule shares with the request, context and reference of a task.
+
+    0: it cannot touch the task, as far as words tell.
+    """
+    reference = task.reference
+    wanted = ""
+    if isinstance(reference, RubricReference):
+        wanted = reference.rubric
+    elif isinstance(reference, ChecksReference):
+        wanted = " ".join(str(check.value) for check in reference.checks)
+    return len(find_heavy(rule) & find_heavy(f"{task.intent}\n{task.context}\n{wanted}"))
 
 
 def _is_alike(text: str, other: str) -> bool:
@@ -115,5 +125,6 @@ def _turns(text: str, other: str) -> bool:
     return any(len(pair & one) == len(pair & two) == 1 and pair & one != pair & two for pair in _OPPOSITES)
 
 
-def _find_heavy(text: str) -> frozenset[str]:
+def find_heavy(text: str) -> frozenset[str]:
+    """Return the words of a text that carry meaning, without their endings."""
     return frozenset(term for term, weight in all_terms(text).items() if weight >= 1)

@@ -97,10 +97,12 @@ class Staged(Struct, frozen=True, kw_only=True):
     account: Account = Account()
     on_hold: tuple[PendingReport, ...] = ()
     """Undecided edits that wait because their document does not evolve."""
+    pending: tuple[PendingReport, ...] = ()
+    """The other undecided edits, with the requests that they still miss."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Add the proposal to the night's report."""
-        pending = (*report.pending, *self.on_hold)
+        pending = (*(self.pending or report.pending), *self.on_hold)
         edited = tuple(change.edited for change in self.documents if change.edited)
         return replace(
             report,
@@ -121,16 +123,18 @@ def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit)
     proposal, documents = kit.staging.stage(night, outcome.baseline, outcome.candidate, applied)
     rejected = [edit for edit in outcome.edits if edit.status is EditStatus.REJECTED]
     kit.rejected.remember(plan.window.scope, night, rejected, outcome.list_closed(night))
+    pools = outcome.pools
     if outcome.steps and all(step.decision.verdict is not Verdict.UNMEASURED for step in outcome.steps):
-        pools = outcome.pools
         dealt = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
         kit.archive.used(plan.window.scope, night, {split: [task.id for task in dealt[split]] for split in dealt})
     kit.trials.conclude(plan.project, outcome.pending, outcome.list_tried(night), settled=outcome.settled)
+    known = (*kit.archive.tasks(plan.window.scope), *pools.train, *pools.val)
     return Staged(
         proposal=proposal,
         documents=documents,
         account=kit.trials.account(plan.project),
         on_hold=tuple(map(PendingReport.of, plan.on_hold)),
+        pending=tuple(PendingReport.of(life.among(known)) for life in outcome.pending),
     )
 
 

@@ -171,6 +171,11 @@ class Consolidated(Struct, frozen=True, kw_only=True):
                     rows.setdefault((result.task_id, result.candidate, result.sample), row)
         return tuple(rows.values())
 
+    def list_cuts(self) -> list[str]:
+        """Return the caps that cut a trial short, or kept a document from being taken up; one entry for each."""
+        cuts = (step.trial.cut for step in self.steps if step.trial is not None)
+        return [cut for cut in (*cuts, self.cut) if cut]
+
     def _list_reported(self) -> tuple[DocumentStep, ...]:
         """Return the steps whose decisions are reported: those of tonight's rules, else those of the reflections."""
         tried = tuple(step for step in self.steps if step.id and not step.carried)
@@ -188,6 +193,8 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         if verdict is Verdict.UNMEASURED and 2 * len(unreadable) > len(lost):
             stopped = StoppedBy.UNREADABLE
             why = f"{len(unreadable)} replies could not be read, the first one: {unreadable[0]}"
+        elif stopped is None and verdict is not Verdict.UNMEASURED and self.list_cuts():
+            stopped = StoppedBy.BUDGET
         lost += [step.reflection.nothing for step in self.steps if step.reflection.lost]
         report = replace(
             report,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
 from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.rule_identity import count_touched, find_heavy
 from skillopt_sleep.model.task import Split, TaskRecord, group_of, is_sibling
 from skillopt_sleep.model.text import excerpt, sha256
 from skillopt_sleep.night.report import NightReport, TaskLabel, TaskOrigin
@@ -21,6 +22,13 @@ TEST_SHARE = 0.1
 """The share of the groups of an archive that is sealed for the test."""
 MIN_GROUPS_FOR_TEST = 20
 """In smaller archives nothing is sealed: every group is needed for training and validation."""
+
+MOST_NEEDED = 6
+"""Requests that prove a rule with two wins each, if it has to reach 12; one that has to reach 9 takes 5."""
+TAUGHT = 2
+"""Requests of one lesson that are trained on at least: a rule that rests on two is proven at 9."""
+LEAST_SHARED = 2
+"""Words that two corrections of one lesson have in common, and more than half of those of the shorter."""
 
 MAX_QUOTE = 200
 MAX_DONE = 400
@@ -93,8 +101,8 @@ def split_tasks(
 
     Validation rotates: the groups used for it least often come first. Fresh and corrected tasks are trained on first;
     ties are broken by seed. A share of an archive, which comes with its ``past``, is sealed; ``among`` is the whole
-    archive where ``tasks`` are a part of it. ``waiting`` are undecided edits in the order they are tried: the first
-    one that can gets validation groups that it was not written from.
+    archive where ``tasks`` are a part of it. ``waiting`` are undecided rules in the order they are tried: the first
+    ones get validation groups that they were not written from, those that share words with them before others.
 
     Places where a lesson applies and nobody complained are for validation alone.
 
@@ -117,8 +125,8 @@ def split_tasks(
     places = [group for group in free if all(map(is_sibling, group))]
     free = [group for group in free if group not in places]
     past = past or Past()
-    seen = [edit.seen((*among, *tasks)) for edit in waiting]
-    dealt[Split.VAL], rest = _deal_validation(free, dealt[Split.VAL], seen, plan, past)
+    rules = [(life.words, life.seen((*among, *tasks))) for life in waiting]
+    dealt[Split.VAL], rest = _deal_validation(free, dealt[Split.VAL], rules, plan, past)
     dealt[Split.VAL] = _add_places(dealt[Split.VAL], places, [*dealt[Split.TRAIN], *rest], past)
     training = sorted(rest, key=lambda group: min((t.id not in past.fresh, not t.feedback) for t in group))
     dealt[Split.TRAIN] += training
@@ -135,35 +143,78 @@ def split_tasks(
 
 
 def _deal_validation(
-    free: Iterable[Group], pinned: Sequence[Group], seen: Sequence[frozenset[str]], plan: SplitPlan, past: Past
+    free: Sequence[Group],
+    pinned: Sequence[Group],
+    waiting: Sequence[tuple[str, frozenset[str]]],
+    plan: SplitPlan,
+    past: Past,
 ) -> tuple[list[Group], list[Group]]:
     """Return the validation groups, ``pinned`` ones included, and the ``free`` groups that are left for training.
 
-    ``seen`` names the groups that each undecided edit was written from. In a small archive rotation alone would deal
-    just those, and the edit could never be tried. So half of the free validation places, at least one, go to groups
-    that are new to the first edit for which there are any: used ones before fresh ones, which are for training, and
-    those that are new to later edits as well first. The other half rotates. New and seen groups alternate, so that a
-    bound does not cut off all of one kind.
+    ``waiting`` holds the words of each undecided rule, in the order they are tried, and the groups it was written
+    from. Half of the free validation places, at least one, go to groups that they can be tried on, used ones before
+    fresh ones, which are for training. The other half rotates. The two alternate, so that a bound does not cut off all
+    of one kind.
     """
     turn = sorted(free, key=lambda group: max(past.as_val.get(task.id, 0) for task in group))
-    wanted = 0 if pinned or len(turn) < 2 else max(1, round(len(turn) * plan.val_share))  # noqa: PLR2004
-    wanted = min(wanted, plan.max_val)
-    seen = [names for names in seen if any(group_of(group[0]) not in names for group in (*pinned, *turn))]
-    if not seen:
-        return [*pinned, *turn[:wanted]], turn[wanted:]
-
-    def is_seen(group: Group) -> list[bool]:
-        return [group_of(group[0]) in names for names in seen]
-
-    new = [group for group in (*pinned, *turn[:wanted]) if not is_seen(group)[0]]
-    fitting = [group for group in turn[wanted:] if not is_seen(group)[0]]
-    fitting.sort(key=lambda group: (any(task.id in past.fresh for task in group), is_seen(group)))
-    added = fitting[: max(0, max(1, wanted // 2) - len(new))]
-    removed = [group for group in reversed(turn[:wanted]) if is_seen(group)[0]][: len(added)]
-    old = [group for group in (*pinned, *turn[:wanted]) if is_seen(group)[0] and group not in removed]
-    pairs = itertools.zip_longest([*new, *added], old)
+    dealt = [] if pinned or len(turn) < 2 else _deal_by_lesson(turn, plan)  # noqa: PLR2004
+    spare = [group for group in turn if group not in dealt]
+    spare.sort(key=lambda group: any(task.id in past.fresh for task in group))
+    most = max(1, min(len(dealt), plan.max_val) // 2)
+    reserved: list[Group] = []
+    for words, seen in waiting:
+        fitting = [group for group in (*pinned, *dealt, *spare) if group_of(group[0]) not in seen]
+        touched = [group for group in fitting if any(count_touched(words, task) for task in group)]
+        reserved += [group for group in touched or fitting if group not in reserved][: max(0, most - len(reserved))]
+    added = [group for group in reserved if group in spare]
+    removed = [group for group in reversed(dealt) if group not in reserved][: len(added)]
+    old = [group for group in (*pinned, *dealt) if group not in reserved and group not in removed]
+    pairs = itertools.zip_longest(reserved, old)
     chosen = [group for pair in pairs for group in pair if group is not None]
     return chosen, [group for group in turn if group not in chosen]
+
+
+def _deal_by_lesson(turn: Sequence[Group], plan: SplitPlan) -> list[Group]:
+    """Return the groups for validation: enough of each lesson to prove its rule, and a share of all others.
+
+    What is trained on can never prove the rule that was written from it. So of the requests that were corrected in
+    similar words, the first of ``turn`` validate: the share of the plan, and ``MOST_NEEDED`` where ``TAUGHT`` are left
+    to train on. Those beyond tonight's bound wait.
+    """
+    parts: list[list[Group]] = []
+    related: list[Group] = []
+    for lesson in (*_group_lessons(turn, most=len(turn) // 2), *_group_lessons(turn, most=len(turn))):
+        if len(lesson) > 1:
+            places = max(1, round(len(lesson) * plan.val_share), min(MOST_NEEDED, len(lesson) - TAUGHT))
+            before = [group for group in lesson if any(group in part for part in parts)]
+            parts.append([group for group in lesson if group not in before][: max(0, places - len(before))])
+            related += lesson
+    others = [group for group in turn if group not in related]
+    places = max(round(len(others) * plan.val_share), min(MOST_NEEDED, len(others) // 2))
+    parts.append(others[: min(places, plan.max_val)])
+    return [group for row in itertools.zip_longest(*parts) for group in row if group is not None]
+
+
+def _group_lessons(groups: Sequence[Group], *, most: int) -> list[list[Group]]:
+    """Put groups together whose corrections share words, in order: one rule may come from any of them.
+
+    Words that more than ``most`` groups have are left out: where there are several lessons, they tell none of them.
+    """
+    said = [find_heavy("\n".join(words for task in group for words in task.feedback)) for group in groups]
+    spread = Counter(word for words in said for word in words)
+    lessons: list[tuple[frozenset[str], list[Group]]] = []
+    places: dict[str, list[int]] = defaultdict(list)
+    for group, every in zip(groups, said, strict=True):
+        words = frozenset(word for word in every if spread[word] <= most)
+        shared = Counter(place for word in sorted(words) for place in places[word])
+        best = max(shared, key=lambda place: shared[place], default=-1)
+        if shared[best] >= LEAST_SHARED and 2 * shared[best] > min(len(words), len(lessons[best][0])):
+            lessons[best][1].append(group)
+            continue
+        for word in words:
+            places[word].append(len(lessons))
+        lessons.append((words, [group]))
+    return [lesson for _, lesson in lessons]
 
 
 def _add_places(

@@ -190,7 +190,8 @@ def _hold_back(
     evidence = find_evidence(edit, tasks)
     for place, life in enumerate(history.waiting):
         if is_same_rule(edit, life.rule):
-            history.waiting[place] = life.with_evidence(edit, evidence, list_seen_names(tasks))
+            named = list_seen_names([task for task in tasks if task.id in edit.task_ids])
+            history.waiting[place] = life.with_evidence(edit, evidence, named)
             return _skip(edit, _describe_trial(history.waiting[place]))
     if edit.op is not EditOp.DELETE:
         replaced = strip_list_mark(edit.anchor) if edit.op is EditOp.REPLACE else ""

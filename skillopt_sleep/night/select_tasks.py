@@ -202,15 +202,15 @@ def choose_tasks(
 ) -> tuple[TaskRecord, ...]:
     """Tonight's tasks of an archive, each assigned to its split; ``among``: see ``split_tasks``.
 
-    When no task is fresh, nothing is trained. Then only the ``pending`` edit closest to a decision gets tasks: any
-    that are neither sealed nor pinned to training.
+    When no task is fresh, nothing is trained. Then the first ``pending`` rule that can change gets tasks: any that are
+    neither sealed nor pinned to training, and on which it has not shown yet that it does nothing.
     """
     waiting = choose_for_tonight(pending)
     pools = split_tasks(tasks, plan, past, among=among, waiting=waiting)
     if not any(task.id in past.fresh for task in (*pools.train, *pools.val)):
         free = _list_free_tasks(tasks, plan, past, among)
-        unseen = (edit.among((*among, *tasks)).unseen(free) for edit in waiting)
-        chosen = next(filter(None, unseen), ())
+        changed = (edit.among((*among, *tasks)).may_change(free) for edit in waiting)
+        chosen = next(filter(None, changed), ())
         return tuple(replace(task, split=Split.VAL) for task in chosen[: plan.max_val])
     parts = {Split.TRAIN: pools.train, Split.VAL: pools.val, Split.TEST: pools.test}
     return tuple(replace(task, split=split) for split, dealt in parts.items() for task in dealt)

@@ -14,7 +14,7 @@ from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import EditRecord, strip_list_mark
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
 from skillopt_sleep.model.rule_identity import count_touched, find_contradicted, list_live_rules
-from skillopt_sleep.model.task import ChecksReference, RubricReference, TaskRecord, group_of
+from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
@@ -187,16 +187,5 @@ def _rank_by_text(rule: EditRecord, tasks: Sequence[TaskRecord]) -> Callable[[Ta
 
     It is decided from texts alone, before anything is replayed.
     """
-    shared = {task.id: count_touched(rule.text or rule.anchor, describe_task(task)) for task in tasks}
+    shared = {task.id: count_touched(rule.text or rule.anchor, task) for task in tasks}
     return lambda task: shared[task.id]
-
-
-def describe_task(task: TaskRecord) -> str:
-    """Return the texts of a task by which a rule can be told to concern it: request, context and reference."""
-    reference = task.reference
-    wanted = ""
-    if isinstance(reference, RubricReference):
-        wanted = reference.rubric
-    elif isinstance(reference, ChecksReference):
-        wanted = " ".join(str(check.value) for check in reference.checks)
-    return f"{task.intent}\n{task.context}\n{wanted}"

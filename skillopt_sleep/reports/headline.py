@@ -93,6 +93,15 @@ def _running(report: NightReport) -> Headline:
 
 
 def _accepted(report: NightReport) -> Headline:
+    if not any(trial.decision.verdict is Verdict.ACCEPT for trial in report.trials):
+        return Headline(
+            Ending.ACCEPTED,
+            "a change still waits for you",
+            "What earlier nights proved and you have not adopted is proposed again, on your files as they are now."
+            " None of it was paid for or counted again, and nothing was added.",
+            "None of your files has changed yet. Look at the change, then adopt it if you want it.",
+            _adoption(report),
+        )
     return Headline(
         Ending.ACCEPTED,
         "a change is ready",
@@ -228,6 +237,15 @@ def _unreadable(report: NightReport) -> Headline:
 
 def _budget(report: NightReport) -> Headline:
     cap, flag = _nearest_cap(report.caps, report.spend)
+    if report.state is NightState.FINISHED:
+        undecided = number(len(report.pending), "rule is", "rules are")
+        return Headline(
+            Ending.UNDECIDED,
+            f"the cap on {cap} cut the tests short",
+            f"{undecided} not decided yet, because the night reached its cap. Every pair that was paid for is counted.",
+            "None of your files has changed. The next night continues the tests; a higher cap decides sooner.",
+            (Step(f"skillopt-sleep run {flag}", "continues the tests with twice the cap"),),
+        )
     return Headline(
         Ending.STOPPED,
         f"the cap on {cap} was reached",

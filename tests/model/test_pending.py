@@ -72,6 +72,26 @@ def test_requests_that_are_missing_are_counted():
     assert replace(rule, k=12, others=5).needs == "12 more wins, and 1 more request to try it on"
 
 
+def test_loss_takes_one_request_more():
+    """Two wins make up for it, and a request counts for two."""
+    rule = replace(pending(1, wins=4, losses=1), others=5)
+    assert rule.missing == 1
+
+
+def test_requests_that_it_does_not_touch_are_tried_twice():
+    """What ties whenever it is tried, and shares no word with the rule, does not count as one that could prove it."""
+    tasks = [
+        TaskRecord(id=name, intent=intent, reference=RubricReference(rubric="r"))
+        for name, intent in (("a", "Mow the lawn"), ("b", "Wash the cat"), ("c", "Feed the dog"))
+    ]
+    rule = replace(pending(1), edits=(replace(RULE, text="Keep every cat indoors."),), tasks=("a", "b", "c"))
+    rule = replace(rule, tally=Tally(ties=3, won=("c",), wins=1))
+    assert rule.among(tasks).others == 3
+    rule = replace(rule, tally=Tally(ties=5, won=("c",), wins=1))
+    assert [task.id for task in rule.among(tasks).may_change(tasks)] == ["b", "c"]
+    assert rule.among(tasks).missing == 3
+
+
 def test_new_evidence_joins_a_life():
     """The same rule from another request: one tally, two requests, and nine wins instead of twelve."""
     alone = replace(pending(1, wins=4, evidence=("a",)), k=12, groups=("a",))
@@ -80,6 +100,8 @@ def test_new_evidence_joins_a_life():
     assert (both.k, both.evidence, both.groups, both.tally.wins) == (9, ("a", "b"), ("a", "b", "t9"), 4)
     assert (both.rule.text, both.rule.task_ids, both.rule.support) == (RULE.text, ("t9",), 2)
     assert alone.with_evidence(again, ("a",), ()).k == 12
+    more = both.with_evidence(replace(again, task_ids=("t7",)), ("c",), ("c", "t7"))
+    assert (more.evidence, more.groups) == (("a", "b", "c"), both.groups), "what adds nothing to it may still test it"
 
 
 def test_different_tasks_of_a_life_are_remembered():

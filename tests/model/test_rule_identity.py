@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.rule_identity import contradicts, count_touched, find_contradicted, is_same_rule, states_same
+from skillopt_sleep.model.task import RubricReference, TaskRecord
 
 
 def edit(text, op=EditOp.APPEND, anchor="", document=DocumentKind.SKILL):
@@ -82,5 +83,10 @@ def test_deletion_is_no_rule():
 
 def test_words_that_a_rule_shares_with_a_task():
     """Only words with a meaning of their own count."""
-    assert count_touched("Run the linter before you commit.", "Commit the parser, please") == 1
-    assert count_touched("Run the linter before you commit.", "What is the capital of France?") == 0
+    for intent, rubric, shared in (
+        ("Commit the parser, please", "It is short.", 1),
+        ("What is the capital of France?", "It is short.", 0),
+        ("Go on.", "The linter ran.", 1),
+    ):
+        task = TaskRecord(id="t", intent=intent, reference=RubricReference(rubric=rubric))
+        assert count_touched("Run the linter before you commit.", task) == shared

@@ -15,7 +15,8 @@ from skillopt_sleep.model.rollout import ReplayResult, Score
 from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.night.report import NightReport, TaskOrigin
+from skillopt_sleep.night.report import NightReport, NightState, StoppedBy, TaskOrigin
+from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from tests.fakes.home import make_person
@@ -174,8 +175,11 @@ def test_cap_that_ended_a_night_is_reported(tmp_path):
     calls = run_night(whole, plan_night(whole)).spend.calls
     cut = make_person(tmp_path / "cut", tasks_per_rule=4).workspace(max_calls=calls - 1)
     report = run_night(cut, plan_night(cut))
-    assert report.stopped_by is None
+    assert (report.stopped_by, report.state) == (StoppedBy.BUDGET, NightState.FINISHED)
     assert any(note.startswith(("a cap ended", "a cap cut")) for note in report.notes)
+    headline = summarize_night(report)
+    assert "cut the tests short" in headline.title
+    assert headline.steps[0].command == f"skillopt-sleep run --max-calls {2 * (calls - 1)}"
 
 
 def test_edit_undecided_for_too_long_is_dropped_by_name(tmp_path, monkeypatch):

@@ -154,12 +154,31 @@ def test_every_replay_is_counted_once(weather, seed):
             workspace, report = sitting(person, lost, luck)
             for trial in report.trials:
                 if trial.k is not None:
-                    measured[trial.since or report.night, report.night] = trial.decision.measured
+                    measured[trial.edits[0], report.night] = trial.decision.measured
             for each in workspace.trials.pending(str(person.project)):
-                pairs = [count for (life, _), count in measured.items() if life == each.night]
+                pairs = [count for (life, _), count in measured.items() if life == each.rule.id]
                 assert each.tally.pairs == sum(pairs)
             if report.state is NightState.FINISHED:
                 person.write(make_sessions(person.world, 100 + number)[:3])
+
+
+@pytest.mark.parametrize("requests", [7, 8, 12])
+def test_rule_is_proven_by_an_archive_that_is_all_about_it(tmp_path, requests):
+    """Two of its requests teach it, so at least five are left to prove it, with two wins each."""
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=requests)
+    workspace = person.workspace(evolve_memory=False)
+    report = run_night(workspace, plan_night(workspace))
+    assert (report.counts.val >= 5, report.verdict) == (True, Verdict.ACCEPT)
+
+
+def test_report_says_how_many_requests_are_missing(tmp_path):
+    """From the first night on: five are needed besides those that wrote the rule."""
+    person = make_person(tmp_path / "mira", rules=1, tasks_per_rule=4)
+    workspace = person.workspace(evolve_memory=False)
+    report = run_night(workspace, plan_night(workspace))
+    (life,) = report.pending
+    assert life.missing == 5 - report.counts.val
+    assert "to try it on" in life.needs
 
 
 def test_unmeasured_night_is_resumed_from_its_start(tmp_path):
@@ -167,13 +186,13 @@ def test_unmeasured_night_is_resumed_from_its_start(tmp_path):
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, first = sitting(person, 0.5, Random(3))
     assert first.verdict is Verdict.UNMEASURED
-    (before,) = workspace.trials.pending(str(person.project))
+    before, *_ = workspace.trials.pending(str(person.project))
     workspace, second = sitting(person, 0.0, Random(3))
     assert (second.night, second.resumed) == (first.night, 1)
-    (after,) = workspace.trials.pending(str(person.project))
+    after, *_ = workspace.trials.pending(str(person.project))
     assert before.id == after.id
     assert 0 < before.tally.pairs < after.tally.pairs == second.trials[0].decision.measured
-    assert workspace.trials.account(str(person.project)).tried == 1
+    assert workspace.trials.account(str(person.project)).tried == len(second.trials)
 
 
 @settings(max_examples=40, deadline=None)
@@ -205,16 +224,16 @@ def test_task_file_of_what_wrote_an_edit_does_not_decide_on_it(tmp_path):
     """The same words do not judge the edit that they wrote, even under other ids and groups."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, report = sitting(person, 0.0, Random(0))
-    (before,) = workspace.trials.pending(str(person.project))
+    before, *_ = workspace.trials.pending(str(person.project))
     pools = msgspec.json.decode(workspace.journal.kept(report.night, "split"), type=Pools)
     again = tuple(replace(each, id=f"again-{each.id}", group="", split=Split.VAL) for each in pools.train)
     workspace = person.workspace(simulated={"useless": 1.0}, evolve_memory=False)
     report = run_night(workspace, plan_night(workspace, again))
     assert report.counts.val > 0
-    (trial,) = report.trials
+    trial = next(trial for trial in report.trials if trial.edits == (before.rule.id,))
     assert trial.decision.pairs == 0
     assert trial.decision.why.startswith("it was written from all of tonight's validation tasks; 9 more wins")
-    (after,) = workspace.trials.pending(str(person.project))
+    after, *_ = workspace.trials.pending(str(person.project))
     assert (after.id, after.tally) == (before.id, before.tally)
 
 
@@ -222,7 +241,7 @@ def test_undecided_edit_names_its_groups_as_they_are_now(tmp_path):
     """A group may have been renamed since the edit was written: the night uses the present name."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, _ = sitting(person, 0.0, Random(0))
-    (before,) = workspace.trials.pending(str(person.project))
+    before, *_ = workspace.trials.pending(str(person.project))
     wrote = [each for each in workspace.archive.tasks(workspace.scope) if each.id in before.groups]
     workspace.archive.commit(workspace.scope, [replace(each, group="another name") for each in wrote], [])
     assert "another name" not in before.groups
@@ -392,7 +411,7 @@ def test_night_remembers_what_the_nights_before_turned_down(tmp_path):
     """A pending rule that was rejected is not tried again, and the account lists it once."""
     person = make_person(tmp_path / "mira", rules=2, tasks_per_rule=8)
     workspace, _ = sitting(person, 0.0, Random(0))
-    (before,) = workspace.trials.pending(str(person.project))
+    before, *_ = workspace.trials.pending(str(person.project))
     workspace.trials.conclude(str(person.project), [replace(before, tally=Tally(losses=6, wins=7, ties=95))], [])
     person.write(make_sessions(person.world, 100)[:3])
     workspace, _ = sitting(person, 0.0, Random(0))

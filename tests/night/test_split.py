@@ -15,6 +15,7 @@ from skillopt_sleep.gate.pending import PendingEdit, choose_for_tonight
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.mining.tasks import merge_tasks
 from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.edit import EditOp, EditRecord
 from skillopt_sleep.model.task import Origin, RubricReference, Split, TaskRecord, group_of
 from skillopt_sleep.night.pools import MIN_GROUPS_FOR_TEST, Past, SplitPlan, split_tasks
 from skillopt_sleep.night.propose import list_seen_names
@@ -224,6 +225,47 @@ def test_near_duplicate_of_a_pinned_training_task_does_not_validate():
     tasks = [replace(task, split=Split.TRAIN) if n == 0 else task for n, task in enumerate(archive(3, each=2))]
     waiting = PendingEdit(id="p", night="n", kind=DocumentKind.SKILL, k=6, edits=(), groups=(), tally=Tally())
     assert {group_of(task) for task in choose_tasks(tasks, Past(), SplitPlan(), (waiting,))} == {"g1", "g2"}
+
+
+@pytest.mark.parametrize("lessons", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_enough_requests_of_each_lesson_are_not_trained_on(lessons, seed):
+    """Of eight requests that were corrected alike, two teach the rule, and six are left to prove it on."""
+    tasks = [
+        make_task(f"{lesson}.{number}", feedback=(f"no, quote{lesson} goes into folder{lesson}, attempt{number}",))
+        for lesson in range(lessons)
+        for number in range(8)
+    ]
+    past = Past(fresh=frozenset(task.id for task in tasks))
+    pools = split_tasks(tasks, SplitPlan(seed=seed), past)
+    trained = Counter(task.id.split(".")[0] for task in pools.train)
+    assert all(2 <= trained[f"t{lesson}"] <= 3 for lesson in range(lessons))
+    if len(pools.val) == 12:
+        tested = Counter(task.id.split(".")[0] for task in pools.val)
+        assert max(tested.values()) - min(tested.values()) <= 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_waiting_rule_is_tried_where_its_words_touch(seed):
+    """Half of the places go to requests that share words with the first rule that waits, whatever they came to."""
+    tasks = [
+        replace(make_task(number), intent=f"{'bake the bread' if number % 3 else 'mend the fence'} of house{number}")
+        for number in range(30)
+    ]
+    wrote = [task for task in tasks if "fence" in task.intent][:2]
+    rule = PendingEdit(
+        id="p",
+        night="n",
+        kind=DocumentKind.SKILL,
+        k=9,
+        edits=(EditRecord(id="e", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Paint every fence green."),),
+        groups=list_seen_names(wrote),
+        tally=Tally(),
+    )
+    used = {task.id: 0 for task in tasks}
+    for tally in (Tally(), Tally(wins=4, won=("t3", "t3", "t6", "t6"))):
+        val = split_tasks(tasks, SplitPlan(seed=seed), Past(as_val=used), waiting=(replace(rule, tally=tally),)).val
+        assert sum("fence" in task.intent and task not in wrote for task in val) >= 5
 
 
 def test_night_without_anything_fresh_looks_at_the_whole_archive():

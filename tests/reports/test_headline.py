@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night.report import NightState, StoppedBy
 from skillopt_sleep.reports.headline import summarize_night
-from tests.reports.samples import ACCEPTED, BUDGET, LOGGED_OUT, RUNNING, SAMPLES, UNDECIDED
+from tests.reports.samples import ACCEPTED, BUDGET, GOES_ON, LOGGED_OUT, PAIRED, RUNNING, SAMPLES, UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,24 @@ def test_night_that_was_stopped_without_a_proposal_says_so(stopped_by, verdict):
 def test_proposal_outlives_a_later_stop():
     """What is staged waits for the user, although the night was stopped after it."""
     assert summarize_night(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).ending == "ACCEPTED"
+
+
+def test_proposal_that_was_only_staged_again_claims_no_new_gain():
+    """A night that proved nothing says that the earlier change waits, not that a change helped tonight."""
+    told = summarize_night(replace(PAIRED, trials=()))
+    assert (told.ending, told.title) == ("ACCEPTED", "a change still waits for you")
+    assert "helped" not in told.text
+    assert told.steps[1].command.startswith("skillopt-sleep adopt")
+
+
+def test_cap_that_cut_the_tests_short_is_no_time_for_nothing_to_do():
+    """The night is finished, its pairs count, and the flag that decides sooner is named."""
+    told = summarize_night(
+        replace(GOES_ON, stopped_by=StoppedBy.BUDGET, caps=BUDGET.caps, spend=BUDGET.spend, state=NightState.FINISHED)
+    )
+    assert told.title == "the cap on calls cut the tests short"
+    assert "Nothing to do" not in told.now
+    assert told.steps[0].command == "skillopt-sleep run --max-calls 40"
 
 
 def test_undecided_night_without_test_tasks_says_what_is_missing():
