@@ -9,8 +9,9 @@ import hypothesis
 import pytest
 
 # A busy machine is slow now and then, which says nothing about the code.
-hypothesis.settings.register_profile("house", deadline=None)
-hypothesis.settings.load_profile("house")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("slow", deadline=None, max_examples=200)
+hypothesis.settings.load_profile("quick")
 
 # What a test writes need not survive a power cut, and a busy disk takes milliseconds to make sure that it would.
 os.fsync = lambda _descriptor: None
@@ -21,6 +22,12 @@ AGENTS = Path(__file__).parent / "agents"
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run what takes minutes")
     parser.addoption("--agents", action="store_true", help="run the contract with the real agent CLIs, and only that")
+
+
+def pytest_configure(config):
+    """Try more examples of every property where time does not matter."""
+    if config.getoption("--slow"):
+        hypothesis.settings.load_profile("slow")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -39,7 +39,7 @@ _HEREDOC = re.compile(
     r"(?:cat|tee)\b[^\n|;&]*?>{0,2}\s*(?P<path>[\w./~-]+)\s*<<-?\s*['\"]?(?P<end>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=end)\b",
     re.DOTALL,
 )
-_LEADING = re.compile(r"(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
+_LEADING = re.compile(r"\A(?:(?:do|then|else|if|time|env)\s+|\w+=\S*\s+)+")
 """What stands before a command: a word of the shell, or variables set for it."""
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")

@@ -46,6 +46,7 @@ def test_true_score_is_the_mean_of_what_the_agent_does(skill):
     assert abs(true_score(world, world.tasks, text) - statistics.fmean(passed)) < 3 * error
 
 
+@pytest.mark.slow
 def test_table_and_json_hold_every_variant(capsys):
     """A row each, against the first; the same runs as data."""
     sizes = [f"--{key.replace('_', '-')}={value}" for key, value in msgspec.structs.asdict(SMALL).items()]

@@ -59,6 +59,7 @@ def test_one_prompt_in_five_is_a_correction(tmp_path, write, source):
     assert 0.1 < share < 0.3
 
 
+@pytest.mark.slow
 def test_benchmark_compares_its_stages(capsys):
     """One row for each stage and agent, with the ratio to plain JSON decoding and the memory of its own process."""
     assert harvest.main(["--megabytes", "0.3", "--runs", "1", "--json"]) == 0
@@ -71,6 +72,7 @@ def test_benchmark_compares_its_stages(capsys):
     assert {row["ratio"] for row in rows if row["stage"] == harvest.BASE} == {1.0}
 
 
+@pytest.mark.slow
 def test_benchmark_prints_a_table(capsys):
     """For people."""
     assert harvest.main(["--megabytes", "0.1", "--runs", "1", "--agents", "claude"]) == 0

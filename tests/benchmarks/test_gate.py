@@ -7,6 +7,7 @@ import pytest
 from tests.benchmarks.gate import CELLS, main, measure
 
 
+@pytest.mark.slow
 def test_bounds_hold_in_a_small_sample(capsys):
     """Forty lives a cell show no broken bound."""
     assert main(["--rules", "40"]) == 0

@@ -75,6 +75,7 @@ def test_waves_are_calls_that_wait_for_the_same():
     assert waves.ideal(workers=4, latency=0.5) == (3 + 3 + 1) * 0.5
 
 
+@pytest.mark.slow
 def test_benchmark_prints_its_runs(capsys):
     """As a table for people, as JSON for programs."""
     arguments = ["--seeds", "1", "--priced", "1", "--train", "4", "--val", "2", "--latency", "0.001", "--sessions", "4"]

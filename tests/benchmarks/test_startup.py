@@ -78,6 +78,7 @@ def test_harvest_with_nothing_new_opens_no_transcript(home):
     assert counted == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_benchmark_prints_every_command(capsys):
     """The table has a row for each command and says over how many files harvest looked."""
     assert main(["--runs", "1", "--files", "3"]) == 0

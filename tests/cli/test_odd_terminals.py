@@ -29,7 +29,10 @@ def check_line(done, code, words):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("streams", ["0<&-", "2>&-", "0<&- 2>&-", "1>&- 2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    "streams",
+    ["0<&- 2>&-", *(pytest.param(one, marks=pytest.mark.slow) for one in ("0<&-", "2>&-", "1>&- 2>&-", "2>/dev/full"))],
+)
 def test_closed_or_full_streams_change_nothing(mira, streams):
     """A night ends as it would on a terminal, and its database is not written over by messages."""
     done = run(" ".join(mira.arguments("run")), streams)

@@ -189,7 +189,8 @@ def test_night_with_a_cli_that_fails(tmp_path, name, failure):
     assert nights.asked == CALLS.get(failure, 4)
 
 
-@pytest.mark.parametrize("name", ["claude", pytest.param("codex", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIALECTS)
 def test_week_of_failures_loses_nothing(tmp_path, name):
     """After a week of nights that all fail differently, a night that succeeds finds everything the first would have."""
     nights = Nights(tmp_path, name)
@@ -211,7 +212,10 @@ def test_week_of_failures_loses_nothing(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "failure"),
-    [("claude", "401"), ("claude", "529"), ("codex", "empty")],
+    [
+        ("claude", "529"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("claude", "401"), ("codex", "empty"))),
+    ],
 )
 def test_cli_that_fails_in_the_middle_of_a_night(tmp_path, name, failure):
     """Answers received before the failure are kept, the rest gets no score, and the next run pays only for the rest."""

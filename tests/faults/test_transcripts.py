@@ -14,7 +14,7 @@ from skillopt_sleep.sources.codex import CodexSource
 from tests.benchmarks.corpus import write_claude_corpus, write_codex_corpus
 
 FILES = 1_250
-"""Damaged files a test reads; without ``--slow`` one in five of them."""
+"""Damaged files a test reads; without ``--slow`` one in ten of them."""
 
 CORPORA = {"claude": (write_claude_corpus, ClaudeSource()), "codex": (write_codex_corpus, CodexSource())}
 
@@ -146,7 +146,7 @@ def test_damaged_files(whole, tmp_path, part, request):
     rng = random.Random(f"{source.name}{part}")
     path = tmp_path / "session.jsonl"
     sessions = skipped = 0
-    count = FILES if request.config.getoption("--slow") else FILES // 5
+    count = FILES if request.config.getoption("--slow") else FILES // 10
     for number in range(count):
         data = damaged(files[number % len(files)], rng)
         path.write_bytes(data)

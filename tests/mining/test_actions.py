@@ -174,3 +174,11 @@ class TestBehaviour:
 def test_folded_lines() -> None:
     """The number of lines left out is said."""
     assert fold_lines("\n".join("abcdef"), 2, 1) == "a\nb\n(… 3 more lines …)\nf"
+
+
+def test_long_word_is_read_at_once() -> None:
+    """A word of a hundred thousand letters is read in one pass; what stands inside of a command is left alone."""
+    assert not is_looking("x" * 100_000)
+    assert is_looking("time ls")
+    assert is_looking("A=1 ls")
+    assert not is_looking("deploy time ls")

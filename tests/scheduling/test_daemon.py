@@ -154,7 +154,7 @@ def test_second_daemon_leaves(mira):
     """A second daemon ends with 6; started by a scheduler with `--once`, it leaves quietly with 0."""
     schedule(mira, latency=20)
     with started("daemon", f"--data-dir={mira.data}") as process:
-        wait_for(lambda: is_locked(mira.data))
+        wait_for(lambda: told(mira.project))
         second = run("daemon", f"--data-dir={mira.data}")
         once = run("daemon", "--once", f"--data-dir={mira.data}")
         stop(process)

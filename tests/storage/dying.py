@@ -1,11 +1,12 @@
 """Adopt, or revert, a proposal of three documents, killed before its every step; run as a program of its own.
 
-Usage: ``python -m tests.storage.dying FOLDER adopt|revert``; prints one JSON line a step. It forks for each, so that
-hundreds of real deaths take a second.
+Usage: ``python -m tests.storage.dying FOLDER adopt|revert EVERY``; prints one JSON line a step. It forks for each, so
+that hundreds of real deaths take a second.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -125,11 +126,9 @@ def died_at(folder: Path, what: str, number: int) -> dict[str, object] | None:
     }
 
 
-def main(folder: Path, what: str) -> None:
-    """Every step until there are no more."""
-    number = 0
-    while True:
-        number += 1
+def main(folder: Path, what: str, every: int) -> None:
+    """Die before the first step and before each that is ``every`` further on, until there are no more."""
+    for number in itertools.count(1, every):
         row = died_at(folder / str(number), what, number)
         if row is None:
             return
@@ -137,4 +136,4 @@ def main(folder: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
