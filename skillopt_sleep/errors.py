@@ -31,7 +31,7 @@
     ├── NightRunning            6   another night holds the lock
     ├── DiskError               7   our own files cannot be read or written
     ├── Refused                 8   live file changed, guarded edit, nothing to adopt
-    └── Interrupted       130/143   Ctrl-C or SIGTERM; resumable
+    └── Interrupted   129/130/143   closed terminal, Ctrl-C or SIGTERM; resumable
 
 A message names the value, what was expected and the fix, in one line.
 """

@@ -56,6 +56,11 @@ def is_tracked(path: Path) -> bool:
     return bool(_ask(path.parent, {}, *arguments))
 
 
+def list_tracked(folder: Path) -> list[str]:
+    """List the files in a folder that git tracks; none where git, a repository or the folder is missing."""
+    return _ask(folder, {}, "ls-files").splitlines() if folder.is_dir() and not folder.is_symlink() else []
+
+
 def _ask(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
     """Run git in a folder and return what it prints, "" when it fails.
 

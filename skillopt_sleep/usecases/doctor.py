@@ -22,6 +22,7 @@ from skillopt_sleep.storage.space import list_disk_problems
 from skillopt_sleep.usecases.adapters import build_backend, build_sources, get_night_caps, probe_backends
 from skillopt_sleep.usecases.documents import inspect_live_documents
 from skillopt_sleep.usecases.permissions import find_new_receivers
+from skillopt_sleep.usecases.privacy import list_open_folders
 from skillopt_sleep.usecases.run import forecast_night
 from skillopt_sleep.usecases.schedule import read_outlook
 from skillopt_sleep.usecases.sessions import collect_insights
@@ -57,6 +58,7 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
         problems=(
             *_list_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
             *documents.left_out,
+            *list_open_folders(workspace.data_dir, workspace.project),
             *_find_damage(workspace),
             *_find_new_receivers(workspace),
             *_schedule_problems(outlook),

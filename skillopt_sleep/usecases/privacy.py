@@ -1,6 +1,7 @@
 """Keep our own folders private: nobody else on this machine can read them, and git does not see them.
 
-They hold words of the user's sessions. An earlier version, a copy or a loose umask may have left them open.
+They hold words of the user's sessions. An earlier version, a copy, a loose umask or a project's own files may have left
+them open. ``doctor`` lists what it finds; a night closes it.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from skillopt_sleep.errors import DiskError, SleepError
 from skillopt_sleep.storage.files import hide_from_git
+from skillopt_sleep.storage.git import list_tracked
 from skillopt_sleep.usecases.plugins import MARKET_FOLDER
 from skillopt_sleep.usecases.uninstall import OWN_FILE, OWN_WITHIN
 
+OWN_FOLDER = ".skillopt-sleep"
 OPEN = 0o077
 """The permissions of everybody but the owner."""
 OWN_NAMES = frozenset({*OWN_WITHIN, MARKET_FOLDER, ".market-new", ".gitignore"})
@@ -26,22 +30,59 @@ def secure_folders(data_dir: Path, project: Path) -> Iterator[str]:
 
     A data folder that also holds somebody else's files is left as it is, and that is said too.
     """
-    reports = project / ".skillopt-sleep"
     try:
-        if _is_open(reports):
-            yield _close(reports)
-        if not data_dir.is_dir() or data_dir.is_symlink():
-            return
-        shared = [path.name for path in data_dir.iterdir() if not _is_own(path)]
-        if _is_open(data_dir):
-            yield _close(data_dir) if not shared else _describe_shared(data_dir, shared, "others can read it")
-        if any((parent / ".git").exists() for parent in (data_dir, *data_dir.parents)):
-            if shared:
-                yield _describe_shared(data_dir, shared, "git can see it")
-            elif hide_from_git(data_dir):
-                yield f"{data_dir} lies in a git project: it is hidden from git now"
+        for folder in _find_open(data_dir, project):
+            yield _close(folder)
+        if _lies_in_git(data_dir) and not _list_shared(data_dir) and hide_from_git(data_dir):
+            yield f"{data_dir} lies in a git project: it is hidden from git now"
     except (OSError, SleepError) as error:
         yield f"our folders could not be made private: {error}"
+    yield from _list_unmendable(data_dir, project)
+
+
+def list_open_folders(data_dir: Path, project: Path) -> Iterator[str]:
+    """Yield which of our folders others or git can see, and what mends it; nothing is changed."""
+    with suppress(OSError):
+        for folder in _find_open(data_dir, project):
+            yield f"{folder} is open to others (mode {_read_mode(folder):04o}); the next night closes it, or: chmod 700"
+    yield from _list_unmendable(data_dir, project)
+
+
+def _find_open(data_dir: Path, project: Path) -> Iterator[Path]:
+    """Yield our folders that are open and hold nothing of others."""
+    if _is_open(project / OWN_FOLDER):
+        yield project / OWN_FOLDER
+    if _is_open(data_dir) and not _list_shared(data_dir):
+        yield data_dir
+
+
+def _list_unmendable(data_dir: Path, project: Path) -> Iterator[str]:
+    """Yield what only the user can mend: a data folder shared with other files, and reports that git tracks."""
+    with suppress(OSError):
+        if shared := _list_shared(data_dir):
+            problems = {"others can read it": _is_open(data_dir), "git can see it": _lies_in_git(data_dir)}
+            for problem in (problem for problem, is_so in problems.items() if is_so):
+                yield (
+                    f"{data_dir} holds our data and other files ({min(shared)!r}), and {problem}: use a folder of its"
+                    " own as --data-dir"
+                )
+    if tracked := list_tracked(project / OWN_FOLDER):
+        yield (
+            f"git tracks {len(tracked)} of the files in {project / OWN_FOLDER}, such as {min(tracked)}: words of your"
+            f" sessions may be pushed; take them out with: git rm -r --cached {OWN_FOLDER}"
+        )
+
+
+def _lies_in_git(folder: Path) -> bool:
+    is_folder = folder.is_dir() and not folder.is_symlink()
+    return is_folder and any((parent / ".git").exists() for parent in (folder, *folder.parents))
+
+
+def _list_shared(data_dir: Path) -> list[str]:
+    """List the files in a data folder that are not ours."""
+    if not data_dir.is_dir() or data_dir.is_symlink():
+        return []
+    return [path.name for path in data_dir.iterdir() if not _is_own(path)]
 
 
 def _is_own(path: Path) -> bool:
@@ -57,17 +98,14 @@ def _is_open(folder: Path) -> bool:
     return is_plain and status.st_uid == os.geteuid() and bool(status.st_mode & OPEN)
 
 
+def _read_mode(folder: Path) -> int:
+    return stat.S_IMODE(folder.lstat().st_mode)
+
+
 def _close(folder: Path) -> str:
-    mode = stat.S_IMODE(folder.lstat().st_mode)
+    mode = _read_mode(folder)
     try:
         folder.chmod(0o700)
     except OSError as error:
         raise DiskError(f"{folder} is open to others (mode {mode:04o}): {error.strerror}") from error
     return f"{folder} was open to others (mode {mode:04o}): it is private now (0700)"
-
-
-def _describe_shared(folder: Path, names: list[str], problem: str) -> str:
-    return (
-        f"{folder} holds our data and other files ({min(names)!r}), and {problem}: use a folder of its own as"
-        " --data-dir"
-    )

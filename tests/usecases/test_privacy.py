@@ -7,7 +7,9 @@ import subprocess
 
 import pytest
 
-from skillopt_sleep.usecases.privacy import secure_folders
+from skillopt_sleep.usecases.doctor import examine_setup
+from skillopt_sleep.usecases.privacy import list_open_folders, secure_folders
+from tests.fakes.home import make_person
 
 
 def mode(folder):
@@ -42,8 +44,9 @@ def test_data_folder_with_files_of_others(folders):
     (data / "thesis.odt").touch()
     reports.rmdir()
     reports.symlink_to(data)
-    (said,) = secure_folders(data, reports.parent)
-    assert "thesis.odt" in said
+    for say in (secure_folders, list_open_folders):
+        (said,) = say(data, reports.parent)
+        assert "thesis.odt" in said
     assert mode(data) == 0o777
 
 
@@ -62,3 +65,32 @@ def test_data_folder_in_a_project(folders):
 def test_folders_that_do_not_exist(tmp_path):
     """There is nothing to do."""
     assert list(secure_folders(tmp_path / "data", tmp_path / "project")) == []
+
+
+def test_doctor_lists_open_folders_and_changes_nothing(tmp_path):
+    """Each is named with its mode and the remedy."""
+    person = make_person(tmp_path / "mira", tasks_per_rule=2)
+    for folder in (person.data, person.project / ".skillopt-sleep"):
+        folder.mkdir()
+        folder.chmod(0o755)
+    problems = examine_setup(person.workspace().make_dry_run()).problems
+    assert [line.partition(" is open")[0] for line in problems if "mode 0755" in line and "chmod 700" in line] == [
+        str(person.project / ".skillopt-sleep"),
+        str(person.data),
+    ]
+    assert mode(person.data) == 0o755
+
+
+def test_reports_that_git_tracks(folders):
+    """A project's ignore file had them staged once (finding T6): nights and `doctor` say so until they are out."""
+    data, reports = folders
+    project = reports.parent
+    (reports / "report.md").write_text("words of a session\n")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    subprocess.run(["git", "-C", project, "add", "--force", ".skillopt-sleep/report.md"], check=True)
+    *_, said = secure_folders(data, project)
+    assert "git tracks 1 of the files" in said
+    assert "git rm -r --cached .skillopt-sleep" in said
+    assert [said] == [*list_open_folders(data, project)]
+    subprocess.run(["git", "-C", project, "rm", "-rq", "--cached", ".skillopt-sleep"], check=True)
+    assert [*list_open_folders(data, project)] == []
