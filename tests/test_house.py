@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "skillopt_sleep"
 
-MOST_MODULES = 254
+MOST_MODULES = 256
 MOST_LINES = 52_000
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60

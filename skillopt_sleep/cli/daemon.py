@@ -81,6 +81,7 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
             find_obstacle=lambda found: _find_obstacle(workspace, found),
             log=say,
             publish=DaemonStatus(workspace.data_dir, workspace.clock.now(), once=once),
+            read_last_words=lambda: night.last_words,
         )
         attendant = Attendant(world, salt=str(workspace.data_dir), jitter=not once)
         if once:

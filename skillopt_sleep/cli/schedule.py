@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NOT_NIGHTLY = frozenset({"task_file", "dry_run", "wait", "as_json", "project", "data_dir"})
 """Options of ``run`` that a schedule does not take, or takes with a meaning of its own."""
 
+PLACES = frozenset({"project", "data_dir"})
+
 DAY_CAPS = ("max_calls_day", "max_tokens_day", "max_usd_day")
 
 LAST_MINUTE = "23:59"
@@ -58,6 +60,7 @@ def schedule_command(
     import msgspec
 
     from skillopt_sleep.scheduling.installing import Installation, find_python_path
+    from skillopt_sleep.scheduling.programs import record_programs
     from skillopt_sleep.scheduling.store import load_schedule
     from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
 
@@ -69,7 +72,7 @@ def schedule_command(
     for scheduled_workspace in workspaces:
         _require_usable(scheduled_workspace)
     before = load_schedule(workspace.data_dir)
-    given, secret = select_environment(workspace.env)
+    given, secret = select_environment(workspace.env, _list_key_names(workspaces))
     entries = [plan_project(entry, tuple(_list_night_arguments(context, flags))) for entry in workspaces]
     schedule = merge_schedule(
         before,
@@ -81,6 +84,11 @@ def schedule_command(
             "on_battery": on_battery,
             "using": Waker(str(using)) if using else before.using if before else installation.choose(),
             "environment": {**given, **find_python_path(workspace.env)},
+            "lacks": secret,
+            "programs": {
+                **(before.programs if before else {}),
+                **record_programs(_list_commands(workspaces), given.get("PATH", "")),
+            },
         },
     )
     if only_print:
@@ -205,17 +213,45 @@ def _print_files(workspace: Workspace, schedule: Schedule) -> None:
 
 def _find_missing_agents(workspaces: Sequence[Workspace], schedule: Schedule) -> Iterator[str]:
     """Warnings about agent CLIs that the nights would not find."""
-    import shutil
+    for command in _list_commands(workspaces):
+        if command not in schedule.programs:
+            yield f"{command} is not on this PATH, so no night could start it; install it, then schedule again"
 
+
+def _list_commands(workspaces: Sequence[Workspace]) -> list[str]:
+    """The commands of the agents that the nights start."""
     from skillopt_sleep.agents import agent_of_backend
     from skillopt_sleep.model.call import Role
     from skillopt_sleep.usecases.adapters import get_role
 
+    backends = workspaces[0].settings.backends
     names = dict.fromkeys(get_role(workspace, role)[0] for workspace in workspaces for role in Role)
-    for name in names:
-        command = str(workspaces[0].settings.backends.get(name, {}).get("command", name))
-        if agent_of_backend(name) and shutil.which(command, path=schedule.environment.get("PATH", "")) is None:
-            yield f"{command} is not on this PATH, so no night could start it; install it, then schedule again"
+    return [str(backends.get(name, {}).get("command", name)) for name in names if agent_of_backend(name)]
+
+
+def _list_key_names(workspaces: Sequence[Workspace]) -> list[str]:
+    """The variables that the settings name as keys of their backends."""
+    tables = [table for workspace in workspaces for table in workspace.settings.backends.values()]
+    return [str(table["api_key_env"]) for table in tables if "api_key_env" in table]
+
+
+def open_scheduled(workspace: Workspace) -> tuple[Workspace, Schedule, tuple[str, ...]] | None:
+    """The workspace that the next scheduled night of a project will have, None when it is not scheduled.
+
+    Also returns its schedule, and a note on each program that has moved. Raises as ``open_workspace`` does.
+    """
+    from skillopt_sleep.scheduling.installing import Installation
+    from skillopt_sleep.scheduling.store import load_schedule
+
+    schedule = load_schedule(workspace.data_dir)
+    entry = schedule.find_project(str(workspace.project)) if schedule else None
+    if schedule is None or entry is None:
+        return None
+    env, notes = Installation(workspace.data_dir, workspace.env).read_environment(schedule)
+    places = [f"--project={entry.project}", f"--data-dir={workspace.data_dir}"]
+    flags = run_command.make_context("run", [*entry.arguments, *places]).params
+    nightly = {name: value for name, value in flags.items() if name not in NOT_NIGHTLY or name in PLACES}
+    return open_workspace(nightly, env, dry_run=True), schedule, notes
 
 
 schedule_command.params += [option for option in run_command.params if option.name not in NOT_NIGHTLY]

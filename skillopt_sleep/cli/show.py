@@ -22,6 +22,7 @@ from skillopt_sleep.errors import BackendError, UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
+    from skillopt_sleep.reports.doctor import ScheduledNight
     from skillopt_sleep.storage.repair import RepairReport
     from skillopt_sleep.usecases.workspace import Workspace
 
@@ -160,15 +161,30 @@ def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json 
         return
     from skillopt_sleep.usecases.doctor import examine_setup
 
-    report = examine_setup(workspace.make_dry_run())
+    report = examine_setup(workspace.make_dry_run(), _check_scheduled(workspace))
     if as_json:
         print_json(report)
     else:
         from skillopt_sleep.reports.doctor import describe_doctor
 
         print_page(describe_doctor(report, everything=everything))
-    if any(health.ready is False for health in report.backends):
+    scheduled = report.scheduled.backends if report.scheduled else ()
+    if any(health.ready is False for health in (*report.backends, *scheduled)):
         sys.exit(BackendError.exit_code)
+
+
+def _check_scheduled(workspace: Workspace) -> ScheduledNight | None:
+    """Check the next scheduled night in its own environment; None when the project is not scheduled."""
+    from skillopt_sleep.cli.schedule import open_scheduled
+    from skillopt_sleep.errors import SleepError
+    from skillopt_sleep.reports.doctor import ScheduledNight
+    from skillopt_sleep.usecases.doctor import check_schedule
+
+    try:
+        found = open_scheduled(workspace)
+        return check_schedule(*found) if found else None
+    except (SleepError, click.ClickException) as error:
+        return ScheduledNight(backends=(), path="", problems=(f"scheduled nights: {error}",))
 
 
 def _repair(workspace: Workspace) -> None:

@@ -18,7 +18,7 @@ from skillopt_sleep.reports.formatting import PHASES, list_left_out, number, pla
 from skillopt_sleep.reports.insights import count_insights, describe_insights
 from skillopt_sleep.reports.measurements import describe_shortfall
 from skillopt_sleep.reports.rows import relative_to_project
-from skillopt_sleep.reports.status import describe_schedule
+from skillopt_sleep.reports.status import Failure, describe_failure, describe_schedule
 from skillopt_sleep.scheduling.due import Outlook
 
 TASK_CHARACTERS = 90
@@ -49,6 +49,20 @@ class TargetFile(Struct, frozen=True, kw_only=True):
     """Whether git tracks it, so that a team would see the change."""
 
 
+class ScheduledNight(Struct, frozen=True, kw_only=True):
+    """What a scheduled night would find in the environment it runs in, which is not the user's shell."""
+
+    backends: tuple[BackendHealth, ...]
+    path: str
+    """Its PATH."""
+    lacks: tuple[str, ...] = ()
+    """Names of keys that the user's shell had when the nights were scheduled, and this environment has not."""
+    notes: tuple[str, ...] = ()
+    """Programs that have moved and were found again."""
+    problems: tuple[str, ...] = ()
+    """What has to be fixed before a scheduled night can run."""
+
+
 class DoctorReport(Struct, frozen=True, kw_only=True):
     """Everything that ``doctor`` prints."""
 
@@ -66,6 +80,10 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     insights: Insights
     schedule: Outlook | None = None
     """None when nothing is scheduled."""
+    scheduled: ScheduledNight | None = None
+    """None when this project is not scheduled."""
+    failure: Failure | None = None
+    """Why the last night failed; it may be fixed by now."""
     problems: tuple[str, ...] = ()
     """What has to be fixed before a night can run."""
 
@@ -73,7 +91,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
 def describe_doctor(report: DoctorReport, *, everything: bool = False) -> Page:
     """Return what has to be fixed and what a night would use; ``everything`` adds its tasks and all insights."""
     first = (
-        Section("", tuple(_list_problems(report))),
+        Section("", (*_list_problems(report), *(describe_failure(report.failure) if report.failure else ()))),
         Section("A night here", (Facts(tuple(_list_facts(report, everything=everything))),)),
         Section("Schedule", tuple(_describe_schedule(report))),
     )
@@ -96,6 +114,13 @@ def _describe_schedule(report: DoctorReport) -> Iterator[Cell]:
         yield "Nothing is scheduled: skillopt-sleep schedule runs a night every night."
     else:
         yield from describe_schedule(report.schedule)
+    if (night := report.scheduled) is None:
+        return
+    yield "A scheduled night does not run in this shell. In its own environment:"
+    yield from (_describe_model(health) for health in night.backends)
+    yield from map(plain, night.notes)
+    if night.lacks:
+        yield f"It has no {', '.join(night.lacks)}, which your shell had when you scheduled it."
 
 
 def _list_facts(report: DoctorReport, *, everything: bool) -> Iterator[tuple[str, Cell]]:

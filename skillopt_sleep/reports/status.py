@@ -29,6 +29,21 @@ from skillopt_sleep.reports.rows import without_bullet
 from skillopt_sleep.scheduling.due import Attempt, DaemonState, Outlook, Schedule, Waker
 
 
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why the last nights of a project failed."""
+
+    key: str
+    """Names the last of them, so that it is shown once."""
+    nights: int
+    """Number of nights in a row that failed."""
+    why: str
+    """The cause of the last one."""
+    now: str
+    """What to do about it, in sentences."""
+    log: str
+    """The file with the details."""
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """What ``status`` prints."""
 
@@ -50,6 +65,8 @@ class Status(Struct, frozen=True, kw_only=True):
     sealed: tuple[SealedTest, ...] = ()
     """Adopted changes scored on sealed tasks, the latest first."""
     running: bool = False
+    failure: Failure | None = None
+    """None when the last night did not fail."""
     schedule: Outlook | None = None
     """None when nothing is scheduled."""
 
@@ -170,6 +187,8 @@ def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
                 (f"skillopt-sleep adopt {night}", "applies it to your files"),
             )
         )
+    if status.failure:
+        yield from describe_failure(status.failure)
     if status.running:
         yield Line("A night is running.", Tone.WAITING)
     elif status.nights and status.nights[0].state is NightState.RUNNING:
@@ -179,6 +198,14 @@ def _list_waiting(status: Status) -> Iterator[Facts | Cell]:
     waiting = ((status.waiting, "session to read", "sessions to read"), (status.fresh, "unused task", "unused tasks"))
     if said := ", ".join(number(count, one, many) for count, one, many in waiting if count):
         yield f"For the next night: {said}."
+
+
+def describe_failure(failure: Failure) -> Iterator[Cell]:
+    """Yield why the last nights failed, what to do, and where the details are."""
+    which = "The last night" if failure.nights == 1 else f"Each of the last {failure.nights} nights"
+    yield Line(f"FAILED: {which} failed: {plain(failure.why).rstrip('.')}.", Tone.BAD)
+    yield f"  {plain(failure.now)}"
+    yield Line(f"  Details: {plain(failure.log)}", Tone.QUIET)
 
 
 def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
@@ -199,7 +226,7 @@ def _list_trust(status: Status, *, everything: bool) -> Iterator[Cell]:
 
 
 def _tone(line: str) -> Cell:
-    return Line(line, Tone.BAD) if line.startswith(("MISSED", "NOT RUNNING")) else line
+    return Line(line, Tone.BAD) if line.startswith(("MISSED", "NOT RUNNING", "FAILED")) else line
 
 
 def render_schedule(schedule: Schedule, data_dir: Path) -> str:
@@ -228,12 +255,14 @@ def describe_schedule(outlook: Outlook) -> Iterator[str]:
         nights = number(len(outlook.missed), "night")
         which = ", ".join(label.replace("T", " ") for label in outlook.missed)
         yield f"MISSED: {nights} of the last week did not run, due at {which}."
-        yield "  The machine was off, asleep or on battery, or nothing started it: skillopt-sleep doctor checks."
+        slept = "The machine was off or asleep, or nothing started it: skillopt-sleep doctor checks"
+        yield f"  {plain(outlook.held) or slept}."
     if outlook.problem:
         yield f"NOT RUNNING: {plain(outlook.problem)}."
     yield f"Every night at {outlook.at}, started by {WAKERS[outlook.using]}. {_last(outlook.last)}{_next(outlook)}"
     if outlook.daemon is not None:
         yield _daemon(outlook.daemon)
+    yield from (f"FAILED elsewhere: {plain(failure)}" for failure in outlook.failures)
 
 
 def _last(attempt: Attempt | None) -> str:
@@ -251,7 +280,8 @@ def _next(outlook: Outlook) -> str:
     if outlook.next is None:
         return ""
     if outlook.waits:
-        return f" A night has been due since {_moment(outlook.next)} and runs as soon as the scheduler wakes."
+        held = plain(outlook.held) or "it runs as soon as the scheduler wakes"
+        return f" A night has been due since {_moment(outlook.next)}: {held}."
     return f" Next: {_moment(outlook.next)}."
 
 

@@ -42,6 +42,9 @@ class Attempts(Protocol):
     def drop(self, attempt: Attempt) -> None:
         """Delete an attempt of which nothing was started."""
 
+    def note(self, project: str, due: str, why: str) -> None:
+        """Store why a due has not had its night yet."""
+
     def has_finished_night(self, project: str, since: datetime) -> bool:
         """Tell whether a night of the project that began since then has finished, whoever ran it."""
 
@@ -70,6 +73,8 @@ class World:
     """Takes one line for people."""
     publish: Callable[[datetime | None, str, str], None]
     """Takes the state: the next wake, the project whose night runs, why a due night waits."""
+    read_last_words: Callable[[], str] = str
+    """Returns the last line that the last night printed as an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,7 @@ class Attendant:
         self._known_projects: tuple[str, ...] | None = None
         self._last_line = ""
         self._quiet: _Quiet | None = None
+        self._noted: tuple[str, str, str] | None = None
         self.stopping = False
         self.code = 0
         """Exit code of the last night that did not end well, 0 when all did."""
@@ -151,6 +157,7 @@ class Attendant:
             if schedule is None or step is None:
                 return ""
             if reason := self._world.find_obstacle(schedule) or self._run_night(schedule, step):
+                self._note(step, reason)
                 return reason
         return ""
 
@@ -190,9 +197,17 @@ class Attendant:
             return "another night is running"
         code = STOPPED if self.stopping and code else code
         self.code = abs(code) or self.code
-        self._record_end(replace(attempt, ended_at=world.clock.now(), code=code))
+        why = world.read_last_words() if code else ""
+        self._record_end(replace(attempt, ended_at=world.clock.now(), code=code, why=why))
         world.log(f"the night of {attempt.due} ended with {code}: {attempt.project}")
         return ""
+
+    def _note(self, step: Step, reason: str) -> None:
+        """Store once why a due waits, so that it is known when its night never comes."""
+        noted = (step.project.project, step.due.label, reason)
+        if noted != self._noted:
+            self._world.attempts.note(*noted)
+            self._noted = noted
 
     def _record_end(self, attempt: Attempt) -> None:
         """Remember an end before storing it: when it cannot be stored, the night has ended all the same."""

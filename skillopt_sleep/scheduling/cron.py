@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 
 from skillopt_sleep.errors import Refused, SleepError, UsageError
-from skillopt_sleep.scheduling.installer import Waking, read_errors, run_program
+from skillopt_sleep.scheduling.installer import Waking, read_errors, read_variables, run_program
 from skillopt_sleep.storage.files import make_folders, write_atomic
 
 LONGEST = 900
@@ -63,6 +63,13 @@ class Cron:
         if self.waking.name.encode() not in (table or b""):
             return "the crontab has lost the lines of this schedule; to put them back: skillopt-sleep schedule"
         return ""
+
+    def read_environment(self) -> Mapping[str, str]:
+        """Return the variables that the crontab sets, besides the few of cron itself."""
+        given = {name: self.waking.env[name] for name in ("HOME", "LOGNAME", "USER") if name in self.waking.env}
+        return {**given, "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin"} | read_variables(
+            ["crontab", "-l"], self.waking.env
+        )
 
     def _block(self) -> str:
         """Build the lines between the marks. Raises ``UsageError`` for a command that is too long for cron."""

@@ -76,6 +76,10 @@ class Schedule(Struct, frozen=True, kw_only=True):
     using: Waker = Waker.DAEMON
     environment: dict[str, str] = {}
     """Variables added to the environment of each night, above all the PATH on which the agents are found."""
+    lacks: tuple[str, ...] = ()
+    """Names of the keys that the user's shell had and the schedule leaves out; never their values."""
+    programs: dict[str, str] = {}
+    """Each agent's command that the nights start, with the path it had when they were scheduled."""
     day: DayCaps = DayCaps()
     projects: tuple[ScheduledProject, ...] = ()
     folders: dict[str, int] = {}
@@ -129,6 +133,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     code: int | None = None
     """Exit code of the last start, negative for a signal; None while it runs."""
+    why: str = ""
+    """The last line that a start which failed has printed."""
 
     @property
     def is_over(self) -> bool:
@@ -179,6 +185,10 @@ class Outlook(Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why the next night will not run, as far as that can be told."""
     daemon: DaemonState | None = None
+    held: str = ""
+    """Why the latest due has not had its night, as the program that looked for it has written down."""
+    failures: tuple[str, ...] = ()
+    """Why the last nights of other scheduled projects failed, a line for each project."""
 
 
 def find_due(day: date, at: time, zone: tzinfo) -> Due:

@@ -7,6 +7,7 @@ Files are put in place all together or not at all; files that we did not write a
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ class Waking:
     """Where something of the user's is kept that cannot be put back where it was."""
     env: Mapping[str, str]
     """Environment in which the system's own programs are run."""
+    keys: tuple[str, ...] = ()
+    """Names of keys that the schedule leaves to the scheduler."""
 
     def __post_init__(self) -> None:
         for value in (*self.argv, *self.environment.values()):
@@ -109,6 +112,9 @@ class Installer(Protocol):
     def check(self) -> str:
         """Return what is wrong with what was installed, "" when nothing is. Changes nothing, raises nothing."""
 
+    def read_environment(self) -> Mapping[str, str]:
+        """Return the variables the scheduler gives what it starts. Changes nothing, raises nothing."""
+
 
 def run_program(
     argv: Sequence[str], env: Mapping[str, str], *, given: bytes = b""
@@ -130,6 +136,17 @@ def run_program(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{argv[0]} cannot be used: {error}") from error
+
+
+def read_variables(argv: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the ``NAME=value`` lines that a program of the system prints; none when it does not answer."""
+    try:
+        done = run_program(argv, env)
+    except UsageError:
+        return {}
+    lines = done.stdout.decode("utf-8", "replace").splitlines() if done.returncode == 0 else []
+    found = (re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(.*)", line) for line in lines)
+    return {match[1]: match[2].strip("\"'") for match in found if match}
 
 
 def read_errors(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -17,9 +17,11 @@ from skillopt_sleep.scheduling.cron import Cron
 from skillopt_sleep.scheduling.due import Schedule, Waker
 from skillopt_sleep.scheduling.installer import Installer, Waking, name_schedule
 from skillopt_sleep.scheduling.launchd import Launchd
-from skillopt_sleep.scheduling.store import load_schedule, save_schedule, schedule_path
+from skillopt_sleep.scheduling.programs import build_environment
+from skillopt_sleep.scheduling.store import load_daemon, load_schedule, save_schedule, schedule_path
 from skillopt_sleep.scheduling.systemd import Systemd
 from skillopt_sleep.scheduling.task_scheduler import NEVER_RUN, TaskScheduler
+from skillopt_sleep.storage.lock import DAEMON, is_held
 
 INSTALLERS: Mapping[Waker, Callable[[Waking], Installer]] = {
     Waker.SYSTEMD: Systemd,
@@ -128,6 +130,18 @@ class Installation:
         installer = self.installer(schedule) if schedule is not None else None
         return installer.check() if installer is not None else ""
 
+    def read_environment(self, schedule: Schedule) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return the environment of a night, as its scheduler and the schedule make it; see ``build_environment``."""
+        installer, given = self.installer(schedule), dict[str, str]()
+        if installer is not None:
+            given = dict(installer.read_environment())
+        elif is_held(self._data_dir, DAEMON) and (daemon := load_daemon(self._data_dir)):
+            import psutil  # noqa: PLC0415  only for a running daemon
+
+            with contextlib.suppress(psutil.Error):
+                given = psutil.Process(daemon.pid).environ()
+        return build_environment(schedule, given)
+
     def find_hints(self, schedule: Schedule, secret: Sequence[str]) -> Iterator[str]:
         """Yield what the user should know about a new schedule; ``secret`` are the variables it leaves out."""
         installer = self.installer(schedule)
@@ -155,5 +169,6 @@ class Installation:
             config=Path(self._env.get("XDG_CONFIG_HOME") or home / ".config"),
             data_dir=self._data_dir,
             env=self._env,
+            keys=schedule.lacks,
         )
         return INSTALLERS[schedule.using](waking)

@@ -96,3 +96,15 @@ class Launchd:
         if done.returncode:
             return f"{self.waking.name} is not loaded: launchctl bootstrap {self.domain} {self.plist}"
         return ""
+
+    def read_environment(self) -> Mapping[str, str]:
+        """Return the variables of the agent, with those that were set by ``launchctl setenv``."""
+        found = {"HOME": str(self.waking.home), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+        for name in self.waking.keys:
+            try:
+                done = run_program(["launchctl", "getenv", name], self.waking.env)
+            except UsageError:
+                continue
+            if value := done.stdout.decode("utf-8", "replace").strip():
+                found[name] = value
+        return found

@@ -23,6 +23,7 @@ from typing import IO, TextIO
 
 from skillopt_sleep.errors import DiskError
 from skillopt_sleep.scheduling.due import Schedule, Step
+from skillopt_sleep.scheduling.programs import build_environment
 
 GRACE = 3.0
 """Seconds a night gets to end its children and to write its report; it needs less than one."""
@@ -30,6 +31,8 @@ KILL_WAIT = 1.0
 """Seconds to wait for killed processes to be gone."""
 TAIL = 2000
 """Bytes of a night's stderr that are copied to the log."""
+SAID = "skillopt-sleep: "
+"""What an error that a user can fix begins with."""
 LOG_BYTES = 2**20
 LOG_BACKUPS = 3
 """Older logs that are kept, so that all together take four megabytes, which is years of nights."""
@@ -65,13 +68,18 @@ class NightProcess:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
+        self.last_words = ""
+        """The last line that the last night printed as an error."""
 
     def __call__(self, schedule: Schedule, step: Step) -> int:
         """Run a night to its end and return its exit code. Raises ``DiskError`` when no process can be started."""
         command = [*self._start, *build_arguments(schedule, step, self._data_dir)]
         try:
             with tempfile.TemporaryFile() as stderr:
-                code = self._run(command, {**self._env, **schedule.environment}, stderr)
+                env, notes = build_environment(schedule, self._env)
+                for note in notes:
+                    self._log(note)
+                code = self._run(command, env, stderr)
                 self._log_tail(stderr)
         except OSError as error:
             raise DiskError(f"cannot start {command[0]}: {error.strerror}") from error
@@ -99,8 +107,10 @@ class NightProcess:
         """Copy the last lines of a night's stderr to the log."""
         length = stderr.seek(0, os.SEEK_END)
         stderr.seek(max(0, length - TAIL))
-        for line in stderr.read().decode("utf-8", "replace").splitlines()[-5:]:
+        lines = stderr.read().decode("utf-8", "replace").splitlines()[-5:]
+        for line in lines:
             self._log(line)
+        self.last_words = next((line.removeprefix(SAID) for line in reversed(lines) if line.startswith(SAID)), "")
 
     def stop(self) -> bool:
         """Stop the running night and everything it started, and start no other. Returns whether one was running."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -104,7 +105,10 @@ class AttemptStore:
 
     def of(self, project: str, *, limit: int) -> tuple[Attempt, ...]:
         """Return the attempts of a project, the one that was started last first."""
-        query = "SELECT * FROM attempts WHERE project = ? ORDER BY started_at DESC, due DESC LIMIT ?"
+        query = (
+            "SELECT * FROM attempts LEFT JOIN attempt_reasons USING (project, due) WHERE project = ?"
+            " ORDER BY started_at DESC, due DESC LIMIT ?"
+        )
         with self._open() as database:
             rows = database.rows(query, (project, limit))
         return tuple(
@@ -115,6 +119,7 @@ class AttemptStore:
                 starts=row["starts"],
                 ended_at=convert_value(row["ended_at"], datetime) if row["ended_at"] else None,
                 code=row["code"],
+                why=row["why"] or "",
             )
             for row in rows
         )
@@ -125,6 +130,18 @@ class AttemptStore:
         values = (attempt.project, attempt.due, attempt.started_at.isoformat(), attempt.starts, ended_at, attempt.code)
         with self._open() as database, database.transaction(durable=True) as connection:
             connection.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)", values)
+            _note(connection, attempt.project, attempt.due, attempt.why)
+
+    def note(self, project: str, due: str, why: str) -> None:
+        """Store why a due has not had its night yet."""
+        with self._open() as database, database.transaction() as connection:
+            _note(connection, project, due, why)
+
+    def find_reason(self, project: str, due: str) -> str:
+        """Return why a due has not had its night, or why its night failed; "" when nothing is known."""
+        with self._open() as database:
+            rows = database.rows("SELECT why FROM attempt_reasons WHERE project = ? AND due = ?", (project, due))
+        return str(rows[0]["why"]) if rows else ""
 
     def drop(self, attempt: Attempt) -> None:
         """Delete an attempt of which nothing was started."""
@@ -137,6 +154,12 @@ class AttemptStore:
         query = "SELECT 1 FROM nights WHERE project = ? AND state = ? AND started_at >= ? LIMIT 1"
         with self._open() as database:
             return bool(database.rows(query, (project, NightState.FINISHED, begun)))
+
+
+def _note(connection: sqlite3.Connection, project: str, due: str, why: str) -> None:
+    connection.execute("DELETE FROM attempt_reasons WHERE project = ? AND due = ?", (project, due))
+    if why:
+        connection.execute("INSERT INTO attempt_reasons VALUES (?, ?, ?)", (project, due, why))
 
 
 class KeptSchedule:

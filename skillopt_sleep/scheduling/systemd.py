@@ -13,6 +13,7 @@ from skillopt_sleep.scheduling.installer import (
     install_files,
     is_ours,
     read_errors,
+    read_variables,
     remove_files,
     run_program,
 )
@@ -150,6 +151,10 @@ class Systemd:
         if done.returncode:
             return f"{self.timer.name} is not active: systemctl --user enable --now {self.timer.name}"
         return ""
+
+    def read_environment(self) -> Mapping[str, str]:
+        """Ask systemd for the variables of its services."""
+        return read_variables(["systemctl", "--user", "show-environment"], self.waking.env)
 
     def find_hint(self, user: str) -> str:
         """Return how to keep the timer running while the user is logged out, "" when that is set up already."""

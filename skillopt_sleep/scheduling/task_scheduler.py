@@ -66,6 +66,10 @@ class TaskScheduler:
         """Say that it was never tried."""
         return NEVER_RUN
 
+    def read_environment(self) -> Mapping[str, str]:
+        """Return nothing: it was never tried."""
+        return {}
+
 
 def _add(parent: ET.Element, name: str, children: Mapping[str, str]) -> ET.Element:
     element = ET.SubElement(parent, name)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
-VERSION = 7
+VERSION = 8
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
 MIGRATIONS = {
@@ -108,6 +108,10 @@ CREATE TABLE IF NOT EXISTS tried_edits (
 CREATE TABLE IF NOT EXISTS attempts (
     project TEXT NOT NULL, due TEXT NOT NULL, started_at TEXT NOT NULL, starts INTEGER NOT NULL, ended_at TEXT,
     code INTEGER,
+    PRIMARY KEY (project, due)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS attempt_reasons (
+    project TEXT NOT NULL, due TEXT NOT NULL, why TEXT NOT NULL,
     PRIMARY KEY (project, due)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS days (

@@ -129,7 +129,7 @@ class JournalledNight:
                 self._journal.renew_caps(self.id)
             error = failure
         if error is not None:
-            report = _conclude_with_error(report, error)
+            report = _conclude_with_error(report, error, self._journal.explain(error))
         else:
             report = replace(
                 report,
@@ -152,8 +152,16 @@ class Renderers:
 class NightJournal:
     """All nights, in the database and the project's ``.skillopt-sleep`` folder (``ports.Journal``)."""
 
-    def __init__(self, database: Database, clock: Clock, renderers: Renderers) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        renderers: Renderers,
+        explain: Callable[[BaseException], str] = str,
+    ) -> None:
+        """``explain`` says why an error ended a night, by default in the error's own words."""
         self.database = database
+        self.explain = explain
         self.clock = clock
         self.renderers = renderers
 
@@ -286,9 +294,9 @@ def _find_failure(endings: Mapping[str, int]) -> BackendError | None:
     return failure
 
 
-def _conclude_with_error(report: NightReport, error: BaseException) -> NightReport:
-    """Return the report of a night that an error ended."""
-    why = str(error) or type(error).__name__
+def _conclude_with_error(report: NightReport, error: BaseException, why: str) -> NightReport:
+    """Return the report of a night that an error ended, with the reason for people."""
+    why = why or type(error).__name__
     stopped = {
         Awaiting: StoppedBy.HANDOFF,
         BackendError: StoppedBy.BACKEND,

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from skillopt_sleep.calls.clock import find_system_zone
 from skillopt_sleep.errors import SleepError
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.scheduling.due import Attempt
+from skillopt_sleep.scheduling.due import Attempt, Schedule, find_next_due
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule
 from skillopt_sleep.storage.files import make_folders, remove, write_atomic
 from skillopt_sleep.storage.staging import ProposalStatus
 from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
-    from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
 WAITING = "waiting.txt"
@@ -33,16 +33,16 @@ MORNING = "morning.tsv"
 """What to show where: project, key, file, message on each line, separated by tabs.
 
 The project is ``*`` for a message that concerns all. The message is shown only while the file is missing; ``-`` is
-never there. The message is the inside of a JSON string, so that the hook can print it without knowing JSON.
+never there, and ``@SECONDS`` is there until that moment, in seconds since 1970. The message is the inside of a JSON
+string, so that the hook can print it without knowing JSON.
 """
 
-EPOCH = datetime.fromtimestamp(0, UTC)
-
-CANNOT_BEGIN = frozenset({1, 2, 7})
-"""Exit codes of a scheduled start that may have left no report of its own."""
-
-MOST_WORDS = 160
+MOST_WORDS = 240
 """Characters of a message that says why nights failed."""
+
+
+SILENCE = timedelta(hours=50)
+"""How long after a due its silence is mentioned: two nights later, when a weekend's sleep is caught up."""
 
 
 class Message(Struct, frozen=True, order=True):
@@ -51,7 +51,7 @@ class Message(Struct, frozen=True, order=True):
     project: str
     key: str
     missing: str
-    """A file whose absence makes the message true; "-" for one that is true in any case."""
+    """A file whose absence makes the message true; "-" for one that is true in any case, "@SECONDS" for later."""
     text: str
 
 
@@ -71,16 +71,16 @@ def announce(workspace: Workspace) -> None:
 
 
 class AnnouncingAttempts(AttemptStore):
-    """The attempts of the daemon; one that could not even begin a night is announced, as nobody else can do it."""
+    """The attempts of the daemon, announced here where no night of its own has done it."""
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.data_dir / DATABASE)
         self._workspace = workspace
 
     def keep(self, attempt: Attempt) -> None:
-        """Store an attempt, and announce one that failed before its night began."""
+        """Store an attempt, and announce it at its start and when it failed."""
         super().keep(attempt)
-        if attempt.code in CANNOT_BEGIN:
+        if attempt.code != 0:
             announce(self._workspace)
 
 
@@ -92,31 +92,34 @@ def _list_messages(workspace: Workspace, proposals: dict[str, str]) -> Iterator[
     projects |= {entry.project for entry in schedule.projects} if schedule else set()
     for project in filter(_is_one_line, projects - proposals.keys()):
         yield from _describe_failure(workspace, project)
+    yield from _warn_of_silence(workspace, schedule) if schedule else ()
     if schedule and (program := _find_program(schedule.environment.get("PYTHONPATH", ""))):
         text = f"SkillOpt-Sleep: its nights cannot start, as {program} is gone; install it again, then run"
         yield Message("*", sha256(program.encode())[:12], program, f"{text} skillopt-sleep schedule.")
 
 
-def _describe_failure(workspace: Workspace, project: str) -> Iterator[Message]:
-    """Yield a message when the last night of a project failed, or its last scheduled start ended without a night."""
-    from skillopt_sleep.reports.headline import Ending, summarize_night
-    from skillopt_sleep.reports.status import EXIT_CODES
+def _warn_of_silence(workspace: Workspace, schedule: Schedule) -> Iterator[Message]:
+    """Yield, for every project, what is shown when this file has not been written for two nights that were due.
 
-    reports = workspace.journal.reports(project)
-    failed: list[NightReport] = []
-    for report in reports:
-        if summarize_night(report).ending is not Ending.STOPPED or report.exit_code in {0, 3}:
-            break
-        failed.append(report)
-    attempt = next(iter(AttemptStore(workspace.database).of(project, limit=1)), None)
-    began = datetime.fromisoformat(reports[0].started_at) if reports and reports[0].started_at else EPOCH
-    if attempt and attempt.code in CANNOT_BEGIN and attempt.started_at > began:
-        why = EXIT_CODES[attempt.code]
-        yield Message(project, sha256(f"{project}{attempt.due}".encode())[:12], "-", _say_failed(1, f"it ended {why}"))
-    elif failed:
-        yield Message(
-            project, failed[0].night, "-", _say_failed(len(failed), failed[0].why or summarize_night(failed[0]).title)
-        )
+    A night that cannot start, or cannot write, tells nobody; so what would be said is written in advance.
+    """
+    now = workspace.clock.now()
+    due = find_next_due(now, schedule.clock, find_system_zone())
+    text = f"SkillOpt-Sleep: no night has begun since {now.astimezone():%A %d %B}; skillopt-sleep doctor looks why."
+    for project in filter(_is_one_line, (entry.project for entry in schedule.projects)):
+        key = sha256(f"{project}{due.label}".encode())[:12]
+        yield Message(project, key, f"@{int((due.moment + SILENCE).timestamp())}", text)
+
+
+def _describe_failure(workspace: Workspace, project: str) -> Iterator[Message]:
+    """Yield a message when the last nights of a project failed."""
+    from skillopt_sleep.usecases.failures import find_failure
+
+    failure = find_failure(workspace, project)
+    if failure is None:
+        return
+    where = project if Path(project).is_dir() else "*"  # nobody starts a session in a folder that is gone
+    yield Message(where, sha256(failure.key.encode())[:12], "-", _say_failed(failure.nights, failure.why))
 
 
 def _say_failed(nights: int, why: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,13 +15,14 @@ from msgspec.structs import replace
 from skillopt_sleep import __version__
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.registry import Kind, names
-from skillopt_sleep.reports.doctor import DoctorReport, SourceFound, TargetFile
+from skillopt_sleep.reports.doctor import DoctorReport, ScheduledNight, SourceFound, TargetFile
 from skillopt_sleep.scheduling.installing import Installation
 from skillopt_sleep.storage.git import is_tracked
 from skillopt_sleep.storage.repair import find_damage
 from skillopt_sleep.storage.space import list_disk_problems
 from skillopt_sleep.usecases.adapters import build_backend, build_sources, get_night_caps, probe_backends
 from skillopt_sleep.usecases.documents import inspect_live_documents
+from skillopt_sleep.usecases.failures import describe_lacking, describe_reinstall, find_failure, select_lacking
 from skillopt_sleep.usecases.permissions import find_new_receivers
 from skillopt_sleep.usecases.privacy import list_open_folders
 from skillopt_sleep.usecases.run import forecast_night
@@ -31,12 +33,12 @@ if TYPE_CHECKING:
     from skillopt_sleep.model.document import Document
     from skillopt_sleep.model.ports import Source
     from skillopt_sleep.night.report import BackendHealth
-    from skillopt_sleep.scheduling.due import Outlook
+    from skillopt_sleep.scheduling.due import Outlook, Schedule
     from skillopt_sleep.usecases.workspace import Workspace
 
 
-def examine_setup(workspace: Workspace) -> DoctorReport:
-    """Check everything a night needs."""
+def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None) -> DoctorReport:
+    """Check everything a night needs; ``scheduled`` is what ``check_schedule`` has found."""
     forecast = forecast_night(workspace, None)
     outlook = _read_outlook(workspace)
     backends = probe_backends(workspace)
@@ -55,6 +57,8 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
         rehearsal=forecast,
         insights=collect_insights(workspace),
         schedule=outlook,
+        scheduled=scheduled,
+        failure=find_failure(workspace, str(workspace.project)),
         problems=(
             *_list_problems(backends, sources, list_disk_problems(workspace.data_dir, workspace.project)),
             *documents.left_out,
@@ -62,7 +66,29 @@ def examine_setup(workspace: Workspace) -> DoctorReport:
             *_find_damage(workspace),
             *_find_new_receivers(workspace),
             *_schedule_problems(outlook),
+            *(scheduled.problems if scheduled else ()),
         ),
+    )
+
+
+def check_schedule(workspace: Workspace, schedule: Schedule, notes: tuple[str, ...]) -> ScheduledNight:
+    """Check the backends of a scheduled night; ``workspace`` has its settings and the environment it will run in."""
+    backends = probe_backends(workspace)
+    problems = []
+    for command, place in schedule.programs.items():
+        if not Path(place).exists() and shutil.which(command, path=workspace.env.get("PATH", "")) is None:
+            problems.append(describe_reinstall(place))
+    refused = [health for health in backends if health.ready is False]
+    lacks = select_lacking(workspace, schedule)
+    if refused and not problems:
+        detail = refused[0].detail or f"{refused[0].backend} is not ready"
+        problems.append(f"{describe_lacking(lacks, schedule.using)} ({detail})" if lacks else detail)
+    return ScheduledNight(
+        backends=backends,
+        path=workspace.env.get("PATH", ""),
+        lacks=lacks,
+        notes=notes,
+        problems=tuple(f"scheduled nights: {problem}" for problem in problems),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -32,6 +32,7 @@ from skillopt_sleep.scheduling.store import AttemptStore, load_daemon, load_sche
 from skillopt_sleep.settings import PREFIX
 from skillopt_sleep.storage.lock import DAEMON, is_held
 from skillopt_sleep.usecases.adapters import get_night_caps
+from skillopt_sleep.usecases.failures import list_other_failures
 
 if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
@@ -61,9 +62,10 @@ VARIABLE = re.compile(r"[A-Za-z_]\w*")
 SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 
-def select_environment(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+def select_environment(env: Mapping[str, str], keys: Collection[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables that go into a schedule, and the names of those agents may need that are too secret for it.
 
+    ``keys`` are names of variables that the settings call keys.
     Only the absolute folders of PATH are kept, since a night may run in any folder.
     """
     wanted = PASSED_ON.union(*(agent.variables for agent in all_agents()))
@@ -71,6 +73,7 @@ def select_environment(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[st
     check = SecretCheck()
     secret = {name for name, value in given.items() if _holds_secret(check, name, value)}
     secret |= {name for name in env if name.startswith(KEYS) and any(word in name for word in KEY_WORDS)}
+    secret |= env.keys() & set(keys)
     given = {name: value for name, value in sorted(given.items()) if name not in secret}
     if "PATH" in given:
         given["PATH"] = ":".join(part for part in given["PATH"].split(":") if Path(part).is_absolute())
@@ -131,6 +134,7 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
     found = Outlook(
         using=schedule.using,
         at=schedule.at,
+        failures=tuple(list_other_failures(workspace, schedule)),
         scheduled=entry is not None,
         others=len(schedule.projects) - (entry is not None),
         daemon=daemon,
@@ -139,19 +143,22 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
     if entry is None:
         return found
     now, zone = workspace.clock.now(), find_system_zone()
-    attempts = AttemptStore(workspace.database).of(entry.project, limit=RECENT_ATTEMPTS)
+    store = AttemptStore(workspace.database)
+    attempts = store.of(entry.project, limit=RECENT_ATTEMPTS)
     active = [attempt.started_at for attempt in attempts] + [
         datetime.fromisoformat(moment) for night in nights for moment in (night.started_at, night.updated_at) if moment
     ]
     jitter = timedelta(minutes=schedule.jitter)
     missed = find_missed_dues(entry.since, now, schedule.clock, zone, active=active, jitter=jitter)
     following = _find_next(schedule, entry, attempts, now)
+    latest = find_last_due(now, schedule.clock, zone).label
     return replace(
         found,
         last=_convert_to_local_time(attempts[0]) if attempts else None,
         next=following.astimezone(),
         waits=following <= now,
         missed=tuple(due.label for due in missed),
+        held=store.find_reason(entry.project, latest if following <= now or not missed else missed[-1].label),
     )
 
 

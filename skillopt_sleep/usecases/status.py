@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def read_status(workspace: Workspace) -> Status:
     """Return the status of the project. Creates no database: a project without nights has an empty status."""
+    from skillopt_sleep.usecases.failures import find_failure
     from skillopt_sleep.usecases.schedule import read_outlook
 
     if not (workspace.data_dir / DATABASE).exists():
@@ -37,6 +38,7 @@ def read_status(workspace: Workspace) -> Status:
         account=workspace.trials.account(project),
         sealed=workspace.trials.sealed(project),
         running=is_locked(workspace.data_dir),
+        failure=find_failure(workspace, project),
         schedule=read_outlook(workspace, nights),
     )
 

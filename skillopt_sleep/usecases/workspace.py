@@ -213,4 +213,10 @@ class Workspace:
             markdown=lambda report: redacted(render_report(report).encode("utf-8")),
             evidence=lambda rows: redacted(render_evidence(rows)),
         )
-        return NightJournal(self.database, self.clock, renderers)
+
+        def explain(error: BaseException) -> str:
+            from skillopt_sleep.usecases.failures import explain_failure
+
+            return explain_failure(self, error)
+
+        return NightJournal(self.database, self.clock, renderers, explain)

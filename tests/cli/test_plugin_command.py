@@ -438,4 +438,4 @@ def test_reason_of_a_failure_cannot_steer_a_terminal(mira):
     shown = json.loads('"' + (mira.data / "morning.tsv").read_text().split("\t")[-1].rstrip("\n") + '"')
     assert "the last night failed: 503" in shown
     assert shown.isprintable()
-    assert len(shown) < 250
+    assert len(shown) < 330

@@ -575,7 +575,7 @@ def test_doctor_looks_whether_it_is_still_there(cli, schedule, system, data, mir
     system.table = MINE
     (problem,) = cli("doctor", *place, "--json").json["problems"]
     assert "the crontab has lost the lines of this schedule" in problem
-    schedule("--using=systemd")
+    schedule("--using=systemd", "--backend=simulated")
     assert cli("doctor", *place, "--json").json["problems"] == []
     system.says("no-bus")
     assert "Failed to connect to bus" in cli("doctor", *place, "--json").json["problems"][0]
