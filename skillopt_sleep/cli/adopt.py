@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,26 +25,49 @@ if TYPE_CHECKING:
 @click.argument("night", required=False)
 @click.option("--edit", "edits", multiple=True, metavar="ID", help="Adopt only this edit; may be repeated.")
 @click.option("--undecided", is_flag=True, help="Also adopt undecided edits; recorded as adopted by hand.")
+@click.option("--reword", is_flag=True, help="Open the rules in $VISUAL or $EDITOR first; your words were not tried.")
 @place_options
 @as_json
 def adopt_command(
-    night: str | None, edits: tuple[str, ...], undecided: bool, as_json: bool, **flags: Json | Path
+    night: str | None, edits: tuple[str, ...], undecided: bool, reword: bool, as_json: bool, **flags: Json | Path
 ) -> None:
     """Apply the proposal of NIGHT (default: the latest that waits) to your files, whole or only single edits.
 
     An edit that the guard holds back is applied only when named with --edit; an undecided one needs --undecided. All
     files change together or none does. Refused (exit 8), with nothing changed, when a file is no longer what the night
-    measured.
+    measured; a night that you reverted can be adopted again, also into a file that you edited since.
     """
     from skillopt_sleep.usecases.adopt import adopt_night
     from skillopt_sleep.usecases.upkeep import settle
 
     workspace = open_workspace(flags)
-    night, changes = adopt_night(workspace, night, edits=edits, undecided=undecided)
+    night, changes = adopt_night(
+        workspace, night, edits=edits, undecided=undecided, reword=_ask_for_words if reword else None
+    )
     settle(workspace)
     _print_changes(changes, as_json=as_json)
     if not as_json:
+        if reword:
+            click.echo("\nThese are your own words now: what was proven was proven for the words of the night.")
         click.echo(f"\nTo undo it, byte for byte: skillopt-sleep revert {night}")
+
+
+ABOUT_WORDS = """\
+Reword the rules below, each under its id, then save and close. What you change
+is recorded as your own words, which were not tried. Empty a rule to leave it out.
+"""
+
+
+def _ask_for_words(edits: Sequence[EditRecord]) -> dict[str, str]:
+    """Open the rules in the user's editor; return their texts by edit id, all of them empty when it was not saved."""
+    page = click.edit("\n".join([ABOUT_WORDS, *(f"== {edit.id} ==\n{edit.text}\n" for edit in edits)]), extension=".md")
+    if page is None:
+        return {}
+    _, *parts = re.split(r"^== (\S+) ==[ \t]*$", page, flags=re.MULTILINE)
+    found = {id_: text.strip() for id_, text in zip(parts[::2], parts[1::2], strict=True)}
+    if missing := [edit.id for edit in edits if edit.id not in found]:
+        raise Refused(f"the line == {missing[0]} == is gone, so nothing was adopted; empty a rule to leave it out")
+    return found
 
 
 @click.command("revert")
@@ -55,7 +79,8 @@ def adopt_command(
 def revert_command(night: str | None, edit: str | None, listing: bool, as_json: bool, **flags: Json | Path) -> None:
     """Undo what NIGHT (default: the latest adopted one) changed, or one edit; the rest of every file stays as it is.
 
-    Refused (exit 8), with nothing changed, when the block was edited by hand or later edits depend on what would go.
+    Lines that you added among the rules stay. Refused (exit 8), with nothing changed, when you rewrote a rule that
+    would go, or later edits depend on it.
     """
     from skillopt_sleep.storage.adoption import revert
     from skillopt_sleep.usecases.status import read_status

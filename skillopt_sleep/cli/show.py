@@ -98,6 +98,7 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
     """
     from skillopt_sleep.reports.why import describe_why, find_nearest_rule, find_rules
     from skillopt_sleep.storage.live_files import find_altered_edits, read_adopted_edits
+    from skillopt_sleep.usecases.adopt import list_live_adoptions
     from skillopt_sleep.usecases.status import read_status
 
     workspace, wanted = open_workspace(flags), " ".join(rule)
@@ -108,6 +109,7 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
         live=read_adopted_edits(workspace.database, status.project),
         pending={edit for change in status.pending for edit in change.edits},
         altered=find_altered_edits(workspace.database, status.project),
+        adopted=[edit for adoption in list_live_adoptions(workspace) for edit in adoption.edits],
     )
     if not stories:
         nearest = find_nearest_rule(wanted, status.nights)

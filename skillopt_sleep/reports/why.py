@@ -6,7 +6,7 @@ A rule that an agent follows for months must be explainable, adopted or not. All
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -82,6 +82,8 @@ class Story(Struct, frozen=True, kw_only=True):
     """The tasks it was learnt from."""
     attempts: tuple[Attempt, ...]
     """Its nights, the oldest first."""
+    tried: str = ""
+    """The words that were tried, "" when they are those of the edit."""
     altered_in: str = ""
     """The file that no longer has it as adopted, "" in any other state."""
 
@@ -93,14 +95,17 @@ def find_rules(
     live: Mapping[tuple[str, str], bool],
     pending: Collection[str],
     altered: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    adopted: Iterable[EditRecord] = (),
 ) -> tuple[Story, ...]:
     """Find the rules with that id, else with exactly that text, else those that contain it.
 
     A rule may be pasted with its list mark. ``nights`` come the latest first, and so do the stories. ``live`` has each
     (night, edit id) that was ever adopted, and whether it still is; ``altered`` names the file of those that are live
-    but not there as adopted; ``pending`` are the ids of the undecided edits.
+    but not there as adopted; ``pending`` are the ids of the undecided edits; ``adopted`` are the live
+    edits as they were adopted, some in the person's own words.
     """
     rules = _rules(nights)
+    rules |= {edit.id: edit for edit in adopted if edit.id in rules and edit.text != rules[edit.id].text}
     for text in (wanted, strip_list_mark(wanted), wanted.lstrip(LIST_MARKS)):
         for matches in (
             lambda edit, text: edit.id == text.strip(),
@@ -144,11 +149,12 @@ def _story(
     altered: Mapping[tuple[str, str], str],
     pending: Collection[str],
 ) -> Story:
-    attempts, tasks = [], {}
+    attempts, tasks, tried = [], {}, ""
     for night in reversed(nights):
         for applied in _edits(night):
             if applied.edit.id == edit.id:
                 attempts.append(_attempt(applied, night))
+                tried = "" if applied.edit.text == edit.text else applied.edit.text
                 wanted = applied.edit.task_ids
                 tasks.update({task.id: task for task in night.tasks if task.id in wanted})
     state = _state(edit, attempts, live, pending)
@@ -156,7 +162,9 @@ def _story(
     file = ""
     if state is RuleState.ADOPTED and all(key in altered for key in now_live):
         state, file = RuleState.ALTERED, altered[now_live[-1]]
-    return Story(edit=edit, state=state, tasks=tuple(tasks.values()), attempts=tuple(attempts), altered_in=file)
+    return Story(
+        edit=edit, state=state, tasks=tuple(tasks.values()), attempts=tuple(attempts), tried=tried, altered_in=file
+    )
 
 
 def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
@@ -215,6 +223,8 @@ def _list_sections(story: Story, most: int) -> Iterator[Section]:
         ("state", Line(words.format(file=plain(story.altered_in)), tone)),
         ("edit", f"{edit.id}, {_describe_operation(edit)}"),
     ]
+    if story.tried:
+        facts.append(("tried", f"not in these words, which are your own, but as “{_excerpt(story.tried)}”"))
     if edit.reason:
         facts.append(("reason", plain(edit.reason)))
     yield Section(without_bullet(_text(edit)), (Facts(facts),))

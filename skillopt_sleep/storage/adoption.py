@@ -22,6 +22,7 @@ from skillopt_sleep.storage.live_files import (
     Adoption,
     compute_content,
     insert_adoption,
+    read_adopted_edits,
     read_adoptions,
     take_out_edits,
     update_adoption,
@@ -30,6 +31,8 @@ from skillopt_sleep.storage.staging import ProposalStaging, ProposalStatus, Stag
 
 BY_HAND = "by hand"
 """How ``Adoption.how`` begins when no gate had accepted the edits."""
+EDITED_SINCE = "adopted again in a file that you edited since: as it stands there it was not tried"
+"""How a reverted edit went live again in a file that is not what the night measured."""
 AGAIN = "nothing was adopted; for a new proposal: skillopt-sleep run"
 
 
@@ -57,7 +60,7 @@ def adopt(
     """
     with begin_change(staging.database):
         live = read_adoptions(staging.database)
-        documents = _choose(staging.verified(night).manifest.documents, only)
+        documents = choose_documents(staging.verified(night).manifest.documents, only)
         adopted = {edit.id for adoption in live if adoption.night == night for edit in adoption.edits}
         if again := [edit.id for document in documents for edit in document.edits if edit.id in adopted]:
             what = f"edit {again[0]} of night {night}" if only else f"night {night}"
@@ -66,6 +69,7 @@ def adopt(
         if only is None and any(
             hash_content(adoption.after) != document.proposed_sha256
             for adoption, document in zip(planned, documents, strict=True)
+            if adoption.how != EDITED_SINCE
         ):
             raise Refused(f"night {night} was staged by another version of this program; {AGAIN}")
         return _make_live(staging, night, planned)
@@ -122,8 +126,8 @@ def revert(staging: ProposalStaging, *, night: str | None = None, edit: str | No
     return tuple(changes)
 
 
-def _choose(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
-    """Return the documents with the wanted edits; documents without one are left out."""
+def choose_documents(documents: Sequence[StagedDocument], only: Collection[str] | None) -> list[StagedDocument]:
+    """Return the documents with the wanted edits; documents without one are left out. Raises ``Refused``."""
     if only is None:
         return list(documents)
     known = [edit.id for document in documents for edit in document.edits]
@@ -137,14 +141,21 @@ def _choose(documents: Sequence[StagedDocument], only: Collection[str] | None) -
 
 
 def _plan(staging: ProposalStaging, night: str, staged: StagedDocument, live: Sequence[Adoption], how: str) -> Adoption:
-    """Check one document against its live file and return its adoption; writes nothing."""
+    """Check one document against its live file and return its adoption; writes nothing.
+
+    A file that is not what the night measured is refused, unless the person reverted edits of this night before: they
+    know them, and what their own lines in the file are.
+    """
     path = Path(staged.path)
     refuse_unwritable(path, within=staging.project)
     earlier = [adoption for adoption in live if adoption.path == staged.path]
     before = read_regular(path)
     own = [hash_content(adoption.after) for adoption in earlier if adoption.night == night]
     if hash_content(before) not in {staged.base_sha256, *own[-1:]}:
-        raise Refused(f"{staged.path} was changed since night {night} looked at it; {AGAIN}")
+        once = read_adopted_edits(staging.database, str(staging.project))
+        if any(once.get((night, edit.id), True) for edit in staged.edits):
+            raise Refused(f"{staged.path} was changed since night {night} looked at it; {AGAIN}")
+        how = how or EDITED_SINCE
     adoption = Adoption(
         id=0,
         night=night,

@@ -1,7 +1,8 @@
 """Knows what was made live in which file, and computes what a file becomes once some of that is taken out.
 
 Nothing is subtracted. Every adoption keeps the bytes it found and the edits it made, so an edit is taken out by
-applying all others again, in order, to what the file was before. The result is exact, or the request is refused.
+applying all others again, in order, to what the file was before. The result is exact; lines that the person added among
+the rules stay, and a rule that the person rewrote is theirs: taking it out is refused.
 """
 
 from __future__ import annotations
@@ -11,13 +12,22 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import DiskError, Refused
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region, replace_region, require_usable
+from skillopt_sleep.model.document import (
+    Candidate,
+    Document,
+    DocumentKind,
+    list_rules,
+    read_region,
+    replace_region,
+    require_usable,
+)
 from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits, is_in_effect
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import read_regular
@@ -202,7 +212,7 @@ def take_out_edits(
 def compute_content(live: bytes | None, history: Sequence[Adoption], result: Sequence[Adoption]) -> bytes | None:
     """Return the new content of a file whose history becomes ``result``; bytes outside the region stay as they are.
 
-    Raises ``Refused`` when the region was changed by hand since the last adoption.
+    Lines that the person added there stay too. Raises ``Refused`` when they rewrote what would change.
     """
     last, new = history[-1], result[-1]
     if live == last.after:
@@ -210,12 +220,59 @@ def compute_content(live: bytes | None, history: Sequence[Adoption], result: Seq
     found, wanted = last.region(live), new.region(new.after)
     if found == wanted:
         return live
-    if found != last.region(last.after):
+    merged = merge_by_hand(last.region(last.after), wanted, found)
+    if merged is None:
         raise Refused(
-            f"{last.path}: its rules were changed by hand since night {last.night}, so nothing was changed;"
-            " restore them as they were adopted, or take out by hand what you do not want"
+            f"{last.path}: you rewrote what would be reverted since night {last.night}, so nothing was changed;"
+            " revert other rules one by one (--edit), and take out by hand what you do not want"
         )
-    return replace_region(last.document(live), wanted).content
+    return replace_region(last.document(live), merged).content
+
+
+class _Change(NamedTuple):
+    """Lines from ``start`` to ``end`` of a text, without the last, and the lines in their place."""
+
+    start: int
+    end: int
+    put: tuple[str, ...]
+
+
+def merge_by_hand(base: str, wanted: str, live: str) -> str | None:
+    """Change ``live``, which a person made of ``base``, as ``base`` has to change to be ``wanted``.
+
+    None when the person rewrote a rule that has to go, or the same lines were changed in two ways.
+    """
+    lines, typed = base.split("\n"), live.split("\n")
+    kept, rules = list_rules(live), list_rules(wanted)
+    gone = [rule for rule in list_rules(base) if rule not in rules]
+    if any(rule not in kept and rule.split("\n")[0] in typed for rule in gone):
+        return None
+    ours, theirs = _list_changes(lines, wanted.split("\n")), _list_changes(lines, typed)
+    for change, other in [*itertools.product(ours, theirs), *itertools.product(theirs, ours)]:
+        if change.put and change != other and max(change.start, other.start) < min(change.end, other.end):
+            return None
+    changes = dict.fromkeys((*ours, *theirs))
+    dropped = {index for change in changes for index in range(change.start, change.end)}
+    merged: list[str] = []
+    for index in range(len(lines) + 1):
+        merged += [line for change in changes if change.start == index for line in change.put]
+        merged += [line for line in lines[index : index + 1] if index not in dropped]
+    return "\n".join(merged)
+
+
+def _list_changes(before: Sequence[str], after: Sequence[str]) -> list[_Change]:
+    """Return what turns one text into the other; blank lines at the edge of lines that go stay."""
+    import difflib  # noqa: PLC0415  only a file that was edited by hand needs it
+
+    found = []
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for tag, start, end, first, last in matcher.get_opcodes():
+        if tag == "delete":
+            filled = [index for index in range(start, end) if before[index].strip()] or [end]
+            found.append(_Change(filled[0], min(filled[-1] + 1, end), ()))
+        elif tag != "equal":
+            found.append(_Change(start, end, tuple(after[first:last])))
+    return found
 
 
 def read_baseline(paths: Mapping[DocumentKind, Path], *, most_bytes: int) -> tuple[Candidate, tuple[str, ...]]:
@@ -243,12 +300,13 @@ def _rebase(old: Adoption, previous: Adoption, new: Adoption) -> Adoption:
         return replace(old, before=new.after)
     if new.after == previous.after:
         return old
-    if old.region(old.before) != previous.region(previous.after):
+    merged = merge_by_hand(previous.region(previous.after), new.region(new.after), old.region(old.before))
+    if merged is None:
         raise Refused(
             f"{old.path}: its rules were changed by hand between the nights {previous.night} and {old.night};"
             f" revert the later night first: skillopt-sleep revert {old.night}"
         )
-    return replace(old, before=replace_region(old.document(old.before), new.region(new.after)).content)
+    return replace(old, before=replace_region(old.document(old.before), merged).content)
 
 
 def _decode(data: bytes) -> list[AdoptedEdit]:

@@ -186,9 +186,10 @@ class ProposalStaging:
         return tuple(dict.fromkeys(row["night"] for row in rows))
 
     def verified(self, night: str) -> Proposal:
-        """Return the proposal of a night after checking that every file of it is what the night wrote.
+        """Return the proposal of a night after checking that nobody changed a file of it in the project.
 
-        Raises ``Refused`` naming the file that is not, or the known nights when this is none of them.
+        A file that is gone, as after ``git clean``, is no loss: what is adopted comes from the user's own database.
+        Raises ``Refused`` naming a file that was changed, or the known nights when this is none of them.
         """
         proposals = {proposal.manifest.night: proposal for proposal in self.proposals()}
         if night not in proposals:
@@ -202,7 +203,7 @@ class ProposalStaging:
         for name, digest in expected.items():
             path = self.folder(night) / name
             refuse_links(path, within=self.project)
-            if hash_content(read_regular(path)) != digest:
+            if hash_content(read_regular(path)) not in {digest, None}:
                 raise Refused(f"{path} is not what night {night} wrote; get a new proposal: skillopt-sleep run")
         return proposals[night]
 

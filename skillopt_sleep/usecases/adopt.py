@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Role
-from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.night.report import Loading, NightReport, TrialReport
-from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand
+from skillopt_sleep.safety.guard import guard
+from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, choose_documents
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus, StagedDocument, hash_content
@@ -28,20 +29,32 @@ if TYPE_CHECKING:
 
 HELD = {EditStatus.GUARDED: "held back by the guard", EditStatus.PENDING: "undecided"}
 """The edits that can be adopted by hand, with the words for their status."""
+REWORDED = "reworded by you, so not what was tried"
+"""How a rule went live that the person put into words of their own."""
 AUTO_REQUESTS = 8
 """The requests that a rule must have helped, less those it harmed, each counted once, to be adopted by itself."""
 AUTO_LENGTH = 1.5
 """How much longer answers may be with a rule that is adopted by itself: a judge may take length for quality."""
 
 
+Reword = Callable[[Sequence[EditRecord]], Mapping[str, str]]
+"""Asks the person for the texts of rules, by edit id; "" leaves a rule out."""
+
+
 def adopt_night(
-    workspace: Workspace, night: str | None, *, edits: Collection[str] = (), undecided: bool = False
+    workspace: Workspace,
+    night: str | None,
+    *,
+    edits: Collection[str] = (),
+    undecided: bool = False,
+    reword: Reword | None = None,
 ) -> tuple[str, tuple[LiveChange, ...]]:
     """Make a night's proposal live, or some of its edits; the night's name, and what changed.
 
     Without ``night`` it is the latest that waits, or the latest that has the edits. Edits of the proposal need nothing
     more; one that the guard holds back must be named in ``edits``; undecided ones need ``undecided``, and are all of
-    the night's when none is named. Both are recorded as adopted by hand. Raises ``Refused`` and what ``adopt`` raises.
+    the night's when none is named. Both are recorded as adopted by hand, and so are rules that ``reword`` changed: they
+    keep their ids, and are no longer what was tried. Raises ``Refused`` and what ``adopt`` raises.
     """
     reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
     if night is None:
@@ -50,21 +63,59 @@ def adopt_night(
     documents = [document for manifest in manifests if manifest.night == night for document in manifest.documents]
     proposed = {edit.id for document in documents for edit in document.edits}
     if all(edit in proposed for edit in edits) and (edits or not undecided):
-        return night, adopt(workspace.staging, night, only=edits or None)
+        if reword is None:
+            return night, adopt(workspace.staging, night, only=edits or None)
+        staged = choose_documents(workspace.staging.verified(night).manifest.documents, edits or None)
+        _refuse_live(workspace, night, [edit.id for document in staged for edit in document.edits])
+        return night, adopt_by_hand(workspace.staging, night, _reword(staged, reword), how=f"{BY_HAND}: {REWORDED}")
     if any(edit in proposed for edit in edits):
         raise Refused("some of these edits are in the proposal and some are not; adopt them one after the other")
     report = reports.get(night)
     if report is None:
         raise Refused(f"there is no night {night} of {workspace.project}; `skillopt-sleep status` shows the last ones")
     held = _select_held(report, edits, undecided=undecided)
+    _refuse_live(workspace, night, [outcome.edit.id for outcome in held])
+    reasons = [f"{HELD[outcome.status]} ({outcome.why})" for outcome in held]
+    staged = _stage_by_hand(workspace, night, held)
+    if reword is not None:
+        staged, reasons = _reword(staged, reword), [REWORDED, *reasons]
+    return night, adopt_by_hand(workspace.staging, night, staged, how=f"{BY_HAND}: {'; '.join(dict.fromkeys(reasons))}")
+
+
+def _refuse_live(workspace: Workspace, night: str, edits: Collection[str]) -> None:
+    """Raise ``Refused`` when one of the edits of a night is live."""
     live = {
         edit.id for adoption in list_live_adoptions(workspace) if adoption.night == night for edit in adoption.edits
     }
-    if again := [outcome.edit.id for outcome in held if outcome.edit.id in live]:
+    if again := [edit for edit in edits if edit in live]:
         raise Refused(f"edit {again[0]} is live already; to undo it: skillopt-sleep revert --edit {again[0]}")
-    reasons = "; ".join(dict.fromkeys(f"{HELD[outcome.status]} ({outcome.why})" for outcome in held))
-    staged = _stage_by_hand(workspace, night, held)
-    return night, adopt_by_hand(workspace.staging, night, staged, how=f"{BY_HAND}: {reasons}")
+
+
+def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedDocument]:
+    """Return the documents with the rules as the person words them now; rules without a text are left out.
+
+    Raises ``Refused`` for a text that the guard holds back, and when nothing was reworded.
+    """
+    edits = [edit for document in documents for edit in document.edits]
+    texts = reword([edit for edit in edits if edit.text])
+    if all(texts.get(edit.id, edit.text) == edit.text for edit in edits):
+        raise Refused("no rule was reworded, so none was adopted; without --reword they are adopted as they are")
+    for edit in edits:
+        text = texts.get(edit.id, edit.text)
+        if text != edit.text and (why := guard(text)):
+            raise Refused(f"rule {edit.id}, as you worded it, is held back ({why}); nothing was adopted")
+    reworded = [
+        replace(
+            document,
+            edits=tuple(
+                replace(edit, text=text)
+                for edit in document.edits
+                if (text := texts.get(edit.id, edit.text)) or not edit.text
+            ),
+        )
+        for document in documents
+    ]
+    return [document for document in reworded if document.edits]
 
 
 def list_live_adoptions(workspace: Workspace) -> tuple[Adoption, ...]:
@@ -184,6 +235,11 @@ def _find_night(
         names = ", ".join(edits)
         raise Refused(f"no night of {workspace.project} has the edit {names}; `skillopt-sleep show` lists them")
     what = "no edit is undecided" if undecided else "no proposal waits to be adopted"
+    again = next((proposal for proposal in staging.proposals() if proposal.status is ProposalStatus.REVERTED), None)
+    if again is not None and not undecided:
+        raise Refused(
+            f"{what}; the latest you reverted can be adopted again: skillopt-sleep adopt {again.manifest.night}"
+        )
     raise Refused(f"{what}; `skillopt-sleep status` shows the last nights")
 
 

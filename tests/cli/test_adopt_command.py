@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 
 import msgspec
 import pytest
@@ -266,3 +268,100 @@ def test_change_cut_short_is_undone_by_the_next_command(cli, mira, night, live):
     assert "adopting night x was interrupted and has been undone" in done.err
     assert live() == before
     assert cli("status", *mira.places).err == ""
+
+
+@pytest.fixture
+def editor(tmp_path, monkeypatch):
+    """An editor that replaces words, as a person would; it keeps what it was shown."""
+
+    def use(old, new):
+        script = tmp_path / "editor"
+        shown = tmp_path / "shown"
+        script.write_text(
+            f"#!{sys.executable}\nimport pathlib, sys\npath = pathlib.Path(sys.argv[1])\ntext = path.read_text()\n"
+            f"pathlib.Path({str(shown)!r}).write_text(text)\npath.write_text(text.replace({old!r}, {new!r}))\n"
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("VISUAL", str(script))
+        return shown
+
+    return use
+
+
+def test_rules_are_adopted_in_the_persons_own_words(cli, mira, night, live, editor):
+    """As reworded, under the same ids, and called untried by ``revert --list`` and ``why``; undone as ever."""
+    before = live()
+    first, second = night["applied_edits"]
+    text, own = first["edit"]["text"], "On Mondays, keep calm and carry on."
+    shown = editor(text, own)
+    done = cli("adopt", "--reword", *mira.places)
+    assert (done.code, done.err) == (0, "")
+    assert "your own words now" in done.out
+    assert all(edit["edit"]["text"] in shown.read_text() for edit in (first, second))
+    written = b"".join(content or b"" for content in live().values()).decode(errors="replace")
+    assert own in written
+    assert text not in written
+    assert "reworded by you, so not what was tried" in cli("revert", "--list", *mira.places).out
+    told = cli("why", "carry on", *mira.places).out
+    assert "adopted and live" in told
+    assert f"which are your own, but as “{text}”" in told
+    assert cli("adopt", night["night"], "--edit", first["edit"]["id"], *mira.places).code == 8
+    assert cli("revert", *mira.places).code == 0
+    assert live() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param((None, "no rule was reworded"), id="unchanged"),
+        pytest.param(("Always commit with --no-verify.", "protection off"), id="dangerous"),
+        pytest.param(("skillopt-sleep:end", "marker"), id="marker"),
+    ],
+)
+def test_words_that_are_not_adopted(cli, mira, night, editor, case):
+    """Exit 8, and nothing is live."""
+    new, says = case
+    text = night["applied_edits"][0]["edit"]["text"]
+    editor(text, text if new is None else new)
+    done = cli("adopt", "--reword", *mira.places)
+    assert done.code == 8
+    assert says in done.refusal
+    assert "nothing of this project is live" in cli("revert", "--list", *mira.places).out
+
+
+@pytest.mark.slow
+def test_emptied_rule_is_left_out(cli, mira, night, live, editor):
+    """The others are adopted; the line with an id must stay."""
+    first, second = (edit["edit"]["text"] for edit in night["applied_edits"])
+    editor(first, "")
+    assert cli("adopt", "--reword", *mira.places).code == 0
+    written = b"".join(content or b"" for content in live().values()).decode(errors="replace")
+    assert (first in written, second in written) == (False, True)
+    assert cli("revert", *mira.places).code == 0
+    editor("==", "--")
+    assert "is gone, so nothing was adopted" in cli("adopt", night["night"], "--reword", *mira.places).refusal
+
+
+def test_learnt_skill_edited_by_hand_can_still_be_reverted(cli, mira, night, live):
+    """One's own line stays, the rules go, and the night can be adopted again."""
+    cli("adopt", *mira.places)
+    (skill,) = [path for path in live() if path.endswith("SKILL.md")]
+    with (mira.project / skill).open("a") as file:
+        file.write("- A line of my own.\n")
+    assert cli("revert", night["night"], *mira.places).code == 0
+    assert live()[skill].endswith(b"- A line of my own.\n")
+    assert b"".join(content or b"" for content in live().values()).count(b"\n- ") == 1
+    assert f"skillopt-sleep adopt {night['night']}" in cli("adopt", *mira.places).refusal
+    assert cli("adopt", night["night"], *mira.places).code == 0
+    assert b"- A line of my own.\n" in live()[skill]
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_to_git_clean(cli, mira, night, live):
+    """The copies in the project are gone; report and proposal are still there."""
+    shutil.rmtree(mira.project / ".skillopt-sleep")
+    assert cli("show", *mira.places).code == 0
+    assert f"skillopt-sleep adopt {night['night']}" in cli("status", *mira.places).out
+    assert cli("adopt", *mira.places).code == 0
+    assert cli("revert", *mira.places).code == 0

@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import struct
 import sys
-import termios
-from fcntl import ioctl
 
 
 def show(*arguments: str, columns: int = 80, lines: int = 24, **env: str) -> tuple[int, str]:
     """Run this program in a window; its exit code, and everything it wrote there."""
     child, screen = pty.fork()
     if child == 0:
-        ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         words = [sys.executable, "-m", "skillopt_sleep", *arguments]
-        os.execve(sys.executable, words, {**os.environ, "TERM": "xterm", "PAGER": "cat", **env})
+        window = {"COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm", "PAGER": "cat"}
+        os.execve(sys.executable, words, {**os.environ, **window, **env})
     written = bytearray()
     with contextlib.suppress(OSError):  # the end of a pseudo terminal is an error
         while chunk := os.read(screen, 65536):

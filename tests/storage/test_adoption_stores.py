@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from skillopt_sleep.model.edit import EditOp
 from skillopt_sleep.storage import adoption
 from skillopt_sleep.storage import atomic_replace as swaps
 from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, revert
-from skillopt_sleep.storage.live_files import read_adoptions
+from skillopt_sleep.storage.live_files import merge_by_hand, read_adoptions
 from skillopt_sleep.storage.staging import ProposalStatus
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
 
@@ -305,13 +306,92 @@ def test_file_changed_outside_our_region(project):
     assert project.memory.read_bytes() == MINE.replace(b"# Mine", b"# Ours") + b"\r\n\r\nbelow\r\n"
 
 
+def test_lines_added_by_hand_stay(project):
+    """Among the rules of a memory file and of a learnt skill: each rule goes by itself, what the person wrote stays."""
+    _, _, b = project.stage("n1", edit("append", "a"), edit("append", "b"), edit("append", "s", kind=SKILL))
+    adopt(project.staging, "n1")
+    adopted = project.files()
+    project.memory.write_bytes(
+        project.memory.read_bytes().replace(b"- a", b"- mine\r\n- a").replace(b"- b", b"- b\r\n- too")
+    )
+    project.skill.write_bytes(project.skill.read_bytes() + b"- also mine\n")
+    revert(project.staging, edit=b.id)
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- mine", "- a", "- too")
+    revert(project.staging, night="n1")
+    assert list_rules(project.memory.read_bytes().decode(errors="replace")) == ("- mine", "- too")
+    assert project.skill.read_bytes().endswith(b"---\n\n- also mine\n")
+    for path, line in ((project.memory, b"- mine\r\n- too\r\n"), (project.skill, b"- also mine\n")):
+        path.write_bytes(path.read_bytes().replace(line, b""))
+    adopt(project.staging, "n1")
+    assert project.files() == adopted
+
+
+def test_reverted_night_in_a_file_edited_since(project):
+    """It is adopted again, and recorded as not tried there; a night that was never live is refused as before."""
+    project.stage("n1", edit("append", "a"))
+    adopt(project.staging, "n1")
+    project.memory.write_bytes(project.memory.read_bytes().replace(b"- a", b"- a\r\n- mine"))
+    revert(project.staging, night="n1")
+    adopt(project.staging, "n1")
+    (adoption,) = read_adoptions(project.database)
+    assert "edited since" in adoption.how
+    assert set(list_rules(project.memory.read_bytes().decode(errors="replace"))) == {"- a", "- mine"}
+    project.stage("n2", edit("append", "b"))
+    project.memory.write_bytes(project.memory.read_bytes().replace(b"- mine", b"- yours"))
+    with pytest.raises(Refused, match="was changed since night n2"):
+        adopt(project.staging, "n2")
+
+
+def test_proposal_whose_copy_in_the_project_is_gone(project):
+    """After ``git clean -fdx`` it is adopted all the same: what counts is in the user's own database."""
+    project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
+    shutil.rmtree(project.folder / ".skillopt-sleep")
+    assert len(adopt(project.staging, "n1")) == 2
+    assert "- a" in list_rules(project.memory.read_bytes().decode(errors="replace"))
+
+
+RULES = st.lists(st.sampled_from([f"- rule {name}" for name in "abcdef"]), unique=True, max_size=5)
+
+
+@given(RULES, RULES, st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["- mine", "- also mine"]))))
+def test_lines_of_a_person_survive_whatever_changes_around_them(before, after, added):
+    """Ours become what they should be, in their order, and every added line is still there."""
+    live = before.copy()
+    for place, line in added:
+        live.insert(min(place, len(live)), line)
+    base, wanted, typed = ("\n".join([*lines, ""]) for lines in (before, after, live))
+    assert merge_by_hand(base, wanted, base) == wanted
+    assert merge_by_hand(base, base, typed) == typed
+    if set(after) <= set(before):
+        after = [rule for rule in before if rule in after]
+        merged = merge_by_hand(base, "\n".join([*after, ""]), typed)
+        lines = [line for line in (merged or "").split("\n") if line]
+        assert [line for line in lines if "mine" not in line] == after
+        assert sorted(line for line in lines if "mine" in line) == sorted(line for _, line in added)
+
+
+@pytest.mark.parametrize(
+    ("live", "merged"),
+    [
+        pytest.param("- a\n- b, sharper\n", None, id="rewritten"),
+        pytest.param("- a\n- b\n  and so on\n", None, id="continued"),
+        pytest.param("- a\n", "- a\n", id="gone already"),
+        pytest.param("", "", id="all gone"),
+        pytest.param("- a, sharper\n- b\n", "- a, sharper\n", id="another one rewritten"),
+    ],
+)
+def test_taking_out_a_rule_near_which_a_person_wrote(live, merged):
+    """What the person rewrote is theirs; what they took out stays out."""
+    assert merge_by_hand("- a\n- b\n", "- a\n", live) == merged
+
+
 def test_region_changed_by_hand(project):
     """Refused, naming the file and the night; nothing is touched."""
     project.stage("n1", edit("append", "a"), edit("append", "s", kind=SKILL))
     adopt(project.staging, "n1")
     project.memory.write_bytes(project.memory.read_bytes().replace(b"- a", b"- a, by hand"))
     before = project.files()
-    with pytest.raises(Refused, match=r"CLAUDE.md: its rules were changed by hand since night n1"):
+    with pytest.raises(Refused, match=r"CLAUDE.md: you rewrote what would be reverted since night n1"):
         revert(project.staging, night="n1")
     assert project.files() == before
 

@@ -93,7 +93,7 @@ def test_proposals_of_a_project(project):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "1-memory.md"])
-@pytest.mark.parametrize("damage", ["changed", "removed", "linked", "folder-linked"])
+@pytest.mark.parametrize("damage", ["changed", "linked", "folder-linked"])
 def test_proposal_that_was_tampered_with(project, name, damage):
     """A changed file of the proposal is refused by its name."""
     project.stage("n1", edit("append", "a"))
