@@ -89,7 +89,7 @@ class ActionKind(enum.StrEnum):
     INSTRUCTED = "instructed"
     """It was given the body of a command or skill."""
     LOOKED = "looked"
-    """It read something and changed nothing."""
+    """It read something, or was shown it, and changed nothing."""
     ASKED = "asked"
     """It asked the person a question in a dialogue, whose answer is the result."""
     CHECKED = "checked"
@@ -138,6 +138,8 @@ def read_action(step: Step) -> Action:
             return Action(kind=ActionKind.SAID, words=step.text)
         case StepKind.INSTRUCTION:
             return Action(kind=ActionKind.INSTRUCTED, words=step.text, note=step.tool)
+        case StepKind.SHOWN:
+            return Action(kind=ActionKind.LOOKED, path=step.text)
         case _:
             return _read_call(step.tool, _decode_arguments(step.text))
 

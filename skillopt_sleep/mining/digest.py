@@ -144,6 +144,7 @@ class _Layout:
         self._grow(self._instructions[-1:])
         self._grow((newest + older)[:LATEST])
         self._grow(answers[:1])
+        self._grow(self._instructions[-2::-1], level=1)
         self._grow(earlier, room=int(self._all * PROMPTS))
         self._grow(newest, level=1)
         self._grow(answers[1:ANSWERS], room=int(self._all * ANSWER))
@@ -171,7 +172,7 @@ class _Layout:
         line = self._shorten_paths(describe_step(step, action))
         if not line:
             return
-        if step.kind is StepKind.INSTRUCTION:
+        if step.kind is StepKind.INSTRUCTION or (step.kind is StepKind.SHOWN and place.index == self._last):
             home, share = self._instructions, INSTRUCTION
         elif is_answer:
             home, share = self._answers, ANSWER
@@ -214,14 +215,14 @@ class _Layout:
                 left_out += 1
                 continue
             if left_out:
-                yield f"(… {left_out} earlier parts left out …)"
+                yield f"(… {left_out} left out here …)"
                 left_out = 0
             if piece.is_prompt or speaker is not False:
                 yield "\nPerson:" if piece.is_prompt else "\nAgent:"
             speaker = piece.is_prompt
             yield piece.text
         if left_out:
-            yield f"(… {left_out} parts left out …)"
+            yield f"(… {left_out} left out here …)"
 
 
 def _find_answer(place: Place, count: int) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from skillopt_sleep.mining.recurring_requests import read_asks
 from skillopt_sleep.model.lexicon import strip_pasted
 from skillopt_sleep.model.near_duplicates import matter
 from skillopt_sleep.model.session import Command, Feedback, Session, Turn
@@ -188,7 +189,15 @@ def find_obstacle(episode: Episode) -> str:
         return "a question whose answer was neither corrected nor approved"
     if not (episode.corrections or episode.accepted):
         return "no answer, and no feedback about one"
-    return explain_pointing(episode.request.prompt)
+    is_reply = _is_reply(episode, typed)
+    return "a reply to what the agent had said" if is_reply else explain_pointing(episode.request.prompt)
+
+
+def _is_reply(episode: Episode, typed: str) -> bool:
+    """Tell whether a request within a session asks for nothing by itself, or comes after pasted text without a verb."""
+    asks = read_asks(episode.request, episode.previous)
+    is_below_paste = not episode.request.prompt.lstrip().startswith(typed.lstrip()[:20])
+    return bool(episode.previous) and not (any(ask.verb for ask in asks) if is_below_paste else asks)
 
 
 def _count_needed_words(episode: Episode) -> int:

@@ -9,29 +9,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import TransientBackend
+from skillopt_sleep.errors import BadReply, TransientBackend
 from skillopt_sleep.mining.actions import ActionKind
 from skillopt_sleep.mining.digest import CutNotFound, find_cut
 from skillopt_sleep.mining.doubts import CHANGED_MIND, NOT_KNOWABLE
 from skillopt_sleep.mining.fault import WINDOW, walk_back
+from skillopt_sleep.mining.model_miner import ask_readable
 from skillopt_sleep.mining.rendering import cut_text, describe_step, fold_paste, render_behaviour, render_step
 from skillopt_sleep.mining.talk import Place, read_talk
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.moment import Basis, Moment, MomentKind
 from skillopt_sleep.model.ports import Ask, Parallel
-from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json, make_tag_suffix
+from skillopt_sleep.model.replies import Refusal, escape_tags, make_tag_suffix
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.prompts import render
-
-TRIES = 2
-"""How often a moment is sent before its reply counts as unreadable."""
 
 MOST_STEPS = 150
 """Steps shown, the last ones before the correction."""
@@ -100,13 +97,13 @@ def _locate(moment: Moment, *, places: Sequence[Place], ask: Ask) -> Located:
         return Located(moments=(moment,))
     try:
         shown = _build_prompt(places, moment)
-        reply = _ask_for_step(shown, ask)
+        reply = ask_readable(shown.prompt, ask, _Reply, phase="mine")
         return Located(moments=(_apply(places, moment, shown, reply),))
-    except TransientBackend as error:
-        return Located(moments=(moment,), lost=f"{type(error).__name__}: {error}")
-    except (ValueError, CutNotFound) as error:
+    except (BadReply, ValueError, CutNotFound) as error:
         refusal = Refusal(subject=moment.id, words=excerpt(moment.words[0], 100), why=str(error))
         return Located(moments=(moment,), refused=(refusal,))
+    except TransientBackend as error:
+        return Located(moments=(moment,), lost=f"{type(error).__name__}: {error}")
 
 
 def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:
@@ -146,18 +143,6 @@ def _find_words(places: Sequence[Place], moment: Moment) -> int:
         if other.prompt == moment.words[0]:
             return other.index
     raise CutNotFound(f"session {moment.session_id} no longer holds the words {excerpt(moment.words[0], 60)!r}")
-
-
-def _ask_for_step(shown: _Shown, ask: Ask) -> _Reply:
-    """Return a readable reply. Raises ``ValueError`` after ``TRIES``, and what ``ask`` raises."""
-    problem = ""
-    for sample in range(TRIES):
-        reply = ask(replace(shown.prompt, sample=sample), phase="mine")
-        try:
-            return msgspec.convert(extract_json(reply.text), _Reply)
-        except ValueError as error:
-            problem = str(error)
-    raise ValueError(f"the reply cannot be read: {problem}")
 
 
 def _apply(places: Sequence[Place], moment: Moment, shown: _Shown, reply: _Reply) -> Moment:

@@ -32,7 +32,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.near_duplicates import terms
 from skillopt_sleep.model.ports import Ask, Parallel
-from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json
+from skillopt_sleep.model.replies import Refusal, escape_tags, extract_json, extract_only
 from skillopt_sleep.model.session import Feedback, Session, Turn
 from skillopt_sleep.model.task import (
     Check,
@@ -217,13 +217,16 @@ def _mine_batch(batch: Batch, *, ask: Ask, target_skill: str) -> Mined:
     return Mined(tasks=tuple(task for found in tasks.values() for task in found), refused=tuple(refused))
 
 
-def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str) -> FormT:
-    """Return the reply as ``form``. Raises ``BadReply`` after ``TRIES`` unreadable ones, and what ``ask`` raises."""
+def ask_readable(prompt: Prompt, ask: Ask, form: type[FormT], *, phase: str, only: bool = False) -> FormT:
+    """Return the reply as ``form``; with ``only``, the one object of that shape in a reply that may quote others.
+
+    Raises ``BadReply`` after ``TRIES`` unreadable ones, and what ``ask`` raises.
+    """
     problem = ""
     for sample in range(TRIES):
         reply = ask(replace(prompt, sample=sample), phase=phase)
         try:
-            return msgspec.convert(extract_json(reply.text), form)
+            return extract_only(reply.text, form) if only else msgspec.convert(extract_json(reply.text), form)
         except ValueError as error:
             problem = str(error)
     raise BadReply(f"a reply of the phase {phase} cannot be read: {problem}")

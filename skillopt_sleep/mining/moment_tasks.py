@@ -31,6 +31,9 @@ MAX_ACT = 2_000
 SIBLINGS = 12
 """Places kept for one lesson: as many wins as proving takes for a rule that rests on one request."""
 
+OWN = frozenset({StepKind.TEXT, StepKind.CALL})
+"""The steps that an agent itself makes."""
+
 NOT_ACCEPTED = {
     Acceptance.NONE: "nothing was said later about what the agent did in the end",
     Acceptance.REJECTED: "what the agent did in the end was rejected as well",
@@ -95,7 +98,7 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
     )
     return TaskRecord(
         id=f"m-{moment.id}",
-        intent=moment.request or "Go on.",
+        intent=moment.request or _name_command(places[number].steps),
         reference=reference,
         context=digest,
         feedback=tuple(excerpt(words, MAX_QUOTE) for words in moment.words)[:MAX_FEEDBACK],
@@ -110,8 +113,14 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
 
 
 def _name_cut(steps: Iterable[Step]) -> str:
-    """Return the id of the first step that the agent itself made: an instruction belongs to the request before it."""
-    return next((step.id for step in steps if step.kind is not StepKind.INSTRUCTION), "")
+    """Return the id of the first step that the agent itself made; what it was given belongs to the request."""
+    return next((step.id for step in steps if step.kind in OWN), "")
+
+
+def _name_command(steps: Iterable[Step]) -> str:
+    """Return what a person types who calls the command whose body begins a turn without words."""
+    command = next((step.tool for step in steps if step.kind is StepKind.INSTRUCTION), "")
+    return f"/{command}" if command else "Go on."
 
 
 def _build_origin(session: Session, words: str, at: str) -> Origin:
@@ -141,7 +150,10 @@ def read_move(steps: Iterable[Step], *, refused: bool = True) -> Move:
     """Read the move that recorded steps make; without ``refused`` no call that the person refused is part of it."""
     return Move(
         acts=tuple(
-            act for step in steps if refused or step.outcome is not StepOutcome.REFUSED for act in _read_acts(step)
+            act
+            for step in steps
+            if step.kind in OWN and (refused or step.outcome is not StepOutcome.REFUSED)
+            for act in _read_acts(step)
         )
     )
 

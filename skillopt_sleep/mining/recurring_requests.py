@@ -16,7 +16,14 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from skillopt_sleep.model.lexicon import Sentence, get_table, makes_offer, split_sentences, strip_pasted
+from skillopt_sleep.model.lexicon import (
+    Sentence,
+    begins_sentence,
+    get_table,
+    makes_offer,
+    split_sentences,
+    strip_pasted,
+)
 from skillopt_sleep.model.near_duplicates import all_terms
 from skillopt_sleep.model.session import Turn
 from skillopt_sleep.model.text import CONTINUE, POINTING, STOPWORDS, WORK
@@ -83,7 +90,8 @@ class Ask(Struct, frozen=True, kw_only=True):
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
     """Return what a prompt asks for, without repetition; ``answer`` is the one before it."""
     words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
-    sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
+    is_reply = _CHOICE.match(words) or begins_sentence(words, "goes_on", "leaves")
+    sentences = () if is_reply else tuple(split_sentences(words))
     if not sentences or (sentences[0].begins_with(get_table("agrees")) and makes_offer(answer)):
         return ()
     return tuple(dict.fromkeys(ask for sentence in sentences for ask in _read_sentence(sentence)))

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BadReply, TransientBackend, Undecided
 from skillopt_sleep.mining.calibration import LOOKS, Calibration, calibrate
+from skillopt_sleep.mining.model_miner import ask_readable
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
@@ -33,7 +34,7 @@ from skillopt_sleep.model.move_check import (
     find_flaw,
 )
 from skillopt_sleep.model.ports import Ask, PairJudge, Parallel
-from skillopt_sleep.model.replies import escape_tags, extract_only
+from skillopt_sleep.model.replies import escape_tags
 from skillopt_sleep.model.rollout import ReplayResult
 from skillopt_sleep.model.task import TaskRecord, require_reference
 from skillopt_sleep.model.text import sha256
@@ -43,8 +44,6 @@ BATCH = 4
 """Cases in one prompt: so few that each gets thought."""
 MAX_SHOWN = 5_000
 """Characters shown of one behaviour: its head and its tail."""
-TRIES = 2
-"""How often a batch is sent before its reply counts as unreadable."""
 TAGS = ("case", "asked", "rejected", "said", "stood")
 
 UNRELATED = (
@@ -253,19 +252,13 @@ def _shorten(text: str) -> str:
 
 
 def _ask_for_checks(tasks: Sequence[TaskRecord], *, store: ProofStore, ask: Ask) -> str:
-    prompt, problem = render_checks_prompt(tasks), ""
-    for sample in range(TRIES):
-        try:
-            reply = ask(replace(prompt, sample=sample), phase="prove")
-            proposals = {proposal.case: proposal for proposal in extract_only(reply.text, _Proposals).checks}
-        except TransientBackend as error:
-            return f"{type(error).__name__}: {error}"
-        except ValueError as error:
-            problem = f"the proposed checks cannot be read: {error}"
-        else:
-            store.keep([_test(task, proposals.get(f"c{number}")) for number, task in enumerate(tasks, start=1)])
-            return ""
-    return problem
+    try:
+        reply = ask_readable(render_checks_prompt(tasks), ask, _Proposals, phase="prove", only=True)
+    except TransientBackend as error:
+        return f"{type(error).__name__}: {error}"
+    proposals = {proposal.case: proposal for proposal in reply.checks}
+    store.keep([_test(task, proposals.get(f"c{number}")) for number, task in enumerate(tasks, start=1)])
+    return ""
 
 
 def _test(task: TaskRecord, proposal: _Proposal | None) -> KeptProof:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.mining.actions import Action, ActionKind, Change, read_action, strip_output
 from skillopt_sleep.model.lexicon import strip_pasted
-from skillopt_sleep.model.step import Step, StepOutcome
+from skillopt_sleep.model.step import Step, StepKind, StepOutcome
 from skillopt_sleep.model.text import excerpt
 
 WIDTH = 240
@@ -118,7 +118,8 @@ def describe_step(step: Step, action: Action) -> str:
     elif action.command:
         done = f"$ {excerpt(action.command, 200)}"
     else:
-        done = f"read {action.path}" if action.path else excerpt(action.note, 200)
+        verb = "was shown" if step.kind is StepKind.SHOWN else "read"
+        done = f"{verb} {action.path}" if action.path else excerpt(action.note, 200)
     return excerpt(done, 300) + name_outcome(step)
 
 
@@ -151,6 +152,8 @@ def render_output(step: Step, action: Action) -> str:
     if DOCUMENTS.search(action.path) or (action.kind is ActionKind.LOOKED and DOCUMENTS.search(action.command)):
         return _LEFT_OUT
     output = strip_own_rules(strip_output(step.result))
+    if step.kind is StepKind.SHOWN:
+        return output
     lines = [line for line in output.split("\n") if not DOCUMENTS.match(line.partition(":")[0].rpartition("/")[2])]
     return fold_lines("\n".join(lines), OUTPUT_HEAD, OUTPUT_TAIL)
 

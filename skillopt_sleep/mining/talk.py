@@ -6,17 +6,13 @@ going on, leaving, undoing or turning to something else, is told from its first 
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from msgspec import toml
 
 from skillopt_sleep.mining.actions import Action, read_action
 from skillopt_sleep.mining.rendering import list_changed_lines
-from skillopt_sleep.model.lexicon import strip_pasted
+from skillopt_sleep.model.lexicon import begins_sentence, get_table, read_words, strip_pasted
 from skillopt_sleep.model.near_duplicates import all_terms, similar
 from skillopt_sleep.model.session import Feedback, PromptKind, Session, Turn
 from skillopt_sleep.model.step import Conversation, Step, StepOutcome, TurnSteps
@@ -38,8 +34,6 @@ AGAIN = 0.9
 """Similarity from which a prompt is an earlier one, sent again."""
 
 _WORD = re.compile(r"\w[\w'\N{RIGHT SINGLE QUOTATION MARK}-]*")
-_NO_SPACES = "\u2e80"
-"""The first character of the scripts that write no spaces."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -137,48 +131,26 @@ def _make_place(  # noqa: PLR0917  the fields of a place
     return Place(index=index, id=identity, prompt=prompt, kind=kind, feedback=feedback, at=at, steps=steps)
 
 
-@functools.cache
-def _load_phrases() -> dict[str, re.Pattern[str]]:
-    text = Path(__file__).with_name("moments.toml").read_text(encoding="utf-8")
-    return {name: _compile(table) for name, table in toml.decode(text, type=dict[str, str]).items()}
-
-
-def _compile(table: str) -> re.Pattern[str]:
-    phrases = [_fold(phrase) for phrase in re.split(r"[;\n]", table) if phrase.strip()]
-    spaced = "|".join(re.escape(phrase) for phrase in phrases if phrase[-1] < _NO_SPACES)
-    bare = "|".join(re.escape(phrase) for phrase in phrases if phrase[-1] >= _NO_SPACES)
-    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)" + (f"|{bare}" if bare else ""))
-
-
-def _fold(text: str) -> str:
-    return fold(text.replace("'", "").replace("\u2019", ""))
-
-
 def has_phrase(text: str, table: str) -> bool:
     """Whether one of the phrases of a table occurs in the opening of a text."""
-    return bool(_load_phrases()[table].search(_fold(text[:OPENING])))
-
-
-def begins_with_phrase(text: str, table: str) -> bool:
-    """Whether a text begins with one of the phrases of a table."""
-    return bool(_load_phrases()[table].match(_fold(text[:OPENING]).lstrip(" .,!-")))
+    return get_table(table).occurs_in(*read_words(text[:OPENING]))
 
 
 def is_continuation(place: Place) -> bool:
     """Whether a prompt only lets the agent go on."""
     words = _WORD.findall(place.typed)
-    return 0 < len(words) <= SHORT and begins_with_phrase(place.typed, "goes_on") and not is_question(place)
+    return 0 < len(words) <= SHORT and begins_sentence(place.typed, "lets_go_on") and not is_question(place)
 
 
 def is_slip(place: Place) -> bool:
     """Whether the person speaks of a slip of their own."""
     opening = re.split(r"[\n:]", place.typed, maxsplit=1)[0]
-    return has_phrase(opening[:80], "slips")
+    return has_phrase(opening[:80], "slip")
 
 
 def is_leaving(place: Place) -> bool:
     """Whether the person ends the session."""
-    return len(_WORD.findall(place.typed)) <= SHORT and begins_with_phrase(place.typed, "leaves")
+    return len(_WORD.findall(place.typed)) <= SHORT and begins_sentence(place.typed, "leaves")
 
 
 def is_question(place: Place) -> bool:

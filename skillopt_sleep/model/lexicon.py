@@ -226,6 +226,12 @@ def split_sentences(text: str) -> Iterator[Sentence]:
             yield _build_sentence(parts, ends_as_question="?" in line)
 
 
+def begins_sentence(text: str, *tables: str) -> bool:
+    """Tell whether the first sentence of a text begins with a phrase of one of these tables."""
+    first = next(split_sentences(text), None)
+    return first is not None and any(first.begins_with(get_table(table)) for table in tables)
+
+
 def makes_offer(answer: str) -> bool:
     """Tell whether an answer ends with a question or an offer, to which the next prompt may be the reply."""
     end = answer[-ENDING:].rstrip()

@@ -20,6 +20,8 @@ class StepKind(enum.StrEnum):
     """A tool call with its result."""
     INSTRUCTION = "instruction"
     """The body of a slash command or a skill that the agent was given; no one typed it here."""
+    SHOWN = "shown"
+    """A file, or a part of one, that the agent was shown without asking: the person named, marked or edited it."""
 
 
 class StepOutcome(enum.StrEnum):
@@ -43,11 +45,11 @@ class Step(Struct, frozen=True, kw_only=True):
     """Where the session file can be cut before this step: the uuid of its record, or the number of its line."""
     kind: StepKind
     text: str = ""
-    """The words; for a call its arguments as JSON, long values shortened."""
+    """The words; for a call its arguments as JSON, long values shortened; for what was shown the file's path."""
     tool: str = ""
     """The tool's name as recorded; for an instruction the name of the command or skill."""
     result: str = ""
-    """Head and tail of what the tool returned."""
+    """Head and tail of what the tool returned, or of the file that was shown."""
     outcome: StepOutcome = StepOutcome.UNKNOWN
     words: str = ""
     """What the person typed while refusing this call."""

@@ -9,12 +9,14 @@ read line by line.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec import Raw, Struct
 
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.step import Conversation, StepKind, StepOutcome
@@ -43,6 +45,26 @@ class LinkedMessage(records.Message, gc=False):
     id: str | None = None
 
 
+class LinkedAttachment(records.Attachment, rename="camel", gc=False):
+    """An attachment with the file that it shows to the model; each type writes it in a way of its own."""
+
+    filename: Raw = records.NOTHING
+    path: Raw = records.NOTHING
+    snippet: Raw = records.NOTHING
+    content: Raw = records.NOTHING
+    line_start: Raw = records.NOTHING
+
+
+class _ShownText(Struct, frozen=True, gc=False):
+    content: str = ""
+
+
+class _ShownFile(Struct, frozen=True, gc=False):
+    """The content of an attachment of type ``file``."""
+
+    file: _ShownText = _ShownText()
+
+
 class LinkedRecord(records.Record, rename="camel", gc=False):
     """A record with its links."""
 
@@ -50,6 +72,7 @@ class LinkedRecord(records.Record, rename="camel", gc=False):
     logical_parent_uuid: str | None = None
     subtype: str | None = None
     message: LinkedMessage | str | None = None
+    attachment: LinkedAttachment | None = None
 
 
 class _Node(NamedTuple):
@@ -138,8 +161,12 @@ class StepsReader:
             case "user" if isinstance(record.message, LinkedMessage):
                 self._note_main(uuid)
                 self._read_user(record, record.message)
-            case "attachment" if record.attachment is not None and record.attachment.type == "queued_command":
-                self._note_main(uuid)
+            case "attachment" if record.attachment is not None:
+                if record.attachment.type == "queued_command":
+                    self._note_main(uuid)
+                elif shown := _read_shown(record.attachment):
+                    path, text = shown
+                    self._add(record, StepKind.SHOWN, path).result = steps.shorten(text, steps.FILE)
 
     def conversation(self) -> Conversation | None:
         """Return the conversation read so far; None where there is no session."""
@@ -291,6 +318,25 @@ class StepsReader:
 
 
 _decode_record = msgspec.json.Decoder(LinkedRecord).decode
+_decode_shown_file = msgspec.json.Decoder(_ShownFile).decode
+
+
+def _read_shown(attachment: LinkedAttachment) -> tuple[str, str] | None:
+    """Return the path and the text of what an attachment shows to the model; None for one without a file."""
+    path, content = records.read_text(attachment.filename) or records.read_text(attachment.path), ""
+    match attachment.type:
+        case "edited_text_file":
+            content = records.read_text(attachment.snippet)
+        case "directory":
+            content = records.read_text(attachment.content)
+        case "selected_lines_in_ide":
+            lines = records.read_text(attachment.content).split("\n")
+            first = int(bytes(attachment.line_start)) if bytes(attachment.line_start).isdigit() else 1
+            content = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, start=first))
+        case "file":
+            with contextlib.suppress(msgspec.ValidationError):
+                content = _decode_shown_file(attachment.content).file.content
+    return (path, content) if path and content.strip() else None
 
 
 def _continues(record: LinkedRecord) -> bool:

@@ -99,7 +99,7 @@ class TestContents:
         ]
         shown = digest_of(*before, *TURNS[1:], max_tokens=400)
         assert "tell on the page that rockets are cool" in shown
-        assert "parts left out …)" in shown
+        assert " left out here …)" in shown
 
 
 class TestFile:

@@ -320,3 +320,27 @@ def test_later_records_change_no_earlier_turn(tmp_path_factory, seed, data):
     whole = ClaudeSource().read_steps(stored(folder / "a.jsonl", file.lines), [].append)
     before = ClaudeSource().read_steps(stored(folder / "b.jsonl", file.lines[: prompts[cut]]), [].append)
     assert before.turns == whole.turns[:cut]
+
+
+@pytest.mark.parametrize(
+    ("attachment", "result"),
+    [
+        ({"type": "edited_text_file", "filename": "/srv/app/a.py", "snippet": "1\tx = 1"}, "1\tx = 1"),
+        ({"type": "file", "filename": "/srv/app/a.py", "content": {"type": "text", "file": {"content": "x"}}}, "x"),
+        (
+            {"type": "selected_lines_in_ide", "filename": "/srv/app/a.py", "lineStart": 7, "content": "x\ny"},
+            "7\tx\n8\ty",
+        ),
+        ({"type": "directory", "path": "/srv/app/a.py", "content": "a\nb"}, "a\nb"),
+        ({"type": "file", "filename": "/srv/app/a.py", "content": ["an image"]}, None),
+        ({"type": "edited_text_file", "filename": 7, "snippet": {}}, None),
+        ({"type": "task_reminder", "content": [{"id": "1"}]}, None),
+    ],
+)
+def test_file_that_the_agent_was_shown_is_a_step(read, attachment, result):
+    """What the person named, marked or edited is known to the agent, although it never asked; other notes are not."""
+    file = LinkedFile().user("review it").record("attachment", attachment=attachment).assistant("fine")
+    steps = read(file).turns[0].steps
+    shown = [(step.text, step.result) for step in steps if step.kind is StepKind.SHOWN]
+    assert shown == ([("/srv/app/a.py", result)] if result else [])
+    assert steps[-1].text == "fine"
