@@ -6,7 +6,7 @@ replay mode change what is measured, so each combination has a tally of its own,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -66,18 +66,6 @@ class Base(Struct, frozen=True, kw_only=True):
     def way(self) -> Base:
         """How it was measured, without the documents."""
         return replace(self, documents=())
-
-    def list_changes(self, now: Base) -> Iterator[str]:
-        """Say in plain words what has changed in the way of measuring."""
-        for what, old, new in (
-            ("model", self.target, now.target),
-            ("model that judges", self.optimizer, now.optimizer),
-            ("way scores are counted", self.metric, now.metric),
-            ("way tasks are replayed", self.replay, now.replay),
-            ("scope", self.scope, now.scope),
-        ):
-            if old != new:
-                yield f"the {what} has changed, from {old or 'the default'} to {new or 'the default'}"
 
 
 class Parked(Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BadReply, TransientBackend, Undecided
 from skillopt_sleep.mining.calibration import LOOKS, Calibration, calibrate
 from skillopt_sleep.mining.model_miner import ask_readable
+from skillopt_sleep.mining.rendering import cut_text
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt, Reply
 from skillopt_sleep.model.moment import MomentReference, Proof, ProofState
@@ -237,18 +238,13 @@ def render_checks_prompt(tasks: Sequence[TaskRecord]) -> Prompt:
         reference = _reference(task)
         texts = (task.intent, reference.rejected, "\n\n".join(reference.words), reference.stood)
         parts = (
-            f"<{tag}>\n{escape_tags(_shorten(text), *TAGS)}\n</{tag}>"
+            f"<{tag}>\n{escape_tags(cut_text(text, MAX_SHOWN), *TAGS)}\n</{tag}>"
             for tag, text in zip(TAGS[1:], texts, strict=True)
         )
         shown = "\n".join(parts)
         cases.append(f'<case id="c{number}">\n{shown}\n</case>')
     system, user = render("checks", cases="\n\n".join(cases))
     return Prompt(system=system, user=user, schema=SCHEMA)
-
-
-def _shorten(text: str) -> str:
-    half = MAX_SHOWN // 2
-    return text if len(text) <= MAX_SHOWN else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def _ask_for_checks(tasks: Sequence[TaskRecord], *, store: ProofStore, ask: Ask) -> str:

@@ -110,25 +110,22 @@ def read_talk(session: Session, conversation: Conversation) -> tuple[Place, ...]
 
 def _add_places(places: list[Place], piece: TurnSteps, turn: Turn | None, following: str) -> None:
     """Add the prompt, and one for each refusal with words in its middle."""
+
+    def add(steps: tuple[Step, ...]) -> None:
+        number = len(places)
+        places.append(Place(index=number, id=identity, prompt=prompt, kind=kind, feedback=feedback, at=at, steps=steps))
+
     start = 0
     prompt, identity, kind = piece.prompt, piece.turn, turn.kind if turn else PromptKind.TYPED
     feedback, at = (turn.feedback, turn.at) if turn else (Feedback.NEITHER, "")
     for number, step in enumerate(piece.steps):
         is_last = number == len(piece.steps) - 1
         if step.words and not (is_last or fold(step.words) == fold(following)):
-            places.append(
-                _make_place(len(places), identity, prompt, kind, feedback, at, piece.steps[start : number + 1])
-            )
+            add(piece.steps[start : number + 1])
             start, prompt, identity, kind = number + 1, step.words, "", PromptKind.REJECTION
             feedback, at = Feedback.CORRECTION, step.at
-    places.append(_make_place(len(places), identity, prompt, kind, feedback, at, piece.steps[start:]))
+    add(piece.steps[start:])
     places[-1].interrupted = piece.interrupted
-
-
-def _make_place(  # noqa: PLR0917  the fields of a place
-    index: int, identity: str, prompt: str, kind: PromptKind, feedback: Feedback, at: str, steps: tuple[Step, ...]
-) -> Place:
-    return Place(index=index, id=identity, prompt=prompt, kind=kind, feedback=feedback, at=at, steps=steps)
 
 
 def has_phrase(text: str, table: str) -> bool:

@@ -50,11 +50,6 @@ class DryRun(Struct, frozen=True, kw_only=True):
     """What the tasks still lack for a verdict."""
 
     @property
-    def most_calls(self) -> int:
-        """The most calls the night would make without its cap."""
-        return sum(phase.most for phase in self.expected)
-
-    @property
     def usual_calls(self) -> int:
         """The calls that such a night usually makes."""
         return sum(phase.usual for phase in self.expected)

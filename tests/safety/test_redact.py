@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skillopt_sleep.model.session import Command, Session, Turn
 from skillopt_sleep.model.task import Check, CheckKind, ChecksReference, Origin, TaskRecord
-from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session, redact_task
+from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
 from tests.benchmarks.secret_samples import samples
 
 MADE = (
@@ -326,9 +326,9 @@ def test_a_task_with_secrets():
     origin = Origin(source="claude", session_id="s", path="/p", words=f"push with {key}")
     checks = ChecksReference(checks=(Check(kind=CheckKind.CONTAINS, value=key),))
     task = TaskRecord(id="t", intent=f"use {key}", reference=checks, feedback=(key,), accepted=key, origins=(origin,))
-    redacted = redact_task(task, Redactor())
+    redacted = Redactor().clean(task)
     assert key not in repr(redacted)
-    assert redact_task(redacted, Redactor()) is redacted
+    assert Redactor().clean(redacted) is redacted
 
 
 @given(

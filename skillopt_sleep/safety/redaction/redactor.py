@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.step import Conversation, Step
-from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.safety.receivers import is_worth_hiding
 from skillopt_sleep.safety.redaction import PLACEHOLDER, Found, Kind, prose
 from skillopt_sleep.safety.redaction.arguments import COMMANDS, PIPES
@@ -346,11 +345,6 @@ def redact_conversation(conversation: Conversation, redactor: Redactor) -> Conve
             for turn in conversation.turns
         ),
     )
-
-
-def redact_task(task: TaskRecord, redactor: Redactor) -> TaskRecord:
-    """Return the task without secrets; the same object if it has none."""
-    return redactor.clean(task)
 
 
 def _list_step_texts(conversation: Conversation) -> Iterator[str]:
