@@ -40,6 +40,9 @@ OPAQUE = frozenset({"data", "encrypted_content", "image_url", "signature"})
 """Keys of what a provider has signed, encrypted or encoded: it is sent back as it is, or not at all."""
 THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
 """Types of what a model thought: signed or encrypted as a whole."""
+NAMING = frozenset({"name", "key", "header", "variable"})
+"""Fields whose text names another field: ``{"name": "DB_PASSWORD", "value": "…"}``."""
+HIDDEN = "[redacted]"
 SHALLOW = 3
 """Parts of the shortest recorded folder whose name is moved: "/", "/home" and the like occur for other reasons."""
 SHOWN = 5
@@ -118,15 +121,42 @@ class Mover:
             text = self._redacted.get(value, value)
             return self._named.sub(lambda _: self._workspace, text) if self._named else text
         if isinstance(value, dict):
-            return {key: inner if key in OPAQUE else self.move(inner) for key, inner in value.items()}
+            value = value | self._read_named(value)
+            return {
+                self._redacted.get(key, key): inner if key in OPAQUE else self.move(inner)
+                for key, inner in value.items()
+            }
         return [self.move(inner) for inner in value] if isinstance(value, list) else value
+
+    def _read_named(self, value: Record) -> dict[str, str]:
+        """Return the fields of an object whose secrets only their names give away, without them."""
+        hidden = self._redacted.get(_spell_named(value))
+        try:
+            return msgspec.json.decode(hidden, type=dict[str, str]) if hidden else {}
+        except msgspec.DecodeError:  # a secret that took a part of the notation with it
+            return dict.fromkeys(_list_named(value), HIDDEN)
+
+
+def _list_named(value: Record) -> dict[str, str]:
+    """Return the texts of an object in which a name says that there is a secret; nothing for any other object."""
+    texts = {key: inner for key, inner in value.items() if isinstance(inner, str) and len(inner) <= PART}
+    telling = (key if key.casefold() not in NAMING else inner for key, inner in texts.items())
+    return texts if any(is_secret_name(name.replace("-", "_")) for name in telling) else {}
+
+
+def _spell_named(value: Record) -> str:
+    named = _list_named(value)
+    return msgspec.json.encode(named).decode() if named else ""
 
 
 def _list_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
+        if named := _spell_named(value):
+            yield named
         for key, inner in value.items():
+            yield key
             if key not in OPAQUE:
                 yield from _list_texts(inner)
     elif isinstance(value, list):

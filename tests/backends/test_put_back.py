@@ -351,3 +351,18 @@ def test_being_stopped_after_a_few_turns_is_no_fault():
     assert done.note == "the session had edited a since the commit that was copied; stopped after a few turns"
     assert {step.text for step in done.steps} == {f"ls {CWD}/src"}
     assert len(done.steps) == MAX_STEPS
+
+
+def test_secrets_that_only_their_names_give_away(tmp_path):
+    """The arguments of a call are an object: the name stands apart from the value, and a key may be a name itself."""
+    made = Claude()
+    made.typed("Go.")
+    given = {"user": "ada", "password": "gravel-9x-Orchid", "headers": {SECRET: 1, "X-Api-Key": "k29dkslw02kdls92"}}
+    given["env"] = [{"name": "DB_PASSWORD", "value": "walnut-7y-Falcon"}]
+    made.says("m", call("t1", "mcp__db__login", **given), text("Done."))
+    last = made.typed("Next.")
+    path = write_lines(tmp_path / "s.jsonl", made.records)
+    copy, _ = cut("claude", PutBack(source="claude", path=path, cut=last, kind=CutKind.REQUEST))
+    said = copy.content.decode()
+    assert not [word for word in ("gravel", SECRET, "k29d", "walnut") if word in said]
+    assert '"user":"ada"' in said

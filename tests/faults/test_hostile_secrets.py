@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections import defaultdict
 
+import msgspec
+import pytest
 from msgspec.structs import replace
 
+from skillopt_sleep.model.call import Role
+from skillopt_sleep.model.rollout import ReplayMode
 from skillopt_sleep.model.session import Command
 from skillopt_sleep.model.task import ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.settings import load
@@ -13,9 +19,13 @@ from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.secret_samples import KINDS, samples
+from tests.benchmarks.session_files import codex_lines, codex_path
 from tests.benchmarks.worlds import make_sessions
+from tests.fakes.canaries import Planter
+from tests.fakes.committer import make_committer
 from tests.fakes.home import make_person
-from tests.gate.test_verdict import recording
+from tests.gate.test_verdict import Recorder, recording
+from tests.night.test_native_night import Working
 
 ENVIRONMENT = {
     "DEPLOY_TOKEN": "kite-42-blue-orchid",
@@ -97,6 +107,71 @@ def test_canaries_of_every_kind_through_a_whole_night(tmp_path):
     assert {"train", "val"} <= {phase.phase for phase in report.phases}
     assert any("[redacted:" in prompt.user for prompt in prompts)
     assert leaks(person, prompts, pieces) == []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Watched(Working):
+    """The agent at work that keeps what it was given."""
+
+    assigned: list = dataclasses.field(default_factory=list)
+
+    def run(self, assignment):
+        self.assigned.append(assignment)
+        return super().run(assignment)
+
+
+def place_sessions(folder, agent, kind):
+    """A person with sessions of one agent, and the folder they are in."""
+    if kind == "moments":
+        person = make_committer(folder)
+        return person, person.claude
+    person = make_person(folder, rules=1, tasks_per_rule=16, sessions=agent == "claude")
+    if agent == "claude":
+        return person, person.claude
+    for session in make_sessions(person.world, 1):
+        path = folder / "codex" / codex_path(session)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(codex_lines(replace(session, cwd=str(person.project), source="codex"))))
+    return person, folder / "codex"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "kind"),
+    [("claude", "text"), ("claude", "native"), ("claude", "moments"), ("codex", "text"), ("codex", "native")],
+)
+def test_canaries_of_every_kind_in_every_place_of_a_transcript(tmp_path, agent, kind):
+    """Words, thoughts, arguments, file names, results and notes: no secret of any is sent, stored or in a name."""
+    person, home = place_sessions(tmp_path / "mira", agent, kind)
+    planter = Planter(7)
+    for path in sorted(home.rglob("*.jsonl")):
+        planter.plant(path)
+    everywhere = [place for place, kinds in planter.planted.items() if kinds == set(KINDS)]
+    assert len(everywhere) >= 20
+    sources = {"claude": {"homes": [str(home)]}} if agent == "claude" else {"codex": {"home": str(home)}}
+    flags = {"source": agent, "sources": sources, "agent": agent, "replay": "native" if kind == "native" else "text"}
+    workspace = app_of(person, max_calls=300, share_with="openai,anthropic", **flags)
+    working = Watched(world=str(person.folder / "world.json"))
+    seen = defaultdict(list)
+
+    def wrap(role, backend):
+        if kind == "native" and role is Role.TARGET:
+            return dataclasses.replace(working)
+        return Recorder(backend, seen[role.value])
+
+    workspace = dataclasses.replace(workspace, wrap_backend=wrap)
+    report = run_night(workspace, plan_night(workspace))
+    prompts = [prompt for each in seen.values() for prompt in each]
+    assert report.replay.mode is (ReplayMode.NATIVE if kind == "native" else ReplayMode.TEXT)
+    assert "val" in {phase.phase for phase in report.phases}, report.why
+    sent = msgspec.json.encode(working.assigned).decode() + json.dumps(
+        [[prompt.system, prompt.user] for prompt in prompts]
+    )
+    assert "[redacted:" in sent
+    assert [piece for piece in planter.pieces if piece in sent or json.dumps(piece)[1:-1] in sent] == []
+    assert leaks(person, prompts, planter.pieces) == []
+    names = [str(path) for folder in (person.data, person.project) for path in folder.rglob("*")]
+    assert not [piece for piece in planter.pieces for name in names if piece in name]
 
 
 def test_canaries_in_a_task_file(tmp_path):

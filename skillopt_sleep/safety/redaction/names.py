@@ -247,7 +247,7 @@ def _find_assigned(text: str, at: int) -> Found | None:
 
 _AHEAD = (
     r"[=>]?>?[*_]{0,2}[ \t]{0,40}(?![A-Za-z_][\w.]{0,40}(?:\[|\((?![brf]?[\"'][^\"'\n]{16})))(?:[|>\\\r\n]"
-    r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:[\"'`](?![<{(\[]|\$[{(A-Za-z_])[^\n\"'`\\]{4}|(?![<{(\[]|\$[{(A-Za-z_])(?:[^\s\"'`\\]{4}|[A-Za-z]{1,3}[ ][A-Za-z])))"
+    r"|\[(?:\]byte\()?\s{0,24}[\\\"'`]|[brufBRUF]?(?:(?P<o>[\"'`])(?![<{(\[]|\$[{(A-Za-z_])(?:(?!(?P=o))[^\n\\]|\\(?![nrt])[^\n]){4}|(?![<{(\[]|\$[{(A-Za-z_])(?:[^\s\"'`\\]{4}|[A-Za-z]{1,3}[ ][A-Za-z])))"
 )
 """What follows a sign of assignment when a value is assigned: no call, variable or placeholder."""
 _SIGN = lazy(r"[^\n,;{}<>=:]{0,72}+[=:>]")
