@@ -53,9 +53,10 @@ FIELDS = ("out_root", "workers", "seed", "num_epochs", *CAPS)
 def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json: bool, **flags: Json | Path) -> None:
     """Train a skill document on a dataset; the models themselves do not change.
 
-    CONFIG is a TOML file: the fields of a run, and tables [env], [target], [optimizer] and [prompts]; `_base_` names
-    a file it inherits from. The results are in out_root: best_skill.md, summary.md, history.json and every step. Run it
-    again to continue; a reply that was paid for is never paid for again.
+    CONFIG is a TOML or YAML file: the fields of a run, and tables [env], [target], [optimizer] and [prompts]; `_base_`
+    names a file it inherits from. Files in the form of SkillOpt are read too. The results are in out_root:
+    best_skill.md, summary.md, history.json and every step. Run it again to continue; a reply that was paid for is never
+    paid for again.
 
     \b
     Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is reached · 6 another process trains
@@ -69,6 +70,8 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     roles = {name: str(value) for name in ROLES if (value := flags.pop(name, None)) is not None}
     workspace = open_workspace(flags)
     recipe = _read_recipe(config, from_nights=from_nights, over=over, roles=roles)
+    if recipe.ignored:
+        click.echo(f"{config}: not known here, so it has no effect: {', '.join(recipe.ignored)}", err=True)
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="skillopt-sleep-") as scratch:
             recipe = _use_own_tasks(workspace, recipe, Path(scratch)) if from_nights else recipe

@@ -11,6 +11,7 @@ import enum
 import functools
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp, EditRecord, parse_edits
 from skillopt_sleep.optimizer.client import Optimizer, make_object_schema, number_edits
+
+Value = TypeVar("Value")
 
 
 class Learnt(enum.StrEnum):
@@ -54,6 +57,11 @@ class EditPatch(Struct, frozen=True, kw_only=True):
     def edits(self) -> tuple[EditRecord, ...]:
         """The edits without their origins."""
         return tuple(proposal.edit for proposal in self.proposals)
+
+
+def cut_list(values: Sequence[Value], size: int) -> list[list[Value]]:
+    """Cut a list into lists of ``size`` values; the last may be shorter."""
+    return [list(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def unite_patches(patches: Sequence[EditPatch]) -> EditPatch:
@@ -138,7 +146,7 @@ def aggregate(
     notes: list[str] = []
     while any(len(side) > 1 for side in sides):
         size = merge_batch_size
-        batches = [[side[start : start + size] for start in range(0, len(side), size)] for side in sides]
+        batches = [cut_list(side, size) for side in sides]
         merged = optimizer.parallel(merge, [batch for side in batches for batch in side])
         notes += [note for result in merged for note in result.notes]
         patches_left = [result.patch for result in merged]

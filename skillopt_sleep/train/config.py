@@ -163,6 +163,8 @@ MINIMUM = {
     "optimizer_max_completion_tokens": 1,
     "rollouts_k": 1,
     "slow_update_samples": 1,
+    "accumulation": 1,
+    "early_stop": 0,
     "max_skill_chars": 100,
 }
 RANGES = {"gate_mixed_weight": (0.0, 1.0), "gate_alpha": (0.0001, 0.5)}
@@ -196,7 +198,7 @@ class SkillOptConfig(metaclass=_Named):
 
     num_epochs: int = 4
     batch_size: int = 40
-    """Items rolled out in a step."""
+    """Items of a batch."""
     minibatch_size: int = 8
     """Trajectories shown to one analyst."""
     merge_batch_size: int = 8
@@ -232,6 +234,10 @@ class SkillOptConfig(metaclass=_Named):
     """deep (an analyst sees several trajectories) or shallow (one)."""
     rollouts_k: int = 1
     """Attempts at each training item; where they differ, an analyst contrasts them."""
+    accumulation: int = 1
+    """Batches of a step: each is rolled out and reflected on by itself; their edits are merged into one change."""
+    early_stop: int = 0
+    """Stop when the gate has refused so many steps in a row; 0, as in the reference's protocol, never does."""
     slow_update_samples: int = 20
     """Items attempted again at the end of an epoch."""
     slow_update_gate: str = "gate"

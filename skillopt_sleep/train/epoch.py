@@ -8,8 +8,9 @@ that steps cannot touch. Its notes on what worked are shown to later analysts, a
 from __future__ import annotations
 
 import enum
+import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -37,6 +38,10 @@ NOTES_CAP = 2_000
 """Characters of the optimizer's own notes: every analyst reads them."""
 GUIDANCE_SCHEMA = make_object_schema(guidance={"type": "string"})
 NOTES_SCHEMA = make_object_schema(notes={"type": "string"})
+
+
+ACCEPTED = ("accept", "greedy_applied")
+"""How the actions of an accepted change begin."""
 
 
 class Course(enum.StrEnum):
@@ -81,11 +86,20 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
     """
     boundary: dict[str, Any] = {"epoch": epoch}
     if epoch >= FIRST and run.config.use_slow_update:
-        state, boundary["slow_update"] = _update_slowly(run, state, epoch)
+        refused = _count_back(state.boundaries, "slow_update", lambda row: not row["action"].startswith(ACCEPTED))
+        if is_due(refused):
+            state, boundary["slow_update"] = _update_slowly(run, state, epoch)
+        else:
+            why = f"none of the last {refused} epochs brought an accepted slow update, so it is tried less often"
+            boundary["slow_update"] = {"action": "skip", "why": why, "sample": 0, "courses": {}}
     if epoch >= FIRST and run.config.use_meta_skill and not last:
-        notes, why = write_notes(state.notes, state.tried, get_guidance(state.current_skill), run.optimizer)
+        helped = any(note.outcome.startswith(ACCEPTED) for note in state.tried)
+        idle = 0 if helped else _count_back(state.boundaries, "meta_skill", lambda row: row.get("helped") is False)
+        notes, why = state.notes, f"no step of the last {idle + 1} epochs was accepted, so they are written less often"
+        if is_due(idle):
+            notes, why = write_notes(state.notes, state.tried, get_guidance(state.current_skill), run.optimizer)
         state = replace(state, notes=notes)
-        boundary["meta_skill"] = {"notes": notes, "kept_because": why}
+        boundary["meta_skill"] = {"notes": notes, "kept_because": why, "helped": helped}
         run.artefacts.json(f"meta_skill/epoch_{epoch:02d}.json", boundary["meta_skill"])
     return replace(
         state,
@@ -94,6 +108,17 @@ def end_epoch(run: Run, state: RunState, *, epoch: int, last: bool) -> RunState:
         tried=(),
         boundaries=(*state.boundaries, boundary) if len(boundary) > 1 else state.boundaries,
     )
+
+
+def is_due(misses: int) -> bool:
+    """Whether something that did not pay for so many epochs is tried again: after 0, 1, 3, 7, … of them."""
+    return misses & (misses + 1) == 0
+
+
+def _count_back(boundaries: Sequence[Mapping[str, Any]], part: str, missed: Callable[[Mapping[str, Any]], bool]) -> int:
+    """Return at how many of the latest ends of epochs, one after the other, this part of them missed."""
+    rows = (boundary[part] for boundary in reversed(boundaries) if part in boundary)
+    return sum(1 for _ in itertools.takewhile(missed, rows))
 
 
 def write_guidance(skill: str, revisits: Sequence[Revisit], optimizer: Optimizer) -> tuple[str, str]:

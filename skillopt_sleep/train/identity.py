@@ -44,6 +44,9 @@ FREE = frozenset(
 )
 """Config fields that may change when a run is resumed: they affect its cost or its report, not where it leads."""
 
+LATER = {"accumulation": 1, "early_stop": 0}
+"""Config fields that runs of older versions lack, with the values that change nothing."""
+
 
 def describe_run(
     config: Mapping[str, Any],
@@ -59,7 +62,11 @@ def describe_run(
     ``clients`` are the backends by role, ``wording`` the overridden prompts.
     """
     return (
-        {name: value for name, value in config.items() if name not in FREE}
+        {
+            name: value
+            for name, value in config.items()
+            if name not in FREE and not (name in LATER and value == LATER[name])
+        }
         | {"the environment": str(getattr(env, "name", ""))}
         | {f"the environment's {name}": value for name, value in get_env_traits(env).items()}
         | {f"the digest of the items of {split}": _digest_text(rows) for split, rows in items.items()}

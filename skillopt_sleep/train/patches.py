@@ -17,7 +17,7 @@ from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.model.edit import EditOp as Op
 from skillopt_sleep.model.edit import EditRecord, EditStatus, compute_edit_id
 from skillopt_sleep.model.text import excerpt
-from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal
+from skillopt_sleep.optimizer.aggregate import EditPatch, Learnt, Proposal, cut_list
 from skillopt_sleep.optimizer.client import quote
 from skillopt_sleep.optimizer.reflect import Minibatch
 from skillopt_sleep.optimizer.step import hold_back
@@ -171,10 +171,7 @@ def build_minibatches(results: Sequence[RolloutResult], config: SkillOptConfig, 
     for template, texts in cases.items():
         learnt = Learnt.SUCCESS if template == "analyst_success" else Learnt.FAILURE
         shuffled = random.Random(f"{seed}:{template}").sample(texts, len(texts))  # noqa: S311  an order, not a secret
-        made += [
-            Minibatch(template=template, cases=tuple(shuffled[start : start + size]), learnt=learnt)
-            for start in range(0, len(shuffled), size)
-        ]
+        made += [Minibatch(template=template, cases=tuple(part), learnt=learnt) for part in cut_list(shuffled, size)]
     return tuple(made)
 
 

@@ -1,4 +1,4 @@
-"""Reads the TOML file of a training run: fields of the config, and tables for environment, models and prompts.
+"""Reads the TOML or YAML file of a training run: fields of the config, tables for environment, models and prompts.
 
 ::
 
@@ -21,7 +21,7 @@
     [prompts]
     analyst_error = "prompts/analyst_error.md"
 
-Paths are relative to the file they are in.
+Paths are relative to the file they are in. Files in the reference's form are read too (``reference_form``).
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.errors import ConfigError, UsageError
 from skillopt_sleep.model import Json
 from skillopt_sleep.model.text import suggest_name
 from skillopt_sleep.train.config import SkillOptConfig, check_prompts
+from skillopt_sleep.train.reference_form import is_reference_form, merge_sections, translate
 
 Table = dict[str, Json]
 
@@ -67,6 +69,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """The texts of overridden prompts, by name."""
     skill: str | None = None
     """The text of the initial skill; None means that of the environment."""
+    ignored: tuple[str, ...] = ()
+    """Keys of a file in the reference's form that have no counterpart here."""
 
 
 def read_recipe(path: Path, over: Mapping[str, Json]) -> Recipe:
@@ -75,11 +79,14 @@ def read_recipe(path: Path, over: Mapping[str, Json]) -> Recipe:
     Raises ``UsageError`` naming the file, and ``ConfigError``.
     """
     table = _read(path, ())
+    ignored: tuple[str, ...] = ()
     try:
+        if is_reference_form(table):
+            table, ignored = translate(table)
         build_recipe(table)  # mistakes in the file itself are reported with its name
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return build_recipe(_merge(table, over))
+    return replace(build_recipe(_merge(table, over)), ignored=ignored)
 
 
 def build_recipe(table: Mapping[str, Json]) -> Recipe:
@@ -116,18 +123,27 @@ def _read(path: Path, above: tuple[Path, ...]) -> Table:
     """Read one file on top of those it inherits from; ``above`` are the files that inherit from it."""
     if path.resolve() in above or len(above) >= MAX_DEPTH:
         raise UsageError(f"{path} inherits from itself by way of {BASE}")
-    try:
-        table = msgspec.toml.decode(path.read_bytes(), type=dict[str, Json])
-    except OSError as error:
-        raise UsageError(f"cannot read the training file {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
+    table = _decode(path)
     base = table.pop(BASE, None)
-    _check_names(table, f"{path}: ")
     if base is not None and not isinstance(base, str):
         raise ConfigError(f"{path}: {BASE} is {base!r:.60}, must be the name of a file")
-    table = _resolve_paths(table, path.parent)
-    return table if base is None else _merge(_read(path.parent / base, (*above, path.resolve())), table)
+    under = {} if base is None else _read(path.parent / base, (*above, path.resolve()))
+    if is_reference_form(table) or is_reference_form(under):
+        return merge_sections(under, table)
+    _check_names(table, f"{path}: ")
+    return _merge(under, _resolve_paths(table, path.parent))
+
+
+def _decode(path: Path) -> Table:
+    """Return what a TOML file holds, or one named ``.yaml`` or ``.yml``. Raises ``UsageError`` naming it."""
+    kind = "YAML" if path.suffix in {".yaml", ".yml"} else "TOML"
+    decode = msgspec.yaml.decode if kind == "YAML" else msgspec.toml.decode
+    try:
+        return decode(path.read_bytes(), type=dict[str, Json])
+    except OSError as error:
+        raise UsageError(f"cannot read the training file {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not {kind}: {' '.join(str(error).split())}") from error
 
 
 def _check_names(table: Mapping[str, Json], where: str) -> None:

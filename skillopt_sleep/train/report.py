@@ -14,6 +14,7 @@ from skillopt_sleep import __version__
 from skillopt_sleep.errors import BackendUnusable
 from skillopt_sleep.gate.rule import PAIRS_A_NIGHT
 from skillopt_sleep.model.call import PhaseTally, Spend
+from skillopt_sleep.optimizer.aggregate import cut_list
 from skillopt_sleep.train.config import SkillOptConfig
 from skillopt_sleep.train.results import RolloutResult, Scored, report_mistakes, score_results
 from skillopt_sleep.train.run import Draw, Run, RunState
@@ -63,13 +64,14 @@ def estimate_price(
     train, val, test = calls["train"], calls[config.selection_split], calls.get(config.test_split, ())
     full, rest = divmod(len(train), config.batch_size)
     batches = [config.batch_size] * full + [rest] * bool(rest)
+    steps = cut_list([_count_analysts(config, batch) for batch in batches], config.accumulation)
     gate = _count_gate_calls(config, val, whole_rounds=whole_rounds)
     epoch = {
         "rollout": sum(train) * config.rollouts_k,
-        "reflect": sum(_count_analysts(config, batch) for batch in batches),
-        "aggregate": sum(_count_merges(_count_analysts(config, batch), config) for batch in batches),
-        "select": len(batches) * config.use_edit_budget,
-        "selection": len(batches) * gate,
+        "reflect": sum(map(sum, steps)),
+        "aggregate": sum(_count_merges(sum(analysts), config) for analysts in steps),
+        "select": len(steps) * config.use_edit_budget,
+        "selection": len(steps) * gate,
     }
     stages = {stage: calls * config.num_epochs for stage, calls in epoch.items()}
     stages["selection"] += sum(val)
@@ -86,7 +88,7 @@ def estimate_price(
     sent = attempts * (chars_per_item + skill_chars) / CHARS_PER_TOKEN
     sent += stages["reflect"] * (config.minibatch_size * 3 * chars_per_item + skill_chars) / CHARS_PER_TOKEN
     return Price(
-        steps=config.num_epochs * len(batches),
+        steps=config.num_epochs * len(steps),
         stages={stage: calls for stage, calls in stages.items() if calls},
         tokens=round(sent + sum(stages.values()) * OUTPUT_TOKENS),
     )

@@ -26,7 +26,7 @@ from skillopt_sleep.model.call import Caps, Role
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.ports import Backend, Parallel, Progress
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.optimizer.aggregate import EditPatch
+from skillopt_sleep.optimizer.aggregate import EditPatch, cut_list
 from skillopt_sleep.optimizer.client import Optimizer
 from skillopt_sleep.optimizer.step import StepProposal
 from skillopt_sleep.storage.ledger import TrainingFolder
@@ -224,20 +224,20 @@ class Run:
     tell: Callable[[str], None] = lambda _line: None
     """Prints a line for the user."""
 
-    def plan_batches(self, epoch: int) -> list[list[Item]]:
-        """Return the batches of an epoch, as the environment plans them, else in an order of the epoch's own."""
+    def plan_steps(self, epoch: int) -> list[list[list[Item]]]:
+        """Return the batches of each step of an epoch, as the environment plans them, else in an order of its own."""
         config, train = self.config, self.items["train"]
         rng = random.Random(f"{config.seed}:epoch:{epoch}")  # noqa: S311  an order, not a secret
         shuffled = rng.sample(train, len(train))
-        batches = [shuffled[start : start + config.batch_size] for start in range(0, len(shuffled), config.batch_size)]
+        batches = cut_list(shuffled, config.batch_size)
         plan = getattr(self.env, "plan_epoch", None)
         if callable(plan):
             size = min(config.batch_size, len(train))
             with report_mistakes(f"plan_epoch of the environment {self.env.name!r}"):
                 planned = plan(epoch=epoch, steps=len(batches), batch_size=size, seed=config.seed)
             if planned and len(planned) == len(batches):
-                return [list(batch) for batch in planned]
-        return batches
+                batches = [list(batch) for batch in planned]
+        return cut_list(batches, config.accumulation)
 
     def roll(self, items: Sequence[Item], skill: str, draw: Draw) -> list[RolloutResult]:
         """Attempt each item once under a skill; lost attempts come back unmeasured.
@@ -257,7 +257,7 @@ class Run:
         else:
             attempts = [(item, skill, draw) for skill, draw in missing.values() for item in items]
             flat = self.parallel(lambda attempt: self.roll_one(*attempt), attempts)
-            made = [flat[start : start + len(items)] for start in range(0, len(flat), len(items))]
+            made = cut_list(flat, len(items)) if items else []
         found = dict(zip(missing, made, strict=True))
         for name, results in found.items():
             if self.reuse and not any(result.call_error for result in results):  # a resumed run repeats lost attempts

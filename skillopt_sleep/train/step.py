@@ -30,16 +30,23 @@ REJECTED_KEPT = 30
 
 
 def train_step(
-    run: Run, state: RunState, scheduler: LRScheduler, items: Sequence[Item], *, epoch: int, step_in_epoch: int
+    run: Run,
+    state: RunState,
+    scheduler: LRScheduler,
+    batches: Sequence[Sequence[Item]],
+    *,
+    epoch: int,
+    step_in_epoch: int,
 ) -> tuple[RunState, dict[str, Any]]:
-    """Run the next step; return the new state and the record of the step.
+    """Run the next step on its batches; return the new state and the record of the step.
 
     The record depends on the models' answers only: it has no times and no costs. Raises ``FatalBackend`` and
     ``BudgetSpent``.
     """
     step = state.last_completed_step + 1
     folder = step_folder(step)
-    results = _roll_out(run, state, items, step, folder)
+    rolled = _roll_out(run, state, batches, step)
+    results = [result for batch in rolled for result in batch]
     hard, soft = compute_score(results)
     record: dict[str, Any] = {
         "step": step,
@@ -51,7 +58,7 @@ def train_step(
         "rollout_lost": sum(bool(result.call_error) for result in results),
     }
     run.artefacts.json(f"{folder}/rollout_results.json", [result.to_dict() for result in results])
-    made = _propose(run, state, scheduler, results, step=step, folder=folder)
+    made = _propose(run, state, scheduler, rolled, step=step)
     run.artefacts.proposal(step, made)
     record |= _describe_proposal(made, scheduler.get_lr() if run.config.use_edit_budget else None)
     if made.document == state.current_skill:
@@ -97,19 +104,26 @@ def describe_rejected(buffer: Sequence[AppliedEdit]) -> str:
     return "\n".join(f"- {describe_edit(edit)} ({edit.why})" for edit in buffer)
 
 
-def _roll_out(run: Run, state: RunState, items: Sequence[Item], step: int, folder: str) -> list[RolloutResult]:
-    """``rollouts_k`` attempts at each item of the batch."""
-    found: list[RolloutResult] = []
-    for sample in range(run.config.rollouts_k):
-        draw = Draw(
-            phase="rollout",
-            split="train",
-            number=step * run.config.rollouts_k + sample,
-            folder=f"{folder}/rollout" + (f"_{sample}" if sample else ""),
-            seed=run.config.seed + step + 100_000 * sample,
-        )
-        found += run.roll(items, state.current_skill, draw)
-    if not (score := score_results(found)).measured:
+def batch_folder(step: int, batch: int) -> str:
+    """Return the folder of a batch of a step, both counted from 1 and 0; that of the first batch is the step's own."""
+    return f"{step_folder(step)}/batch_{batch}" if batch else step_folder(step)
+
+
+def _roll_out(run: Run, state: RunState, batches: Sequence[Sequence[Item]], step: int) -> list[list[RolloutResult]]:
+    """Attempt each item ``rollouts_k`` times; return the results of each batch."""
+    found: list[list[RolloutResult]] = []
+    for batch, items in enumerate(batches):
+        found.append([])
+        for sample in range(run.config.rollouts_k):
+            draw = Draw(
+                phase="rollout",
+                split="train",
+                number=step * run.config.rollouts_k + sample,
+                folder=f"{batch_folder(step, batch)}/rollout" + (f"_{sample}" if sample else ""),
+                seed=run.config.seed + step + 100_000 * sample + 1_000_000 * batch,
+            )
+            found[batch] += run.roll(items, state.current_skill, draw)
+    if not (score := score_results([result for results in found for result in results])).measured:
         raise BackendUnusable(
             f"step {step}: none of {score.items} attempts came back from the target ({score.lost}); nothing is scored:"
             " run again when it answers"
@@ -118,9 +132,9 @@ def _roll_out(run: Run, state: RunState, items: Sequence[Item], step: int, folde
 
 
 def _propose(
-    run: Run, state: RunState, scheduler: LRScheduler, results: Sequence[RolloutResult], *, step: int, folder: str
+    run: Run, state: RunState, scheduler: LRScheduler, rolled: Sequence[Sequence[RolloutResult]], *, step: int
 ) -> StepProposal[str]:
-    """Reflect on the results, and turn the analyses into one candidate within the edit budget."""
+    """Reflect on the results of each batch, and turn all analyses into one candidate within the edit budget."""
     config, budget = run.config, scheduler.step()
     bound = budget if config.use_edit_budget else None
     lesson = Lesson(
@@ -135,16 +149,21 @@ def _propose(
         merge_batch_size=config.merge_batch_size,
         merge_by_model=config.use_aggregate,
     )
-    analyses = _reflect_in_environment(run, state, results, step=step, folder=folder, lesson=lesson)
-    if analyses is None:
-        analyses = analyse(
-            build_minibatches(results, config, f"{config.seed}:{step}"),
-            DocumentKind.SKILL,
-            state.current_skill,
-            frozenset(result.id for result in results),
-            run.optimizer,
-            lesson=lesson,
-            phase="reflect",
+    analyses: list[Analysis] = []
+    for batch, results in enumerate(rolled):
+        own = _reflect_in_environment(run, state, results, step=step, folder=batch_folder(step, batch), lesson=lesson)
+        analyses += (
+            analyse(
+                build_minibatches(results, config, f"{config.seed}:{step}" + (f":{batch}" if batch else "")),
+                DocumentKind.SKILL,
+                state.current_skill,
+                frozenset(result.id for result in results),
+                run.optimizer,
+                lesson=lesson,
+                phase="reflect",
+            )
+            if own is None
+            else own
         )
     refuted = [edit for edit in lesson.rejected if (edit.edit.text or edit.edit.id) in state.refuted]
     target = EditTarget(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -158,11 +158,14 @@ class SkillOptTrainer:
         state = self._begin(run)
         history = self.history = run.artefacts.history(state.last_completed_step)
         self._show(state)
-        total = config.num_epochs * ceil(len(run.items["train"]) / config.batch_size)
+        total = config.num_epochs * ceil(len(run.items["train"]) / (config.batch_size * config.accumulation))
         scheduler = build_scheduler(config.lr_scheduler, config.edit_budget, config.min_edit_budget, total)
         if state.scheduler_state:
             scheduler.load_state_dict(state.scheduler_state)
         for epoch in range(state.epochs_ended + 1, config.num_epochs + 1):
+            if is_stuck(history, config.early_stop):
+                run.tell(f"stopped early: the gate has refused {config.early_stop} steps in a row")
+                break
             state = self._train_epoch(run, state, history, scheduler, epoch=epoch, total=total)
         return state, history
 
@@ -226,13 +229,15 @@ class SkillOptTrainer:
         epoch: int,
         total: int,
     ) -> RunState:
-        batches = run.plan_batches(epoch)
-        done_before = (epoch - 1) * len(batches)
-        for index, batch in enumerate(batches):
+        steps = run.plan_steps(epoch)
+        done_before = (epoch - 1) * len(steps)
+        for index, batches in enumerate(steps):
             if state.last_completed_step > done_before + index:
                 continue
+            if is_stuck(history, self.config.early_stop):
+                return state
             self._report_progress(run, state, epoch, total)
-            state, record = train_step(run, state, scheduler, batch, epoch=epoch, step_in_epoch=index)
+            state, record = train_step(run, state, scheduler, batches, epoch=epoch, step_in_epoch=index)
             history.append(record)
             run.artefacts.commit(state, history, snapshot=True)
             self._show(state)
@@ -256,6 +261,12 @@ class SkillOptTrainer:
             run.progress.at(done, total, words)
         else:
             run.tell(words)
+
+
+def is_stuck(history: Sequence[Mapping[str, Any]], refusals: int) -> bool:
+    """Whether the gate refused the last ``refusals`` candidates; steps without a candidate do not count. 0: never."""
+    tried = [record["action"] for record in history if record["action"] != "skip_no_patches"]
+    return 0 < refusals <= len(tried) and set(tried[-refusals:]) <= {"reject", "undecided"}
 
 
 class _Nobody:

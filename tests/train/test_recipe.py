@@ -80,3 +80,66 @@ def test_bad_training_file_is_reported(folder, text, said):
     assert "\n" not in str(raised.value)
     if "did you mean" in said:
         assert isinstance(raised.value, ConfigError)
+
+
+REFERENCE = """
+_base_: default.yaml
+model:
+  target: small
+  target_backend: openai_chat
+  optimizer: large
+  optimizer_backend: codex_exec
+  azure_openai_endpoint: https://models.example/v1
+  azure_openai_api_key: ''
+  qwen_chat_thinking_mode: deep
+train: {batch_size: 10, accumulation: 2, train_size: 0}
+optimizer: {learning_rate: 6, min_learning_rate: 3, slow_update_gate_with_selection: false, skill_update_mode: patch}
+evaluation: {use_gate: false, sel_env_num: 4}
+env: {name: simple_qa, data_path: items.jsonl, skill_init: initial.md, out_root: ''}
+"""
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A training file in the reference's form, in the working directory, and the file it inherits from."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "default.yaml").write_text("train: {num_epochs: 2, seed: 7}\nenv: {limit: 5}\n")
+    (tmp_path / "initial.md").write_text("# Skill\n")
+    path = tmp_path / "configs" / "run.yaml"
+    path.write_text(REFERENCE)
+    return path
+
+
+def test_file_in_the_form_of_the_reference_is_read(published):
+    """Its names become ours, its paths start at the working directory, and what has no counterpart is listed."""
+    recipe = read_recipe(published, {"workers": 3})
+    config = recipe.config
+    assert (config.num_epochs, config.seed, config.batch_size, config.accumulation, config.workers) == (2, 7, 10, 2, 3)
+    assert (config.edit_budget, config.min_edit_budget, config.slow_update_gate, config.gate) == (6, 3, "force", "off")
+    assert config.extras == {"train_size": 0, "sel_env_num": 4}
+    assert recipe.target == {"backend": "openai", "model": "small", "base_url": "https://models.example/v1"}
+    assert recipe.optimizer == {"backend": "codex", "model": "large"}
+    assert recipe.env == {"name": "simple_qa", "data_path": "items.jsonl", "limit": 5}
+    assert recipe.skill == "# Skill\n"
+    assert recipe.ignored == ("model.qwen_chat_thinking_mode",)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("optimizer: {learning_rate: 4, skill_update_mode: rewrite}", "skill_update_mode is 'rewrite'"),
+        ("model: {target_backend: minimax_chat}", "model.target_backend is 'minimax_chat'; here there are"),
+        ("train: {batch_size: many}", "batch_size is 'many', must be a whole number"),
+        ("train: {batch_size: 3", "is not YAML"),
+        ("- train", "is not YAML"),
+    ],
+)
+def test_mistake_in_a_file_of_the_reference_is_one_line(tmp_path, line, words):
+    """The file and the key are named."""
+    path = tmp_path / "run.yaml"
+    path.write_text(line)
+    with pytest.raises(UsageError, match=r"run\.yaml") as raised:
+        read_recipe(path, {})
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -11,8 +11,10 @@ import pytest
 from skillopt_sleep.errors import BudgetSpent, DiskError, NightRunning, Refused
 from skillopt_sleep.storage.ledger import open_training_folder
 from skillopt_sleep.train import RolloutResult, SkillEnv, SkillOptConfig, SkillOptTrainer
+from skillopt_sleep.train.epoch import is_due
 from skillopt_sleep.train.run import Run
 from skillopt_sleep.train.skill_text import get_guidance
+from skillopt_sleep.train.trainer import is_stuck
 from tests.fakes.school import TOPICS, School, SchoolEnv, rule
 
 
@@ -433,3 +435,41 @@ def test_batch_larger_than_the_data(tmp_path):
     heard = []
     trainer(tmp_path, env=Planning(), num_epochs=1, batch_size=40).train()
     assert heard == [(1, 12)]
+
+
+def test_step_of_several_batches_makes_one_change(tmp_path):
+    """Each batch is rolled out and reflected on by itself; the step makes one candidate of all their edits."""
+    plain = trainer(tmp_path / "plain", num_epochs=1, batch_size=3, minibatch_size=3)
+    wide = trainer(tmp_path / "wide", num_epochs=1, batch_size=3, minibatch_size=3, accumulation=2)
+    assert wide.price().steps * 2 == plain.price().steps
+    plain.train()
+    wide.train()
+    assert len(wide.history) * 2 == len(plain.history)
+    assert {record["rollout_n"] for record in wide.history} == {6}
+    assert written(tmp_path / "wide", "steps/step_0001/step_record.json")["n_failure_patches"] == 2
+
+
+@pytest.mark.parametrize(("refusals", "steps"), [(0, 12), (1, 1)])
+def test_run_stops_when_the_gate_refuses_again_and_again(tmp_path, refusals, steps):
+    """After so many refusals in a row the run ends and is scored like any other; run again, it has nothing to do."""
+    school = School(bad=TOPICS)
+    skill = "\n".join(map(rule, TOPICS[:3]))
+    made = trainer(tmp_path, school, num_epochs=6, early_stop=refusals, skill=skill)
+    summary = made.train()
+    assert (len(made.history), made.history[0]["action"]) == (steps, "reject")
+    assert summary["test_hard"] == summary["baseline_test_hard"] == 0.5
+    calls = len(school.calls)
+    again = trainer(tmp_path, school, num_epochs=6, early_stop=refusals, skill=skill)
+    assert (again.train()["test_hard"], len(school.calls)) == (0.5, calls)
+
+
+def test_refusals_in_a_row():
+    """Steps without a candidate neither break the row nor count."""
+    actions = ["accept", "reject", "skip_no_patches", "undecided"]
+    history = [{"action": action} for action in actions]
+    assert [is_stuck(history, refusals) for refusals in range(4)] == [False, True, True, False]
+
+
+def test_what_does_not_pay_is_tried_less_often():
+    """After one refusal it is tried again, then after two more epochs, then after four more."""
+    assert [misses for misses in range(20) if is_due(misses)] == [0, 1, 3, 7, 15]

@@ -213,7 +213,7 @@ class SplitDataLoader(BaseDataLoader):
     def _resolve_split_output_dir(self, cfg: dict[str, Any]) -> str:
         """Return the folder for dealt data.
 
-        Arun that is only priced leaves nothing behind outside of its own folder.
+        A run that is only priced leaves nothing behind outside of its own folder.
         """
         name = f"{cfg.get('env') or 'env'}_{self.split_ratio.replace(':', '-')}_seed{self.split_seed}"
         kept = "" if cfg.get("dry_run") else self.split_output_dir
