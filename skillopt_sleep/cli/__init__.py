@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Command] = {
     "revert": Command("adopt", "Undo an adopted night, or one edit of it, byte for byte."),
     "watch": Command("show", "Show whether adopted rules help: your corrections before and since."),
     "audit": Command("run", "A/A test: test your files against themselves."),
+    "try": Command("run", "Try a skill or memory file of yours: which of its rules carry weight, which do harm."),
     "harvest": Command("harvest", "Read new sessions into the inbox; print or export what was found."),
     "forget": Command("harvest", "Delete what is kept of a session, or of all, and never read it again."),
     "plugin": Command("setup", "Install or remove the plugin for Claude Code or Codex."),

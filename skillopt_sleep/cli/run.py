@@ -1,4 +1,4 @@
-"""The commands that run a night: ``run`` on your sessions, ``demo`` on samples, ``audit`` as an A/A test."""
+"""The commands that replay: ``run`` a night, ``demo`` on samples, ``audit`` as an A/A test, ``try`` a file of yours."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from skillopt_sleep.cli.options import (
+    RESUME_HINT,
     as_json,
     get_program_name,
     list_place_arguments,
@@ -20,7 +21,7 @@ from skillopt_sleep.cli.options import (
     print_page,
     typed_options,
 )
-from skillopt_sleep.errors import DiskError, Refused, UsageError
+from skillopt_sleep.errors import BudgetSpent, DiskError, Refused, UsageError
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
@@ -75,9 +76,7 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     from skillopt_sleep.storage.lock import is_locked
 
     if tasks is None and sys.stdin.isatty() and sys.stderr.isatty():
-        from skillopt_sleep.usecases.permissions import ask_first
-
-        ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
+        _ask_first(workspace)
     if sys.stderr.isatty():
         print_price(open_workspace(flags), tasks)
     with show_progress() as progress:
@@ -158,6 +157,72 @@ def audit_command(task_file: Path | None, as_json: bool, **flags: Json | Path) -
     click.echo(render_audit(found))
 
 
+@click.command("try")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--against", type=click.Path(path_type=Path), help="Compare with this file instead of with none.")
+@click.option("--tasks", "task_file", type=click.Path(path_type=Path), help="Replay these reviewed tasks instead.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most requests to replay.  [default: 40]")
+@click.option("--dry-run", is_flag=True, help="Print the price; call no model, write nothing.")
+@night_options
+@place_options
+@as_json
+def try_command(
+    *,
+    path: Path,
+    against: Path | None,
+    task_file: Path | None,
+    limit: int | None,
+    dry_run: bool,
+    as_json: bool,
+    **flags: Json | Path,
+) -> None:
+    """Try a skill or memory file of yours on your own requests: which rules carry weight, and which do harm.
+
+    PATH is replayed against no file, and then without each of its rules (its list items). A rule that does harm is left
+    out while the others are tried again. With --against, two files are compared as wholes. Only the report in
+    .skillopt-sleep/tries is written. Interrupted or capped, the same command continues and pays for nothing twice.
+
+    \b
+    Exit codes: 0 tried · 2 usage, or too few requests yet · 4 the backend cannot be used · 5 a cap came first, or too
+    little could be measured · 6 a night is running · 7 disk · 8 the file cannot be used · 130 / 143 interrupted.
+    """  # noqa: D301  \b tells click to keep the lines
+    from skillopt_sleep.cli.progress import show_progress
+    from skillopt_sleep.reports.try_report import describe_price, render_try
+    from skillopt_sleep.usecases.adapters import get_night_caps
+    from skillopt_sleep.usecases.try_file import MOST_REQUESTS, plan_try, run_try
+
+    workspace = open_workspace(flags)
+    given = read_tasks(task_file) if task_file is not None else None
+    if dry_run:
+        workspace = workspace.make_dry_run()
+    elif given is None and sys.stdin.isatty() and sys.stderr.isatty():
+        _ask_first(workspace)
+    plan = plan_try(workspace, path, against=against, given=given, limit=limit or MOST_REQUESTS)
+    if dry_run and as_json:
+        print_json({"price": plan.price, "paid": plan.paid, "rules": len(plan.spans), "requests": len(plan.tasks)})
+        return
+    said = describe_price(
+        f"{path} against {against}" if against else str(path),
+        plan.price,
+        rules=len(plan.spans),
+        requests=len(plan.tasks),
+        paid=plan.paid,
+        cap=get_night_caps(workspace).calls,
+    )
+    click.echo(said if dry_run else f"skillopt-sleep: {said}", err=not dry_run)
+    if dry_run:
+        return
+    with show_progress(RESUME_HINT) as progress:
+        report = run_try(workspace, plan, progress)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(render_try(report))
+    if report.unfinished:
+        click.echo(f"skillopt-sleep: {report.unfinished}", err=True)
+        sys.exit(BudgetSpent.exit_code)
+
+
 def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     """Read a task file. Raises ``UsageError`` when it cannot be read or holds no task."""
     from skillopt_sleep.mining.task_file import decode_tasks
@@ -170,6 +235,13 @@ def read_tasks(path: Path) -> tuple[TaskRecord, ...]:
     if not tasks:
         raise UsageError(f"the task file {path} holds no tasks; `skillopt-sleep harvest --tasks-out FILE` writes some")
     return tasks
+
+
+def _ask_first(workspace: Workspace) -> None:
+    """Ask about every provider that has not had these sessions yet."""
+    from skillopt_sleep.usecases.permissions import ask_first
+
+    ask_first(workspace, lambda question: click.confirm(f"{question}. Do you agree, from now on?", err=True))
 
 
 def print_price(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None) -> None:

@@ -104,7 +104,7 @@ def run_aa_test(
         name = f"{noise.ON_REQUEST}{workspace.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         seed = plan.split.seed or secrets.randbelow(2**31 - 1) + 1
         ledger = NightLedger(workspace.database, night=name, sitting=1)
-        with closing(open_kit(workspace, plan, progress).connect(ledger, _recall_models(workspace))) as connection:
+        with closing(open_kit(workspace, plan, progress).connect(ledger, recall_models(workspace))) as connection:
             probe(connection).require_ready()
             models = connection.models
             step = plan.step
@@ -215,7 +215,7 @@ def _select_tasks(workspace: Workspace, plan: NightPlan) -> tuple[TaskRecord, ..
     return tasks
 
 
-def _recall_models(workspace: Workspace) -> Harvested:
+def recall_models(workspace: Workspace) -> Harvested:
     """Return the models of the last night, as if sessions named them: the test is to do what nights do."""
     for night in workspace.journal.reports(str(workspace.project)):
         keys = [

@@ -37,7 +37,7 @@ def make_world(
     harmful: int = 2,
 ) -> World:
     """A sound world of nonsense words: each rule has its own tasks, each harmful rule breaks one rule's tasks."""
-    words = _fresh_words(random.Random(seed))
+    words = fresh_words(random.Random(seed))
     made = tuple(_make_rule(f"r{number}", words) for number in range(rules))
     return World(
         rules=made,
@@ -129,7 +129,7 @@ def stamp(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _fresh_words(rng: random.Random) -> Iterator[str]:
+def fresh_words(rng: random.Random) -> Iterator[str]:
     """Nonsense words of two or three syllables, none of them twice."""
     seen: set[str] = set()
     while True:

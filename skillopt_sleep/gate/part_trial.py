@@ -1,0 +1,221 @@
+"""Tries the parts of a document that is already in use: each pair replays the whole of it, and all but one part.
+
+One set of pairs answers two questions, each with its own tally and its own exact error: is the document better with
+the part, or without it? A part that does harm is taken out of the base at once, and the others are tried again.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import BudgetSpent
+from skillopt_sleep.gate.pairs import PairedPlan, PairRow
+from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Verdict, decide, is_enough_measured
+from skillopt_sleep.gate.tally import WINS_A_REQUEST, Lost, Result, Tally
+from skillopt_sleep.gate.trial import MeasureAll, RuleTrial, TaskT, run_rule_trials
+from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
+
+FORECASTS = 18
+"""Made-up documents that a forecast tries; fewer for one with many parts."""
+FORECAST_PARTS = 400
+"""Made-up parts that a forecast tries at most, about a second of work."""
+MARGIN = 1.15
+"""How much further a forecast reaches than the cheapest and the dearest of its made-up documents."""
+
+
+class Effect(enum.StrEnum):
+    """What the trial of a part shows."""
+
+    CARRIES = "carries weight"
+    HARMS = "does harm"
+    NONE = "no effect seen"
+    UNMEASURED = "not measured"
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """The calls that a trial of parts is expected to make, retries aside."""
+
+    least: int
+    usual: int
+    most: int
+
+
+class PartTrial(RuleTrial[TaskT]):
+    """The trial of one part; ``tally`` counts what speaks for taking it out, ``kept`` what speaks for keeping it."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TaskT],
+        plan: PairedPlan,
+        *,
+        requests: Mapping[str, str],
+        touched: Mapping[str, int] | None = None,
+    ) -> None:
+        """Line up the tasks, those that are ``touched`` most first; ``requests`` names the request of each.
+
+        ``touched`` counts the words that the part shares with each task, by its id.
+        """
+        super().__init__(tasks, plan, requests=requests)
+        self.kept = Tally()
+        self._touched = touched or {}
+        self._names = requests
+        self._legs: list[tuple[int, list[TaskT]]] = []
+        self._is_open = False
+        self.begin_again()
+
+    @property
+    def effect(self) -> Effect:
+        """What the pairs show so far."""
+        if decide(self.kept, self.plan.k) is Verdict.ACCEPT:
+            return Effect.CARRIES
+        if decide(self.tally, self.plan.k) is Verdict.ACCEPT:
+            return Effect.HARMS
+        if self.rows and not is_enough_measured(self.kept.pairs, len(self.rows)):
+            return Effect.UNMEASURED
+        return Effect.NONE
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no further pair is needed."""
+        return self.effect in {Effect.CARRIES, Effect.HARMS}
+
+    def begin_again(self) -> None:
+        """Line up all tasks once more, on another base; what was counted stays counted.
+
+        Tasks that the words of the part touch most come first, with both of the replays that may count, so the noise
+        of the others does not drown them. The order comes from texts and seed, never from a result.
+        """
+        luck = random.Random(self.plan.seed)  # noqa: S311
+        ordered = sorted(luck.sample(self.tasks, len(self.tasks)), key=self.rank, reverse=True)
+        blocks = [list(block) for _, block in itertools.groupby(ordered, key=self.rank)]
+        self._legs = [(number, list(block)) for block in blocks for number in range(WINS_A_REQUEST)]
+        self._is_open = False
+
+    def rank(self, task: TaskT) -> int:
+        """Return how many words the part shares with a task."""
+        return self._touched.get(task.id, 0)
+
+    def choose_next(self) -> list[tuple[TaskT, int]]:
+        """Return the (task, sample) pairs to replay next: as many as could decide at the earliest, all at once.
+
+        A second replay of the same tasks is paid for only when the first ones lean to one side.
+        """
+        k, leaning = self.plan.k, max(self.kept.score, self.tally.score)
+        room = PAIRS_A_LIFE - len(self.rows)
+        while self._legs and room > 0 and not (self.cut or self.is_decided):
+            number, left = self._legs[0]
+            left[:] = [task for task in left if self._may_count(task)]
+            if not left or (number and not self._is_open and leaning < GO_ON_AT):
+                self._legs.pop(0)
+                self._is_open = False
+                continue
+            self._is_open = True
+            return [(task, self.plan.first_sample + number) for task in left[: max(1, min(k - leaning, room))]]
+        return []
+
+    def add(self, rows: Sequence[PairRow]) -> None:
+        """Count the first of the pairs that were chosen, in order, in both tallies."""
+        del self._legs[0][1][: len(rows)]
+        self.rows += rows
+        for row in rows:
+            if self.is_decided:
+                break
+            gain = row.gain if row.result is not None else None
+            request = self._names.get(row.task_id, row.task_id)
+            self.tally = self.tally.add(row.outcome, gain=gain, request=request)
+            self.kept = self.kept.add(_TURNED[row.outcome], gain=None if gain is None else -gain, request=request)
+
+    def _may_count(self, task: TaskT) -> bool:
+        request = self._names.get(task.id, task.id)
+        return self.kept.has_room(request) and self.tally.has_room(request)
+
+
+_TURNED: Mapping[Result | Lost, Result | Lost] = {
+    Result.WIN: Result.LOSS,
+    Result.LOSS: Result.WIN,
+    Result.TIE: Result.TIE,
+    Lost.BASELINE: Lost.CANDIDATE,
+    Lost.CANDIDATE: Lost.BASELINE,
+    Lost.BOTH: Lost.BOTH,
+    Lost.VERDICT: Lost.VERDICT,
+}
+"""Each outcome of a pair, seen from its other arm."""
+
+
+def try_parts(
+    parts: Sequence[PartTrial[TaskT]], measure: MeasureAll[TaskT], *, take_out: Callable[[PartTrial[TaskT]], None]
+) -> None:
+    """Try all parts until none needs or may have another pair; ``take_out`` removes a harmful one from the base.
+
+    A cap ends it early and is noted as ``cut``; raises ``FatalBackend``.
+    """
+
+    def conclude(decided: RuleTrial[TaskT]) -> None:
+        for part in parts:
+            if part is decided and part.effect is Effect.HARMS:
+                take_out(part)
+                for other in parts:
+                    other.begin_again()
+
+    try:
+        run_rule_trials(parts, measure, on_decided=conclude)
+    except BudgetSpent as spent:
+        for part in parts:
+            part.cut = str(spent)
+
+
+def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged: float, seed: int = 0) -> Price:
+    """Forecast the calls by trying made-up documents: from no part with an effect to all, and from no noise to much.
+
+    ``line_up`` returns new trials of the real parts and tasks, so texts and policy are the real ones. ``judged`` is the
+    share of tasks that take a call of a judge.
+    """
+    runs = max(6, min(FORECASTS, FORECAST_PARTS // max(1, len(line_up()))))
+    luck = random.Random(seed)  # noqa: S311
+    found = sorted(
+        _count_calls(line_up(), luck, noise=(0.0, 0.05, 0.1)[run % 3], share=run / runs, judged=judged)
+        for run in range(runs)
+    )
+    return Price(least=int(found[0] / MARGIN), usual=found[runs // 2], most=int(found[-1] * MARGIN))
+
+
+def _count_calls(
+    parts: Sequence[PartTrial[TaskT]], luck: random.Random, *, noise: float, share: float, judged: float
+) -> int:
+    """Try made-up parts, of which a ``share`` has an effect on a fifth of the tasks, and count the calls."""
+    signs = {id(part): luck.choice((1, 1, -1)) if luck.random() < share else 0 for part in parts}
+    drawn = {id(part): luck.sample(part.tasks, len(part.tasks)) for part in parts}
+    if luck.choice((True, False)):  # the words of a part tell where it matters, or they do not
+        drawn = {id(part): sorted(drawn[id(part)], key=part.rank, reverse=True) for part in parts}
+    hit = {name: {task.id for task in tasks[: -(-len(tasks) // 5)]} for name, tasks in drawn.items()}
+    base: dict[tuple[str, int], float] = {}
+    pairs = calls = 0
+
+    def answer(name: str, *, good: bool) -> ReplayResult:
+        passed = float(good is not (luck.random() < noise))
+        return ReplayResult(task_id=name, candidate="", sample=0, score=Score(hard=passed, soft=passed))
+
+    def measure(wave: Sequence[tuple[RuleTrial[TaskT], TaskT, int]]) -> list[PairRow]:
+        nonlocal pairs, calls
+        rows = []
+        for part, task, sample in wave:
+            if (task.id, sample) not in base:
+                base[task.id, sample] = luck.random() >= noise
+                calls += 1
+            sign = signs[id(part)] if task.id in hit[id(part)] else 0
+            with_it = answer(task.id, good=False)
+            if sign >= 0:
+                with_it = replace(with_it, score=Score(hard=base[task.id, sample], soft=0.0))
+            without = answer(task.id, good=sign <= 0)
+            rows.append(PairRow.of(with_it, without, metric=GateMetric.HARD, mixed_weight=0.5))
+        pairs += len(rows)
+        return rows
+
+    try_parts(parts, measure, take_out=lambda _: base.clear())
+    return round(calls + pairs * (1 + judged))
