@@ -63,6 +63,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Sessions of the project, or of all the user's work; ``all`` writes the user's own files."""
     agent: str = "auto"
     """The agent whose files are written; ``auto`` takes the one with most sessions in scope."""
+    land_for: str = "auto"
+    """Agents, separated by commas, for which proven rules land (``--for``); ``auto``: whose sessions are read."""
     target_skill: str = ""
     """A ``SKILL.md``, or the name of a skill, to improve instead of the learnt one."""
     lookback_days: CountOrNone = 0
@@ -93,6 +95,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The user's own wishes, shown to the reflection."""
     block_cap: Count = 8000
     """Most characters of our block in a document."""
+    memory_rules: CountOrNone = 24
+    """Most rules of our block in a memory file, which every request carries; 0: rules stay where they are proposed."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     """Seed of the split; 0 draws one."""
     max_calls: Count = 120

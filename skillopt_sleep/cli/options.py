@@ -78,6 +78,12 @@ night_options = _combine(
         "--agent",
         help=f"Agent whose files may change: {', '.join(names(Kind.AGENT))}.  [default: whose sessions are read]",
     ),
+    click.option(
+        "--for",
+        "land_for",
+        metavar="AGENTS",
+        help="Agents that get what is proven, separated by commas.  [default: whose sessions are read]",
+    ),
     click.option("--target-skill", help="Improve this skill (SKILL.md or its name) instead of the learnt one."),
     click.option("--miner", help="How tasks are found: heuristic, model, auto."),
     click.option("--gate-mode", help="How a change is tested: paired, strict or off.  [default: paired]"),

@@ -37,7 +37,7 @@ RECORDED_IN = "/home/mira/kistenlauf"
 
 DEMO_MARKER = ".skillopt-sleep-demo"
 
-DEMO_NIGHT = ("seed=3", "max_calls=300")
+DEMO_NIGHT = ("seed=1", "max_calls=300")
 """A night of the demo costs nothing, and prints the same every time."""
 DEMO_SETTINGS = "settings.toml"
 """An empty settings file for the demo: the user's own might name a backend that costs."""

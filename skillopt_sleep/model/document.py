@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from skillopt_sleep.errors import Refused
-from skillopt_sleep.model.text import sha256
+from skillopt_sleep.model.text import excerpt, sha256
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -30,7 +30,13 @@ DESCRIPTION = (
     "House rules learnt from this user's own sessions, the formats, conventions and corrections they insist on."
     " Read them before any task here."
 )
-"""The description of a skill that we create: all an agent sees of it until it opens the skill."""
+"""How earlier versions described every skill that they created."""
+NAMED_DESCRIPTION = "House rules and procedures learnt from this user's own sessions. Open it before any of this: "
+"""How the description of a skill that we create begins; what is inside follows."""
+MOST_DESCRIPTION = 900
+"""Characters of a description: agents cut longer ones than 1,024."""
+MOST_TOPIC = 100
+"""Characters by which a description names one rule."""
 
 _MARKER = re.compile(r"^\ufeff?(?P<line>[ \t]*<!-- skillopt-sleep:(?P<edge>begin|end) -->[ \t\r]*)$", re.MULTILINE)
 _NOTE_LINE = re.compile(rf"{re.escape(NOTE)}[ \t\r]*\n")
@@ -42,6 +48,9 @@ _UNDECODABLE = re.compile("[\udc80-\udcff]")
 """What "surrogateescape" makes of bytes that are not UTF-8."""
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
+_TOPIC = re.compile(r"^(?:[-*+]|\d{1,9}[.)])?\s*(?P<words>.*?)(?:[.:;!?](?=\s|$)|$)", re.MULTILINE)
+_UNNAMEABLE = re.compile(r"[<>\"\\`\x00-\x1f\x7f\udc80-\udcff]")
+"""What a quoted line of YAML could misread, or an agent take for a tag."""
 
 
 class DocumentKind(enum.StrEnum):
@@ -110,11 +119,12 @@ def read_region(document: Document) -> str:
 def replace_region(document: Document, text: str) -> Document:
     """Return the document with another region; no byte outside it changes.
 
-    A missing block is put at the end of the file; a missing skill gets its frontmatter. A blank text removes the block
-    with everything that came with it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every
-    text, with three exceptions: an empty block is not put back; a whole memory file of no bytes, or a skill of nothing
-    but the frontmatter we would give it, becomes an absent file; and the line ends of a whole document that mixes
-    them, or has them in its body alone, may all become alike.
+    A missing block is put at the end of the file; a missing skill gets its frontmatter, and where that is ours, the
+    description follows the rules (``describe_skill``). A blank text removes the block with everything that came with
+    it. So ``replace_region(replace_region(d, text), read_region(d)) == d`` for every text, with four exceptions: an
+    empty block is not put back; a whole memory file of no bytes, or a skill of nothing but the frontmatter we would
+    give it, becomes an absent file; a description by an earlier version is not put back; and the line ends of a whole
+    document that mixes them, or has them in its body alone, may all become alike.
 
     Raises ``Refused`` as ``read_region`` does, and for a text that holds a marker of our block.
     """
@@ -192,20 +202,49 @@ def _split(document: Document) -> _Parts:
     return _Parts(newline, text[:start], text[start:inside], text[inside:end], text[end:after], text[after:])
 
 
-def _make_new_text(document: Document) -> str:
-    """Return what a file that we create holds besides rules."""
+def describe_skill(text: str) -> str:
+    """Return the description of a skill with these rules: all an agent sees of it until it opens the skill.
+
+    It names every rule by its first words, as far as there is room.
+    """
+    topics: list[str] = []
+    room = MOST_DESCRIPTION - len(NAMED_DESCRIPTION)
+    for rule in list_rules(text):
+        found = _TOPIC.match(_UNNAMEABLE.sub(" ", rule.split("\n", 1)[0]))
+        topic = excerpt(found["words"] if found else "", MOST_TOPIC).strip()
+        if topic and len(topic) + len("; ") <= room:
+            topics.append(topic)
+            room -= len(topic) + len("; ")
+    return NAMED_DESCRIPTION + "; ".join(topics) if topics else DESCRIPTION
+
+
+def restore_former_description(document: Document) -> Document:
+    """Return a skill of ours as an earlier version described it, to recognize what that version staged or adopted."""
+    parts = _split(document)
+    if not document.whole or document.content is None or parts.before != _make_new_text(document, parts.region):
+        return document
+    former = (_make_new_text(document) + parts.region).replace("\n", parts.newline)
+    content = former.encode("utf-8", "surrogateescape")
+    return Document(kind=document.kind, path=document.path, whole=True, content=content)
+
+
+def _make_new_text(document: Document, text: str = "") -> str:
+    """Return what a file that we create holds besides these rules."""
     if document.kind is DocumentKind.MEMORY:
         return ""
-    name = PurePath(document.path).parent.name
-    return f"---\nname: {name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)}\ndescription: {DESCRIPTION}\n---"
+    name, about = PurePath(document.path).parent.name, describe_skill(text)
+    quoted = about if about == DESCRIPTION else json.dumps(about, ensure_ascii=False)
+    return f"---\nname: {name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)}\ndescription: {quoted}\n---"
 
 
 def _join_body(document: Document, parts: _Parts, text: str) -> str | None:
     created = _make_new_text(document)
-    if parts.before == created and not (text.strip() if created else text):
+    is_ours = parts.before in {created, _make_new_text(document, parts.region)}
+    if is_ours and not (text.strip() if created else text):
         return None
-    fenced = parts.before.endswith(("-", " ", "\t"))
-    return parts.before + ("\n\n" if fenced and text and not _LINE_END.match(text) else "") + text
+    before = _make_new_text(document, text) if is_ours else parts.before
+    fenced = before.endswith(("-", " ", "\t"))
+    return before + ("\n\n" if fenced and text and not _LINE_END.match(text) else "") + text
 
 
 def _join_block(document: Document, parts: _Parts, text: str) -> str | None:

@@ -19,11 +19,12 @@ from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_pairs
 from skillopt_sleep.gate.rule import MIN_MEASURED_SHARE, Verdict
 from skillopt_sleep.gate.tally import Result
 from skillopt_sleep.model.edit import EditStatus
+from skillopt_sleep.model.landing import land_elsewhere
 from skillopt_sleep.model.rollout import ReplayResult, combine
 from skillopt_sleep.model.task import Split, TaskRecord, may_ask_model
 from skillopt_sleep.night.outcome import Consolidated
 from skillopt_sleep.night.plan import Kit, NightPlan
-from skillopt_sleep.night.ports import Trials
+from skillopt_sleep.night.ports import Proposed, Trials
 from skillopt_sleep.night.report import DocumentChange, NightReport, PendingReport, SealedTest
 from skillopt_sleep.optimizer.replay import Models
 
@@ -104,13 +105,18 @@ class Staged(Struct, frozen=True, kw_only=True):
         """Add the proposal to the night's report."""
         pending = (*(self.pending or report.pending), *self.on_hold)
         edited = tuple(change.edited for change in self.documents if change.edited)
+        untried = tuple(
+            f"{change.path.removeprefix(f'{report.project}/')}: {change.untried}"
+            for change in self.documents
+            if change.untried
+        )
         return replace(
             report,
             proposal=self.proposal,
             documents=self.documents,
             account=self.account,
             pending=pending,
-            notes=(*report.notes, *edited),
+            notes=(*report.notes, *edited, *untried),
         )
 
 
@@ -120,7 +126,13 @@ def stage_proposal(night: str, outcome: Consolidated, plan: NightPlan, kit: Kit)
     The tasks of a night that tried nothing, or could not measure enough, stay fresh.
     """
     applied = [edit for edit in outcome.edits if edit.status is EditStatus.APPLIED]
-    proposal, documents = kit.staging.stage(night, outcome.baseline, outcome.candidate, applied)
+    bounds = plan.step.memory_bounds
+    elsewhere = [
+        Proposed(landing.documents, *land_elsewhere(landing.documents, applied, bounds), landing.untried)
+        for landing in (plan.landings if outcome.candidate != outcome.baseline else ())
+    ]
+    here = Proposed(outcome.baseline, outcome.candidate, applied, plan.untried)
+    proposal, documents = kit.staging.stage(night, *here, also=elsewhere)
     rejected = [edit for edit in outcome.edits if edit.status is EditStatus.REJECTED]
     kit.rejected.remember(plan.window.scope, night, rejected, outcome.list_closed(night))
     pools = outcome.pools

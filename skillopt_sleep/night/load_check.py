@@ -2,7 +2,8 @@
 
 A trial as text shows that a rule helps when it is read, not that the agent reads it. One replay by the agent itself
 shows that, and at a few moments where the change had helped the agent is put back into the session. When the trial
-itself was native, its records already tell.
+itself was native, its records already tell. Where the agent does not read the skill, its new rules move to memory, and
+the one replay is repeated.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from skillopt_sleep.errors import BudgetSpent, TransientBackend
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.document import Candidate, DocumentKind
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model.landing import MemoryBounds, move_to_memory
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, explain_not_loaded
 from skillopt_sleep.model.task import TaskRecord, group_of
@@ -26,6 +29,8 @@ from skillopt_sleep.night.report import Confirmation, Loading, NightReport, Repl
 from skillopt_sleep.optimizer.replay import Attempt, Manner, Models, assign, find_put_back, record_trajectory, replay
 
 PHASE = "load"
+UNREAD = (Loading.NOT_LOADED, Loading.NOT_OPENED)
+NO_MEMORY = MemoryBounds()
 MOMENTS = 2
 """Moments at which a change is confirmed: each takes a few requests, and each of them carries a whole session."""
 
@@ -34,16 +39,56 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """How the night's replays by an agent went, and whether the agent loads what is proposed."""
 
     replay: ReplayReport = ReplayReport()
+    candidate: Candidate | None = None
+    """The documents with the rules where the agent reads them; None when nothing moved."""
+    moved: tuple[AppliedEdit, ...] = ()
+    """Every edit of the proposal as it is there."""
 
     def add_to(self, report: NightReport) -> NightReport:
-        """Add the replays to the night's report."""
-        return replace(report, replay=self.replay, notes=(*report.notes, *_list_notes(self.replay)))
+        """Add the replays to the night's report, and what moved."""
+        notes = (*report.notes, *_list_notes(self.replay))
+        where = {applied.edit.id: applied.edit for applied in self.moved}
+        return replace(
+            report,
+            replay=self.replay,
+            notes=notes,
+            applied_edits=_relocate(report.applied_edits, self.moved),
+            trials=tuple(
+                replace(trial, document=next((where[name].document for name in trial.edits if name in where), old))
+                for trial in report.trials
+                for old in (trial.document,)
+            ),
+        )
+
+    def apply_to(self, outcome: Consolidated) -> Consolidated:
+        """Return what was consolidated with the rules where the agent reads them."""
+        if self.candidate is None:
+            return outcome
+        steps = []
+        for step in outcome.steps:
+            edits = _relocate(step.edits, self.moved)
+            kind = edits[0].edit.document if step.id and edits else step.kind
+            steps.append(replace(step, edits=edits, kind=kind))
+        return replace(outcome, candidate=self.candidate, steps=tuple(steps))
 
 
-def check_loading(outcome: Consolidated, models: Models) -> Loaded:
+def _relocate(edits: Sequence[AppliedEdit], moved: Sequence[AppliedEdit]) -> tuple[AppliedEdit, ...]:
+    """Return the applied edits as they are where they moved to."""
+    where = {applied.edit.id: applied.edit for applied in moved}
+    return tuple(
+        replace(applied, edit=where.get(applied.edit.id, applied.edit))
+        if applied.status is EditStatus.APPLIED
+        else applied
+        for applied in edits
+    )
+
+
+def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = NO_MEMORY) -> Loaded:
     """Count how the agent's replays went; if a change is about to be staged, check that it is loaded and helps.
 
-    Costs one replay, and those of ``confirm_at_moments``; none when the trial was native. Raises ``FatalBackend``.
+    New rules of a skill that is not loaded or not opened move to memory, within ``bounds``. Costs one replay, one more
+    after a move, and those of ``confirm_at_moments``; when the trial was native, only that of a move. Raises
+    ``FatalBackend``.
     """
     results = [result for step in outcome.steps for result in step.rollouts if result.mode is not ReplayMode.TEXT]
     report = replace(_count_replays(results), mode=models.manner.mode)
@@ -57,11 +102,32 @@ def check_loading(outcome: Consolidated, models: Models) -> Loaded:
         loading, why = Loading.NOT_CHECKED, "this backend has no agent that could load it as it is set up"
     else:
         loading, why = _replay_once(outcome, accepted, models)
-        if loading in {Loading.LOADED, Loading.NOT_OPENED}:
-            improved = _list_improved(outcome, accepted)
-            confirmation = confirm_at_moments(improved, outcome.candidate, models)
-            report = replace(report, confirmation=confirmation)
-    return Loaded(replay=replace(report, loading=loading, why=why))
+    found = Loaded(replay=replace(report, loading=loading, why=why))
+    if loading in UNREAD:
+        found = _move_unread(outcome, found, models, bounds)
+        outcome = found.apply_to(outcome)
+    if found.replay.loading in {Loading.LOADED, Loading.NOT_OPENED} and not records:
+        confirmation = confirm_at_moments(_list_improved(outcome, accepted), outcome.candidate, models)
+        found = replace(found, replay=replace(found.replay, confirmation=confirmation))
+    return found
+
+
+def _move_unread(outcome: Consolidated, found: Loaded, models: Models, bounds: MemoryBounds) -> Loaded:
+    """Move the new rules of a skill that the agent does not read to memory, and check that alone again.
+
+    Nothing moves where memory has no room, does not evolve, or is not loaded either.
+    """
+    applied = [edit for edit in outcome.edits if edit.status is EditStatus.APPLIED]
+    moved = move_to_memory(outcome.baseline, applied, bounds)
+    if moved is None:
+        return found
+    there = Loaded(replay=found.replay, candidate=moved[0], moved=moved[1])
+    anew = there.apply_to(outcome)
+    loading, why = _replay_once(anew, [step for step in anew.steps if step.decision.verdict is Verdict.ACCEPT], models)
+    if loading is Loading.NOT_LOADED:
+        return found
+    rules = sum(new.edit.document is not old.edit.document for new, old in zip(moved[1], applied, strict=True))
+    return replace(there, replay=replace(found.replay, loading=loading, why=why, moved=rules, unread=found.replay.why))
 
 
 def _replay_once(outcome: Consolidated, accepted: Sequence[DocumentStep], models: Models) -> tuple[Loading, str]:
@@ -166,6 +232,9 @@ def _list_notes(replay: ReplayReport) -> tuple[str, ...]:
         )
     if count := replay.failures.get("not_loaded"):
         notes.append(f"{count} replays are unmeasured: the agent did not load the candidate")
+    if replay.moved:
+        rules = "the new rule" if replay.moved == 1 else f"{replay.moved} new rules"
+        notes.append(f"{rules} moved from the skill to the memory file, for {replay.unread}")
     match replay.loading:
         case Loading.NOT_LOADED:
             notes.append(f"held: the agent does not load the proposal ({replay.why}); adopted, it would do nothing")

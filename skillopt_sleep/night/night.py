@@ -51,7 +51,8 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
                 accepted=past.accepted,
                 restage=past.restage,
             )
-            night.stage("load", check_loading, outcome, models)
+            loaded = night.stage("load", check_loading, outcome, models, plan.step.memory_bounds)
+            outcome = loaded.apply_to(outcome)
             left = plan.caps.calls - night.ledger.spent().calls
             night.stage("unseal", score_sealed_test, night.id, plan, pools.test, models, kit.trials, calls_left=left)
         night.evidence(outcome.list_evidence(night.id))

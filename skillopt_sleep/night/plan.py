@@ -20,6 +20,7 @@ from skillopt_sleep.mining.references import ProofStore
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit
+from skillopt_sleep.model.landing import Landing, MemoryBounds
 from skillopt_sleep.model.ports import Ledger, Source
 from skillopt_sleep.model.rollout import GateMetric
 from skillopt_sleep.model.session import Place, Session
@@ -67,6 +68,8 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
     preferences: str = ""
     block_cap: int = 8000
     """Characters of the managed block."""
+    memory_rules: int = 0
+    """Rules of the managed block in a memory file; 0: every rule stays in the document it was proposed for."""
     k: int = threshold(ALPHA)
     """The score from which a rule is shown as promising."""
     scope: str = "invoked"
@@ -78,6 +81,11 @@ class ConsolidatePlan(Struct, frozen=True, kw_only=True):
         """The documents that evolve, in order."""
         wanted = {DocumentKind.SKILL: self.evolve_skill, DocumentKind.MEMORY: self.evolve_memory}
         return tuple(kind for kind, evolves in wanted.items() if evolves)
+
+    @property
+    def memory_bounds(self) -> MemoryBounds:
+        """How much of a memory file our block may take; no rule moves to one that does not evolve."""
+        return MemoryBounds(rules=self.memory_rules if self.evolve_memory else 0, chars=self.block_cap)
 
 
 class NightPlan(Struct, frozen=True, kw_only=True):
@@ -113,6 +121,10 @@ class NightPlan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Why documents are left out of the night, with the remedy."""
+    landings: tuple[Landing, ...] = ()
+    """The documents of other agents for which proven rules land too."""
+    untried: str = ""
+    """The same as ``Landing.untried`` for the documents of the night; "" when their own agent answers."""
 
     @property
     def kinds(self) -> tuple[DocumentKind, ...]:
@@ -162,6 +174,7 @@ class NightPlan(Struct, frozen=True, kw_only=True):
         )
         content = msgspec.to_builtins(same)
         del content["left_out"], content["accepted"], content["restage"], content["again"]
+        del content["landings"], content["untried"], content["step"]["memory_rules"]
         del content["account"]["at_most"]
         if not self.mining.rules_only:
             del content["mining"]["rules_only"]

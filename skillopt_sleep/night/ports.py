@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from skillopt_sleep.gate.account import Account, EvidenceRow, Position, Tried
 from skillopt_sleep.gate.noise import BaseReplay
@@ -170,13 +170,30 @@ class Journal(Protocol):
         """
 
 
+class Proposed(NamedTuple):
+    """What a night proposes for the documents of one agent; ``edits`` made the candidate of the baseline, in order."""
+
+    baseline: Candidate
+    candidate: Candidate
+    edits: Sequence[AppliedEdit]
+    untried: str = ""
+
+
 class Staging(Protocol):
     """Store: proposals beside the live files."""
 
     def stage(
-        self, night: str, baseline: Candidate, candidate: Candidate, edits: Sequence[AppliedEdit]
+        self,
+        night: str,
+        baseline: Candidate,
+        candidate: Candidate,
+        edits: Sequence[AppliedEdit],
+        untried: str = "",
+        *,
+        also: Sequence[Proposed] = (),
     ) -> tuple[str | None, tuple[DocumentChange, ...]]:
         """Store a proposal of every document that changed; return its folder (None when nothing changed).
 
+        The first four are those of ``Proposed``; ``also`` is for the documents of other agents.
         Raises ``DiskError``, and ``Refused`` where a live path is not a plain file of the project.
         """

@@ -16,6 +16,7 @@ from skillopt_sleep.gate.rule import Decision, Verdict, choose_threshold
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.document import Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, strip_list_mark
+from skillopt_sleep.model.landing import ADDS, place_edit
 from skillopt_sleep.model.rule_identity import find_contradicted, is_same_rule, list_live_rules, states_same
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.model.text import excerpt
@@ -152,13 +153,17 @@ def _propose(
     if document is None:
         return StepProposal(document=current, analyses=tuple(analyses))
     analyses, held = _ground_edits(analyses, tasks, also=(plan.preferences, read_region(document)))
+    analyses = _place_edits(analyses, current, plan, history)
+
+    def find_document(edit: EditRecord) -> Document:
+        return (current[edit.document] if edit.document in plan.kinds else None) or document
 
     def apply(edits: Sequence[EditRecord]) -> tuple[Candidate, tuple[AppliedEdit, ...]]:
         """Apply every edit on its own, because it is tried on its own, with as many rules as may wait."""
         room = max(0, MOST_WAITING - len(history.waiting))
         outcomes: list[AppliedEdit] = []
         for edit in edits:
-            (alone,) = apply_edits(document, [edit], cap=plan.block_cap)[1]
+            (alone,) = apply_edits(find_document(edit), [edit], cap=plan.block_cap)[1]
             twin = next((other for other in outcomes if is_same_rule(alone.edit, other.edit)), None)
             if alone.status is EditStatus.APPLIED and twin is not None:
                 alone = replace(alone, status=EditStatus.SKIPPED, why="another proposal of tonight says the same")
@@ -167,13 +172,20 @@ def _propose(
                 alone = replace(alone, status=EditStatus.SKIPPED, why=why)
             room -= alone.status is EditStatus.APPLIED
             outcomes.append(alone)
-        chosen = [outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED]
-        return current.with_document(apply_edits(document, chosen, cap=None)[0]), tuple(outcomes)
+        made = current
+        for outcome in outcomes:
+            place = made[outcome.edit.document]
+            if outcome.status is EditStatus.APPLIED and place is not None:
+                made = made.with_document(apply_edits(place, [outcome.edit], cap=None)[0])
+        return made, tuple(outcomes)
 
     target = EditTarget(
         document=current,
         text=read_region(document),
-        hold_back=lambda edit: _hold_back(_complete_anchor(edit, document), current, tasks, history),
+        hold_back=lambda edit: (
+            _hold_back(_complete_anchor(edit, find_document(edit)), current, tasks, history)
+            or _hold_back_where_full(edit, current, plan, history)
+        ),
         apply=apply,
     )
     limits = StepPlan(edit_budget=plan.edit_budget, merge_by_model=False, rank_by_model=False)
@@ -206,6 +218,38 @@ def _hold_back(
         why = f"it contradicts a rule that you have: “{_quote(against)}”"
         return AppliedEdit(edit=edit, status=EditStatus.GUARDED, why=why)
     return None
+
+
+def _place_edits(
+    analyses: Sequence[Analysis], current: Candidate, plan: ConsolidatePlan, history: History
+) -> list[Analysis]:
+    """Send each proposed addition to the document where the agent will read it (``place_edit``)."""
+    kinds = tuple(kind for kind in plan.kinds if current[kind] is not None)
+    waiting = [life.rule for life in history.waiting]
+    placed = []
+    for analysis in analyses:
+        proposals = []
+        for proposal in analysis.patch.proposals:
+            edit = place_edit(proposal.edit, current, kinds=kinds, bounds=plan.memory_bounds, waiting=waiting)
+            waiting.append(edit)
+            proposals.append(replace(proposal, edit=edit))
+        patch = replace(analysis.patch, proposals=tuple(proposals))
+        placed.append(replace(analysis, patch=patch))
+    return placed
+
+
+def _hold_back_where_full(
+    edit: EditRecord, current: Candidate, plan: ConsolidatePlan, history: History
+) -> AppliedEdit | None:
+    """Hold back one more rule of a memory whose part for rules is full, where there is no skill to take it."""
+    memory = current[DocumentKind.MEMORY]
+    if memory is None or edit.document is not DocumentKind.MEMORY or edit.op not in ADDS:
+        return None
+    waiting = sum(life.kind is DocumentKind.MEMORY and life.rule.op in ADDS for life in history.waiting)
+    if plan.memory_bounds.has_room(memory, edit.text, waiting=waiting):
+        return None
+    why = f"our part of {memory.path} is full (memory_rules is {plan.memory_rules}, block_cap {plan.block_cap})"
+    return _skip(edit, why)
 
 
 def _skip(edit: EditRecord, why: str) -> AppliedEdit:

@@ -26,11 +26,7 @@ MOST_ATTEMPTS = 3
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
-    """An adopted change that waits for its sealed test.
-
-    ``change`` is the night that proposed it, ``before`` and ``after`` are the documents, ``attempts`` counts the nights
-    that tried to score it.
-    """
+    """A change, proposed by the night ``change``, that waits for its sealed test, which ``attempts`` nights tried."""
 
     change: str
     before: Candidate
@@ -247,9 +243,9 @@ class PendingReport(Struct, frozen=True, kw_only=True):
 class DocumentChange(Struct, frozen=True, kw_only=True):
     """One live file that the night proposes to change.
 
-    ``diff`` is unified; ``tracked`` by git: the team will see the change. A digest is None where there is no file:
-    before it is created, or after its last rule was removed. ``edited`` says what became of the change when the file
-    was edited during the night, "" when it was not; only an ``adoptable`` change can be adopted.
+    ``diff`` is unified; ``tracked`` by git: the team will see the change. A digest is None where there is no file.
+    ``edited`` says what became of the change when the file was edited during the night, "" when it was not; only an
+    ``adoptable`` one can be adopted. ``untried``: the rules were proven with another agent than reads this file.
     """
 
     kind: str
@@ -260,6 +256,7 @@ class DocumentChange(Struct, frozen=True, kw_only=True):
     tracked: bool = False
     edited: str = ""
     adoptable: bool = True
+    untried: str = ""
 
 
 class Loading(enum.StrEnum):
@@ -272,14 +269,14 @@ class Loading(enum.StrEnum):
 
 
 class Confirmation(Struct, frozen=True, kw_only=True):
-    """What the agent did with a change at moments where it had helped as text."""
+    """What the agent did with a change at ``tried`` moments where it had helped as text.
+
+    At ``heeded`` of them the person need not say it again; ``why`` it was not put back, or not judged, at another one.
+    """
 
     tried: int = 0
-    """Moments at which it was put back and its next moves could be judged."""
     heeded: int = 0
-    """Those at which the person would not have to say it again."""
     why: str = ""
-    """Why it was not put back, or not judged, at another one."""
 
     @property
     def in_words(self) -> str:
@@ -299,7 +296,8 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     records do not mention a document it was given, ``with_skill`` where a skill was on its list, ``opened`` where it
     read that skill. ``failures`` counts what the agent did by itself (refused, out_of_turns, out_of_time, out_of_room,
     broke_workspace: score 0), silent_bypass (a skill never opened) and not_loaded (unmeasured). ``loading`` is about
-    the proposal, and ``why`` says how that is known. ``confirmation`` is what it did at moments with the proposal.
+    the proposal, and ``why`` says how that is known. ``confirmation`` is what it did at moments with it. ``moved``
+    rules went from the skill to the memory file, because of ``unread``.
     """
 
     mode: ReplayMode = ReplayMode.TEXT
@@ -311,6 +309,8 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     loading: Loading = Loading.NOT_CHECKED
     why: str = ""
     confirmation: Confirmation = Confirmation()
+    moved: int = 0
+    unread: str = ""
 
 
 class TaskOrigin(Struct, frozen=True, kw_only=True, order=True):

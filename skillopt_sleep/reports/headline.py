@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Caps, Spend
-from skillopt_sleep.night.report import GateAction, NightReport, NightState, StoppedBy
+from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightState, StoppedBy
 from skillopt_sleep.reports.formatting import describe_errors, number, plain, score, sentence
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
 from skillopt_sleep.reports.rows import Outcome, list_tasks
@@ -21,6 +21,8 @@ class Ending(enum.StrEnum):
 
     ACCEPTED = "ACCEPTED"
     UNTESTED = "UNTESTED"
+    NOT_LOADED = "NOT LOADED"
+    NOT_OPENED = "NOT OPENED"
     REJECTED = "REJECTED"
     UNDECIDED = "UNDECIDED"
     UNMEASURED = "UNMEASURED"
@@ -93,6 +95,23 @@ def _running(report: NightReport) -> Headline:
 
 
 def _accepted(report: NightReport) -> Headline:
+    replay = report.replay
+    helped = describe_gains(report) or _compare_means(report)
+    if replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
+        is_loaded = replay.loading is Loading.NOT_OPENED
+        does_not = "open its skill" if is_loaded else "load it"
+        return Headline(
+            Ending.NOT_OPENED if is_loaded else Ending.NOT_LOADED,
+            f"a change helps, but your agent does not {does_not}",
+            _join(
+                f"A change to your agent's instructions helped when it was read, but your agent did not {does_not} by"
+                f" itself ({plain(replay.why)}).",
+                helped,
+            ),
+            "None of your files has changed. Adopted as it is, the change may do nothing. If you adopt it, tell your"
+            " agent to read that file, or move the rules to its memory file.",
+            _adoption(report),
+        )
     if not any(trial.decision.verdict is Verdict.ACCEPT for trial in report.trials):
         return Headline(
             Ending.ACCEPTED,
@@ -102,10 +121,11 @@ def _accepted(report: NightReport) -> Headline:
             "None of your files has changed yet. Look at the change, then adopt it if you want it.",
             _adoption(report),
         )
+    moved = "Your agent did not open the skill, so what was learnt goes to its memory file, which it loads."
     return Headline(
         Ending.ACCEPTED,
         "a change is ready",
-        _join("A change to your agent's instructions helped.", describe_gains(report) or _compare_means(report)),
+        _join("A change to your agent's instructions helped.", moved if replay.moved else "", helped),
         "None of your files has changed yet. Look at the change, then adopt it if you want it.",
         _adoption(report),
     )

@@ -354,8 +354,10 @@ def _change(report: NightReport) -> Iterator[str]:
         more = len(lines) - DIFF_LINES
         fence = "`" * max(3, 1 + longest_backtick_run("\n".join(lines)))  # a code block in the diff must not end ours
         yield ""
-        yield f"The {_document(change.kind)}, {code(relative_to_project(change.path, report.project))}" + (
-            " (in git: once you commit it, your team has it too):" if change.tracked else ":"
+        yield (
+            f"The {_document(change.kind)}, {code(relative_to_project(change.path, report.project))}"
+            + (" (in git: once you commit it, your team has it too)" if change.tracked else "")
+            + (f", {escape(change.untried)}:" if change.untried else ":")
         )
         yield ""
         yield f"{fence}diff"

@@ -101,7 +101,7 @@ def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:
 def describe_rule(applied: AppliedEdit, report: NightReport) -> RuleRow:
     """One edit of the night as a row."""
     edit = applied.edit
-    paths = {change.kind: relative_to_project(change.path, report.project) for change in report.documents}
+    paths = {change.kind: relative_to_project(change.path, report.project) for change in report.documents[::-1]}
     labels = {label.id: label for label in report.tasks}
     words = (quote for task in edit.task_ids if task in labels for quote in labels[task].words)
     return RuleRow(

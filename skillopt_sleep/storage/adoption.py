@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Refused
-from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.document import DocumentKind, restore_former_description
 from skillopt_sleep.model.edit import EditRecord, EditStatus, apply_edits
 from skillopt_sleep.storage.atomic_replace import Swap, begin_change, replace_files
 from skillopt_sleep.storage.files import count_missing_folders, read_mode, read_regular, refuse_unwritable
@@ -50,9 +50,11 @@ class LiveChange(Struct, frozen=True, kw_only=True):
 
 
 def adopt(
-    staging: ProposalStaging, night: str, *, only: Collection[str] | None = None, how: str = ""
+    staging: ProposalStaging, night: str, *, only: Collection[str] | None = None, how: str = "", tried: bool = False
 ) -> tuple[LiveChange, ...]:
     """Make the proposal of a night live, or only the edits with these ids.
+
+    With ``tried`` files of agents that the rules were not tried with are left out; they can be adopted later.
 
     Raises ``Refused``, with no live file changed, when the night has no proposal here or is adopted already, when a
     file of the proposal or a live file is not what it was or may not be written, when a link is in the way, and when
@@ -61,18 +63,29 @@ def adopt(
     with begin_change(staging.database):
         live = read_adoptions(staging.database)
         documents = choose_documents(staging.verified(night).manifest.documents, only)
-        adopted = {edit.id for adoption in live if adoption.night == night for edit in adoption.edits}
-        if again := [edit.id for document in documents for edit in document.edits if edit.id in adopted]:
-            what = f"edit {again[0]} of night {night}" if only else f"night {night}"
+        documents = [document for document in documents if not (tried and document.untried)]
+        adopted = {(adoption.path, edit.id) for adoption in live if adoption.night == night for edit in adoption.edits}
+        again = [document for document in documents if any((document.path, e.id) in adopted for e in document.edits)]
+        if again and (left := [document for document in documents if document.untried and document not in again]):
+            documents = left
+        elif again:
+            first = next(edit.id for edit in again[0].edits if (again[0].path, edit.id) in adopted)
+            what = f"edit {first} of night {night}" if only else f"night {night}"
             raise Refused(f"{what} is adopted already; to undo it: skillopt-sleep revert {night}")
         planned = [_plan(staging, night, document, live, how) for document in documents]
-        if only is None and any(
-            hash_content(adoption.after) != document.proposed_sha256
-            for adoption, document in zip(planned, documents, strict=True)
-            if adoption.how != EDITED_SINCE
-        ):
-            raise Refused(f"night {night} was staged by another version of this program; {AGAIN}")
+        if only is None:
+            planned = [_restore_staged(plan, staged) for plan, staged in zip(planned, documents, strict=True)]
         return _make_live(staging, night, planned)
+
+
+def _restore_staged(adoption: Adoption, staged: StagedDocument) -> Adoption:
+    """Return the adoption with exactly the file that was staged. Raises ``Refused`` when it makes another one."""
+    if adoption.how == EDITED_SINCE:
+        return adoption
+    for after in (adoption.after, restore_former_description(adoption.document(adoption.after)).content):
+        if hash_content(after) == staged.proposed_sha256:
+            return replace(adoption, after=after)
+    raise Refused(f"night {adoption.night} was staged by another version of this program; {AGAIN}")
 
 
 def adopt_by_hand(
@@ -216,7 +229,7 @@ def _refuse_damaged(history: Sequence[Adoption]) -> None:
     """Raise ``Refused`` when the record of a file contradicts itself: its bytes may have been damaged."""
     for adoption in history:
         made, _ = apply_edits(adoption.document(adoption.before), adoption.edits, cap=None)
-        if made.content != adoption.after:
+        if adoption.after not in {made.content, restore_former_description(made).content}:
             raise Refused(
                 f"the record of night {adoption.night} on {adoption.path} is damaged;"
                 " try: skillopt-sleep doctor --repair"

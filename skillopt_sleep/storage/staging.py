@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +18,17 @@ import msgspec
 from msgspec import Struct
 
 from skillopt_sleep.errors import Refused, SleepError
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind, require_usable
+from skillopt_sleep.model.document import (
+    Candidate,
+    Document,
+    DocumentKind,
+    require_usable,
+    restore_former_description,
+)
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus, apply_edits
 from skillopt_sleep.model.ports import Clock
 from skillopt_sleep.model.text import sha256
+from skillopt_sleep.night.ports import Proposed
 from skillopt_sleep.night.report import DocumentChange
 from skillopt_sleep.storage.database import Database, convert_value, decode_json
 from skillopt_sleep.storage.files import make_own_folder, read_regular, refuse_links, write_atomic
@@ -73,6 +80,8 @@ class StagedDocument(Struct, frozen=True, kw_only=True):
     diff: str
     """Name of the diff there."""
     edits: tuple[EditRecord, ...]
+    untried: str = ""
+    """Which agent the edits were proven with, where that is not the one that reads the file."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -103,13 +112,22 @@ class ProposalStaging:
     clock: Clock
 
     def stage(
-        self, night: str, baseline: Candidate, candidate: Candidate, edits: Sequence[AppliedEdit]
+        self,
+        night: str,
+        baseline: Candidate,
+        candidate: Candidate,
+        edits: Sequence[AppliedEdit],
+        untried: str = "",
+        *,
+        also: Sequence[Proposed] = (),
     ) -> tuple[str | None, tuple[DocumentChange, ...]]:
         """Write a proposal; return its folder and what it changes, or None when no document changes.
 
         ``edits`` are those that made the candidate out of the baseline, in order; anything else is a programming error
-        and raises ValueError. A live file that was edited since the baseline was read gets the same edits on top of
-        its new text, where they still apply; otherwise the change says that it cannot be adopted.
+        and raises ValueError. ``untried`` goes into manifest and changes; ``also`` is for other agents.
+
+        A live file that was edited since the baseline was read gets the same edits on top of its new text, where they
+        still apply; otherwise the change says that it cannot be adopted.
 
         Raises ``Refused`` and ``DiskError`` as files do; nothing is recorded unless every file
         is written. Staging a night again replaces its proposal.
@@ -117,15 +135,12 @@ class ProposalStaging:
         staged: list[StagedDocument] = []
         files: dict[str, bytes] = {}
         changes: list[DocumentChange] = []
-        for before in baseline.documents:
-            after = candidate[before.kind]
-            if after is None or after.content == before.content:
-                continue
-            document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, edits)
+        for before, after, proposed in _list_changed(Proposed(baseline, candidate, edits, untried), *also):
+            document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, proposed)
             moved = _carry_over(before, document)
             if moved.proposed is not None:
                 before, after = moved.live, moved.proposed  # noqa: PLW2901  the proposal is now for the edited file
-                document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, edits)
+                document = _describe(f"{len(staged) + 1}-{before.kind}", before, after, proposed)
             diff = render_diff(self._shorten(before.path), before.content, after.content)
             staged.append(document)
             files[document.diff] = diff
@@ -141,6 +156,7 @@ class ProposalStaging:
                     tracked=is_tracked(Path(document.path)),
                     edited=moved.note,
                     adoptable=moved.note == "" or moved.proposed is not None,
+                    untried=document.untried,
                 )
             )
         if not staged:
@@ -238,10 +254,19 @@ def render_diff(name: str, before: bytes | None, after: bytes | None) -> bytes:
     return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
 
 
-def _describe(stem: str, before: Document, after: Document, edits: Sequence[AppliedEdit]) -> StagedDocument:
-    own = [applied.edit for applied in edits if applied.edit.document is before.kind]
+def _list_changed(*proposals: Proposed) -> Iterator[tuple[Document, Document, Proposed]]:
+    """Yield each document that a proposal changes, before and after it."""
+    for proposed in proposals:
+        for before in proposed.baseline.documents:
+            after = proposed.candidate[before.kind]
+            if after is not None and after.content != before.content:
+                yield before, after, proposed
+
+
+def _describe(stem: str, before: Document, after: Document, proposed: Proposed) -> StagedDocument:
+    own = [applied.edit for applied in proposed.edits if applied.edit.document is before.kind]
     made, outcomes = apply_edits(before, own, cap=None)
-    if made != after:
+    if after not in (made, restore_former_description(made)):
         raise ValueError(f"{before.path}: the candidate is not what its edits make of the live file")
     return StagedDocument(
         kind=before.kind,
@@ -252,6 +277,7 @@ def _describe(stem: str, before: Document, after: Document, edits: Sequence[Appl
         proposed=None if after.content is None else f"{stem}.md",
         diff=f"{stem}.diff",
         edits=tuple(outcome.edit for outcome in outcomes if outcome.status is EditStatus.APPLIED),
+        untried=proposed.untried,
     )
 
 

@@ -97,7 +97,7 @@ def _reword(documents: Sequence[StagedDocument], reword: Reword) -> list[StagedD
     Raises ``Refused`` for a text that the guard holds back, and when nothing was reworded.
     """
     edits = [edit for document in documents for edit in document.edits]
-    texts = reword([edit for edit in edits if edit.text])
+    texts = reword(list({edit.id: edit for edit in edits if edit.text}.values()))  # once, for however many files
     if all(texts.get(edit.id, edit.text) == edit.text for edit in edits):
         raise Refused("no rule was reworded, so none was adopted; without --reword they are adopted as they are")
     for edit in edits:
@@ -141,7 +141,8 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
     fit = [edit for edit, objection in objections.items() if not objection]
     if fit:
         try:
-            adopt(workspace.staging, report.night, only=None if len(fit) == len(objections) else fit, how="by itself")
+            only = None if len(fit) == len(objections) else fit
+            adopt(workspace.staging, report.night, only=only, how="by itself", tried=True)
         except SleepError as error:
             why, fit = str(error), []
     notes = [f"not adopted by itself: {why}"] if why else []
@@ -149,6 +150,8 @@ def adopt_automatically(workspace: Workspace, report: NightReport) -> NightRepor
     if fit:
         undo = f"to undo it, byte for byte: skillopt-sleep revert {report.night}"
         notes.append(f"adopted by itself, as auto_adopt says; {undo}")
+        if untried := [change.untried for change in report.documents if change.untried]:
+            notes.append(f"{untried[0]}, so that part waits for your word: skillopt-sleep adopt {report.night}")
     noted = replace(report, notes=(*report.notes, *notes))
     workspace.journal.save(noted)
     return noted

@@ -1,17 +1,21 @@
-"""Which live files a night may change: those of the agent whose sessions it reads."""
+"""Which live files a night may change: those of the agent whose sessions it reads, and of the others it lands for."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
-from skillopt_sleep.errors import UsageError
+from skillopt_sleep.errors import DiskError, Refused, UsageError
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.document import DocumentKind
+from skillopt_sleep.model.landing import Landing
 from skillopt_sleep.night.harvest import file_sessions
+from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_baseline
 from skillopt_sleep.usecases.adapters import build_sources, get_night_caps, get_role
 from skillopt_sleep.usecases.sessions import redact
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
 
 
+_CODE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"(?<!\S)@(\S*\w)")
+"""How Claude Code imports a file into its memory, outside of code."""
 CHARS_PER_TOKEN = 4
 LEAST_REPLAYS = 12
 """Replays that must fit into a night's cap on tokens; a longer document would only ever reach the cap."""
@@ -37,9 +44,21 @@ class LiveDocuments(NamedTuple):
 
     baseline: Candidate
     choice: tuple[str, ...]
-    """Notes on the choice of the agent."""
+    """Notes on the choice of the agent, and on other agents' files that cannot be used."""
     left_out: tuple[str, ...]
     """A note on each file that cannot be used."""
+    landings: tuple[Landing, ...] = ()
+    """The files of other agents for which proven rules land too."""
+    untried: str = ""
+    """Which agent answers for the agent of the night, "" when it does itself (``Landing.untried``)."""
+
+
+class ChosenAgents(NamedTuple):
+    """The agent whose documents a night tries, and the others that get what is proven."""
+
+    agent: CodingAgent
+    notes: tuple[str, ...] = ()
+    others: tuple[CodingAgent, ...] = ()
 
 
 def read_live_documents(
@@ -57,44 +76,96 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     files, never a project's.
     """
     require_own_skill(workspace)
-    agent, note = choose_agent(workspace, tasks)
-    home = _find_home(workspace, agent) if workspace.settings.scope == "all" else None
-    paths = {
-        DocumentKind.SKILL: agent.skill_file(workspace.project, home, workspace.settings.target_skill),
-        DocumentKind.MEMORY: agent.memory_file(workspace.project, home),
-    }
+    agent, notes, others = choose_agents(workspace, tasks)
     most_bytes = min(MOST_BYTES, get_night_caps(workspace).tokens * CHARS_PER_TOKEN // LEAST_REPLAYS)
-    baseline, left_out = read_baseline(paths, most_bytes=most_bytes)
-    return LiveDocuments(baseline, note, left_out)
+    baseline, left_out = read_baseline(_find_files(workspace, agent), most_bytes=most_bytes)
+    backend = get_role(workspace, Role.TARGET)[0]
+    prover = agent_of_backend(backend) or agent
+    taken = {document.path for document in baseline.documents}
+    landings = []
+    for other in others:
+        files = {kind: path for kind, path in _find_files(workspace, other).items() if str(path) not in taken}
+        documents, faults = read_baseline(files, most_bytes=most_bytes)
+        notes += tuple(f"{other.label}: {fault}" for fault in faults)
+        if documents.documents:
+            landings.append(Landing(documents=documents, untried=_describe_untried(prover, other)))
+    untried = _describe_untried(prover, agent) if prover != agent else ""
+    return LiveDocuments(baseline, notes, left_out, tuple(landings), untried)
 
 
-def choose_agent(
-    workspace: Workspace, tasks: Sequence[TaskRecord] | None = None
-) -> tuple[CodingAgent, tuple[str, ...]]:
-    """Return the agent whose documents change, and a note where several have sessions in scope.
+def _describe_untried(prover: CodingAgent, agent: CodingAgent) -> str:
+    return f"proven with {prover.label}, not tried with {agent.label}"
 
-    It is the one the settings name, else the one with most sessions in scope, else the one of the target backend, else
-    the first one that is used on this machine.
+
+def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = None) -> ChosenAgents:
+    """Return the agent whose documents are tried, and those for which its proven rules land too.
+
+    The first is the one the settings name, else of those in ``land_for`` the one with most sessions in scope, else
+    the one with most sessions, else the one of the target backend, else the first one that is used on this machine.
+    Unless the settings name others, rules land for every agent with sessions in scope.
     """
     settings = workspace.settings
-    if settings.agent != "auto":
-        return find_agent(settings.agent), ()
-    if settings.source not in {"auto", "all"} and (named := agent_of_source(settings.source)):
-        return named, ()
+    names = settings.land_for.split(",") if settings.land_for != "auto" else []
+    named = [find_agent(name.strip()) for name in names if name.strip()]
+    chosen = find_agent(settings.agent) if settings.agent != "auto" else None
+    if chosen is None and settings.source not in {"auto", "all"} and (not named or len(named) > 1):
+        chosen = agent_of_source(settings.source)
+    if chosen is not None:
+        return ChosenAgents(chosen, others=tuple(other for other in named if other != chosen))
     counts = count_sessions(workspace) if tasks is None else Counter(_find_sources(tasks))
     agents = all_agents()
     found = sorted((agent for agent in agents if counts[agent.source]), key=lambda agent: -counts[agent.source])
+    if named:
+        first = max(named, key=lambda agent: counts[agent.source])
+        return ChosenAgents(first, others=tuple(other for other in named if other != first))
     if len(found) > 1:
         listed = ", ".join(f"{agent.label} {counts[agent.source]}" for agent in found)
-        other = f"--agent {found[1].name} chooses {found[1].label}"
-        return found[0], (
-            f"sessions here are of several agents ({listed}); this night is for {found[0].label}; {other}",
+        first, *others = found
+        note = (
+            f"sessions here are of several agents ({listed}); rules are tried for {first.label}, and land for"
+            f" {' and '.join(other.label for other in others)} too; --agent {others[0].name} tries them for"
+            f" {others[0].label}, --for {first.name} lands for {first.label} alone"
         )
+        return ChosenAgents(first, (note,), tuple(others))
     if found:
-        return found[0], ()
+        return ChosenAgents(found[0])
     own = agent_of_backend(get_role(workspace, Role.TARGET)[0])
     used = next((agent for agent in agents if agent.home(workspace.env).is_dir()), agents[0])
-    return own or used, ()
+    return ChosenAgents(own or used)
+
+
+def _find_files(workspace: Workspace, agent: CodingAgent) -> dict[DocumentKind, Path]:
+    """Return where an agent's skill and memory are, in the scope of the night."""
+    homes = {
+        other.name: _find_home(workspace, other) if workspace.settings.scope == "all" else None
+        for other in all_agents()
+    }
+    memories = [find_agent(name).memory_file(workspace.project, home) for name, home in homes.items()]
+    home = homes[agent.name]
+    return {
+        DocumentKind.SKILL: agent.skill_file(workspace.project, home, workspace.settings.target_skill),
+        DocumentKind.MEMORY: find_shared_memory(agent.memory_file(workspace.project, home), memories),
+    }
+
+
+def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
+    """Return the file that holds what an agent reads as its memory: ``file``, or one of ``memories``.
+
+    A memory file that is a link to another agent's, or imports it (``@AGENTS.md``), is one document with it: rules go
+    there, once, and both agents read them. A mere mention imports nothing.
+    """
+    plain = {os.path.realpath(memory): memory for memory in memories if memory.is_file() and not memory.is_symlink()}
+    if file.is_symlink():
+        return plain.get(os.path.realpath(file), file)
+    try:
+        text = (read_regular(file) or b"").decode("utf-8", "replace")
+    except (Refused, DiskError):  # ``read_baseline`` says so
+        return file
+    for name in _IMPORT.findall(_CODE.sub(" ", text)):
+        path = os.path.realpath(file.parent / Path(name).expanduser())
+        if path in plain:
+            return plain[path]
+    return file
 
 
 def count_sessions(workspace: Workspace) -> Counter[str]:

@@ -68,9 +68,10 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     for role in Role:
         build_backend(workspace, role)
     build_judges(workspace)
-    baseline, choice, left_out = inspect_live_documents(workspace, tasks)
+    live = inspect_live_documents(workspace, tasks)
+    baseline, left_out = live.baseline, live.left_out
     manner = _choose_manner(workspace, tasks or ())
-    accepted, restage = _find_accepted(workspace)
+    accepted, restage = _find_accepted(workspace, baseline)
     since = ""
     if settings.lookback_days:
         since = (workspace.clock.now() - timedelta(days=settings.lookback_days)).isoformat()
@@ -78,7 +79,9 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
         project=project,
         baseline=baseline,
         left_out=left_out,
-        notes=(*choice, *left_out, *_find_notes(backends, manner), *list_unhelpful_rules(watch_rules(workspace))),
+        landings=live.landings,
+        untried=live.untried,
+        notes=(*live.choice, *left_out, *_find_notes(backends, manner), *list_unhelpful_rules(watch_rules(workspace))),
         roles=tuple(BackendHealth(role=role, backend=name, model=model) for role, (name, model) in roles.items()),
         sources=(settings.source,),
         window=Window(scope=workspace.scope, since=since[:10], max_sessions=settings.max_sessions),
@@ -94,6 +97,7 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
             msgspec.convert(settings, ConsolidatePlan, from_attributes=True),
             k=max(PROMISING, threshold(settings.alpha)),
             answered_by=(roles[Role.TARGET][0], roles[Role.OPTIMIZER][0]),
+            memory_rules=0 if settings.target_skill else settings.memory_rules,
         ),
         asked=max(PROMISING, threshold(settings.alpha)),
         manner=manner,
@@ -110,10 +114,11 @@ def plan_night(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None = None
     )
 
 
-def _find_accepted(workspace: Workspace) -> tuple[tuple[AppliedEdit, ...], bool]:
+def _find_accepted(workspace: Workspace, baseline: Candidate) -> tuple[tuple[AppliedEdit, ...], bool]:
     """Return what the paired gate accepted and the user has not adopted, and whether its proposal fits no longer.
 
-    The latest proposal holds what the ones before it left waiting. One that was adopted or reverted waits no more.
+    It is what the proposal does to the files of ``baseline``, not to those of other agents. The latest proposal holds
+    what the ones before it left waiting. One that was adopted or reverted waits no more.
     """
     latest = next(iter(workspace.staging.proposals()), None)
     if latest is None or latest.status is not ProposalStatus.STAGED:
@@ -122,12 +127,12 @@ def _find_accepted(workspace: Workspace) -> tuple[tuple[AppliedEdit, ...], bool]
     report = next((found for found in workspace.journal.reports(str(workspace.project)) if found.night == night), None)
     if report is None or not report.accepted or report.gate_mode != GateMode.PAIRED:
         return (), False
-    edits = [
-        AppliedEdit(edit=edit, status=EditStatus.APPLIED)
-        for document in latest.manifest.documents
-        for edit in document.edits
-    ]
-    return tuple(edits), all(proposal.manifest.night != night for proposal in workspace.staging.waiting())
+    paths = {document.path for document in baseline.documents}
+    documents = sorted(latest.manifest.documents, key=lambda document: document.path not in paths)
+    edits = {edit.id: edit for document in reversed(documents) for edit in document.edits}
+    order = dict.fromkeys(edit.id for document in documents for edit in document.edits)
+    accepted = tuple(AppliedEdit(edit=edits[name], status=EditStatus.APPLIED) for name in order)
+    return accepted, all(proposal.manifest.night != night for proposal in workspace.staging.waiting())
 
 
 def _measures_anew(workspace: Workspace, manner: Manner, backends: set[str]) -> bool:

@@ -23,9 +23,9 @@ def mira(tmp_path):
 
 @pytest.fixture
 def night(cli, mira):
-    """A night of hers with a proposal; her project has a memory file already."""
+    """A night of hers with a proposal for each document; her project has a memory file already."""
     (mira.project / "CLAUDE.md").write_bytes(MEMORY)
-    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1").json
+    report = cli(*mira.arguments("run", "--json"), "--edit-budget=1", "--set=memory_rules=0", "--set=seed=8").json
     assert {each["kind"] for each in report["documents"]} == {"skill", "memory"}
     return report
 

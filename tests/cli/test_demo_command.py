@@ -33,9 +33,10 @@ def test_demo_can_be_played_with(cli, tmp_path):
     cli("demo", "--folder", home)
     here = [f"--project={home / 'project'}", f"--data-dir={home / 'data'}"]
     assert cli("adopt", *here).code == 0
-    assert list((home / "project").rglob("SKILL.md"))
+    for name in ("CLAUDE.md", "AGENTS.md"):  # her sessions are of both agents, so what is proven lands for both
+        assert "YYYY-MM-DD" in (home / "project" / name).read_text()
     assert cli("revert", *here).code == 0
-    assert not list((home / "project").rglob("SKILL.md"))
+    assert not list((home / "project").glob("*.md"))
 
 
 @pytest.mark.parametrize("setting", ['target_backend = "claude"', 'backend = "clade"', "max_calls = 1", "no TOML"])

@@ -63,9 +63,8 @@ def test_rule_changed_by_hand_is_no_longer_called_live(cli, mira):
     adopted = cli("adopt", "--json", *mira.places)
     assert adopted.code == 0
     assert "adopted and live" in cli("why", edit["id"], *mira.places).out
-    (file,) = [
-        path for path in (mira.folder / "project" / ".claude").rglob("SKILL.md") if edit["text"] in path.read_text()
-    ]
+    file = mira.folder / "project" / "CLAUDE.md"
+    assert edit["text"] in file.read_text()
     whole = file.read_text()
     for changed in (whole.replace(edit["text"], ""), whole.replace(edit["text"], f"{edit['text']} Or not."), None):
         file.unlink()

@@ -104,8 +104,8 @@ def test_rules_for_a_file_that_does_not_exist(text, absent):
         ),
         pytest.param(
             skill(None),
-            "---\nname: house-rules\ndescription: House rules learnt from this user's own sessions, the formats,"
-            " conventions and corrections they insist on. Read them before any task here.\n---\n\n" + RULES,
+            "---\nname: house-rules\ndescription: \"House rules and procedures learnt from this user's own sessions."
+            ' Open it before any of this: Use tabs; Say the total first"\n---\n\n' + RULES,
             id="skill-is-frontmatter-and-body",
         ),
     ],

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from skillopt_sleep.errors import BudgetSpent, NotLoggedIn, TimedOut
 from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
-from skillopt_sleep.model.document import Candidate, Document, DocumentKind
+from skillopt_sleep.model.document import BEGIN, END, Candidate, Document, DocumentKind, read_region
+from skillopt_sleep.model.edit import EditOp, EditRecord, apply_edits
+from skillopt_sleep.model.landing import MemoryBounds
 from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, Shown, Trajectory
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.load_check import check_loading
@@ -146,3 +148,72 @@ def test_records_of_a_native_trial_are_the_proof():
     notes = " ".join(report_of(stage).notes)
     assert "silent bypass: in 1 of 3 replays" in notes
     assert "1 replays are unmeasured" in notes
+
+
+MEMORY = Document(kind=DocumentKind.MEMORY, path="/p/CLAUDE.md")
+RULE = EditRecord(id="r1", op=EditOp.APPEND, document=DocumentKind.SKILL, text="Be kind.")
+UNREAD = Trajectory(text="x", shown=(replace(READ, read=False),))
+BOUNDS = MemoryBounds(rules=2)
+FULL = replace(MEMORY, content=f"{BEGIN}\n- a\n- b\n{END}\n".encode())
+SHARPER = EditRecord(id="r1", op=EditOp.REPLACE, document=DocumentKind.SKILL, text="new", anchor="old")
+NOT_IN_MEMORY = Trajectory(text="x", shown=(replace(READ, kind=DocumentKind.MEMORY, offered=False),))
+IN_MEMORY = Trajectory(text="x", shown=(replace(READ, kind=DocumentKind.MEMORY),))
+
+
+class Answers(Target):
+    def __call__(self, prompt, *, phase):
+        self.asked.append(prompt)
+        answer = self.done[len(self.asked) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def move(*answers, rule=RULE, bounds=BOUNDS, memory=MEMORY):
+    """Check a change of one rule of the skill; the agent answers so, call by call."""
+    baseline = Candidate(documents=(replace(SKILL, content=b"---\nname: x\n---\n\n- old\n"), memory))
+    changed, (applied,) = apply_edits(baseline[rule.document], [rule])
+    made = outcome(candidate=baseline.with_document(changed))
+    step = replace(made.steps[0], id="r1", edits=(applied,))
+    made = replace(made, baseline=baseline, steps=(step,))
+    target = Answers(answers)
+    models = Models(target=target, optimizer=nobody, judges={}, parallel=None, manner=Manner(probes=True))
+    stage = check_loading(made, models, bounds)
+    return stage, stage.apply_to(made), target
+
+
+def test_rule_of_a_skill_that_is_not_opened_moves_to_memory():
+    """The check alone is repeated with it there; proposal, trial and report follow."""
+    stage, made, target = move(UNREAD, IN_MEMORY)
+    assert [read_region(work.documents[1]) for work in target.asked] == ["", "- Be kind.\n"]
+    assert (stage.replay.loading, stage.replay.moved) == (Loading.LOADED, 1)
+    assert made.candidate[DocumentKind.SKILL] == made.baseline[DocumentKind.SKILL]
+    assert read_region(made.candidate[DocumentKind.MEMORY]) == "- Be kind.\n"
+    assert (made.steps[0].kind, made.edits[0].edit.id) == (DocumentKind.MEMORY, "r1")
+    told = stage.add_to(NightReport(night="n", project="/p", applied_edits=made.edits))
+    assert "the new rule moved from the skill to the memory file, for the skill was on" in " ".join(told.notes)
+
+
+@pytest.mark.parametrize(
+    ("answers", "more"),
+    [
+        ([UNREAD], {"bounds": MemoryBounds()}),
+        ([UNREAD], {"memory": FULL}),
+        ([UNREAD], {"rule": SHARPER}),
+        ([UNREAD, NOT_IN_MEMORY], {}),
+    ],
+    ids=["no bound", "memory is full", "a live rule of the skill", "memory is not loaded either"],
+)
+def test_rule_stays_where_it_cannot_move(answers, more):
+    """The headline then says that it is not opened; nothing of the skill's owner moves."""
+    stage, made, target = move(*answers, **more)
+    assert (stage.replay.loading, stage.replay.moved, stage.moved) == (Loading.NOT_OPENED, 0, ())
+    assert made.steps[0].kind is DocumentKind.SKILL
+    assert len(target.asked) == len(answers)
+
+
+def test_rule_that_moved_and_could_not_be_checked_again_stays_in_memory():
+    """A cap that is reached is no objection to memory, and the report says that nobody saw it loaded."""
+    stage, made, _ = move(UNREAD, BudgetSpent("the cap is reached", cap="calls"))
+    assert (stage.replay.loading, stage.replay.moved) == (Loading.NOT_CHECKED, 1)
+    assert made.edits[0].edit.document is DocumentKind.MEMORY

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from skillopt_sleep.errors import Refused
-from skillopt_sleep.model.document import Candidate
-from skillopt_sleep.model.edit import AppliedEdit, EditStatus
+from skillopt_sleep.model import document as documents
+from skillopt_sleep.model.document import Candidate, Document
+from skillopt_sleep.model.edit import AppliedEdit, EditStatus, apply_edits
+from skillopt_sleep.night.ports import Proposed
 from skillopt_sleep.storage.adoption import adopt, revert
 from skillopt_sleep.storage.staging import Manifest, ProposalStatus, hash_content, render_diff
 from tests.storage.proposing import MEMORY, SKILL, Project, edit
@@ -166,3 +168,45 @@ def test_live_nights(project):
     project.stage("n2", edit("append", "b"))
     adopt(project.staging, "n2")
     assert project.staging.live_nights() == ("n2", "n1")
+
+
+def test_files_of_another_agent_are_staged_adopted_and_reverted_with_their_own(project):
+    """The manifest says that they were not tried; what is adopted by itself leaves them for later."""
+    shared = project.folder / "AGENTS.md"
+    theirs = Candidate(documents=(Document(kind=MEMORY, path=str(shared)),))
+    baseline = project.baseline()
+    rule = edit("append", "Use tabs.")
+    made = [apply_edits(candidate[MEMORY], [rule]) for candidate in (baseline, theirs)]
+    (here, applied), (there, landed) = made
+    said = "proven with Claude Code, not tried with Codex"
+    also = [Proposed(theirs, theirs.with_document(there), landed, said)]
+    _, changes = project.staging.stage("n1", baseline, baseline.with_document(here), applied, also=also)
+    assert [(change.path, change.untried) for change in changes] == [(str(project.memory), ""), (str(shared), said)]
+    assert [staged.untried for staged in project.staging.proposals()[0].manifest.documents] == ["", said]
+
+    assert [change.path for change in adopt(project.staging, "n1", tried=True)] == [str(project.memory)]
+    assert not shared.exists()
+    assert [change.path for change in adopt(project.staging, "n1")] == [str(shared)]
+    assert b"- Use tabs." in shared.read_bytes()
+    with pytest.raises(Refused, match="adopted already"):
+        adopt(project.staging, "n1")
+    assert {change.path for change in revert(project.staging, edit=rule.id)} == {str(project.memory), str(shared)}
+    assert not shared.exists()
+
+
+def test_proposal_of_an_earlier_version_is_adopted_and_reverted(project, monkeypatch):
+    """It described every skill alike: exactly the bytes that it staged go live, and go again."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(documents, "describe_skill", lambda text: documents.DESCRIPTION)
+        project.stage("n1", edit("append", "Total first.", kind=SKILL))
+    staged = (project.staging.folder("n1") / "1-skill.md").read_bytes()
+    assert documents.DESCRIPTION.encode() in staged
+    adopt(project.staging, "n1")
+    assert project.skill.read_bytes() == staged
+    project.stage("n2", edit("append", "Use tabs.", kind=SKILL))
+    adopt(project.staging, "n2")
+    assert b"Total first; Use tabs" in project.skill.read_bytes()
+    revert(project.staging, night="n2")
+    assert project.skill.read_bytes() == staged
+    revert(project.staging, night="n1")
+    assert not project.skill.exists()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from skillopt_sleep.agents import find_agent, find_session_homes
 from skillopt_sleep.errors import UsageError
 from skillopt_sleep.settings import load
-from skillopt_sleep.usecases.documents import choose_agent, read_live_documents
+from skillopt_sleep.usecases.documents import choose_agents, inspect_live_documents, read_live_documents
 from skillopt_sleep.usecases.sessions import file_sessions
 from skillopt_sleep.usecases.workspace import Workspace
 from tests.benchmarks.session_files import claude_lines, claude_path, codex_lines, codex_path
@@ -112,9 +112,9 @@ def test_setting_and_source_override_the_count(home):
 @pytest.mark.parametrize(("backend", "name"), [("codex", "codex"), ("simulated", "claude")])
 def test_without_sessions_the_backend_decides(home, backend, name):
     """A backend that is an agent's own, else the agent that is used on this machine, else Claude Code."""
-    assert choose_agent(home.workspace(backend=backend))[0].name == name
+    assert choose_agents(home.workspace(backend=backend))[0].name == name
     (home.folder / ".codex").mkdir()
-    assert choose_agent(home.workspace())[0].name == "codex"
+    assert choose_agents(home.workspace())[0].name == "codex"
 
 
 @pytest.mark.parametrize(
@@ -165,3 +165,83 @@ def test_wrong_name_in_the_settings_file_is_placed(home, setting):
     look = read_live_documents if setting == "source" else plan_night
     with pytest.raises(UsageError, match=where):
         look(Workspace(*load(env, {"data_dir": str(home.folder / "data")}), env, home.project))
+
+
+def landings(workspace):
+    """The live documents, those of other agents by what is said of them, and what is said of the live ones."""
+    live = inspect_live_documents(workspace)
+
+    def files(candidate):
+        return [document.path.removeprefix(f"{workspace.project}/") for document in candidate.documents]
+
+    return files(live.baseline), {other.untried: files(other.documents) for other in live.landings}, live.untried
+
+
+OWN = {
+    agent: [path.removeprefix("project/") for path in paths] for agent, paths in (("claude", CLAUDE), ("codex", CODEX))
+}
+NOT_CODEX = "proven with Claude Code, not tried with Codex"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (OWN["claude"], {NOT_CODEX: OWN["codex"]}, "")),
+        ({"land_for": "claude"}, (OWN["claude"], {}, "")),
+        ({"land_for": "codex, claude"}, (OWN["claude"], {NOT_CODEX: OWN["codex"]}, "")),
+        ({"land_for": "codex"}, (OWN["codex"], {}, NOT_CODEX)),
+        ({"source": "claude"}, (OWN["claude"], {}, "")),
+        ({"source": "claude", "land_for": "claude,codex"}, (OWN["claude"], {NOT_CODEX: OWN["codex"]}, "")),
+        ({"source": "claude", "land_for": "codex"}, (OWN["codex"], {}, NOT_CODEX)),
+        ({"agent": "claude"}, (OWN["claude"], {}, "")),
+    ],
+)
+def test_proven_rules_land_for_the_agents_whose_sessions_were_read(home, settings, expected):
+    """Or for those that are named; files of an agent that does not answer are said to be untried."""
+    home.write("claude", 3)
+    home.write("codex", 2)
+    assert landings(home.workspace(backend="claude", **settings)) == expected
+
+
+def test_agent_that_is_not_known_is_refused(home):
+    """The message names the known ones."""
+    with pytest.raises(UsageError, match="claude, codex"):
+        choose_agents(home.workspace(land_for="claude,kodex"))
+
+
+@pytest.mark.parametrize(
+    ("text", "one"),
+    [
+        ("@AGENTS.md\n", True),
+        ("# House\n\nSee @./AGENTS.md for all of it.\n", True),
+        ("@{project}/AGENTS.md", True),
+        ("Read AGENTS.md and [it](AGENTS.md).\n", False),
+        ("Write `@AGENTS.md` to import.\n\n```\n@AGENTS.md\n```\n", False),
+        ("mail me@AGENTS.md or see @docs/AGENTS.md\n", False),
+    ],
+)
+def test_memory_that_imports_another_is_one_document_with_it(home, text, one):
+    """Rules go to the file that both agents read, once; a mention that the agent does not load imports nothing."""
+    (home.project / "AGENTS.md").write_text("- Be brief.\n")
+    (home.project / "CLAUDE.md").write_text(text.format(project=home.project))
+    claude = [OWN["claude"][0], "AGENTS.md" if one else "CLAUDE.md"]
+    expected = OWN["codex"][:1] if one else OWN["codex"]
+    workspace = home.workspace(backend="claude", agent="claude", land_for="claude,codex")
+    assert landings(workspace) == (claude, {NOT_CODEX: expected}, "")
+
+
+@pytest.mark.parametrize(("link", "file"), [("CLAUDE.md", "AGENTS.md"), ("AGENTS.md", "CLAUDE.md")])
+def test_memory_that_is_a_link_to_another_is_one_document_with_it(home, link, file):
+    """In either direction; the file that the link leads to is changed."""
+    (home.project / file).write_text("- Be brief.\n")
+    (home.project / link).symlink_to(file)
+    workspace = home.workspace(backend="claude", agent="claude", land_for="claude,codex")
+    assert landings(workspace) == ([OWN["claude"][0], file], {NOT_CODEX: OWN["codex"][:1]}, "")
+
+
+def test_memory_that_is_a_link_to_elsewhere_is_left_out(home):
+    """Only another agent's memory file in the same place is one document with it."""
+    (home.folder / "mine.md").write_text("- Be brief.\n")
+    (home.project / "CLAUDE.md").symlink_to(home.folder / "mine.md")
+    live = inspect_live_documents(home.workspace(backend="claude"))
+    assert "CLAUDE.md is a link" in live.left_out[0]
