@@ -23,6 +23,10 @@ T = TypeVar("T")
 
 REPAIR = "to save what can be saved: skillopt-sleep doctor --repair"
 RESTORE = "to restore it from there: skillopt-sleep doctor --repair"
+PRIVATE = ""
+"""The name with which SQLite opens a database that is nobody else's and gone when it is closed."""
+COPY_CACHE = 32_768
+"""Kilobytes of a copy that are held in memory."""
 VERSION = 8
 """``PRAGMA user_version`` of the schema below. A higher one was written by a newer program; a lower one is migrated by
 running the schema again, which only ever adds tables, and by ``MIGRATIONS``."""
@@ -166,11 +170,11 @@ class Database:
     """The user's ``sleep.db``, safe to use from several threads; each transaction holds it alone.
 
     WAL with ``synchronous = NORMAL``: a committed transaction survives ``kill -9`` at any moment; a power cut may cost
-    the last ones, never the file. With ``in_memory`` it is a copy in memory, of which nothing stays. Opening it and
-    every method raise ``DiskError``.
+    the last ones, never the file. With ``as_copy`` it is a copy of which nothing stays: up to ``COPY_CACHE`` in memory,
+    the rest in a nameless file of SQLite's. Opening it and every method raise ``DiskError``.
     """
 
-    def __init__(self, path: Path, *, extra_schema: str = "", in_memory: bool = False) -> None:
+    def __init__(self, path: Path, *, extra_schema: str = "", as_copy: bool = False) -> None:
         self.path = path
         self.tables = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", SCHEMA + extra_schema))
         self._schema = SCHEMA + extra_schema
@@ -180,9 +184,10 @@ class Database:
         if has_backup and not path.exists():
             raise DiskError(f"{path} is gone, but there is a copy of it; {RESTORE}")
         try:
-            if in_memory:
-                self._connect(":memory:")
-                self._load_into_memory()
+            if as_copy:
+                self._connect(PRIVATE)
+                self._connection.execute(f"PRAGMA cache_size = -{COPY_CACHE}")
+                self._load_copy()
             else:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 if not path.exists():
@@ -272,7 +277,7 @@ class Database:
         self._connection = sqlite3.connect(name, check_same_thread=False, isolation_level=None, timeout=30.0)
         self._connection.row_factory = sqlite3.Row
 
-    def _load_into_memory(self) -> None:
+    def _load_copy(self) -> None:
         if self.path.exists():
             # reading creates two files beside the database, unless SQLite is told that nobody writes: there is no log
             mode = "mode=ro" if self._log_files()[0].exists() else "mode=ro&immutable=1"

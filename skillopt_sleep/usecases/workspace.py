@@ -66,7 +66,7 @@ class Workspace:
     """The project folder, absolute."""
     clock: SystemClock = field(default_factory=SystemClock)
     dry_run: bool = False
-    """Work on a copy of the database in memory, and write nothing."""
+    """Work on a copy of the database, and write nothing."""
     notify: Callable[[str], None] = ignore_notice
     """Takes each notice for the user, one line: what was repaired or could not be done besides the answer."""
     wrap_backend: Callable[[Role, Backend], Backend] = keep_backend
@@ -118,7 +118,7 @@ class Workspace:
 
     @cached_property
     def database(self) -> Database:
-        """The user's database, created if need be; a copy of it in memory in a dry run.
+        """The user's database, created if need be; a copy of it in a dry run.
 
         Live files that a killed adopt or revert left half changed are restored first, in a dry run as well.
         """
@@ -127,7 +127,7 @@ class Workspace:
             raise DiskError(
                 f"{path} is missing, but a copy of it exists; to restore it: skillopt-sleep doctor --repair"
             )
-        database = Database(path, extra_schema=staging.SCHEMA, in_memory=self.dry_run)
+        database = Database(path, extra_schema=staging.SCHEMA, as_copy=self.dry_run)
         if not database.rows("SELECT 1 FROM swaps LIMIT 1"):
             return database
         from skillopt_sleep.storage.atomic_replace import undo_unfinished
@@ -136,7 +136,7 @@ class Workspace:
             database.close()
             with closing(Database(path, extra_schema=staging.SCHEMA)) as real:
                 self._notify_all(undo_unfinished(real))
-            return Database(path, extra_schema=staging.SCHEMA, in_memory=True)
+            return Database(path, extra_schema=staging.SCHEMA, as_copy=True)
         self._notify_all(undo_unfinished(database))
         return database
 

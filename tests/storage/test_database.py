@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -20,12 +22,12 @@ def _older(path):
     raw.close()
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["for real", "as a copy in memory"])
-def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, in_memory):
+@pytest.mark.parametrize("as_copy", [False, True], ids=["for real", "as a copy"])
+def test_older_file_gains_what_it_lacks_and_keeps_what_it_has(tmp_path, as_copy):
     """Opening an older file adds the tables it lacks; its rows stay as they were."""
     path = tmp_path / "sleep.db"
     _older(path)
-    database = Database(path, in_memory=in_memory)
+    database = Database(path, as_copy=as_copy)
     assert [tuple(row) for row in database.rows("SELECT * FROM agreements")] == [("claude", "nobody", "2026-03-01")]
     assert database.rows("SELECT * FROM pending_edits") == []
     assert database.rows("PRAGMA user_version")[0][0] == VERSION
@@ -81,9 +83,9 @@ def test_read_only_log_is_made_writable(tmp_path):
     first.close()
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["for real", "as a copy in memory"])
+@pytest.mark.parametrize("as_copy", [False, True], ids=["for real", "as a copy"])
 @pytest.mark.parametrize("left", ["nothing", "no table", "gone"])
-def test_empty_file_beside_a_copy(tmp_path, in_memory, left):
+def test_empty_file_beside_a_copy(tmp_path, as_copy, left):
     """An empty file beside a copy is a lost database: it is refused and stays as it is."""
     path = tmp_path / "sleep.db"
     Database(path).close()
@@ -98,7 +100,7 @@ def test_empty_file_beside_a_copy(tmp_path, in_memory, left):
     with pytest.raises(
         DiskError, match="there is a copy of it; to restore it from there: skillopt-sleep doctor --repair"
     ):
-        Database(path, in_memory=in_memory)
+        Database(path, as_copy=as_copy)
     assert (path.read_bytes() if path.exists() else None) == before
 
 
@@ -122,3 +124,23 @@ def test_missing_table_names_the_repair(tmp_path):
     with pytest.raises(DiskError, match="doctor --repair"), database.transaction() as connection:
         connection.execute("DELETE FROM files")
     database.close()
+
+
+@pytest.mark.slow
+def test_copy_of_a_large_file_is_not_held_in_memory(tmp_path):
+    """A copy takes no more memory than its cache; what does not fit lies in a file that nobody else can open."""
+    path = tmp_path / "sleep.db"
+    database = Database(path)
+    with database.transaction() as connection:
+        rows = ((f"s{number}", bytes(1_000_000)) for number in range(120))
+        connection.executemany("INSERT INTO sessions VALUES ('claude', ?, '', '', '', '', '', '', ?)", rows)
+    database.close()
+    script = (
+        "import resource, sys, pathlib; from skillopt_sleep.storage.database import Database\n"
+        "copy = Database(pathlib.Path(sys.argv[1]), as_copy=True)\n"
+        "print(copy.rows('SELECT COUNT(*) FROM sessions')[0][0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    count, kilobytes = map(int, done.stdout.split())
+    assert count == 120
+    assert kilobytes < 110_000

@@ -127,10 +127,10 @@ def test_task_is_fresh_until_a_concluded_night_used_it(database):
 def test_rehearsal_leaves_no_trace(tmp_path):
     """What is tried on a copy in memory is not in the file, and makes none."""
     path = tmp_path / "sleep.db"
-    SessionInbox(Database(path, in_memory=True)).file("claude", file(10), session("1"))
+    SessionInbox(Database(path, as_copy=True)).file("claude", file(10), session("1"))
     assert not path.exists()
     SessionInbox(Database(path)).file("claude", file(10), session("1"))
-    copy = SessionInbox(Database(path, in_memory=True))
+    copy = SessionInbox(Database(path, as_copy=True))
     copy.file("claude", file(20), session("1", "2"))
     assert ids(copy.everything()[0]) == ["1", "2"]
     assert ids(SessionInbox(Database(path)).everything()[0]) == ["1"]
