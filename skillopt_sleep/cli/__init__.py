@@ -30,24 +30,25 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "insights": Command("show", "Show what you ask and correct again and again; no model call."),
-    "doctor": Command("show", "Check whether a night could run, and what it would do and cost; spends nothing."),
+    "doctor": Command("show", "Check whether a night could run, and what it would cost."),
     "run": Command("run", "Run one night now, or continue the one that was interrupted."),
+    "dry-run": Command("run", "Show tonight's tasks and expected calls; spends nothing."),
     "schedule": Command("schedule", "Run a night every night, for one project or many."),
     "unschedule": Command("schedule", "Remove the nightly run; your crontab is as it was before."),
     "daemon": Command("daemon", "Run the scheduled nights in the foreground, as in a container."),
     "status": Command("show", "Show the last nights, and what waits for you."),
     "show": Command("show", "Show the whole report of a night (default: the last one)."),
-    "why": Command("show", "Show where a rule came from: your own words, the tasks, the test."),
+    "why": Command("show", "Show where a rule came from: your words, the tasks, the test."),
     "adopt": Command("adopt", "Apply a night's proposal to your files."),
     "revert": Command("adopt", "Undo an adopted night, or one edit of it, byte for byte."),
-    "watch": Command("show", "Show whether adopted rules help: your corrections before and since."),
+    "watch": Command("show", "Show whether rules help: your corrections before and since."),
     "audit": Command("run", "A/A test: test your files against themselves."),
-    "try": Command("run", "Try a skill or memory file of yours: which of its rules carry weight, which do harm."),
-    "harvest": Command("harvest", "Read new sessions into the inbox; print or export what was found."),
-    "forget": Command("harvest", "Delete what is kept of a session, or of all, and never read it again."),
+    "try": Command("run", "Try a file of rules you have: which carry weight, which do harm."),
+    "harvest": Command("harvest", "Read new sessions into the inbox; print or export them."),
+    "forget": Command("harvest", "Delete what is kept of a session, or of all, for good."),
     "plugin": Command("setup", "Install or remove the plugin for Claude Code or Codex."),
     "checks": Command("checks", "List, approve or remove the commands that may score replays."),
-    "uninstall": Command("setup", "Remove the schedule and the plugins; on request rules and data too."),
+    "uninstall": Command("setup", "Remove schedule and plugins; on request rules and data too."),
     "settings": Command("setup", "Print every setting, its value, and where the value came from."),
     "train": Command("train", "Train a skill on a dataset, or on the tasks of your own nights."),
     "eval": Command("eval", "Score skills on a dataset, under one model or several."),
@@ -68,7 +69,7 @@ class Program(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"skillopt_sleep.cli.{COMMANDS[cmd_name].module}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def invoke(self, ctx: click.Context) -> object:
@@ -111,9 +112,10 @@ def program(context: click.Context) -> None:
     before you `adopt` it, and `revert` undoes it byte for byte.
 
     \b
-    Start with:  skillopt-sleep insights      what you ask and correct again and again
-                 skillopt-sleep doctor        what a night would do and cost
-                 skillopt-sleep run           one night, now
+    Start with:
+      skillopt-sleep insights    what you ask and correct again and again
+      skillopt-sleep doctor      what a night would do and cost
+      skillopt-sleep run         one night, now
     """  # noqa: D301  \b tells click to keep the lines
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from skillopt_sleep.cli.options import as_json, get_program_name, list_place_arguments, open_workspace, place_options
+from skillopt_sleep.cli.options import (
+    as_json,
+    get_program_name,
+    list_place_arguments,
+    open_workspace,
+    place_options,
+    print_json,
+    print_lines,
+    print_page,
+)
 from skillopt_sleep.model import Json
 
 if TYPE_CHECKING:
     from skillopt_sleep.mining.commands import RecurringCommand
+    from skillopt_sleep.reports.blocks import Page
     from skillopt_sleep.usecases.permissions import Checks
 
 
@@ -35,42 +44,46 @@ def checks_command(context: click.Context, /, as_json: bool, **flags: Json | Pat
 
     found = list_checks(open_workspace(flags))
     if as_json:
-        from skillopt_sleep.reports.formatting import to_json
-
-        click.echo(to_json(found).decode())
+        print_json(found)
         return
-    for line in _describe(found, f"{get_program_name()} checks{list_place_arguments(flags)}"):
-        click.echo(line)
+    print_page(_describe(found, f"{get_program_name()} checks{list_place_arguments(flags)}"))
 
 
 @checks_command.command("approve")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @click.option("--seconds", type=float, default=300.0, show_default=True, help="Time limit of each run.")
 @place_options
+@as_json
 @click.pass_obj
-def approve(given: dict[str, Json | Path], /, commands: tuple[str, ...], seconds: float, **flags: Json | Path) -> None:
+def approve(
+    given: dict[str, Json | Path], /, *, commands: tuple[str, ...], seconds: float, as_json: bool, **flags: Json | Path
+) -> None:
     """Approve COMMANDs: ids from the list, or quoted command lines."""
-    from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases import permissions
 
     workspace = open_workspace(_merge_flags(given, flags))
-    for name in commands:
-        approved = permissions.approve_check(workspace, name, seconds=seconds)
-        click.echo(f"approved for {workspace.project}: {plain(approved.line)} (at most {approved.seconds:g} s)")
+    approved = [permissions.approve_check(workspace, name, seconds=seconds) for name in commands]
+    if as_json:
+        print_json({"project": str(workspace.project), "approved": approved})
+        return
+    print_lines(f"approved for {workspace.project}: {one.line} (at most {one.seconds:g} s)" for one in approved)
 
 
 @checks_command.command("remove")
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @place_options
+@as_json
 @click.pass_obj
-def remove(given: dict[str, Json | Path], /, commands: tuple[str, ...], **flags: Json | Path) -> None:
+def remove(given: dict[str, Json | Path], /, *, commands: tuple[str, ...], as_json: bool, **flags: Json | Path) -> None:
     """Remove approved COMMANDs: by their ids, or as they were approved."""
-    from skillopt_sleep.reports.formatting import plain
     from skillopt_sleep.usecases import permissions
 
     workspace = open_workspace(_merge_flags(given, flags))
-    for name in commands:
-        click.echo(f"removed: {plain(permissions.remove_check(workspace, name))}")
+    removed = [permissions.remove_check(workspace, name) for name in commands]
+    if as_json:
+        print_json({"project": str(workspace.project), "removed": removed})
+        return
+    print_lines(f"removed: {line}" for line in removed)
 
 
 def _merge_flags(before: dict[str, Json | Path], after: dict[str, Json | Path]) -> dict[str, Json | Path]:
@@ -78,28 +91,28 @@ def _merge_flags(before: dict[str, Json | Path], after: dict[str, Json | Path]) 
     return {**before, **{name: value for name, value in after.items() if value}}
 
 
-def _describe(found: Checks, program: str) -> Iterator[str]:
+def _describe(found: Checks, program: str) -> Page:
     from skillopt_sleep.mining.commands import command_id
+    from skillopt_sleep.reports.blocks import Items, Section
     from skillopt_sleep.reports.formatting import plain
 
     records = {record.line: record for record in found.records}
-    yield f"Commands that score replays of {plain(found.project)}:"
-    for approved in found.approved:
-        record = records.get(approved.line)
-        yield f"  {command_id(approved.line)}  {plain(approved.line)}"
-        yield f"          at most {approved.seconds:g} s{f'; {_describe_runs(record)}' if record else ''}"
-    if not found.approved:
-        yield "  none yet: no command is run"
-    if not found.offered:
-        yield "Your sessions repeat no other command that could tell good work from bad."
-        return
-    yield ""
-    yield "Commands that your sessions ran again and again:"
-    for offer in found.offered:
-        yield f"  {offer.id}  {plain(offer.line)}"
-        yield f"          {_describe_runs(offer)}"
-    yield ""
-    yield f"To approve one:  {program} approve {found.offered[0].id}"
+    approved = []
+    for check in found.approved:
+        runs = f"; {_describe_runs(records[check.line])}" if check.line in records else ""
+        approved.append((f"{command_id(check.line)}  {plain(check.line)}", f"at most {check.seconds:g} s{runs}"))
+    offered = [(f"{offer.id}  {plain(offer.line)}", _describe_runs(offer)) for offer in found.offered]
+    title = "Commands that your sessions ran again and again"
+    none = "Your sessions repeat no other command that could tell good work from bad."
+    step = f"To approve one:  {program} approve {found.offered[0].id}" if offered else none
+    return (
+        Section(
+            f"Commands that score replays of {plain(found.project)}",
+            (Items(approved) if approved else "none yet: no command is run",),
+        ),
+        Section(title, (Items(offered),) if offered else ()),
+        Section("", (step,)),
+    )
 
 
 def _describe_runs(command: RecurringCommand) -> str:

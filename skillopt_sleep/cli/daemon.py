@@ -27,9 +27,10 @@ def daemon_command(once: bool, data_dir: str | None) -> None:
     again. It writes daemon.log in the data folder.
 
     \b
-    Exit codes: 0 · 1 an error in this program · 2 nothing is scheduled · 6 another process runs the schedule ·
-    7 disk · 130 / 143 a night was interrupted and will be continued · with --once, the code of the last night that
-    did not end well.
+    Exit codes: 0 · 1 an error in this program · 2 nothing is scheduled
+    6 another process runs the schedule · 7 disk · 130 / 143 a night was
+    interrupted and will be continued · with --once, the code of the last night
+    that did not end well
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.errors import NightRunning
     from skillopt_sleep.storage.lock import lock_daemon

@@ -77,8 +77,9 @@ def eval_command(
     error; beside it, the items won and lost against the first skill under the same target.
 
     \b
-    Exit codes: 0 scored · 2 usage · 4 the backend cannot be used · 5 a cap is reached, or under four fifths of the
-    attempts could be measured · 7 disk · 130 / 143 interrupted: run again to continue.
+    Exit codes: 0 scored · 2 usage · 4 the backend cannot be used · 5 a cap is
+    reached, or under four fifths of the attempts could be measured · 7 disk
+    130 / 143 interrupted: run again to continue
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.train.splits import get_notes

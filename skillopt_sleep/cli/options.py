@@ -88,6 +88,7 @@ night_options = _combine(
     click.option("--miner", help="How tasks are found: heuristic, model, auto."),
     click.option("--gate-mode", help="How a change is tested: paired, strict or off.  [default: paired]"),
     click.option("--gate-metric", help="Score that is compared: hard, soft or mixed."),
+    click.option("--preferences", metavar="TEXT", help="Your own wishes, shown to the model that writes rules."),
     click.option("--edit-budget", type=int, help="Most edits proposed for one document in a night."),
     click.option("--rollouts-k", type=int, help="Attempts at each training task."),
     click.option("--replay", help="text, native (by the agent itself) or worktree (in a copy of the project)."),
@@ -142,11 +143,25 @@ def print_page(page: Page) -> None:
         click.echo_via_pager(f"{text}\n")
 
 
+def print_lines(lines: Iterable[str], *, indent: str = "", quiet: bool = False) -> list[str]:
+    """Print each line as soon as it comes, or none when ``quiet``; return them all."""
+    from skillopt_sleep.reports.formatting import plain
+
+    done = []
+    for line in lines:
+        done.append(plain(line))
+        if not quiet:
+            click.echo(f"{indent}{done[-1]}")
+    return done
+
+
 def print_json(value: object, *, indent: int = -1) -> None:
     """Print a value as JSON, on one line unless ``indent`` is given."""
     import msgspec
 
-    data = msgspec.json.encode(value)
+    from skillopt_sleep.reports.formatting import to_json
+
+    data = to_json(value)
     click.echo((data if indent < 0 else msgspec.json.format(data, indent=indent)).decode())
 
 

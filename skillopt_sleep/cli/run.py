@@ -46,7 +46,11 @@ DEMO_SETTINGS = "settings.toml"
 @click.command("run")
 @click.option("--dry-run", is_flag=True, help="Show tonight's tasks and expected calls; call no model, write nothing.")
 @click.option(
-    "--tasks", "task_file", type=click.Path(path_type=Path), help="Use these reviewed tasks; read no sessions."
+    "--tasks",
+    "--tasks-file",
+    "task_file",
+    type=click.Path(path_type=Path),
+    help="Use these reviewed tasks; read no sessions.",
 )
 @click.option(
     "--wait", type=click.FloatRange(0, 1440), default=0.0, help="Minutes to wait while another night is running."
@@ -61,8 +65,9 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
     evidence.jsonl.
 
     \b
-    Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be used · 5 too little could be
-    measured · 6 another night is running · 7 disk · 130 / 143 interrupted: run again to continue.
+    Exit codes: 0 a verdict, or nothing new · 2 usage · 4 the backend cannot be
+    used · 5 too little could be measured · 6 another night is running · 7 disk
+    130 / 143 interrupted: run again to continue
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.usecases.plan import plan_night
     from skillopt_sleep.usecases.run import run_night
@@ -86,6 +91,13 @@ def run_command(task_file: Path | None, dry_run: bool, wait: float, as_json: boo
         report = run_night(workspace, plan, wait=wait * 60, progress=progress)
     _print_report(report, as_json=as_json, place=list_place_arguments(flags), again=typed_options())
     sys.exit(report.exit_code or 0)
+
+
+@click.command("dry-run", params=[option for option in run_command.params if option.name not in {"dry_run", "wait"}])
+@click.pass_context
+def dry_run_command(context: click.Context, /, **flags: Json | Path) -> None:
+    """Show tonight's tasks and expected calls, as `run --dry-run` does; call no model, write nothing."""
+    context.invoke(run_command, dry_run=True, wait=0.0, **flags)
 
 
 @click.command("demo")
@@ -183,8 +195,10 @@ def try_command(
     .skillopt-sleep/tries is written. Interrupted or capped, the same command continues and pays for nothing twice.
 
     \b
-    Exit codes: 0 tried · 2 usage, or too few requests yet · 4 the backend cannot be used · 5 a cap came first, or too
-    little could be measured · 6 a night is running · 7 disk · 8 the file cannot be used · 130 / 143 interrupted.
+    Exit codes: 0 tried · 2 usage, or too few requests yet · 4 the backend
+    cannot be used · 5 a cap came first, or too little could be measured
+    6 a night is running · 7 disk · 8 the file cannot be used
+    130 / 143 interrupted
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.cli.progress import show_progress
     from skillopt_sleep.reports.try_report import describe_price, render_try

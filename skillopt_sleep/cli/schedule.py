@@ -39,6 +39,8 @@ LAST_MINUTE = "23:59"
     help="Project folder; may be repeated. Projects already scheduled stay.  [default: here]",
 )
 @click.option("--at", metavar="HH:MM", help="Local time of the nights of all projects.  [default: 03:00]")
+@click.option("--hour", type=click.IntRange(0, 23), help="The hour of that time, instead of --at.")
+@click.option("--minute", type=click.IntRange(0, 59), help="Its minute, with --hour.  [default: 0]")
 @click.option("--jitter", type=click.IntRange(0, 720), help="Most minutes of random delay.  [default: 10]")
 @click.option("--on-battery/--not-on-battery", default=None, help="Whether nights may run on battery.  [default: not]")
 @click.option(
@@ -64,7 +66,8 @@ def schedule_command(
     from skillopt_sleep.scheduling.store import load_schedule
     from skillopt_sleep.usecases.schedule import merge_schedule, plan_project, select_environment
 
-    at, jitter, on_battery, using = (flags.pop(name) for name in ("at", "jitter", "on_battery", "using"))
+    at = _choose_time(*(flags.pop(name) for name in ("at", "hour", "minute")))
+    jitter, on_battery, using = (flags.pop(name) for name in ("jitter", "on_battery", "using"))
     _require_writable(context, flags)
     workspaces = [open_workspace({**flags, "project": project}) for project in projects or (None,)]
     workspace = workspaces[0]
@@ -77,7 +80,7 @@ def schedule_command(
     schedule = merge_schedule(
         before,
         entries,
-        at=_parse_time(str(at)) if at is not None else None,
+        at=at,
         day=msgspec.convert({name.split("_")[1]: flags[name] for name in DAY_CAPS}, DayCaps),
         changed={
             "jitter": jitter,
@@ -92,7 +95,7 @@ def schedule_command(
         },
     )
     if only_print:
-        _print_files(workspace, schedule)
+        _print_files(workspace, schedule, as_json=as_json)
         return
     _ask_first(workspaces)
     schedule = installation.install(schedule)
@@ -188,6 +191,15 @@ def _make_absolute(name: str, value: object) -> str:
     return str(Path(text).absolute()) if is_path else text
 
 
+def _choose_time(at: object, hour: object, minute: object) -> str | None:
+    """Return the time of day that was given in either form, None without one. Raises ``UsageError``."""
+    if hour is None and minute is None:
+        return None if at is None else _parse_time(str(at))
+    if at is not None or hour is None:
+        raise UsageError("--hour and --minute name one time, as in --hour 3 --minute 10; --at 03:10 says the same")
+    return f"{hour:02}:{minute or 0:02}"
+
+
 def _parse_time(text: str) -> str:
     """``07:05`` for ``7:05``. Raises ``UsageError``."""
     hours, colon, minutes = text.partition(":")
@@ -198,7 +210,7 @@ def _parse_time(text: str) -> str:
     raise UsageError(f"--at {text}: expected the time of day as HH:MM, as in --at 03:00")
 
 
-def _print_files(workspace: Workspace, schedule: Schedule) -> None:
+def _print_files(workspace: Workspace, schedule: Schedule, *, as_json: bool) -> None:
     """Print the files that would be written, each under its name."""
     from skillopt_sleep.scheduling.installing import Installation
     from skillopt_sleep.scheduling.store import encode_schedule, schedule_path
@@ -208,6 +220,9 @@ def _print_files(workspace: Workspace, schedule: Schedule) -> None:
         **(found.render() if found else {}),
         str(schedule_path(workspace.data_dir)): encode_schedule(schedule).decode(),
     }
+    if as_json:
+        print_json({"files": files})
+        return
     click.echo("\n".join(f"==> {name} <==\n{text}" for name, text in files.items()), nl=False)
 
 
@@ -266,7 +281,8 @@ schedule_command.params += [option for option in run_command.params if option.na
     help="Remove only this project; may be repeated.  [default: all]",
 )
 @data_dir_option
-def unschedule_command(projects: tuple[Path, ...], data_dir: str | None) -> None:
+@as_json
+def unschedule_command(projects: tuple[Path, ...], data_dir: str | None, as_json: bool) -> None:
     """Remove what `skillopt-sleep schedule` installed; the crontab is then byte for byte as it was before.
 
     What nights have learnt, and their reports, stay. Ends with 8 when the crontab cannot be read.
@@ -287,9 +303,16 @@ def unschedule_command(projects: tuple[Path, ...], data_dir: str | None) -> None
             entries = tuple(entry for entry in entries if entry.project != project)
         if schedule is not None and entries:
             save_schedule(workspace.data_dir, replace(schedule, projects=entries))
-            click.echo("\n".join(["Still scheduled:", *(f"  {entry.project}" for entry in entries)]))
+            still = [entry.project for entry in entries]
+            if as_json:
+                print_json({"removed": True, "still_scheduled": still})
+            else:
+                click.echo("\n".join(["Still scheduled:", *(f"  {project}" for project in still)]))
             return
     found, unseen = Installation(workspace.data_dir, workspace.env).remove()
     for note in unseen:
         click.echo(f"skillopt-sleep: {note}", err=True)
-    click.echo("The schedule was removed." if found else "Nothing was scheduled.")
+    if as_json:
+        print_json({"removed": bool(found), "still_scheduled": []})
+    else:
+        click.echo("The schedule was removed." if found else "Nothing was scheduled.")

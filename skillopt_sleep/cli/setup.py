@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 import msgspec
 
 from skillopt_sleep.agents import all_agents, find_agent
-from skillopt_sleep.cli.options import as_json, data_dir_option, night_options, open_workspace, place_options
+from skillopt_sleep.cli.options import (
+    as_json,
+    data_dir_option,
+    night_options,
+    open_workspace,
+    place_options,
+    print_json,
+    print_lines,
+)
 from skillopt_sleep.model import Json
 
 AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
@@ -23,22 +30,28 @@ def plugin_command() -> None:
 @plugin_command.command("install")
 @click.argument("agent", type=AGENT)
 @place_options
-def install_plugin_command(agent: str, **flags: Json | Path) -> None:
+@as_json
+def install_plugin_command(agent: str, as_json: bool, **flags: Json | Path) -> None:
     """Install the plugin into AGENT with the agent's own commands, or update it to this version."""
     from skillopt_sleep.usecases.plugins import install_plugin
 
-    for line in install_plugin(open_workspace(flags), find_agent(agent)):
-        click.echo(line)
+    done = print_lines(install_plugin(open_workspace(flags), find_agent(agent)), quiet=as_json)
+    if as_json:
+        print_json({"done": done})
 
 
 @plugin_command.command("uninstall")
 @click.argument("agent", type=AGENT)
 @place_options
-def uninstall_plugin_command(agent: str, **flags: Json | Path) -> None:
+@as_json
+def uninstall_plugin_command(agent: str, as_json: bool, **flags: Json | Path) -> None:
     """Remove the plugin from AGENT, with the files installed beside it."""
     from skillopt_sleep.usecases.plugins import uninstall_plugin
 
-    if not _print_lines(uninstall_plugin(open_workspace(flags), find_agent(agent))):
+    done = print_lines(uninstall_plugin(open_workspace(flags), find_agent(agent)), quiet=as_json)
+    if as_json:
+        print_json({"done": done})
+    elif not done:
         click.echo(f"the plugin is not installed in {agent}, so there is nothing to remove")
 
 
@@ -67,8 +80,11 @@ def settings_command(as_json: bool, **flags: Json | Path) -> None:
 @click.option("--data", is_flag=True, help="Also delete what nights have learnt: data folder, reports in projects.")
 @click.option("--yes", is_flag=True, help="Do not ask before deleting data.")
 @data_dir_option
+@as_json
 @click.pass_context
-def uninstall_command(context: click.Context, rules: bool, data: bool, yes: bool, data_dir: str | None) -> None:
+def uninstall_command(
+    context: click.Context, /, *, rules: bool, data: bool, yes: bool, data_dir: str | None, as_json: bool
+) -> None:
     """Remove the schedule and the plugins; rules and data stay unless you ask for more.
 
     What stays is listed at the end, each with the way to remove it. Files that you edited by hand, and files that are
@@ -80,22 +96,13 @@ def uninstall_command(context: click.Context, rules: bool, data: bool, yes: bool
     removal = Removal(workspace, rules=rules, data=data)
     with removal.ready():
         if data and not yes and removal.has_data:
-            click.confirm(f"Delete {workspace.data_dir} and the nights' reports in your projects for good?", abort=True)
-        removed = _print_lines(removal.steps())
-    if not removed:
-        click.echo("there was nothing to remove")
-    click.echo("\nKept on purpose:")
-    _print_lines(removal.kept(), indent="  ")
+            what = f"{workspace.data_dir} and the nights' reports in your projects"
+            click.confirm(f"Delete {what} for good?", abort=True, err=True)
+        removed = print_lines(removal.steps(), quiet=as_json)
+    if as_json:
+        print_json({"removed": removed, "kept": list(removal.kept())})
+    else:
+        click.echo("\nKept on purpose:" if removed else "there was nothing to remove\n\nKept on purpose:")
+        print_lines(removal.kept(), indent="  ")
     if removal.failed:
         context.exit(removal.failed[0].exit_code)
-
-
-def _print_lines(lines: Iterable[str], *, indent: str = "") -> int:
-    """Print each line as soon as it comes; return how many there were."""
-    from skillopt_sleep.reports.formatting import plain
-
-    count = 0
-    for line in lines:
-        click.echo(f"{indent}{plain(line)}")
-        count += 1
-    return count

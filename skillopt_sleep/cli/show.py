@@ -159,7 +159,7 @@ def doctor_command(repair: bool, everything: bool, as_json: bool, **flags: Json 
     """
     workspace = open_workspace(flags)
     if repair:
-        _repair(workspace)
+        _repair(workspace, as_json=as_json)
         return
     from skillopt_sleep.usecases.doctor import examine_setup
 
@@ -189,16 +189,15 @@ def _check_scheduled(workspace: Workspace) -> ScheduledNight | None:
         return ScheduledNight(backends=(), path="", problems=(f"scheduled nights: {error}",))
 
 
-def _repair(workspace: Workspace) -> None:
+def _repair(workspace: Workspace, *, as_json: bool) -> None:
     from skillopt_sleep.usecases.upkeep import repair
 
     found, given_up = repair(workspace)
-    for line in given_up:
-        click.echo(line)
-    if found is None:
-        click.echo(f"the database in {workspace.data_dir} is sound: nothing to repair")
+    if as_json:
+        print_json({"repaired": found, "given_up": given_up})
         return
-    for line in _describe_repair(found):
+    sound = [f"the database in {workspace.data_dir} is sound: nothing to repair"]
+    for line in (*given_up, *(sound if found is None else _describe_repair(found))):
         click.echo(line)
 
 

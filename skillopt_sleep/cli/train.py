@@ -59,8 +59,9 @@ def train_command(config: Path | None, from_nights: bool, dry_run: bool, as_json
     paid for again.
 
     \b
-    Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is reached · 6 another process trains
-    into the folder · 7 disk · 8 the folder holds another run · 130 / 143 interrupted: run again to continue.
+    Exit codes: 0 trained · 2 usage · 4 the backend cannot be used · 5 a cap is
+    reached · 6 another process trains into the folder · 7 disk · 8 the folder
+    holds another run · 130 / 143 interrupted: run again to continue
     """  # noqa: D301  \b tells click to keep the lines
     from skillopt_sleep.reports.formatting import number
     from skillopt_sleep.train.splits import get_notes

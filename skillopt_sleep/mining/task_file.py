@@ -1,7 +1,8 @@
 """Reads and writes task files: tasks as JSON that a person can read, correct, approve and run.
 
 Tasks from a file are replayed with a real model only after a person has read them: ``reviewed`` says so, once at the
-top for the whole file or in each task. A task written by hand needs an ``intent`` and a ``reference``.
+top for the whole file or in each task. A task written by hand needs an ``intent`` and a ``reference``. Files that the
+reference implementation wrote (``skillopt_sleep.tasks.v1``) are read as well.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ FIRST_FIELDS = ("id", "reviewed", "split", "intent", "reference", "feedback")
 FIELDS = (*FIRST_FIELDS, *(name for name in TaskRecord.__struct_fields__ if name not in FIRST_FIELDS))
 OLD_SPLITS = {"replay": Split.TRAIN, "holdout": Split.VAL}
 """The names that the reference implementation uses."""
+OLD_FORMAT = "skillopt_sleep.tasks.v1"
+OLD_FILE_KEYS = ("format", "reviewed", "tasks", "project", "transcript_source", "n_sessions", "target_skill_path")
+OLD_FIELDS = {"id": "id", "project": "project", "intent": "intent", "context_excerpt": "context", "system": "system"}
+OLD_FIELDS |= {"outcome": "outcome", "split": "split", "skill_hint": "skill_hint", "reviewed": "reviewed"}
+"""The fields of its tasks that are read as they are, each with our name for it."""
+OLD_REFERENCE = ("reference_kind", "reference", "judge", "attempted_solution", "origin")
+OLD_NOTES = ("tags", "source_sessions", "derived_from")
+"""What its tasks say about themselves and no replay needs."""
 
 
 def encode_tasks(tasks: Sequence[TaskRecord]) -> bytes:
@@ -60,7 +69,12 @@ def decode_tasks(data: bytes, path: str) -> tuple[TaskRecord, ...]:
     Raises ``UsageError``, which names the file and the line or field, for malformed JSON, an unknown key, a wrong type,
     an invalid check, a missing intent or reference, and an id that occurs twice.
     """
-    file = _require_object(_parse_json(data, path), FILE_KEYS, path)
+    raw = _parse_json(data, path)
+    raw = {"format": OLD_FORMAT, "tasks": raw} if isinstance(raw, list) and raw else raw
+    is_old = isinstance(raw, dict) and "format" in raw
+    file = _require_object(raw, OLD_FILE_KEYS if is_old else FILE_KEYS, path)
+    if is_old and file["format"] != OLD_FORMAT:
+        raise UsageError(f"{path}: format is {file['format']!r:.60}, this version reads {OLD_FORMAT}")
     version = file.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
@@ -72,7 +86,8 @@ def decode_tasks(data: bytes, path: str) -> tuple[TaskRecord, ...]:
         raise UsageError(f"{path}: reviewed must be true or false, got {reviewed!r:.60}")
     tasks: dict[str, TaskRecord] = {}
     for index, row in enumerate(rows):
-        task = _read_task(row, f"{path}: tasks[{index}]", reviewed=reviewed)
+        where = f"{path}: tasks[{index}]"
+        task = _read_task(_translate(row, where) if is_old else row, where, reviewed=reviewed)
         if task.id in tasks:
             raise UsageError(f"{path}: tasks[{index}].id: {task.id!r} occurs twice")
         tasks[task.id] = task
@@ -104,6 +119,24 @@ def _read_task(raw: Json, where: str, *, reviewed: bool) -> TaskRecord:
         "reviewed": reviewed or fields.get("reviewed", False),
     }
     return _convert({**fields, **read}, TaskRecord, where)
+
+
+def _translate(raw: Json, where: str) -> Json:
+    """Write a task of the reference implementation as one of ours; a made-up task may only teach."""
+    old = _require_object(raw, (*OLD_FIELDS, *OLD_REFERENCE, *OLD_NOTES), where)
+    fields = {name: old[old_name] for old_name, name in OLD_FIELDS.items() if old.get(old_name) not in (None, "")}
+    if old.get("origin") == "dream":
+        fields["split"] = Split.TRAIN.value
+    tried, judge, said = old.get("attempted_solution"), old.get("judge"), old.get("reference")
+    if tried and old.get("outcome") in {"success", "fail"}:
+        fields["accepted" if old["outcome"] == "success" else "rejected"] = tried
+    if isinstance(judge, dict) and judge.get("checks"):
+        fields["reference"] = {"kind": "checks", "checks": judge["checks"]}
+    elif said and old.get("reference_kind") == "exact":
+        fields["reference"] = {"kind": "exact", "answer": said}
+    elif said:
+        fields["reference"] = {"kind": "rubric", "rubric": said}
+    return fields
 
 
 def _read_reference(raw: Json, where: str) -> Struct:

@@ -243,7 +243,7 @@ SECTION_KINDS = frozenset({CheckKind.SECTION_PRESENT, CheckKind.SECTION_CONTAINS
 
 SPELLINGS = {
     "kind": ("kind", "op", "type"),
-    "value": ("value", "pattern", "text", "schema"),
+    "value": ("value", "arg", "pattern", "text", "schema"),
     "section": ("section", "heading"),
 }
 """The names each field may have in checks written by people, by models and for the reference implementation."""

@@ -44,7 +44,7 @@ def test_commands_of_the_sessions_are_offered(cli, ada, tree):
     done = cli("checks", *ada.places)
     assert done.code == 0
     assert "none yet" in done.out
-    offered = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  ") and "run" not in line]
+    offered = [line.split()[2:] for line in done.out.splitlines() if line.startswith("  - ")]
     assert offered == [["make", "test"], ["npm", "test"]]
     assert "18 runs in 3 sessions: 6 failed, 12 passed; last on " in done.out
     assert "18 runs in 3 sessions: 18 with unknown result" in done.out

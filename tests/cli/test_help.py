@@ -103,6 +103,9 @@ WRONG = {
     "home": (["run", "--claude-home", "/no/such"], ["--claude-home /no/such", "no such folder"]),
     "task file": (["run", "--tasks", "/no/such.json"], ["/no/such.json", "No such file"]),
     "night": (["show", "20260101-030000-abcd"], ["no night 20260101-030000-abcd", "none yet"]),
+    "hour and time": (["schedule", "--at", "3:10", "--hour", "3"], ["--hour 3 --minute 10", "--at 03:10"]),
+    "minute alone": (["schedule", "--minute", "10"], ["--hour 3 --minute 10"]),
+    "hour that does not exist": (["schedule", "--hour", "24"], ["--hour", "24", "0<=x<=23"]),
     "archive": (["harvest", "--all"], ["--all goes with --sessions"]),
 }
 

@@ -189,7 +189,7 @@ def test_without_yes(cli, mira, home, monkeypatch):
     assert cli(*mira.arguments("run")).code == 0
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     done = cli("uninstall", "--data", "--data-dir", mira.data)
-    assert (done.code, done.out.startswith(f"Delete {mira.data}")) == (130, True)
+    assert (done.code, done.err.startswith(f"Delete {mira.data}")) == (130, True)
     assert (mira.data / "sleep.db").exists()
 
 

@@ -163,3 +163,71 @@ def test_a_file_that_cannot_be_used(file: object, message: str) -> None:
         decode_tasks(data, "tasks.json")
     assert str(caught.value).startswith("tasks.json")
     assert "\n" not in str(caught.value)
+
+
+OLD = {
+    "id": "a1",
+    "project": "/home/ada/shop",
+    "intent": "Write the commit message.",
+    "context_excerpt": "KL-7: labels",
+    "system": "",
+    "attempted_solution": "Add labels",
+    "outcome": "fail",
+    "reference_kind": "rule",
+    "reference": "",
+    "judge": {"kind": "rule", "checks": [{"op": "contains", "arg": "KL-7"}, {"op": "max_chars", "arg": "72"}]},
+    "tags": ["commit"],
+    "source_sessions": ["s1"],
+    "split": "holdout",
+    "origin": "real",
+    "derived_from": "",
+}
+OLD_FILE = {
+    "format": "skillopt_sleep.tasks.v1",
+    "project": "/home/ada/shop",
+    "transcript_source": "claude",
+    "n_sessions": 1,
+    "target_skill_path": "",
+    "reviewed": True,
+    "tasks": [
+        OLD,
+        {
+            **OLD,
+            "id": "a2",
+            "judge": {},
+            "reference_kind": "exact",
+            "reference": "KL-7: Add labels",
+            "outcome": "success",
+        },
+        {
+            **OLD,
+            "id": "a3",
+            "judge": {},
+            "reference_kind": "rubric",
+            "reference": "names the ticket",
+            "origin": "dream",
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("file", [OLD_FILE, OLD_FILE["tasks"]], ids=["file", "bare list"])
+def test_file_of_the_reference_implementation(file):
+    """Checks with ``arg``, exact answers and rubrics are read; what was tried before, too; made-up tasks only teach."""
+    checks, exact, rubric = decode_tasks(json.dumps(file).encode(), "tasks.json")
+    assert checks.reference == ChecksReference(
+        checks=(Check(kind=CheckKind.CONTAINS, value="KL-7"), Check(kind=CheckKind.MAX_CHARS, value=72))
+    )
+    assert (checks.context, checks.rejected, checks.split) == ("KL-7: labels", "Add labels", Split.VAL)
+    assert (exact.reference, exact.accepted) == (ExactReference(answer="KL-7: Add labels"), "Add labels")
+    assert (rubric.reference, rubric.split) == (RubricReference(rubric="names the ticket"), Split.TRAIN)
+    assert [task.reviewed for task in (checks, exact, rubric)] == [isinstance(file, dict)] * 3
+
+
+def test_task_of_the_reference_implementation_without_a_reference():
+    """Refused as one of ours would be, and so is another version of its format."""
+    bare = {**OLD, "judge": {}, "reference_kind": "none"}
+    with pytest.raises(UsageError, match=r"tasks\[0\].reference: missing"):
+        decode_tasks(json.dumps({**OLD_FILE, "tasks": [bare]}).encode(), "tasks.json")
+    with pytest.raises(UsageError, match=r"format is 'skillopt_sleep.tasks.v2', this version reads"):
+        decode_tasks(json.dumps({**OLD_FILE, "format": "skillopt_sleep.tasks.v2"}).encode(), "tasks.json")
