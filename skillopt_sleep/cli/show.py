@@ -101,9 +101,9 @@ def why_command(rule: tuple[str, ...], everything: bool, as_json: bool, **flags:
     from skillopt_sleep.usecases.adopt import list_live_adoptions
     from skillopt_sleep.usecases.status import read_status
 
-    workspace, wanted = open_workspace(flags), " ".join(rule)
+    workspace, wanted = open_workspace(flags).open_for_looking(), " ".join(rule)
     status = read_status(workspace)
-    stories = status.nights and find_rules(  # without a night, the database would be created here
+    stories = status.nights and find_rules(
         wanted,
         status.nights,
         live=read_adopted_edits(workspace.database, status.project),
@@ -134,7 +134,7 @@ def watch_command(everything: bool, as_json: bool, **flags: Json | Path) -> None
     from skillopt_sleep.usecases.sessions import file_sessions
     from skillopt_sleep.usecases.status import watch_rules
 
-    workspace = open_workspace(flags)
+    workspace = open_workspace(flags).open_for_looking()
     file_sessions(workspace)
     found = watch_rules(workspace)
     if as_json:

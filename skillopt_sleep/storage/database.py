@@ -280,7 +280,8 @@ class Database:
     def _load_copy(self) -> None:
         if self.path.exists():
             # reading creates two files beside the database, unless SQLite is told that nobody writes: there is no log
-            mode = "mode=ro" if self._log_files()[0].exists() else "mode=ro&immutable=1"
+            can_follow_log = self._log_files()[0].exists() and os.access(self.path.parent, os.W_OK)
+            mode = "mode=ro" if can_follow_log else "mode=ro&immutable=1"
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{mode}", uri=True)) as original:
                 original.backup(self._connection)
 

@@ -10,7 +10,6 @@ from skillopt_sleep.night.report import NightReport, PendingReport
 from skillopt_sleep.reports.status import Status
 from skillopt_sleep.storage.lock import is_locked
 from skillopt_sleep.usecases.sessions import count_waiting, load_archived
-from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
     from skillopt_sleep.model.task import TaskRecord
@@ -23,8 +22,7 @@ def read_status(workspace: Workspace) -> Status:
     from skillopt_sleep.usecases.failures import find_failure
     from skillopt_sleep.usecases.schedule import read_outlook
 
-    if not (workspace.data_dir / DATABASE).exists():
-        workspace = workspace.make_dry_run()
+    workspace = workspace.open_for_looking()
     project = str(workspace.project)
     nights = workspace.journal.reports(project)
     return Status(

@@ -6,6 +6,7 @@ so no order of calls can change it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,11 @@ class Workspace:
     def make_dry_run(self) -> Workspace:
         """This workspace if it is a dry run, else one that writes nothing."""
         return self if self.dry_run else replace(self, dry_run=True)
+
+    def open_for_looking(self) -> Workspace:
+        """This workspace, or a dry run where the database is missing or cannot be written, as in an agent's sandbox."""
+        path = self.data_dir / DATABASE
+        return self if all(os.access(place, os.W_OK) for place in (path, path.parent)) else self.make_dry_run()
 
     @property
     def scope(self) -> str:

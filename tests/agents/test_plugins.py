@@ -24,7 +24,7 @@ PLUGIN = "skillopt-sleep@skillopt-sleep"
 CLAUDES = [cli for cli in CLIS if cli.name == "claude"]
 
 
-def obedient(asked):
+def obedient(asked, action="status"):
     """A model that does what the skill in front of it says: it runs the engine and reads its words back."""
     if asked.results:
         return Said(text=asked.results[-1])
@@ -33,7 +33,7 @@ def obedient(asked):
     )
     if base is None:
         return Said(text="no skill is in front of me")
-    command = f'sh "{base[1]}/scripts/engine.sh" status'
+    command = f'sh "{base[1]}/scripts/engine.sh" {action}'
     if "Bash" in asked.tools:
         return Said(calls=(Called(name="Bash", given={"command": command}),))
     return Said(calls=(Called(name="exec_command", given={"cmd": command}),))
@@ -94,6 +94,18 @@ def test_claude_answers_from_the_engine(cli, env, project):
     (result,) = [event for event in events if event["type"] == "result"]
     expected = call([sys.executable, "-m", "skillopt_sleep", "status"], env, project)
     assert expected.strip().splitlines()[0] in result["result"]
+
+
+@pytest.mark.parametrize("cli", CLAUDES, ids=str)
+@pytest.mark.parametrize(("action", "asks"), [("status", False), ("doctor", False), ("adopt", True), ("run", True)])
+def test_only_what_changes_something_asks_for_approval(cli, action, *, asks, env, project, loopback):
+    """With nothing allowed by the user, a look at the nights runs at once, and `adopt` would ask."""
+    call([cli.command, "plugin", "marketplace", "add", ROOT], env, project)
+    call([cli.command, "plugin", "install", PLUGIN], env, project)
+    loopback.mind = lambda asked: obedient(asked, action)
+    words = ["-p", "--output-format", "json", "--permission-mode=default", "--model", "claude-sonnet-4-5"]
+    result = json.loads(call([cli.command, *words], env, project, f"/skillopt-sleep {action}"))
+    assert bool(result["permission_denials"]) == asks, result
 
 
 CATALOGUE = {"github.com:443", "api.github.com:443", "chatgpt.com:443"}

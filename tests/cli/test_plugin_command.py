@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -50,6 +52,18 @@ exit 0
 def mira(tmp_path):
     """A person with enough corrected requests to prove a rule in one night."""
     return make_person(tmp_path / "mira", rules=1, tasks_per_rule=16)
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """Mount a folder over itself, without the right to write."""
+    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)  # a store of ours may still be open
 
 
 @pytest.fixture
@@ -227,28 +241,77 @@ def test_agent_that_refuses(cli, agents, tmp_path, monkeypatch):
 
 
 def test_plugins_are_alike():
-    """What both carry is one text; only the call and where the skill lies differ."""
+    """What both carry is one text; only the call, what needs approval and where the skill lies differ."""
     for name in ("hooks/waiting.sh", "hooks/hooks.json", "skills/skillopt-sleep/scripts/engine.sh"):
         assert (CLAUDE / name).read_bytes() == (CODEX / name).read_bytes()
-    one, other = ((each / "skills/skillopt-sleep/SKILL.md").read_text().splitlines() for each in (CLAUDE, CODEX))
-    assert len(one) == len(other)
-    assert sum(a != b for a, b in zip(one, other, strict=True)) == 2
+    one, other = ((each / "skills/skillopt-sleep/SKILL.md").read_text() for each in (CLAUDE, CODEX))
+    for heading in ("## Explain a proposal", "## Answer as the model"):
+        assert one.count(heading) == 1
+    assert one[one.index("3. If it ends") :] == other[other.index("3. If it ends") :]
     manifests = [json.loads(next(each.glob(".*-plugin/plugin.json")).read_text()) for each in (CLAUDE, CODEX)]
     assert {each["version"] for each in manifests} == {__import__("skillopt_sleep").__version__}
+
+
+def read_actions(plugin):
+    """The actions in the table of a plugin's skill."""
+    lines = (plugin / "skills/skillopt-sleep/SKILL.md").read_text().splitlines()
+    cells = [line.split("|")[2] for line in lines if "| `" in line]
+    return {part.strip().strip("`").split()[0] for cell in cells for part in cell.split(",")}
 
 
 def test_skill_names_only_commands_there_are():
     """Every action in the skill's table is a command of this program."""
     from skillopt_sleep.cli import COMMANDS
 
-    table = [
-        line.split("|")[2]
-        for line in (CLAUDE / "skills/skillopt-sleep/SKILL.md").read_text().splitlines()
-        if "| `" in line
-    ]
-    named = {part.strip().strip("`").split()[0] for cell in table for part in cell.split(",")}
+    named = read_actions(CLAUDE)
+    assert named == read_actions(CODEX)
     assert {"status", "insights", "run", "show", "adopt", "revert", "schedule", "doctor"} <= named
     assert named <= COMMANDS.keys()
+    hint = next(
+        line for line in (CLAUDE / "skills/skillopt-sleep/SKILL.md").read_text().splitlines() if "hint:" in line
+    )
+    assert set(re.search(r"\[(.*)\]", hint)[1].split("|")) == named - {"unschedule"}
+
+
+def test_what_needs_no_approval_only_looks():
+    """Commands that change nothing; those that can start a program (`--set`, `--repair`) are allowed word for word."""
+    skill = (CLAUDE / "skills/skillopt-sleep/SKILL.md").read_text()
+    engine = 'sh "${CLAUDE_PLUGIN_ROOT}/skills/skillopt-sleep/scripts/engine.sh" '
+    allowed = set(re.findall(rf"Bash\({re.escape(engine)}([^)]+)\)", skill))
+    assert allowed == {
+        "status:*", "show:*", "insights:*", "why:*", "watch:*", "doctor", "doctor --all", "dry-run", "run --dry-run"
+    }  # fmt: skip
+    assert f"`{engine}ACTION" in skill
+    assert skill.count("Bash(") == len(allowed)
+
+
+def test_hook_mentions_silence_when_it_is_time(tmp_path):
+    """A message with a moment is shown from then on, without this program, which may be what is missing."""
+    later = int(datetime.now(UTC).timestamp()) + 60
+    write_messages(tmp_path, (tmp_path, "k1", f"@{later}", "Not yet."), (tmp_path, "k2", "@1700000000", "Silence."))
+    assert announced(tmp_path, tmp_path) == "Silence. See: skillopt-sleep status"
+    assert announced(tmp_path, tmp_path) == ""
+
+
+def test_silence_is_announced_in_advance(mira):
+    """For every scheduled project, two nights after the next due; a night that begins puts it off."""
+    workspace = mira.workspace()
+    now = datetime.now(UTC)
+    save_schedule(mira.data, Schedule(projects=(ScheduledProject(project=str(mira.project), since=now),)))
+    announce(workspace)
+    messages = [line.split("\t") for line in (mira.data / "morning.tsv").read_text().splitlines()]
+    (moment,) = [int(missing[1:]) for project, _, missing, _ in messages if project == str(mira.project)]
+    assert 50 * 3600 <= moment - now.timestamp() <= 75 * 3600
+
+
+def test_looking_needs_no_right_to_write(cli, mira):
+    """In an agent's sandbox the data folder cannot be written; what only looks works there all the same."""
+    assert cli(*mira.arguments("run")).code == 0
+    with read_only(mira.data):
+        for command in (["status"], ["show"], ["insights"], ["watch"], ["why", "."]):
+            done = cli(*command, *mira.places)
+            assert (done.code, done.err) == (0, ""), command
+        assert "waits" in cli("status", *mira.places).out
 
 
 def sh(script, *arguments, cwd=None, **environment):
