@@ -280,8 +280,9 @@ class Database:
     def _load_copy(self) -> None:
         if self.path.exists():
             # reading creates two files beside the database, unless SQLite is told that nobody writes: there is no log
-            can_follow_log = self._log_files()[0].exists() and os.access(self.path.parent, os.W_OK)
-            mode = "mode=ro" if can_follow_log else "mode=ro&immutable=1"
+            log, index = (path.exists() for path in self._log_files())
+            is_followed = log and (index or os.access(self.path.parent, os.W_OK))
+            mode = "mode=ro" if is_followed else "mode=ro&immutable=1"
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{mode}", uri=True)) as original:
                 original.backup(self._connection)
 
