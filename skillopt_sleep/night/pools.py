@@ -85,8 +85,9 @@ def _build_label(task: TaskRecord) -> TaskLabel:
     label = TaskLabel(id=task.id, intent=excerpt(task.intent, MAX_QUOTE), words=words, origins=tuple(sorted(origins)))
     if not isinstance(task.reference, MomentReference):
         return label
+    said = tuple(excerpt(words, MAX_QUOTE) for words in task.reference.words[:MAX_QUOTES])
     done = excerpt(task.reference.rejected, MAX_DONE)
-    return replace(label, moment=task.reference.moment, sibling=task.reference.sibling, then=done)
+    return replace(label, words=said, moment=task.reference.moment, sibling=task.reference.sibling, then=done)
 
 
 def split_tasks(

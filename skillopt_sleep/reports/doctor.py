@@ -9,8 +9,8 @@ from msgspec import Struct
 from skillopt_sleep.agents import agent_of_source
 from skillopt_sleep.mining.insights import Insights
 from skillopt_sleep.model.call import Caps
-from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.model.task import TaskRecord, may_vote
+from skillopt_sleep.model.moment import MomentReference, ProofState
+from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.night.forecast import DryRun
 from skillopt_sleep.night.report import BackendHealth
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Tone
@@ -223,8 +223,17 @@ def _describe_task(task: TaskRecord) -> str:
         return plain(task.intent, TASK_CHARACTERS)
     said = plain(task.reference.about or " ".join(task.reference.words), TASK_CHARACTERS)
     where = "where it applies too" if task.reference.sibling else "after"
-    silent = "" if may_vote(task) else "; it teaches, and cannot tell good from bad"
-    return f"you said “{said}” ({where}: {plain(task.intent, TASK_CHARACTERS // 2)}{silent})"
+    return f"you said “{said}” ({where}: {plain(task.intent, TASK_CHARACTERS // 2)}{_explain_silence(task.reference)})"
+
+
+def _explain_silence(reference: MomentReference) -> str:
+    """Say why a moment does not test rules; "" for one that does."""
+    if reference.may_vote:
+        return ""
+    if reference.teaches_only:
+        return f"; it only teaches: {plain(reference.teaches_only)}"
+    is_open = reference.proof.state is ProofState.UNPROVEN
+    return "; whether it can test a rule is not known yet" if is_open else "; it teaches, and cannot tell good from bad"
 
 
 def _list_calls(rehearsal: DryRun) -> Iterator[tuple[str, Cell]]:

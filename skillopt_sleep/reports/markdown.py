@@ -36,6 +36,7 @@ from skillopt_sleep.reports.formatting import (
 )
 from skillopt_sleep.reports.headline import summarize_night
 from skillopt_sleep.reports.rows import (
+    QUOTE_CHARACTERS,
     TASK_CHARACTERS,
     Outcome,
     TaskRow,
@@ -156,10 +157,13 @@ def _test(report: NightReport) -> Iterator[str]:
     yield from table(
         ("", "task", "before", "after"),
         (
-            (row.outcome, escape(plain(row.task, TASK_CHARACTERS)), _grade(row.before), _grade(row.after))
+            (row.outcome, escape(plain(row.task, QUOTE_CHARACTERS)), _grade(row.before), _grade(row.after))
             for row in rows
         ),
     )
+    if places := list(_places(rows)):
+        yield ""
+        yield from places
     if remarks := list(_remarks(rows, report.trials)):
         yield ""
         yield from remarks
@@ -173,13 +177,25 @@ def _test(report: NightReport) -> Iterator[str]:
         yield " ".join(map(_strict_trial, report.trials)) + (luck if told else "")
 
 
+def _places(rows: Sequence[TaskRow]) -> Iterator[str]:
+    """Yield each moment at which the change made a difference: what was said, what was done then, and what is now."""
+    for row in rows:
+        label = row.label
+        if label is None or not label.moment or row.outcome not in (Outcome.BETTER, Outcome.WORSE):
+            continue
+        place = " · ".join(f"{origin.day} {origin.source} {origin.session_id[:8]}" for origin in label.origins[:1])
+        yield f"- {escape(row.task)} ({escape(plain(place))})"
+        yield f"   - then: {code(plain(label.then, QUOTE_CHARACTERS))}"
+        yield f"   - now: {code(plain(row.after.response_head, QUOTE_CHARACTERS))}"
+
+
 def _remarks(rows: Sequence[TaskRow], trials: Sequence[TrialReport]) -> Iterator[str]:
     """Yield why each task got worse and whether it did again; and why others could not be measured."""
     again = {task: " It got worse in two more replays as well." for t in trials for task in t.confirmed_regressions}
     again |= {task: " Whether it would get worse again is not known." for t in trials for task in t.unconfirmed}
     for row in rows:
         if row.outcome is Outcome.WORSE and row.after.why:
-            task = escape(plain(row.task, TASK_CHARACTERS))
+            task = escape(plain(row.task, QUOTE_CHARACTERS))
             yield f"- worse: “{task}” {escape(sentence(row.after.why))}{again.get(row.after.id, '')}"
     lost = Counter(row.after.why or row.before.why for row in rows if row.outcome is Outcome.UNMEASURED)
     for why, count in lost.most_common():

@@ -12,11 +12,14 @@ from msgspec import Struct
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
-from skillopt_sleep.night.report import HoldoutRow, NightReport, TrialReport
+from skillopt_sleep.night.report import HoldoutRow, NightReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain
 
 TASK_CHARACTERS = 90
 """Characters of a task in a table."""
+
+SHORT = 60
+"""Characters of the person's words, and of the request before them, where both name a task."""
 
 QUOTE_CHARACTERS = 160
 """Characters of a quotation of the person."""
@@ -47,7 +50,8 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     """One test task without and with the change."""
 
     task: str
-    """The request, or the task's id when the request is not known."""
+    """The request, or at a moment what the person said; the task's id when the request is not known."""
+    label: TaskLabel | None
     before: HoldoutRow
     after: HoldoutRow
     outcome: Outcome
@@ -75,11 +79,12 @@ class RuleRow(Struct, frozen=True, kw_only=True):
 def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
     """Return the tasks that tested the change; those that changed come first."""
     after = {row.id: row for row in report.holdout_detail.candidate}
-    requests = {label.id: plain(label.intent, QUOTE_CHARACTERS) for label in report.tasks}
+    labels = {label.id: label for label in report.tasks}
     trial = _reported_trial(report)
     rows = [
         TaskRow(
-            task=requests.get(before.id, plain(before.id)),
+            task=describe_task(labels[before.id]) if before.id in labels else plain(before.id),
+            label=labels.get(before.id),
             before=before,
             after=after[before.id],
             outcome=_counted_outcome(before.id, trial) or _compare(before, after[before.id], report.gate_metric),
@@ -88,6 +93,14 @@ def list_tasks(report: NightReport) -> tuple[TaskRow, ...]:
         if before.id in after
     ]
     return tuple(sorted(rows, key=lambda row: list(Outcome).index(row.outcome)))
+
+
+def describe_task(label: TaskLabel) -> str:
+    """Say what a task is about: its request or, at a moment, what the person said there."""
+    if not (label.moment and label.words):
+        return plain(label.intent, QUOTE_CHARACTERS)
+    said, asked = plain(label.words[0], SHORT), plain(label.intent, SHORT)
+    return f"where “{said}” applies too: {asked}" if label.sibling else f"you said “{said}” after {asked}"
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:

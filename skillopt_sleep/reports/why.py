@@ -17,7 +17,7 @@ from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain, score, sentence, when
 from skillopt_sleep.reports.measurements import describe_trial
-from skillopt_sleep.reports.rows import OPERATIONS, without_bullet
+from skillopt_sleep.reports.rows import OPERATIONS, describe_task, without_bullet
 
 LIST_MARKS = "-*+• "
 
@@ -169,7 +169,7 @@ def _story(
 
 def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
     trial = next((trial for trial in night.trials if applied.edit.id in trial.edits), None)
-    requests = {task.id: task.intent for task in night.tasks}
+    requests = {task.id: describe_task(task) for task in night.tasks}
     return Attempt(
         night=night.night,
         started_at=night.started_at,
@@ -249,6 +249,8 @@ def _describe_operation(edit: EditRecord) -> str:
 def _describe_task(task: TaskLabel) -> Iterator[Cell]:
     yield plain(task.intent)
     yield from (f"you said “{plain(words)}”" for words in task.words)
+    if task.then:
+        yield Line(f"what the agent had done: {plain(task.then)}", Tone.QUIET)
     for origin in task.origins:
         yield Line(plain(f"session {origin.day} {origin.source} {origin.session_id}"), Tone.QUIET)
 

@@ -82,15 +82,15 @@ def test_nothing_is_paid_twice(tmp_path):
 
 
 def test_dry_run_says_what_moments_are_about(tmp_path):
-    """In the person's own words; what cannot tell good from bad says so."""
+    """In the person's own words; what is not proven yet says so."""
     person = make_committer(tmp_path / "mira")
     before = render_plain(describe_dry_run(forecast_night(person.workspace())))
-    assert f"you said “{COMPLAINT}” (after: commit this now, shelf 0; it teaches, and cannot tell" in before
+    assert f"you said “{COMPLAINT}” (after: commit this now, shelf 0; whether it can test a rule" in before
     assert "prove" in before
     workspace = person.workspace(max_calls=20)
     run_night(workspace, plan_night(workspace))
     after = render_plain(describe_dry_run(forecast_night(person.workspace())))
-    assert "cannot tell good from bad" not in after
+    assert "whether it can test a rule" not in after
 
 
 def test_dry_run_promises_only_what_is_proven(tmp_path):
