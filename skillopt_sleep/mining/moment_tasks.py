@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.mining.actions import ActionKind, read_action
 from skillopt_sleep.mining.digest import CutNotFound, build_digest, find_cut
+from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.mining.rendering import list_changed_lines, strip_own_rules
 from skillopt_sleep.mining.talk import Place, read_talk
 from skillopt_sleep.mining.tasks import MAX_FEEDBACK, MAX_QUOTE
@@ -89,7 +90,7 @@ def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskReco
     reference = MomentReference(
         moment=moment.id,
         words=moment.words,
-        about=excerpt(moment.words[-1], MAX_QUOTE),
+        about=quote(moment.words[-1]),
         rejected=rejected,
         stood=stood,
         cut=_name_cut(places[number].steps[cut:]),

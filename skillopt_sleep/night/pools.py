@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.pending import PendingEdit
+from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.rule_identity import count_touched, find_heavy
 from skillopt_sleep.model.task import Split, TaskRecord, group_of, is_sibling
@@ -85,7 +86,7 @@ def _build_label(task: TaskRecord) -> TaskLabel:
     label = TaskLabel(id=task.id, intent=excerpt(task.intent, MAX_QUOTE), words=words, origins=tuple(sorted(origins)))
     if not isinstance(task.reference, MomentReference):
         return label
-    said = tuple(excerpt(words, MAX_QUOTE) for words in task.reference.words[:MAX_QUOTES])
+    said = tuple(map(quote, task.reference.words[:MAX_QUOTES]))
     done = excerpt(task.reference.rejected, MAX_DONE)
     return replace(label, words=said, moment=task.reference.moment, sibling=task.reference.sibling, then=done)
 
