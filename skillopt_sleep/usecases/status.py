@@ -12,8 +12,10 @@ from skillopt_sleep.storage.lock import is_locked
 from skillopt_sleep.usecases.sessions import count_waiting, load_archived
 
 if TYPE_CHECKING:
+    from skillopt_sleep.model.edit import EditRecord
     from skillopt_sleep.model.task import TaskRecord
     from skillopt_sleep.reports.watch import Watched
+    from skillopt_sleep.storage.live_files import Adoption
     from skillopt_sleep.usecases.workspace import Workspace
 
 
@@ -52,7 +54,10 @@ def read_report(workspace: Workspace, night: str | None = None) -> NightReport:
 
 
 def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
-    """Every adopted rule of the project, the latest first, with the corrections before and since in the archive."""
+    """Every adopted rule of the project, the latest first, with the corrections before and since in the archive.
+
+    A rule that is live for several agents is one rule.
+    """
     from skillopt_sleep.reports.watch import LiveRule, compare_corrections
     from skillopt_sleep.storage.live_files import read_reverted_rules
     from skillopt_sleep.usecases.adopt import list_live_adoptions
@@ -64,17 +69,21 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
     reports = {report.night: report for report in workspace.journal.reports(project)}
     lived = read_reverted_rules(workspace.database, project)
     tasks = {task.id: task for task in workspace.archive.tasks(workspace.scope)}
+    places: dict[tuple[str, str], list[tuple[Adoption, EditRecord]]] = {}
+    for adoption in reversed(live):
+        for edit in adoption.edits:
+            places.setdefault((adoption.night, edit.id), []).insert(0, (adoption, edit))
     rules = [
         LiveRule(
             edit=edit,
             night=adoption.night,
-            path=adoption.path,
+            path=", ".join(place.path for place, _ in found),
             adopted_at=adoption.adopted_at,
             lived=lived.get((adoption.path, edit.text or edit.anchor), ()),
             words=_list_words(edit.task_ids, tasks, reports.get(adoption.night)),
         )
-        for adoption in reversed(live)
-        for edit in adoption.edits
+        for found in places.values()
+        for adoption, edit in found[:1]
     ]
     return compare_corrections(rules, load_archived(workspace))
 

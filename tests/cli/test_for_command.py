@@ -1,0 +1,45 @@
+"""``run --for claude,codex``: what is proven with one agent lands for both, and every command knows it once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.fakes.home import make_person
+
+
+def test_rule_for_two_agents_is_one_rule_to_every_command(cli, tmp_path):
+    """Adopted, explained, watched, and reverted byte for byte in the files of both."""
+    mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=18)
+    theirs = mira.project / "AGENTS.md"
+    theirs.write_bytes(b"# Ours\r\n\r\nBe kind.")
+    report = cli(*mira.arguments("run", "--json", "--for=claude,codex")).json
+    assert [change["untried"] for change in report["documents"]] == [
+        "",
+        "proven with Claude Code, not tried with Codex",
+    ]
+    assert "AGENTS.md: proven with Claude Code, not tried with Codex" in report["notes"]
+    page = Path(report["proposal"], "..", "report.md").read_text()
+    assert "The memory file, `AGENTS.md`, proven with Claude Code, not tried with Codex:" in page
+    (rule,) = (applied["edit"] for applied in report["applied_edits"])
+
+    assert len(json.loads(cli("adopt", "--json", *mira.places).out)) == 2
+    for file in (mira.project / "CLAUDE.md", theirs):
+        assert file.read_text().count(rule["text"]) == 1
+    assert report["night"] in cli("status", *mira.places).out
+    assert "adopted and live" in cli("why", rule["id"], *mira.places).out
+    watched = cli("watch", "--json", *mira.places).json
+    assert [found["rule"]["path"] for found in watched] == [f"{mira.project}/CLAUDE.md, {theirs}"]
+
+    assert cli("revert", *mira.places).code == 0
+    assert theirs.read_bytes() == b"# Ours\r\n\r\nBe kind."
+    assert not (mira.project / "CLAUDE.md").exists()
+
+
+def test_agent_that_is_not_known_is_named_with_the_known_ones(cli, tmp_path):
+    """A usage error, before anything is read or paid for."""
+    mira = make_person(tmp_path / "mira", rules=1, tasks_per_rule=2, sessions=False)
+    done = cli(*mira.arguments("run", "--for=claude,kodex"))
+    assert done.code == 2
+    assert "kodex" in done.refusal
+    assert "claude, codex" in done.refusal
