@@ -120,7 +120,7 @@ def open_workspace(
                 root.mkdir()
             sanitize_checkout(root, layout.settings, layout.texts)
             for document in assignment.documents:
-                _put(root, layout.find_place(document), document.content)
+                _put(root, layout.find_place(document), document.loaded)
             if checkout is not None:
                 checkout.commit_start()
             yield Workspace(folder, root, _find_folder(root, assignment.folder), checkout)

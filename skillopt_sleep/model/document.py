@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from skillopt_sleep.errors import Refused
 from skillopt_sleep.model.text import excerpt, sha256
@@ -69,6 +70,13 @@ class Document(Struct, frozen=True, kw_only=True):
     """None when the file does not exist."""
     whole: bool = False
     """Whether the user gave us the whole file: then its body is the region (never the frontmatter), not our block."""
+    beside: str = ""
+    """What the agent reads besides, in the file that imports this one; never edited."""
+
+    @property
+    def loaded(self) -> bytes | None:
+        """Everything that the agent reads; None when there is nothing."""
+        return (self.content or b"") + f"\n\n{self.beside}".encode() if self.beside else self.content
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -136,7 +144,7 @@ def replace_region(document: Document, text: str) -> Document:
     if changed is not None and parts.newline != "\n":
         changed = _BARE_NEWLINE.sub(parts.newline, changed)
     content = None if changed is None else changed.encode("utf-8", "surrogateescape")
-    return Document(kind=document.kind, path=document.path, whole=document.whole, content=content)
+    return replace(document, content=content)
 
 
 def require_usable(document: Document, *, most_bytes: int) -> None:
@@ -224,8 +232,7 @@ def restore_former_description(document: Document) -> Document:
     if not document.whole or document.content is None or parts.before != _make_new_text(document, parts.region):
         return document
     former = (_make_new_text(document) + parts.region).replace("\n", parts.newline)
-    content = former.encode("utf-8", "surrogateescape")
-    return Document(kind=document.kind, path=document.path, whole=True, content=content)
+    return replace(document, content=former.encode("utf-8", "surrogateescape"))
 
 
 def _make_new_text(document: Document, text: str = "") -> str:

@@ -124,6 +124,9 @@ class Assignment(Prompt, frozen=True, kw_only=True):
         fields = msgspec.to_builtins(msgspec.structs.replace(self, sample=0, within=Bounds()))
         if self.put_back is None:  # so that replies which an older version paid for are found
             del fields["put_back"]
+        for document in fields["documents"]:
+            if not document["beside"]:
+                del document["beside"]
         return sha256(msgspec.json.encode(fields))
 
 

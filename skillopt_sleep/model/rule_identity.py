@@ -78,7 +78,7 @@ def find_contradicted(edit: EditRecord, rules: Iterable[str]) -> str:
 def list_live_rules(candidate: Candidate) -> Iterator[tuple[DocumentKind, str]]:
     """Yield every list item of the documents, the user's own included, with the kind of its document."""
     for document in candidate.documents:
-        text = (document.content or b"").decode("utf-8", "replace")
+        text = (document.loaded or b"").decode("utf-8", "replace")
         yield from ((document.kind, rule) for rule in list_rules(text))
 
 

@@ -166,7 +166,7 @@ def _find_folder(cwd: str, project: str) -> str:
 def _render_documents(candidate: Candidate) -> str:
     """Render what an agent would read: a skill without its frontmatter, a memory file in full."""
     texts = {
-        document.kind: read_region(document) if document.whole else (document.content or b"").decode("utf-8", "replace")
+        document.kind: read_region(document) if document.whole else (document.loaded or b"").decode("utf-8", "replace")
         for document in candidate.documents
     }
     return "\n\n".join(f"<{kind}>\n{text.strip()}\n</{kind}>" for kind, text in texts.items() if text.strip())

@@ -79,6 +79,8 @@ def summarize_night(report: NightReport) -> Headline:
         return _STOPS[report.stopped_by](report)
     if report.proposal is not None and not all(change.adoptable for change in report.documents):
         return _outdated(report)
+    if report.proposal is not None and report.replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
+        return _unread(report)
     if report.gate_action in {GateAction.GREEDY_APPLIED, GateAction.GREEDY_NOOP}:
         return _without_gate(report)
     return _VERDICTS[report.verdict](report)
@@ -94,24 +96,26 @@ def _running(report: NightReport) -> Headline:
     )
 
 
+def _unread(report: NightReport) -> Headline:
+    is_listed = report.replay.loading is Loading.NOT_OPENED
+    does_not = "open its skill" if is_listed else "load it"
+    is_tested = report.gate_action is not GateAction.GREEDY_APPLIED
+    helped = "helped when it was read" if is_tested else "is proposed, untested"
+    return Headline(
+        Ending.NOT_OPENED if is_listed else Ending.NOT_LOADED,
+        f"a change {'helps' if is_tested else 'is proposed'}, but your agent does not {does_not}",
+        _join(
+            f"A change to your agent's instructions {helped}, but your agent did not {does_not} by itself"
+            f" ({plain(report.replay.why)}).",
+            (describe_gains(report) or _compare_means(report)) if is_tested else "",
+        ),
+        "None of your files has changed. Adopted as it is, the change may do nothing. If you adopt it, tell your"
+        " agent to read that file, or move the rules to its memory file.",
+        _adoption(report),
+    )
+
+
 def _accepted(report: NightReport) -> Headline:
-    replay = report.replay
-    helped = describe_gains(report) or _compare_means(report)
-    if replay.loading in {Loading.NOT_LOADED, Loading.NOT_OPENED}:
-        is_loaded = replay.loading is Loading.NOT_OPENED
-        does_not = "open its skill" if is_loaded else "load it"
-        return Headline(
-            Ending.NOT_OPENED if is_loaded else Ending.NOT_LOADED,
-            f"a change helps, but your agent does not {does_not}",
-            _join(
-                f"A change to your agent's instructions helped when it was read, but your agent did not {does_not} by"
-                f" itself ({plain(replay.why)}).",
-                helped,
-            ),
-            "None of your files has changed. Adopted as it is, the change may do nothing. If you adopt it, tell your"
-            " agent to read that file, or move the rules to its memory file.",
-            _adoption(report),
-        )
     if not any(trial.decision.verdict is Verdict.ACCEPT for trial in report.trials):
         return Headline(
             Ending.ACCEPTED,
@@ -121,11 +125,12 @@ def _accepted(report: NightReport) -> Headline:
             "None of your files has changed yet. Look at the change, then adopt it if you want it.",
             _adoption(report),
         )
+    helped = describe_gains(report) or _compare_means(report)
     moved = "Your agent did not open the skill, so what was learnt goes to its memory file, which it loads."
     return Headline(
         Ending.ACCEPTED,
         "a change is ready",
-        _join("A change to your agent's instructions helped.", moved if replay.moved else "", helped),
+        _join("A change to your agent's instructions helped.", moved if report.replay.moved else "", helped),
         "None of your files has changed yet. Look at the change, then adopt it if you want it.",
         _adoption(report),
     )

@@ -51,7 +51,11 @@ def examine_setup(workspace: Workspace, scheduled: ScheduledNight | None = None)
         project=str(workspace.project),
         scope=workspace.settings.scope,
         sources=sources,
-        targets=tuple(map(_describe_target, documents.baseline.documents)),
+        targets=tuple(
+            _describe_target(document)
+            for candidate in (documents.baseline, *(landing.documents for landing in documents.landings))
+            for document in candidate.documents
+        ),
         backends=backends,
         caps=get_night_caps(workspace),
         rehearsal=forecast,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from skillopt_sleep.agents import CodingAgent, agent_of_backend, agent_of_source, all_agents, find_agent
 from skillopt_sleep.errors import DiskError, Refused, UsageError
@@ -21,7 +23,7 @@ from skillopt_sleep.usecases.adapters import build_sources, get_night_caps, get_
 from skillopt_sleep.usecases.sessions import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from skillopt_sleep.model.document import Candidate
     from skillopt_sleep.model.ports import Source
@@ -78,14 +80,13 @@ def inspect_live_documents(workspace: Workspace, tasks: Sequence[TaskRecord] | N
     require_own_skill(workspace)
     agent, notes, others = choose_agents(workspace, tasks)
     most_bytes = min(MOST_BYTES, get_night_caps(workspace).tokens * CHARS_PER_TOKEN // LEAST_REPLAYS)
-    baseline, left_out = read_baseline(_find_files(workspace, agent), most_bytes=most_bytes)
+    baseline, left_out = _read_documents(workspace, agent, most_bytes)
     backend = get_role(workspace, Role.TARGET)[0]
     prover = agent_of_backend(backend) or agent
     taken = {document.path for document in baseline.documents}
     landings = []
     for other in others:
-        files = {kind: path for kind, path in _find_files(workspace, other).items() if str(path) not in taken}
-        documents, faults = read_baseline(files, most_bytes=most_bytes)
+        documents, faults = _read_documents(workspace, other, most_bytes, taken)
         notes += tuple(f"{other.label}: {fault}" for fault in faults)
         if documents.documents:
             landings.append(Landing(documents=documents, untried=_describe_untried(prover, other)))
@@ -134,18 +135,29 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
     return ChosenAgents(own or used)
 
 
-def _find_files(workspace: Workspace, agent: CodingAgent) -> dict[DocumentKind, Path]:
-    """Return where an agent's skill and memory are, in the scope of the night."""
+def _read_documents(
+    workspace: Workspace, agent: CodingAgent, most_bytes: int, taken: Collection[str] = ()
+) -> tuple[Candidate, tuple[str, ...]]:
+    """Return an agent's skill and memory in the scope of the night, but for ``taken`` files, and notes on faults."""
     homes = {
         other.name: _find_home(workspace, other) if workspace.settings.scope == "all" else None
         for other in all_agents()
     }
     memories = [find_agent(name).memory_file(workspace.project, home) for name, home in homes.items()]
     home = homes[agent.name]
-    return {
+    own = agent.memory_file(workspace.project, home)
+    files = {
         DocumentKind.SKILL: agent.skill_file(workspace.project, home, workspace.settings.target_skill),
-        DocumentKind.MEMORY: find_shared_memory(agent.memory_file(workspace.project, home), memories),
+        DocumentKind.MEMORY: find_shared_memory(own, memories),
     }
+    candidate, faults = read_baseline(
+        {kind: path for kind, path in files.items() if str(path) not in taken}, most_bytes=most_bytes
+    )
+    memory = candidate[DocumentKind.MEMORY]
+    if memory is not None and files[DocumentKind.MEMORY] != own and not own.is_symlink():
+        beside = (read_regular(own) or b"").decode("utf-8", "replace").strip()
+        candidate = candidate.with_document(replace(memory, beside=beside))
+    return candidate, faults
 
 
 def find_shared_memory(file: Path, memories: Sequence[Path]) -> Path:
@@ -180,7 +192,7 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
     if len(unread) == 1 and not counts:
         return Counter([unread[0].name])
     if unread:
-        copy = replace(workspace, dry_run=True)
+        copy = dataclasses.replace(workspace, dry_run=True)
         file_sessions(unread, copy.inbox, lambda session: redact(copy, session))
         _, counts = _read_archived(copy, sources)
     return counts

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from skillopt_sleep.model.document import (
     DESCRIPTION,
@@ -20,7 +22,11 @@ from skillopt_sleep.model.document import (
 )
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, apply_edits, compute_edit_id
 from skillopt_sleep.model.landing import MemoryBounds, is_procedure, land_elsewhere, move_to_memory, place_edit
+from skillopt_sleep.model.rollout import Assignment, ReplayMode
 from skillopt_sleep.model.rule_identity import list_live_rules
+from skillopt_sleep.model.task import ExactReference, TaskRecord
+from skillopt_sleep.model.text import sha256
+from skillopt_sleep.optimizer.replay import render_replay_prompt
 
 SKILL, MEMORY = DocumentKind.SKILL, DocumentKind.MEMORY
 BOUNDS = MemoryBounds(rules=3)
@@ -166,3 +172,28 @@ def test_skill_of_an_earlier_version_is_recognized():
     own = Document(kind=SKILL, path=former.path, whole=True, content=b"---\nname: x\ndescription: mine\n---\n\n- a\n")
     assert read_description(replace_region(own, "- b\n")) == "mine"
     assert restore_former_description(own) == own
+
+
+def test_text_of_the_file_that_imports_a_memory_is_read_and_never_edited():
+    """The agent reads both: what stands beside is part of every replay, and no rule repeats it."""
+    memory = replace(document(MEMORY, "- Be brief.\n", "codex"), beside=f"@AGENTS.md\n\n- {SHORT}")
+    live = Candidate(documents=(memory,))
+    assert [rule for _, rule in list_live_rules(live)] == ["- Be brief.", f"- {SHORT}"]
+    task = TaskRecord(id="a", intent="do", reference=ExactReference(answer="x"))
+    prompt = render_replay_prompt(task, live)
+    assert SHORT in prompt.system + prompt.user
+    changed = replace_region(memory, "- Be kind.\n")
+    assert SHORT.encode() not in changed.content
+    assert changed.loaded.endswith(f"- {SHORT}".encode())
+    assert land_elsewhere(live, applied(edit(SHORT, MEMORY)), BOUNDS) == (live, ())
+
+
+def test_replies_paid_for_under_an_earlier_version_are_found_again():
+    """A document with nothing beside it is asked about as it always was."""
+    work = Assignment(system="", user="x", mode=ReplayMode.NATIVE, documents=candidate().documents)
+    fields = msgspec.to_builtins(msgspec.structs.replace(work, sample=0))
+    assert all(not fields["documents"][place].pop("beside") for place in (0, 1))
+    del fields["put_back"]
+    assert work.digest == sha256(msgspec.json.encode(fields))
+    other = replace(candidate().documents[1], beside="more")
+    assert replace(work, documents=(work.documents[0], other)).digest != work.digest

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.gate.rule import Verdict
-from skillopt_sleep.night.report import NightState, StoppedBy
+from skillopt_sleep.night.report import Loading, NightState, ReplayReport, StoppedBy
 from skillopt_sleep.reports.headline import summarize_night
 from tests.reports.samples import ACCEPTED, BUDGET, GOES_ON, LOGGED_OUT, PAIRED, RUNNING, SAMPLES, UNDECIDED
 
@@ -52,6 +52,31 @@ def test_night_that_was_stopped_without_a_proposal_says_so(stopped_by, verdict):
 def test_proposal_outlives_a_later_stop():
     """What is staged waits for the user, although the night was stopped after it."""
     assert summarize_night(replace(ACCEPTED, stopped_by=StoppedBy.INTERRUPTED)).ending == "ACCEPTED"
+
+
+@pytest.mark.parametrize("name", ["accepted", "paired", "untested"])
+@pytest.mark.parametrize(
+    ("loading", "word", "title"),
+    [
+        (Loading.NOT_LOADED, "NOT LOADED", "does not load it"),
+        (Loading.NOT_OPENED, "NOT OPENED", "does not open its skill"),
+    ],
+)
+def test_proposal_that_the_agent_does_not_read_is_no_success(name, loading, word, title):
+    """The first word says so, and the text says why; it can still be adopted."""
+    report = replace(SAMPLES[name], replay=ReplayReport(loading=loading, why="it was not on the list"))
+    told = summarize_night(report)
+    assert (told.ending, told.title.endswith(f"but your agent {title}")) == (word, True)
+    assert "it was not on the list" in told.text
+    assert "helped" not in told.text or name != "untested"
+    assert any("adopt" in step.command for step in told.steps)
+
+
+def test_rules_that_moved_to_memory_are_told_in_the_text():
+    """The change is ready; it went to another file than the night began with."""
+    told = summarize_night(replace(ACCEPTED, replay=ReplayReport(loading=Loading.LOADED, moved=1)))
+    assert told.ending == "ACCEPTED"
+    assert "goes to its memory file" in told.text
 
 
 def test_proposal_that_was_only_staged_again_claims_no_new_gain():

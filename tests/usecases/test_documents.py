@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from skillopt_sleep.agents import find_agent, find_session_homes
 from skillopt_sleep.errors import UsageError
+from skillopt_sleep.model.document import DocumentKind
 from skillopt_sleep.settings import load
 from skillopt_sleep.usecases.documents import choose_agents, inspect_live_documents, read_live_documents
 from skillopt_sleep.usecases.sessions import file_sessions
@@ -228,6 +229,10 @@ def test_memory_that_imports_another_is_one_document_with_it(home, text, one):
     expected = OWN["codex"][:1] if one else OWN["codex"]
     workspace = home.workspace(backend="claude", agent="claude", land_for="claude,codex")
     assert landings(workspace) == (claude, {NOT_CODEX: expected}, "")
+    memory = inspect_live_documents(workspace).baseline[DocumentKind.MEMORY]
+    beside = (home.project / "CLAUDE.md").read_text().strip() if one else ""
+    assert memory.beside == beside
+    assert beside.encode() in memory.loaded
 
 
 @pytest.mark.parametrize(("link", "file"), [("CLAUDE.md", "AGENTS.md"), ("AGENTS.md", "CLAUDE.md")])
