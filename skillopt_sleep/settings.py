@@ -114,6 +114,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     auto_adopt: bool = False
     announce: bool = True
     """Let the agents' plugins mention a proposal that waits."""
+    notify: bool = False
+    """Show a notification on the desktop when a proposal waits or a night failed."""
     keep_days: Count = 90
     """Days after which old nights may be deleted."""
     keep_mb: Count = 500

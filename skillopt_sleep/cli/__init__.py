@@ -29,6 +29,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Mapping[str, Command] = {
+    "setup": Command("setup", "Answer four questions; then plugin and nightly run are set up."),
     "insights": Command("show", "Show what you ask and correct again and again; no model call."),
     "doctor": Command("show", "Check whether a night could run, and what it would cost."),
     "run": Command("run", "Run one night now, or continue the one that was interrupted."),

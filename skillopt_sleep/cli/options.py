@@ -102,6 +102,9 @@ night_options = _combine(
         default=None,
         help="Adopt without asking what scored 8 on 12 or more different tasks and made no task worse for certain.",
     ),
+    click.option(
+        "--notify/--no-notify", default=None, help="Tell the desktop when a proposal waits or a night failed."
+    ),
     click.option("--max-calls-day", type=int, help="Cap on calls of all projects together, noon to noon; 0: none."),
     click.option("--max-tokens-day", type=int, help="Cap on tokens of all projects together, noon to noon; 0: none."),
     click.option("--max-usd-day", type=float, help="Cap on dollars of all projects together, noon to noon; 0: none."),

@@ -194,13 +194,13 @@ def _make_absolute(name: str, value: object) -> str:
 def _choose_time(at: object, hour: object, minute: object) -> str | None:
     """Return the time of day that was given in either form, None without one. Raises ``UsageError``."""
     if hour is None and minute is None:
-        return None if at is None else _parse_time(str(at))
+        return None if at is None else parse_time(str(at))
     if at is not None or hour is None:
         raise UsageError("--hour and --minute name one time, as in --hour 3 --minute 10; --at 03:10 says the same")
     return f"{hour:02}:{minute or 0:02}"
 
 
-def _parse_time(text: str) -> str:
+def parse_time(text: str) -> str:
     """``07:05`` for ``7:05``. Raises ``UsageError``."""
     hours, colon, minutes = text.partition(":")
     if colon and hours.isdecimal() and minutes.isdecimal() and len(minutes) == len("05"):

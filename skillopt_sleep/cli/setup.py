@@ -1,13 +1,20 @@
-"""What is set up around the nights: ``plugin``, ``settings``, ``uninstall``."""
+"""What is set up around the nights: ``setup``, ``plugin``, ``settings``, ``uninstall``."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
 
-from skillopt_sleep.agents import all_agents, find_agent
+from skillopt_sleep.agents import all_agents, find_agent, find_session_homes
 from skillopt_sleep.cli.options import (
     as_json,
     data_dir_option,
@@ -17,9 +24,204 @@ from skillopt_sleep.cli.options import (
     print_json,
     print_lines,
 )
+from skillopt_sleep.errors import UsageError
 from skillopt_sleep.model import Json
 
+if TYPE_CHECKING:
+    from skillopt_sleep.usecases.permissions import NewReceiver
+    from skillopt_sleep.usecases.workspace import Workspace
+
+NEVER = "never"
+"""The answer of those who run their nights by hand."""
+NOBODY = "nobody"
+"""The answer of those whose sessions no further provider may see."""
+SETUP_FLAGS = "--agent, --at, --max-usd, --share-with, --plugin or --no-plugin"
+
 AGENT = click.Choice([agent.name for agent in all_agents() if agent.plugin])
+
+
+@click.command("setup")
+@click.option("--agent", type=AGENT, help="Agent that works at night, with the account you use it with.")
+@click.option("--at", metavar="HH:MM", help="Time of the nightly run, or `never`.  [default: 03:00]")
+@click.option("--max-usd", type=click.FloatRange(0.01, 1e6), help="Dollars that a night may spend.  [default: 2]")
+@click.option("--share-with", help="Further providers that may see your sessions, or `nobody`.  [default: nobody]")
+@click.option("--plugin/--no-plugin", default=None, help="Install the plugin into that agent.  [default: yes]")
+@click.option("--yes", is_flag=True, help="Take the default for every answer not given.")
+@place_options
+@as_json
+def setup_command(yes: bool, as_json: bool, **flags: Json | Path) -> None:
+    """Set everything up: four questions, what your sessions tell, then the plugin and the nightly run.
+
+    The answers go into your settings file; each is a flag too. Nothing is changed before the last answer is given, so
+    Ctrl-C leaves everything as it was.
+    """
+    questions = ("agent", "at", "max_usd", "share_with", "plugin")
+    given = {name: flags.pop(name) for name in questions}
+    if not yes and not as_json and sys.stdin.isatty():
+        _show_insights(flags)
+    elif not yes and None in given.values():
+        raise UsageError(f"setup asks on a terminal; here, answer by {SETUP_FLAGS}, or take the defaults with --yes")
+    workspace = open_workspace(flags, dry_run=True)
+    agent = str(_answer(given["agent"], yes, "Which agent works at night?", _guess_agent(workspace), AGENT))
+    at = str(_answer(given["at"], yes, "At what time, every night? HH:MM, or never", _read_time(workspace)))
+    if at != NEVER:
+        from skillopt_sleep.cli.schedule import parse_time
+
+        at = parse_time(at)
+    dollars = click.FloatRange(0.01, 1e6)
+    usd = float(
+        str(
+            _answer(
+                given["max_usd"], yes, "How much may a night spend, in dollars?", workspace.settings.max_usd, dollars
+            )
+        )
+    )
+    shared, sources = _ask_whom_to_share_with(flags, agent, given["share_with"], yes=yes)
+    plugin = given["plugin"]
+    if plugin is None:
+        plugin = yes or click.confirm(f"Install the plugin into {find_agent(agent).label}?", default=True, err=True)
+    answers = {"backend": agent, "max_usd": usd, "share_with": shared, "source": sources}
+    path = _write_settings(workspace, answers)
+    lines = [
+        f"written: {path}" if path else "your settings say so already",
+        *_set_up_plugin(flags, agent, bool(plugin)),
+    ]
+    places = [f"--project={workspace.project}", f"--data-dir={workspace.data_dir}"]
+    if not as_json:
+        print_lines(lines)
+    schedule = None if at == NEVER else _capture_json(["schedule", f"--at={at}", *places])
+    if as_json:
+        print_json({"answers": {**answers, "at": at, "plugin": plugin}, "done": lines, "schedule": schedule})
+        return
+    when = f"every night at {at}; `skillopt-sleep unschedule` removes it" if schedule else "by hand: skillopt-sleep run"
+    click.echo(f"nights run {when}")
+    for note in cast("dict[str, list[str]]", schedule)["notes"] if schedule else ():
+        click.echo(f"skillopt-sleep: {note}", err=True)
+    click.echo("\nTo see what a night would do and cost: skillopt-sleep doctor")
+
+
+def _answer(
+    given: object, yes: bool, question: str, default: object, kind: click.Choice[str] | click.FloatRange | None = None
+) -> object:
+    """The answer that was given by a flag, the default, or what is typed now."""
+    if given is not None or yes:
+        return default if given is None else given
+    return click.prompt(question, default=default, type=kind, err=True)
+
+
+def _show_insights(flags: Mapping[str, Json | Path]) -> None:
+    from skillopt_sleep.cli.options import print_page
+    from skillopt_sleep.reports.insights import describe_insights
+    from skillopt_sleep.usecases.sessions import collect_insights
+
+    print_page(describe_insights(collect_insights(open_workspace(flags))))
+    click.echo("", err=True)
+
+
+def _read_time(workspace: Workspace) -> str:
+    from skillopt_sleep.scheduling.store import load_schedule
+
+    schedule = load_schedule(workspace.data_dir)
+    return schedule.at if schedule else "03:00"
+
+
+def _guess_agent(workspace: Workspace) -> str:
+    """The agent of the settings, else one that is on PATH, with most sessions."""
+    from skillopt_sleep.usecases.adapters import build_sources
+
+    if workspace.origins["backend"] != "default" and workspace.settings.backend in AGENT.choices:
+        return workspace.settings.backend
+    files = {source.name: len(list(source.files(lambda _: None))) for source in build_sources(workspace)}
+    agents = [agent for agent in all_agents() if agent.plugin]
+    path = workspace.env.get("PATH", "")
+    best = max(agents, key=lambda agent: (bool(shutil.which(agent.backend, path=path)), files.get(agent.source, 0)))
+    return best.name
+
+
+def _ask_whom_to_share_with(
+    flags: Mapping[str, Json | Path], agent: str, given: object, *, yes: bool
+) -> tuple[str, str]:
+    """The settings ``share_with`` and ``source``: without a yes, sessions of other providers are not read."""
+    from skillopt_sleep.settings import environment
+
+    found, own = _find_new_receivers(flags, agent), find_agent(agent).source
+    present = open_workspace(flags, dry_run=True).settings
+    kept = present.source if present.source in {"auto", "all", own} else "auto"
+    if given is None and not yes and found:
+        question = f"{found[0].question[0].upper()}{found[0].question[1:]}. Do you agree?"
+        given = found[0].provider if click.confirm(question, default=False, err=True) else NOBODY
+    if given is None and not found:
+        return present.share_with, kept
+    if given in {None, NOBODY} and found:
+        if not (flags.get(f"{own}_home") or find_session_homes(own, environment())):
+            raise UsageError(
+                f"{find_agent(agent).label} has no sessions here, and those of others are shared with nobody, so there"
+                f" is nothing to learn from; --share-with {found[0].provider}, or another --agent"
+            )
+        return "", own
+    if given in {None, NOBODY}:
+        return "", kept
+    return str(given), kept
+
+
+def _find_new_receivers(flags: Mapping[str, Json | Path], agent: str) -> tuple[NewReceiver, ...]:
+    """The providers that this agent would send sessions to which have been with another one."""
+    from skillopt_sleep.model.call import Role
+    from skillopt_sleep.usecases.adapters import build_backend
+    from skillopt_sleep.usecases.permissions import find_new_receivers
+    from skillopt_sleep.usecases.sessions import file_sessions
+
+    workspace = open_workspace({**flags, "backend": agent}, dry_run=True)
+    file_sessions(workspace)
+    return find_new_receivers(workspace, [build_backend(workspace, Role.TARGET)])
+
+
+def _write_settings(workspace: Workspace, answers: Mapping[str, object]) -> Path | None:
+    """Write the answers that differ from the present settings into the settings file; its path, None when none does.
+
+    Other lines stay as they are. Raises ``UsageError`` for a file in which the lines cannot be told apart.
+    """
+    from skillopt_sleep.settings import read_named_file, settings_path
+    from skillopt_sleep.storage.files import make_folders, write_atomic
+
+    changes = {key: value for key, value in answers.items() if getattr(workspace.settings, key) != value}
+    if not changes:
+        return None
+    path = settings_path(workspace.env)
+    text = (read_named_file(path, "the settings file") or b"").decode()
+    expected = {**msgspec.toml.decode(text, type=dict[str, object]), **changes}
+    top, table, rest = re.match(r"(?s)(.*?)((?m:^)\[|\Z)(.*)", text).groups()  # type: ignore[union-attr]  # always matches
+    for key, value in changes.items():
+        line = f"{key} = {msgspec.json.encode(value).decode()}"
+        top, count = re.subn(rf"(?m)^{key}\s*=.*$", lambda _, line=line: line, top)
+        top = top if count else f"{line}\n{top}"
+    if msgspec.toml.decode(f"{top}{table}{rest}", type=dict[str, object]) != expected:
+        raise UsageError(f"cannot change {path} safely; set there: {', '.join(changes)}")
+    make_folders(path.parent, within=path.parent)
+    write_atomic(path, f"{top}{table}{rest}".encode())
+    return path
+
+
+def _set_up_plugin(flags: Mapping[str, Json | Path], agent: str, wanted: bool) -> Sequence[str]:
+    from skillopt_sleep.errors import NotInstalled
+    from skillopt_sleep.usecases.plugins import install_plugin
+
+    if not wanted:
+        return ()
+    try:
+        return tuple(install_plugin(open_workspace(flags), find_agent(agent)))
+    except NotInstalled as error:
+        return (f"no plugin: {error} (skillopt-sleep plugin install {agent})",)
+
+
+def _capture_json(words: Sequence[str]) -> Json:
+    """Run a command of this program with --json and return what it prints."""
+    from skillopt_sleep.cli import program
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        program.main([*words, "--json"], standalone_mode=False)
+    return cast("Json", msgspec.json.decode(printed.getvalue()))
 
 
 @click.group("plugin")

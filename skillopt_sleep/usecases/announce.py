@@ -6,8 +6,12 @@ written here. Each message has a key; the hook shows a key once.
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Iterator
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,9 +29,6 @@ from skillopt_sleep.usecases.workspace import DATABASE
 
 if TYPE_CHECKING:
     from skillopt_sleep.usecases.workspace import Workspace
-
-WAITING = "waiting.txt"
-"""Projects whose proposals wait, one a line: read by plugins of version 0.1.0, which know no messages."""
 
 MORNING = "morning.tsv"
 """What to show where: project, key, file, message on each line, separated by tabs.
@@ -64,10 +65,61 @@ def announce(workspace: Workspace) -> None:
         wanted = workspace.settings.announce
         proposals = _find_proposals(workspace) if wanted else {}
         messages = sorted(_list_messages(workspace, proposals)) if wanted else []
-        _write_lines(workspace, WAITING, sorted(proposals))
         _write_lines(workspace, MORNING, map(_format_line, messages))
     except SleepError as error:
         workspace.notify(f"agents are not told which proposals wait: {error}")
+
+
+def notify_desktop(workspace: Workspace) -> None:
+    """Show what the plugins would show for this project on the desktop, where the system has a notifier.
+
+    Raises nothing: what fails is reported to the user.
+    """
+    project = str(workspace.project)
+    try:
+        messages = _list_messages(workspace, _find_proposals(workspace))
+        text = next((message.text for message in messages if (message.project, message.missing) == (project, "-")), "")
+    except SleepError:
+        return  # `announce` has reported it
+    if not text:
+        return
+    command = _build_notification(workspace.env, text.removeprefix("SkillOpt-Sleep: "))
+    bus = Path(f"/run/user/{os.getuid()}/bus") if hasattr(os, "getuid") else Path()
+    env = {"DBUS_SESSION_BUS_ADDRESS": f"unix:path={bus}"} if bus.is_socket() else {}  # cron gives none
+    try:
+        done = subprocess.run(
+            command,
+            env={**env, **workspace.env},
+            capture_output=True,
+            timeout=20,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        failed = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}" if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired, IndexError) as error:
+        failed = "there is no notify-send, osascript or PowerShell" if isinstance(error, IndexError) else str(error)
+    if failed:
+        workspace.notify(f"no notification on the desktop: {failed}")
+
+
+def _build_notification(env: Mapping[str, str], text: str) -> list[str]:
+    """Return the command that shows a notification, empty when there is none. PowerShell is untried."""
+    path = env.get("PATH", "")
+    encoded = base64.b64encode(text.encode()).decode()  # quotes of any kind would end a string of PowerShell
+    script = (
+        "Add-Type -AssemblyName System.Windows.Forms; $n = New-Object System.Windows.Forms.NotifyIcon;"
+        " $n.Icon = [System.Drawing.SystemIcons]::Information; $n.Visible = $true;"
+        f" $t = [Text.Encoding]::UTF8.GetString([Convert]::FromBase64String('{encoded}'));"
+        " $n.ShowBalloonTip(9000, 'SkillOpt-Sleep', $t, 'Info'); Start-Sleep 9"
+    )
+    apple = 'on run argv\ndisplay notification (item 1 of argv) with title "SkillOpt-Sleep"\nend run'
+    commands = {
+        "notify-send": ["--app-name=SkillOpt-Sleep", "--", "SkillOpt-Sleep", text],
+        "osascript": ["-e", apple, text],
+        "powershell.exe": ["-NoProfile", "-EncodedCommand", base64.b64encode(script.encode("utf-16-le")).decode()],
+    }
+    found = ((shutil.which(name, path=path), arguments) for name, arguments in commands.items())
+    return next(([program, *arguments] for program, arguments in found if program), [])
 
 
 class AnnouncingAttempts(AttemptStore):

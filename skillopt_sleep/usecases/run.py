@@ -53,6 +53,7 @@ def run_night(
     from skillopt_sleep.night import night
     from skillopt_sleep.storage.space import check_disk
     from skillopt_sleep.usecases.adopt import adopt_automatically
+    from skillopt_sleep.usecases.announce import notify_desktop
     from skillopt_sleep.usecases.privacy import secure_folders
     from skillopt_sleep.usecases.upkeep import tidy
 
@@ -65,6 +66,8 @@ def run_night(
         if workspace.settings.auto_adopt:
             adopt_automatically(workspace, report)
         tidy(workspace)
+        if workspace.settings.notify:
+            notify_desktop(workspace)
         if report.stopped_by is None:
             for notice in find_unused_answers(workspace):
                 workspace.notify(notice)
