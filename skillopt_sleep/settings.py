@@ -124,6 +124,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Keep what the agent did in sessions where you corrected it."""
     steps_mb: Count = 64
     """Most megabytes of it, compressed; the oldest sessions go first."""
+    moment_tokens: Annotated[int, Meta(ge=500, le=100_000)] = 3_000
+    """Most tokens of the session before a moment that a replay as text is shown."""
     data_dir: str = ""
     """The folder with this program's data; "" takes the system's usual place."""
     sources: Table = field(default_factory=dict)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.mining.actions import ActionKind, read_action
-from skillopt_sleep.mining.digest import CutNotFound, build_digest, find_cut
+from skillopt_sleep.mining.digest import MAX_TOKENS, CutNotFound, build_digest, find_cut
 from skillopt_sleep.mining.insights import quote
 from skillopt_sleep.mining.rendering import list_changed_lines, strip_own_rules
 from skillopt_sleep.mining.talk import Place, read_talk
@@ -49,6 +49,8 @@ class Talk(Struct, frozen=True, kw_only=True):
     moments: tuple[Moment, ...] = ()
     alone: frozenset[str] = frozenset()
     """Requests that are tasks of their own, shortened and folded."""
+    max_tokens: int = MAX_TOKENS
+    """Of the digest of each moment."""
 
     def stands_alone(self, request: str) -> bool:
         """Whether a request of this session is a task of its own."""
@@ -81,7 +83,7 @@ def list_wanted(talk: Talk) -> tuple[Moment, ...]:
 
 def _build_task(talk: Talk, places: Sequence[Place], moment: Moment) -> TaskRecord | None:
     try:
-        digest = build_digest(talk.session, talk.conversation, moment)
+        digest = build_digest(talk.session, talk.conversation, moment, max_tokens=talk.max_tokens)
         number, cut = find_cut(places, moment)
     except CutNotFound:
         return None
@@ -278,7 +280,7 @@ def _build_sibling(lesson: TaskRecord, name: str, talk: Talk, place: Place, cut:
             branch=session.branch,
             proof=Proof(state=ProofState.PROVEN, by="check", why="the check of another moment applies here"),
         ),
-        context=build_digest(session, talk.conversation, moment),
+        context=build_digest(session, talk.conversation, moment, max_tokens=talk.max_tokens),
         origins=(_build_origin(session, place.prompt, place.at),),
         project=session.cwd,
         commit=session.commit,

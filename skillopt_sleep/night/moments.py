@@ -83,7 +83,8 @@ def _read_talk(
     if conversation is None:
         return None
     words = frozenset(words for name, words in alone if name == session.session_id)
-    talk = Talk(session=session, conversation=conversation, moments=find_moments(session, conversation), alone=words)
+    moments = find_moments(session, conversation)
+    talk = Talk(session=session, conversation=conversation, moments=moments, alone=words, max_tokens=kit.moment_tokens)
     if models is None:
         return talk
     wanted = list_wanted(talk)

@@ -16,6 +16,7 @@ from skillopt_sleep.gate.account import ALPHA, Account
 from skillopt_sleep.gate.noise import NoiseReport
 from skillopt_sleep.gate.pending import ClosedEdit, PendingEdit
 from skillopt_sleep.gate.rule import GateMode, threshold
+from skillopt_sleep.mining.digest import MAX_TOKENS
 from skillopt_sleep.mining.references import ProofStore
 from skillopt_sleep.model.call import Caps
 from skillopt_sleep.model.document import Candidate, DocumentKind
@@ -241,6 +242,8 @@ class Kit:
     proofs: ProofStore
     load_steps: Callable[[str, str], Conversation | None] = _load_no_steps
     """Returns what the agent did in a session, by its source and path, redacted."""
+    moment_tokens: int = MAX_TOKENS
+    """Most tokens of the session before a moment that a replay is shown."""
     commit_of: Callable[[TaskRecord], str] = _read_commit
 
 

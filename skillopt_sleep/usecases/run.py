@@ -164,6 +164,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         keep_steps=functools.partial(keep_steps, workspace, NIGHT_BYTES),
         load_steps=functools.partial(load_steps, workspace),
         proofs=workspace.proofs,
+        moment_tokens=workspace.settings.moment_tokens,
         commit_of=functools.partial(find_commit_of_task, workspace),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.moment import MomentReference
+from skillopt_sleep.model.usage import CHARACTERS_PER_TOKEN
 from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.doctor import describe_dry_run
 from skillopt_sleep.usecases.plan import plan_night
@@ -100,3 +101,18 @@ def test_dry_run_promises_only_what_is_proven(tmp_path):
     assert not before.pools.val
     workspace = person.workspace()
     assert not workspace.archive.tasks(workspace.scope)
+
+
+def test_digest_is_as_long_as_the_setting_allows(tmp_path):
+    """What went before a moment is shortened to so many tokens."""
+    person = make_committer(tmp_path / "mira", others=0)
+    for file in person.claude.rglob("*.jsonl"):
+        file.write_text(file.read_text().replace("From the printer table.", "From the printer table. " * 400))
+    sizes = []
+    for tokens in (500, 2_000):
+        workspace = person.workspace(moment_tokens=tokens, max_calls=30, data_dir=str(tmp_path / f"data-{tokens}"))
+        run_night(workspace, plan_night(workspace))
+        (task,), _ = at_moments(workspace)
+        assert len(task.context) <= tokens * CHARACTERS_PER_TOKEN
+        sizes.append(len(task.context))
+    assert sizes[1] > sizes[0]
