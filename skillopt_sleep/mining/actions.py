@@ -62,7 +62,7 @@ _LOOKING = re.compile(
     | (?:go|cargo|npm|pip|brew|docker|kubectl)\s+(?:list|doc|env|version|info|show|view|ls|outdated|ps|logs|get|tree
         |metadata|search|images|inspect|describe)\b
     | curl\s+(?!.*(?:-X|--request|-d|--data|-F|--form|-o|-O|--output|-T)\b) | gofmt\s+-[dl]\b
-    | (?:for|while|until)\s | (?:done|fi|then|else|esac|do|exit(?:\s+\d+)?|export\s+\w+=\S*)\s*$
+    | (?:for|while|until)\s | (?:done|fi|then|else|esac|do|exit(?:\s+\d+)?|export(?:\s+\w+=\S*)+)\s*$
     | \S+\s+--?(?:version|help)\b""",
     re.VERBOSE,
 )

@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from skillopt_sleep.model.lexicon import (
     Sentence,
-    begins_sentence,
     get_table,
     makes_offer,
     split_sentences,
@@ -90,9 +89,10 @@ class Ask(Struct, frozen=True, kw_only=True):
 def read_asks(turn: Turn, answer: str) -> tuple[Ask, ...]:
     """Return what a prompt asks for, without repetition; ``answer`` is the one before it."""
     words = _LINK.sub(_name_link, strip_pasted(turn.prompt)[:READ])
-    is_reply = _CHOICE.match(words) or begins_sentence(words, "goes_on", "leaves")
-    sentences = () if is_reply else tuple(split_sentences(words))
-    if not sentences or (sentences[0].begins_with(get_table("agrees")) and makes_offer(answer)):
+    sentences = () if _CHOICE.match(words) else tuple(split_sentences(words))
+    if not sentences or any(sentences[0].begins_with(get_table(table)) for table in ("goes_on", "leaves")):
+        return ()
+    if sentences[0].begins_with(get_table("agrees")) and makes_offer(answer):
         return ()
     return tuple(dict.fromkeys(ask for sentence in sentences for ask in _read_sentence(sentence)))
 
