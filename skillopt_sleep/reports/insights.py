@@ -147,9 +147,10 @@ def _list_prospects(found: Insights, *, everything: bool) -> Iterator[Cell]:
     if not found.groups_missing:
         yield Line("That is enough: a night may come to a verdict.", Tone.GOOD)
     else:
-        days = "" if found.days_missing is None else f", about {number(found.days_missing, 'day')} of work at your pace"
-        missing = number(found.groups_missing, "more place is", "more places are")
-        yield f"{missing} needed for a verdict{days}. A night before that can learn, but not yet prove."
+        pace = "" if found.days_missing is None else f", about {number(found.days_missing, 'day')} of work at your pace"
+        also, days = (", or places that count", "") if found.corrections else ("", pace)
+        missing = f"{number(found.groups_missing, 'more request')}{also}{days}"
+        yield f"Needed for a verdict: {missing}. A night before that can learn, but not yet prove."
     yield "What a night would do and cost: `skillopt-sleep run --dry-run`"
 
 
