@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -32,13 +33,21 @@ CONTEXTS = {
 }
 
 
+_NO_SECRET = re.compile(
+    r"\b(?:ID|Domain|Bucket|Host|Username|Identifier|(?:Org|Account) Name|(?:Instance|JFrog|Search) URL"
+    r"|\(X25519 public key\))$"
+)
+"""Names of rules that look for whose something is, or where, and not for a secret."""
+
+
 class Example(Struct, frozen=True, kw_only=True):
     """One example of a rule, and the secret in it, which its rule marks."""
 
     set: str
     rule: str
     text: str
-    secret: str
+    secret: tuple[str, ...]
+    """Where a rule marks several things, the first is a user, a host or an id; one of the others must be gone."""
 
     @property
     def held_out(self) -> bool:
@@ -68,9 +77,12 @@ def _read_folder(folder: Path) -> Iterator[Example]:
 
 
 def _read_rule(name: str, rule: dict[str, object]) -> Iterator[Example]:
+    if _NO_SECRET.search(str(rule["name"])):
+        return
     pattern = regex.compile(str(rule["pattern"]))
     for text in map(str, rule.get("examples") or []):  # type: ignore[call-overload]
         match = pattern.search(text)
         if match is not None:
-            group = "TOKEN" if "TOKEN" in pattern.groupindex else 1 if pattern.groups else 0
-            yield Example(set=name, rule=str(rule["id"]), text=text.strip(), secret=match[group] or match[0])
+            marked = [match["TOKEN"]] if "TOKEN" in pattern.groupindex else [group for group in match.groups() if group]
+            secret = tuple(marked[1:] or marked) or (match[0],)
+            yield Example(set=name, rule=str(rule["id"]), text=text.strip(), secret=secret)

@@ -29,10 +29,15 @@ def test_secrets_of_a_public_rule_set(tmp_path):
     pytest.importorskip("yaml")
     rules = tmp_path / "kingfisher" / "data" / "rules"
     rules.mkdir(parents=True)
-    rule = {"id": "kingfisher.acme.1", "pattern": "acme[ =]+([a-z0-9]{12})", "examples": ["acme = q8w7e6r5t4z3"]}
+    rule = {
+        "id": "kingfisher.acme.1",
+        "name": "Acme Token",
+        "pattern": "acme[ =]+([a-z0-9]{12})",
+        "examples": ["acme = q8w7e6r5t4z3"],
+    }
     (rules / "acme.yml").write_text(json.dumps({"rules": [rule]}))
     (example,) = read_examples(tmp_path)
-    assert (example.set, example.rule, example.secret) == ("kingfisher", "kingfisher.acme.1", "q8w7e6r5t4z3")
+    assert (example.set, example.rule, example.secret) == ("kingfisher", "kingfisher.acme.1", ("q8w7e6r5t4z3",))
     (row,) = secrets._try_examples([example, replace(example, text="acme_token = q8w7e6r5t4z3")])
     assert set(row.found.values()) == {1}
     assert (row.examples, row.whole, row.kinds) == (2, 0, 1)

@@ -49,6 +49,8 @@ class Kind(NamedTuple):
     """Lower-case words of which every text with such a secret contains one."""
     find: Callable[[str, int, int], Found | None]
     """Called with the text and the start and end of such a word, in any case."""
+    in_plain_words: bool = True
+    """Whether such a secret can follow when the rest of the sentence after the word is plain words."""
 
 
 class _Lazy:

@@ -65,6 +65,7 @@ _TABLE = (
         rf"{_F}p(?:{_S}|=){_VALUE}",
         before=r"\b(?:docker|podman|helm|nerdctl|buildah|skopeo|az|oc|oras|cf)\b[^;|\n]*\Z",
     ),
+    Command("psexec~(?:64)?(?:\\.exe)?", rf"{_F}p{_S}{_VALUE}"),
     Command("redis-cli", rf"{_F}a(?:{_S}|=){_VALUE}"),
     Command(
         "ldap~[a-z]{1,9} zip unzip",
@@ -114,7 +115,7 @@ def _accept(text: str, match: re.Match[str] | None) -> Found | None:
 def _build_kind(command: Command) -> Kind:
     """Build the detector for a command; it looks for the password wherever a name of the command occurs."""
     names = command.names.split()
-    called = lazy(rf"(?<!\w)(?<!\w-)(?:{'|'.join(names)})(?:\.py)?(?=[ \t\"'\\])".replace("~", ""))
+    called = lazy(rf"(?<!\w)(?<!\w-)(?:{'|'.join(names)})(?:\.py)?(?=[ \t\"'\\])".replace("~", ""), re.IGNORECASE)
     flag = lazy(command.flag)
     before = lazy(command.before) if command.before else None
 
@@ -166,7 +167,7 @@ COMMANDS: tuple[Kind, ...] = (
     Kind(("sshpass",), _find_sshpass),
     Kind(("-u ", "-u=", "-u\t"), _find_shared),
     Kind(("-u ", "-u=", "--user ", "--user=", "--username ", "--username="), _find_beside_user),
-    Kind(("pass", "pw", "secret", "token", "key", "pat"), _find_long_flag),
+    Kind(("pass", "pw", "secret", "token", "key", "pat"), _find_long_flag, in_plain_words=False),
 )
 
 

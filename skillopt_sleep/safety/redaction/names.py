@@ -272,7 +272,7 @@ def _find_after_name(text: str, _: int, end: int) -> Found | None:
     return rejected
 
 
-NAMING: tuple[Kind, ...] = (Kind((*_TELLING, "contraseña"), _find_after_name),)
+NAMING: tuple[Kind, ...] = (Kind((*_TELLING, "contraseña"), _find_after_name, in_plain_words=False),)
 
 
 _USER = r"[^\s/:@\"'<>`\\]{0,255}"

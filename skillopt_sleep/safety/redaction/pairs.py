@@ -170,7 +170,7 @@ _AFTER = lazy(
 )
 """What follows a name with its value apart from it, and seldom a word of prose."""
 APART: tuple[Kind, ...] = (
-    Kind(("token", "key", "pass", "pwd", "pw", "secret", "cred"), _find_apart),
+    Kind(("token", "key", "pass", "pwd", "pw", "secret", "cred"), _find_apart, in_plain_words=False),
     Kind(("identified by",), _find_identified),
     Kind(("cookie",), _find_set_cookie),
     Kind(

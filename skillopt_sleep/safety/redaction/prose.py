@@ -82,6 +82,9 @@ _BEFORE = lazy(
 )
 _IN_A_NAME = lazy(r"[A-Za-z0-9][_. -]?\Z")
 _ALNUM = lazy(r"(?=[A-Za-z]*[0-9]+[A-Za-z]+[0-9A-Za-z]*[0-9]|[0-9]{2,}[A-Za-z]|[A-Za-z]{4,}[0-9]{3})[A-Za-z0-9+=]+")
+_GROUPS = lazy(r"(?=(?:[A-Za-z-]*[0-9]){4})(?=(?:[0-9-]*[A-Za-z]){4})[A-Za-z0-9]{4,16}(?:-[A-Za-z0-9]{4,16}){3,}")
+_ONE_SORT = lazy(r"[a-z]{20,80}|[A-Z]{20,80}|[0-9]{24,80}")
+"""A run longer than any word, or any number that names something."""
 _IS = lazy(r"[\"'`*_]{0,2}(?: for [^\n:]{1,30})?(?: is|:|\uff1a)[\s\"'`*]")
 _BETWEEN = lazy(
     r"[\s:=\"'`_.-]{1,4}(?:(?:key|token|tok|secret|access|private|value|is|was|ist|est|es)[\s:=\"'`_.-]{1,4}){0,2}",
@@ -123,9 +126,9 @@ def build_kinds() -> tuple[Kind, ...]:
     )
     return (
         Kind(passwords, lambda text, start, end: _find_said(text, start, end, password=True)),
-        Kind(keys, lambda text, start, end: _find_said(text, start, end, password=False)),
+        Kind(keys, lambda text, start, end: _find_said(text, start, end, password=False), in_plain_words=False),
         Kind(("login", "logins", "creds", "credentials"), _find_beside_login),
-        Kind(("key", "token", "secret", "access", "private"), _find_direct),
+        Kind(("key", "token", "secret", "access", "private"), _find_direct, in_plain_words=False),
     )
 
 
@@ -217,10 +220,13 @@ def _find_direct(text: str, start: int, end: int) -> Found | None:
     if match is None or (text[start:end].lower() == "key" and not _IN_A_NAME.search(text, max(0, start - 2), start)):
         return None
     value = _trim(match[0])
-    if len(value) < STRONG or set("/:$@") & set(value) or not is_mixed(value) or is_stand_in(value):
+    if len(value) < STRONG or set("/:$@") & set(value) or is_stand_in(value):
         return None
-    drawn = _ALNUM.fullmatch(value) is not None or _UUID.fullmatch(value) is not None or is_random(value)
-    innocent = _NO_VALUE.fullmatch(value) or is_identifier(value) or is_identifier_of_object(value)
+    forms = (_ALNUM, _UUID, _GROUPS) if is_mixed(value) else (_ONE_SORT,)
+    drawn = any(form.fullmatch(value) for form in forms) or (is_mixed(value) and is_random(value))
+    innocent = (
+        (forms != (_ONE_SORT,) and _NO_VALUE.fullmatch(value)) or is_identifier(value) or is_identifier_of_object(value)
+    )
     if not drawn or innocent or _HARMLESS.search(text, max(0, start - 14), start):
         return None
     return Found("secret", match.start(), match.start() + len(value), match.end())

@@ -29,20 +29,20 @@ except ImportError:  # pragma: no cover -- a machine that the library is not bui
 
 class _Word(NamedTuple):
     text: str
-    numbers: Sequence[int]
+    numbers: tuple[int, ...]
 
 
 class Words:
     """Lower-case words, each with the numbers of what is to be looked for at its places."""
 
-    def __init__(self, numbers: Mapping[str, Sequence[int]], *, by_pattern: bool = False) -> None:
+    def __init__(self, numbers: Mapping[str, tuple[int, ...]], *, by_pattern: bool = False) -> None:
         spelt = {form: found for word, found in numbers.items() for form in _spell(word)}
         self._words = tuple(_Word(form, found) for form, found in spelt.items())
         self._by_pattern = by_pattern or _library is None
         self._thread = threading.local()
         self._lock = threading.Lock()
 
-    def find(self, text: str) -> Iterator[tuple[int, int, Sequence[int]]]:
+    def find(self, text: str) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """Yield the start, the end and the numbers of every word in a text, in any case, also where they overlap."""
         if self._by_pattern:
             for match in self._pattern.finditer(text):
@@ -57,7 +57,8 @@ class Words:
         wide = len(data) != len(text)
         before = end = 0
         for number, to in sorted(matches, key=itemgetter(1)):
-            end = end + len(data[before:to].decode("utf-8", "ignore")) if wide else to
+            between = data[before:to] if wide else b""
+            end = to if not wide else end + len(between if between.isascii() else between.decode("utf-8", "ignore"))
             before = to
             word = self._words[number]
             yield end - len(word.text), end, word.numbers

@@ -42,6 +42,8 @@ Windows = tuple[tuple[int, int], ...]
 _MARKER = re.compile(r"-{1,5} ?(?:BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{1,5}")
 _GLUE = re.compile(r"[^A-Za-z0-9]+")
 """What separates the lines of a key."""
+_PLAIN_WORDS = re.compile(r"`?s?(?: `?[A-Z]?[^\W\dA-Z_]{1,14}`?,?){1,14}+(?:\.(?=\s)|\n(?![\w.+/-]{8}))")
+"""The rest of a sentence of words without digits, signs, quotes, or capitals inside."""
 _STANDING = re.compile(PLACEHOLDER)
 
 
@@ -50,17 +52,23 @@ class Search:
 
     def __init__(self, kinds: Sequence[Kind], *, by_pattern: bool = False) -> None:
         self.kinds = kinds
-        numbers: dict[str, list[int]] = {}
+        numbers: dict[str, tuple[int, ...]] = {}
         for number, kind in enumerate(kinds):
             for word in kind.words:
-                numbers.setdefault(word, []).append(number)
+                numbers[word] = (*numbers.get(word, ()), number)
         self._words = Words(numbers, by_pattern=by_pattern)
+        self._in_plain_words = {
+            found: tuple(number for number in found if kinds[number].in_plain_words) for found in numbers.values()
+        }
 
     def find(self, text: str) -> Iterator[Found]:
         """Yield every secret, in the order of the words that announce them; they may overlap."""
         passed: dict[int, int] = {}
+        plain_until = 0
         for start, end, numbers in self._words.find(text):
-            for number in numbers:
+            if end >= plain_until and (plain := _PLAIN_WORDS.match(text, end)):
+                plain_until = plain.end()
+            for number in self._in_plain_words[numbers] if end < plain_until else numbers:
                 if passed.get(number, 0) > start:
                     continue
                 found = self.kinds[number].find(text, start, end)

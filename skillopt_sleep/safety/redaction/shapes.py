@@ -218,6 +218,9 @@ _UUID = lazy(r"(?i:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})")
 _ISSUER = lazy(r"[A-Za-z][A-Za-z]{0,11}[0-9]{0,2}|[a-z][a-z0-9]{1,5}|[A-Z][A-Z0-9]{1,5}|v?[0-9]{1,2}|o?[0-9]{2,10}")
 _HEX = lazy(r"(?i:[0-9a-f]+)")
 _CHANGE = lazy(r"(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
+_SIGN = lazy("[-_]")
+_COUNTED = lazy(r"(?=[0-9]*[A-Za-z]{6})[A-Za-z]*[0-9]{6}[0-9]*[A-Za-z]|[A-Za-z]{6}[0-9]{6}")
+"""Long runs of both letters and digits, as no name has."""
 _ULID = lazy(r"(?i:0[0-7][0-9a-hjkmnp-tv-z]{24})")
 _IDENTIFIER = lazy(r"01[A-Za-z0-9]{20,24}(?![A-Za-z0-9])|k[a-zA-Z]DO")
 """Identifiers of the agents' records, and of GitHub's."""
@@ -280,7 +283,7 @@ def _look_at(text: str, start: int, stop: int) -> Found | None:
         if issuer is None or len(run) < DOTTED or not _is_dotted_body(run, issuer[0]):
             return Found("key", start, stop, stop) if _is_alone(text, start, stop) else None
         start = issuer.start()
-    while (tail := _NEXT_PART.match(text, stop)) and _has_three_sorts(tail[0]) and is_random(tail[0]):
+    while (tail := _NEXT_PART.match(text, stop)) and is_opaque(tail[0]) and is_random(tail[0]):
         stop = tail.end()
     stop = find_end(text, stop)
     return Found("key", start, stop, stop)
@@ -306,7 +309,7 @@ def _is_alone(text: str, start: int, stop: int) -> bool:
     bounded = run[:3].isupper() and run.isalnum() and not PIECED & {text[start - 1 : start], text[stop : stop + 1]}
     if not bounded or not ALONE <= len(run) <= MOST_ALONE or _DIGEST_BEFORE.search(text, max(0, start - 24), start):
         return False
-    return _has_three_sorts(run) and is_random(run) and is_irregular(run)
+    return is_opaque(run) and is_random(run) and is_irregular(run)
 
 
 def _is_dotted_body(run: str, issuer: str) -> bool:
@@ -315,13 +318,14 @@ def _is_dotted_body(run: str, issuer: str) -> bool:
     if len(issuer) == len("s."):
         return _VAULT.match(run) is not None and is_irregular(run[:VAULT])
     long = max(map(len, re.split("[-_]", run))) >= BODY // 2
-    return long and _has_three_sorts(plain) and (is_random(plain) or is_irregular(plain))
+    return long and is_opaque(plain) and (is_random(plain) or is_irregular(plain))
 
 
 def _find_body(run: str) -> str | None:
     """Return the random body of a key; None when the run is none."""
-    at = 0
-    while 0 <= (cut := _find_sign(run, at)) <= LONGEST_ISSUER:
+    for sign in _SIGN.finditer(run, 0, LONGEST_ISSUER + 1):
+        cut = sign.start()
+        at = max(run.rfind("-", 0, cut), run.rfind("_", 0, cut)) + 1
         if not _ISSUER.fullmatch(run, at, cut) or not run[0].isalpha():
             return None
         issuer, body = re.split("[-_]+", run[:cut].lower()), run[cut + 1 :]
@@ -330,14 +334,7 @@ def _find_body(run: str) -> str | None:
         if _is_body(body, issuer, run[cut]):
             named = not _is_keyish(issuer) and _IDENTIFIER.match(body) is not None
             return None if named or _is_listed(issuer) or _UUID.search(run) or _DATE.match(body) else body
-        at = cut + 1
     return None
-
-
-def _find_sign(run: str, at: int) -> int:
-    """Return where the next dash or underscore is; -1 without one."""
-    places = [place for place in (run.find("-", at), run.find("_", at)) if place >= 0]
-    return min(places, default=-1)
 
 
 def _is_body(body: str, issuer: list[str], sign: str) -> bool:
@@ -349,7 +346,7 @@ def _is_body(body: str, issuer: list[str], sign: str) -> bool:
         return _is_random_part(first, issuer, sign)
     plain = re.sub("[-_]", "", body)
     least = BODY if _is_keyish(issuer) else URLSAFE_BODY
-    urlsafe = len(plain) >= least and _has_three_sorts(body) and is_random(plain) and is_irregular(plain)
+    urlsafe = len(plain) >= least and is_opaque(body) and is_random(plain) and is_irregular(plain)
     return urlsafe and max(map(len, re.split("[-_]", body))) >= BODY // 2
 
 
@@ -369,15 +366,13 @@ def _is_drawn(part: str) -> bool:
         return (
             len(part) >= HEX_BODY and not (part.islower() or part.isupper()) and is_irregular(part) and is_random(part)
         )
-    if _has_three_sorts(part):
-        return is_irregular(part) or is_random(part)
+    if is_opaque(part) and (is_irregular(part) or is_random(part)):
+        return True
+    if len(part) >= HEX_BODY and _COUNTED.search(part) and not _DATE.match(part):
+        return True
     return len(_CHANGE.findall(part)) * SHARE >= len(part) or (
         len(part) >= URLSAFE_BODY and len(_CHANGE.findall(part)) * 6 >= len(part)
     )
-
-
-def _has_three_sorts(value: str) -> bool:
-    return any(map(str.isupper, value)) and any(map(str.islower, value)) and any(map(str.isdigit, value))
 
 
 def _is_keyish(issuer: list[str]) -> bool:
