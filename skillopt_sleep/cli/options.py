@@ -125,8 +125,11 @@ run_options = _combine(
 all_option = click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen of it.")
 
 
-def print_page(page: Page) -> None:
-    """Print a page: plain into a pipe or file, styled on a terminal, through the user's pager when it is longer."""
+def print_page(page: Page, *, paged: bool = True) -> None:
+    """Print a page: plain into a pipe or file, styled on a terminal, through the user's pager when it is longer.
+
+    Without ``paged`` it is printed as it is: nobody may be there to turn the page.
+    """
     import shutil
     import sys
 
@@ -140,7 +143,7 @@ def print_page(page: Page) -> None:
     env = environment()
     columns, lines = shutil.get_terminal_size()
     text = render_styled(page, width=columns, colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb")
-    if text.count("\n") + 1 < lines or not sys.stdin.isatty():
+    if not paged or text.count("\n") + 1 < lines or not sys.stdin.isatty():
         click.echo(text)
     else:
         click.echo_via_pager(f"{text}\n")

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from skillopt_sleep.night.report import NightReport
     from skillopt_sleep.usecases.workspace import Workspace
 
-MAX_WIDTH = 110
-"""Columns of a report on a wide terminal."""
-
 RECORDED_IN = "/home/mira/kistenlauf"
 """The project named in the sample sessions; the demo's own folder replaces it."""
 
@@ -285,17 +282,16 @@ def _print_dry_run(workspace: Workspace, tasks: tuple[TaskRecord, ...] | None, *
 
 
 def _print_report(report: NightReport, *, as_json: bool, place: str = "", again: tuple[str, ...] = ()) -> None:
-    """Print the report on stdout, and why the night stopped on stderr; the arguments are those of `render_summary`."""
+    """Print the report on stdout, and why the night stopped on stderr; see `describe_summary` for the arguments."""
     from skillopt_sleep.reports.diagnostics import render_diagnostics
     from skillopt_sleep.reports.formatting import plain
-    from skillopt_sleep.reports.terminal import render_summary
+    from skillopt_sleep.reports.terminal import describe_summary
     from skillopt_sleep.storage.journal import get_night_folder
 
     if as_json:
         click.echo(render_diagnostics(report).decode(), nl=False)
     else:
-        width = min(MAX_WIDTH, shutil.get_terminal_size(fallback=(100, 24)).columns)
-        click.echo(render_summary(report, width=width, program=get_program_name(), place=place, again=again))
+        print_page(describe_summary(report, program=get_program_name(), place=place, again=again), paged=False)
         click.echo(f"\ndiagnostics: {get_night_folder(report.project, report.night) / 'diagnostics.json'}")
     if report.exit_code:
         click.echo(f"skillopt-sleep: {plain(report.why)}", err=True)

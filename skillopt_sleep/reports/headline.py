@@ -11,6 +11,7 @@ from msgspec import Struct
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Caps, Spend
 from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightState, StoppedBy
+from skillopt_sleep.reports.blocks import Tone
 from skillopt_sleep.reports.formatting import describe_errors, number, plain, score, sentence
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
 from skillopt_sleep.reports.rows import Outcome, list_tasks
@@ -29,6 +30,16 @@ class Ending(enum.StrEnum):
     NOTHING_NEW = "NOTHING NEW"
     STOPPED = "STOPPED"
     RUNNING = "RUNNING"
+
+
+TONES = {
+    Ending.ACCEPTED: Tone.GOOD,
+    Ending.UNDECIDED: Tone.WAITING,
+    Ending.RUNNING: Tone.WAITING,
+    Ending.STOPPED: Tone.BAD,
+    Ending.UNMEASURED: Tone.BAD,
+}
+"""The colours of a night's ending."""
 
 
 class Step(Struct, frozen=True):

@@ -17,7 +17,7 @@ from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
 from skillopt_sleep.reports.formatting import DOCUMENTS, money, number, plain, total_spend
-from skillopt_sleep.reports.headline import Ending, summarize_night
+from skillopt_sleep.reports.headline import TONES, Ending, summarize_night
 from skillopt_sleep.reports.measurements import (
     describe_account,
     describe_audit,
@@ -87,15 +87,6 @@ FIRST_STEPS = (
     ("skillopt-sleep doctor", "shows what a night would do and cost; spends nothing"),
     ("skillopt-sleep run", "runs a night"),
 )
-
-TONES = {
-    Ending.ACCEPTED: Tone.GOOD,
-    Ending.UNDECIDED: Tone.WAITING,
-    Ending.RUNNING: Tone.WAITING,
-    Ending.STOPPED: Tone.BAD,
-    Ending.UNMEASURED: Tone.BAD,
-}
-"""The colours of a night's ending."""
 
 WAKERS = {
     Waker.SYSTEMD: "a systemd user timer",

@@ -1,17 +1,14 @@
-"""A night on one screen: what ``run`` prints at its end.
-
-Nothing is coloured here, so that a pipe, a log and a test read what a person reads.
-"""
+"""A night on one screen: what ``run`` prints at its end."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.night.report import NightReport
+from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Tone
 from skillopt_sleep.reports.formatting import (
     DOCUMENTS,
     describe_earlier_spend,
@@ -21,7 +18,7 @@ from skillopt_sleep.reports.formatting import (
     number,
     plain,
 )
-from skillopt_sleep.reports.headline import Headline, summarize_night
+from skillopt_sleep.reports.headline import TONES, summarize_night
 from skillopt_sleep.reports.measurements import (
     describe_account,
     describe_pending,
@@ -32,74 +29,50 @@ from skillopt_sleep.reports.measurements import (
 )
 from skillopt_sleep.reports.rows import Outcome, describe_rule, list_held_back, list_tasks, without_bullet
 
-LABEL = 12
-"""Columns of the labels on the left."""
-
-MIN_WIDTH = 40
-"""A narrower window gets lines of this many columns."""
-
 MOST = 6
 """Rules shown of each kind, and tasks of each outcome; ``show`` prints all of them."""
+
+TASK_CHARACTERS = 76
+"""Characters of a task, so that it takes one line of a usual window."""
 
 MISSING_FOLDER = "no such folder"
 """The reason a source gives for a folder that does not exist."""
 
 
-def render_summary(
-    report: NightReport, *, width: int, program: str = "skillopt-sleep", place: str = "", again: Sequence[str] = ()
-) -> str:
-    """Return the lines, without a final newline; only a command or a single long word is wider than ``width`` columns.
+def describe_summary(
+    report: NightReport, *, program: str = "skillopt-sleep", place: str = "", again: Sequence[str] = ()
+) -> Page:
+    """Return how the night ended, what to do now, its rules, and what it cost.
 
     ``program`` is how this program is called here, ``place`` the options that lead a command to this night, and
     ``again`` the options of this run, all of which a run that continues it needs.
     """
     headline = summarize_night(report)
-    width = max(width, MIN_WIDTH)
-    sections = [
-        _entry(headline.ending, headline.text, width),
-        [*_entry("Now", headline.now, width), *_steps(headline, width, program, place, again)],
-        list(_rules("Learnt" if report.accepted else "Tried", report.applied_edits, report, width)),
-        list(_rules("Dropped", report.rejected_edits, report, width)),
-        list(_pending(report, width)),
-        list(_rules("Held back", list_held_back(report), report, width)),
-        list(_trials(report, width)),
-        list(_tasks(report, width)),
-        [
-            *_entry("Read", _read(report), width),
-            *_entry("Left out", _left_out(report), width),
-            *_entry("Spent", _spent(report), width),
-            *_entry("In total", describe_account(report.account), width),
-            *_entry("Noise", summarize_audit(report.audit), width),
-            *_entry("Sealed", summarize_sealed(report.sealed) if report.sealed else "", width),
-        ],
-        [line for note in report.notes for line in _entry("Note", plain(note), width)],
+    steps = [
+        (_complete(step.command, place, again).replace("skillopt-sleep", program, 1), step.effect)
+        for step in headline.steps
     ]
-    return "\n\n".join("\n".join(section) for section in sections if section)
-
-
-def _entry(label: str, text: str, width: int, *, hang: int = 0) -> list[str]:
-    """Return a text beside its label, wrapped, later lines ``hang`` columns further in; nothing for no text."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=f"{label:<{LABEL}}",
-        subsequent_indent=" " * (LABEL + hang),
-        break_long_words=False,
-        break_on_hyphens=False,
+    facts = (
+        ("Read", _read(report)),
+        ("Left out", _left_out(report)),
+        ("Spent", _spent(report)),
+        ("In total", describe_account(report.account)),
+        ("Noise", summarize_audit(report.audit)),
+        ("Sealed", summarize_sealed(report.sealed) if report.sealed else ""),
     )
-
-
-def _steps(headline: Headline, width: int, program: str, place: str, again: Sequence[str]) -> Iterator[str]:
-    """Commands, never broken, each with its effect beside it or, where the window is too narrow, below."""
-    indent = " " * LABEL
-    commands = [_complete(step.command, place, again).replace("skillopt-sleep", program, 1) for step in headline.steps]
-    longest = max(map(len, commands), default=0)
-    for command, step in zip(commands, headline.steps, strict=True):
-        beside = f"{indent}{command:<{longest}}  {step.effect}"
-        if len(beside) <= width:
-            yield beside
-        else:
-            yield from (f"{indent}{command}", *_entry("", f"  {step.effect}", width, hang=2))
+    return (
+        Section(headline.ending, (Line(headline.text, TONES.get(headline.ending, Tone.PLAIN)),)),
+        Section("Now", (headline.now, *([Facts(steps)] if steps else []))),
+        Section("Learnt" if report.accepted else "Tried", _list_rules(report.applied_edits, report)),
+        Section("Dropped", _list_rules(report.rejected_edits, report)),
+        Section("Pending", _list_pending(report)),
+        Section("Held back", _list_rules(list_held_back(report), report)),
+        Section("Tested", tuple(_list_trials(report))),
+        Section("Better", _list_tasks(report, Outcome.BETTER)),
+        Section("Worse", _list_tasks(report, Outcome.WORSE)),
+        Section("", (Facts([(label, text) for label, text in facts if text]),)),
+        Section("Notes", tuple(map(plain, report.notes))),
+    )
 
 
 def _complete(command: str, place: str, again: Sequence[str]) -> str:
@@ -109,50 +82,39 @@ def _complete(command: str, place: str, again: Sequence[str]) -> str:
     return command + place
 
 
-def _rules(label: str, edits: Sequence[AppliedEdit], report: NightReport, width: int) -> Iterator[str]:
-    for count, applied in enumerate(edits[:MOST], start=1):
-        row = describe_rule(applied, report)
+def _list_rules(edits: Sequence[AppliedEdit], report: NightReport) -> tuple[Part, ...]:
+    items: list[list[Cell]] = []
+    for row in (describe_rule(applied, report) for applied in edits):
         about = [row.why] if row.why else [f"{row.does} {row.path}", *(f"you said: “{said}”" for said in row.words[:1])]
-        about += [row.moments] if row.moments else []
-        yield from _entry(label if count == 1 else "", f"{count}. {row.text}", width, hang=3)
-        yield from (line for text in about for line in _entry("", f"   {text}", width, hang=3))
-    yield from _more(len(edits), width)
+        items.append([row.text, *about, *([row.moments] if row.moments else [])])
+    return _list_first(items)
 
 
-def _pending(report: NightReport, width: int) -> Iterator[str]:
-    for count, pending in enumerate(report.pending[:MOST], start=1):
+def _list_pending(report: NightReport) -> tuple[Part, ...]:
+    items: list[list[Cell]] = []
+    for pending in report.pending:
         *others, last = map(without_bullet, pending.rules)
         rules = "; together with: ".join([*(rule.removesuffix(".") for rule in others), last])
-        yield from _entry("Pending" if count == 1 else "", f"{count}. {rules}", width, hang=3)
-        yield from _entry("", f"   {describe_pending(pending, report.night)}", width, hang=3)
-    yield from _more(len(report.pending), width)
+        items.append([rules, Line(describe_pending(pending, report.night), Tone.QUIET)])
+    return _list_first(items)
 
 
-def _trials(report: NightReport, width: int) -> Iterator[str]:
-    """Tonight's paired trials, without those listed as pending."""
+def _list_trials(report: NightReport) -> Iterator[Cell]:
+    """Yield tonight's paired trials, without those listed as pending."""
     pending = {change.edits for change in report.pending}
-    trials = [
-        trial
-        for trial in paired_trials(report)
-        if trial.decision.verdict is not Verdict.UNDECIDED or trial.edits not in pending
-    ]
-    for count, trial in enumerate(trials):
-        document = DOCUMENTS.get(trial.document, plain(trial.document))
-        yield from _entry("" if count else "Tested", f"{document}: {describe_trial(trial)}", width, hang=2)
+    for trial in paired_trials(report):
+        if trial.decision.verdict is not Verdict.UNDECIDED or trial.edits not in pending:
+            yield f"{DOCUMENTS.get(trial.document, plain(trial.document))}: {describe_trial(trial)}"
 
 
-def _tasks(report: NightReport, width: int) -> Iterator[str]:
-    """Yield the tasks on which the change made a difference, one line each."""
-    rows = list_tasks(report)
-    for outcome in (Outcome.BETTER, Outcome.WORSE):
-        tasks = [row.task for row in rows if row.outcome is outcome]
-        for count, task in enumerate(tasks[:MOST]):
-            yield from _entry(outcome.capitalize() if count == 0 else "", plain(task, width - LABEL), width)
-        yield from _more(len(tasks), width)
+def _list_tasks(report: NightReport, outcome: Outcome) -> tuple[Part, ...]:
+    """Return the tasks on which the change made that difference, one line each."""
+    return _list_first([[plain(row.task, TASK_CHARACTERS)] for row in list_tasks(report) if row.outcome is outcome])
 
 
-def _more(count: int, width: int) -> list[str]:
-    return _entry("", f"and {count - MOST} more", width) if count > MOST else []
+def _list_first(items: Sequence[Sequence[Cell]]) -> tuple[Part, ...]:
+    more = [f"and {len(items) - MOST} more"] if len(items) > MOST else []
+    return (Items(items[:MOST]), *more) if items else ()
 
 
 def _read(report: NightReport) -> str:

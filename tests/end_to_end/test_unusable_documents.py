@@ -7,7 +7,8 @@ import pytest
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.night import night as night_module
 from skillopt_sleep.night.report import NightState, StoppedBy
-from skillopt_sleep.reports.terminal import render_summary
+from skillopt_sleep.reports.blocks import render_plain
+from skillopt_sleep.reports.terminal import describe_summary
 from skillopt_sleep.storage.adoption import adopt
 from skillopt_sleep.usecases.adopt import find_objection
 from skillopt_sleep.usecases.doctor import examine_setup
@@ -58,7 +59,7 @@ def test_night_without_any_usable_document_makes_no_call(tmp_path):
     assert (report.exit_code, report.stopped_by, report.state) == (8, StoppedBy.REFUSED, NightState.STOPPED)
     assert report.spend_night.calls == 0
     assert all(name in report.why for name, _ in BROKEN.values())
-    assert "doctor" in render_summary(report, width=100, program="skillopt-sleep")
+    assert "doctor" in render_plain(describe_summary(report))
     for name, _ in BROKEN.values():
         (person.project / name).unlink()
     assert run(person)[1].verdict is Verdict.ACCEPT
@@ -121,7 +122,7 @@ def test_proposal_that_no_longer_fits_says_so(tmp_path, monkeypatch):
     memory = person.project / "CLAUDE.md"
     edit_during_the_night(monkeypatch, lambda: memory.write_bytes(BROKEN["memory"][1]))
     workspace, report = run(person, evolve_skill=False)
-    page = render_summary(report, width=100, program="skillopt-sleep")
+    page = render_plain(describe_summary(report))
     assert "cannot be adopted" in page
     assert "skillopt-sleep adopt" not in page
     assert str(memory) in page

@@ -15,9 +15,10 @@ import pytest
 from skillopt_sleep.errors import Refused, SleepError
 from skillopt_sleep.model.call import Reply
 from skillopt_sleep.model.edit import EditStatus
+from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.formatting import plain
 from skillopt_sleep.reports.markdown import render_report
-from skillopt_sleep.reports.terminal import render_summary
+from skillopt_sleep.reports.terminal import describe_summary
 from skillopt_sleep.usecases.adopt import adopt_night
 from skillopt_sleep.usecases.plan import plan_night
 from skillopt_sleep.usecases.run import run_night
@@ -231,7 +232,7 @@ def test_hostile_words_through_a_whole_night(tmp_path, words):
     person.write(sessions)
     workspace = person.workspace(gate_mode="off")
     report = run_night(workspace, plan_night(workspace))
-    shown = render_summary(report, width=100) + render_report(report)
+    shown = render_plain(describe_summary(report)) + render_report(report)
     assert not [c for c in shown if not c.isprintable() and c not in "\n\u200c\u200d"]
     for control in ("\x1b", "\x9b", "\x07", "\x00", "\u202e"):
         assert control not in shown

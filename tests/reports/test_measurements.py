@@ -16,7 +16,7 @@ from skillopt_sleep.reports.blocks import render_plain
 from skillopt_sleep.reports.markdown import render_report
 from skillopt_sleep.reports.rows import Outcome, list_held_back, list_tasks
 from skillopt_sleep.reports.status import Status, describe_status
-from skillopt_sleep.reports.terminal import render_summary
+from skillopt_sleep.reports.terminal import describe_summary
 from tests.reports.samples import ACCEPTED, GOES_ON, GUARDED, MEMORY_RULE, PAIRED, PENDING_RULE, UNDECIDED
 
 TRIAL = PAIRED.trials[0]
@@ -107,7 +107,7 @@ def test_account_in_a_sentence(account, said):
     assert measurements.describe_account(account) == said
 
 
-@pytest.mark.parametrize("render", [render_report, lambda report: render_summary(report, width=500)])
+@pytest.mark.parametrize("render", [render_report, lambda report: render_plain(describe_summary(report))])
 def test_pending_edit_is_listed_once(render):
     """Under its own heading with what it would take, and not among those held back."""
     page = render(GOES_ON)
@@ -125,7 +125,7 @@ def test_undecided_edit_that_cannot_go_on_is_still_shown():
 def test_every_report_has_the_account(report):
     """On the screen and on the page."""
     assert measurements.describe_account(report.account) in render_report(report)
-    assert measurements.describe_account(report.account) in render_summary(report, width=500)
+    assert measurements.describe_account(report.account) in render_plain(describe_summary(report))
 
 
 def test_strict_night_claims_nothing_of_the_paired_rule():
@@ -268,7 +268,7 @@ def test_null_trial_says_what_its_verdict_means(verdict, said):
 
 def test_report_tells_all_of_it():
     """The page in full, the screen in brief."""
-    page, screen = render_report(PAIRED).replace("\\", ""), render_summary(PAIRED, width=2000)
+    page, screen = render_report(PAIRED).replace("\\", ""), render_plain(describe_summary(PAIRED))
     for said in (
         measurements.describe_noise(PAIRED.audit),
         measurements.describe_position(PAIRED.audit),
@@ -278,7 +278,7 @@ def test_report_tells_all_of_it():
     assert measurements.summarize_audit(PAIRED.audit) in screen
     assert measurements.summarize_sealed(PAIRED.sealed) in screen
     assert measurements.describe_shortfall(UNDECIDED.shortfall) in render_report(UNDECIDED).replace("\\", "")
-    assert measurements.describe_shortfall(UNDECIDED.shortfall) in render_summary(UNDECIDED, width=2000)
+    assert measurements.describe_shortfall(UNDECIDED.shortfall) in render_plain(describe_summary(UNDECIDED))
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from skillopt_sleep.model.session import Skip
-from skillopt_sleep.reports import terminal
+from skillopt_sleep.reports.blocks import render_plain, render_styled
 from skillopt_sleep.reports.headline import Ending
-from skillopt_sleep.reports.terminal import render_summary
+from skillopt_sleep.reports.terminal import describe_summary
 from skillopt_sleep.sources.files import list_session_files
 from tests.reports.samples import ACCEPTED, SAMPLES
 
-SCREEN = 50
+SCREEN = 60
 
 
 @pytest.mark.parametrize(
@@ -20,23 +20,17 @@ SCREEN = 50
 )
 def test_screen_reads_as_the_snapshot(name, snapshot):
     """The screens are read by people; a change of one is looked at."""
-    snapshot(f"{name}.txt", f"{render_summary(SAMPLES[name], width=88)}\n".encode())
+    snapshot(f"{name}.txt", f"{render_plain(describe_summary(SAMPLES[name]))}\n".encode())
 
 
 @pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
-@pytest.mark.parametrize("width", [20, 80, 200])
+@pytest.mark.parametrize("width", [40, 80, 200])
 def test_screen_keeps_to_its_window(report, width):
-    """Only a command or a single long word is wider than the window; at 80 columns it all fits a screen."""
-    lines = render_summary(report, width=width).splitlines()
-    wide = [line.strip() for line in lines if len(line) > max(width, terminal.MIN_WIDTH)]
-    assert all(line.startswith("skillopt-sleep ") or " " not in line for line in wide)
+    """Only a command is wider than the window; at 80 columns it all fits a screen, and begins with how it ended."""
+    lines = render_styled(describe_summary(report), width=width, colour=False).splitlines()
+    assert all(line.strip().startswith("skillopt-sleep ") for line in lines if len(line) > width)
     assert width < 80 or len(lines) <= SCREEN
-
-
-@pytest.mark.parametrize("report", SAMPLES.values(), ids=SAMPLES)
-def test_screen_begins_with_the_word_that_is_coloured(report):
-    """The first columns hold one of the known words, so that the command line can colour it."""
-    assert render_summary(report, width=80)[:12].rstrip() in set(Ending)
+    assert lines[0] in set(Ending)
 
 
 def test_words_of_others_cannot_drive_the_terminal():
@@ -44,7 +38,7 @@ def test_words_of_others_cannot_drive_the_terminal():
     evil = "\x1b]0;owned\x07\x1b[2J\x1b[31m wiped \x9b0m\u202e"
     edit = replace(ACCEPTED.applied_edits[0], edit=replace(ACCEPTED.applied_edits[0].edit, text=evil))
     report = replace(ACCEPTED, night=evil, applied_edits=(edit,), notes=(evil,), why=evil)
-    text = render_summary(report, width=80)
+    text = render_plain(describe_summary(report))
     assert "wiped" in text
     assert all(c.isprintable() or c == "\n" for c in text)
 
@@ -55,4 +49,4 @@ def test_what_was_left_out_is_called_what_it_is(tmp_path):
     list(list_session_files(str(tmp_path / "gone"), missing.append))
     skipped = (*missing, Skip(path="a.jsonl", reason="not JSON", line=3), Skip(path="b", reason="not a regular file"))
     said = "1 unreadable file; 1 unreadable line; 1 folder that does not exist"
-    assert said in render_summary(replace(ACCEPTED, skipped=skipped), width=500)
+    assert said in render_plain(describe_summary(replace(ACCEPTED, skipped=skipped)))
