@@ -33,7 +33,8 @@ def adopt_command(
 ) -> None:
     """Apply the proposal of NIGHT (default: the latest that waits) to your files, whole or only single edits.
 
-    An edit that the guard holds back is applied only when named with --edit; an undecided one needs --undecided. All
+    An edit that the guard holds back is applied only when named with --edit; an undecided one needs --undecided,
+    unless it is listed as "you said so". All
     files change together or none does. Refused (exit 8), with nothing changed, when a file is no longer what the night
     measured; a night that you reverted can be adopted again, also into a file that you edited since.
     """

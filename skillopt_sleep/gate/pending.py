@@ -29,6 +29,8 @@ from skillopt_sleep.model.text import sha256
 
 MOST_WAITING = 12
 """Rules on trial at the same time: with more, none would get enough pairs. New ones wait until one is decided."""
+SAID = "you said so, not proven"
+"""What a standing wish of the person is called that worked where they said it and harmed nothing."""
 IDLE_PAIRS = 24
 """Pairs after which a rule without a net win is given up: it shows no effect, and others wait for their turn."""
 
@@ -106,6 +108,10 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     """Its tallies under other models, metrics and replay modes."""
     promising_at: int = PROMISING
     """The score from which it is shown as promising (the setting ``alpha``)."""
+    wished: bool = False
+    """Whether each sentence of it rests on a standing wish that the person typed: "always", "from now on"."""
+    own: tuple[int, int] = (0, 0)
+    """The requests it was written from that it was tried at, and those where the agent then did as it says."""
 
     @property
     def rule(self) -> EditRecord:
@@ -126,6 +132,26 @@ class PendingEdit(Struct, frozen=True, kw_only=True):
     def is_promising(self) -> bool:
         """Whether it is worth a person's look."""
         return is_promising(self.tally, self.promising_at)
+
+    @property
+    def you_said_so(self) -> str:
+        """How a standing wish of the person did that works where they said it and harmed nothing; "" otherwise."""
+        tried, heeded = self.own
+        if not (self.wished and 0 < tried == heeded and self._is_harmless):
+            return ""
+        said = "where you said it" if tried == 1 else f"at all {tried} requests where you said it"
+        others = len(self.tasks) or 1
+        return f"heeded {said}, and worse at none of {others} {'other' if others == 1 else 'others'}"
+
+    @property
+    def awaits_sources(self) -> bool:
+        """Whether it rests on a standing wish, harmed nothing, and was not tried yet where the wish was said."""
+        return self.wished and not self.own[0] and self._is_harmless
+
+    @property
+    def _is_harmless(self) -> bool:
+        tallies = (self.tally, *(parked.tally for parked in self.parked))
+        return self.tally.pairs > 0 and not any(tally.losses for tally in tallies)
 
     @property
     def missing(self) -> int:

@@ -239,6 +239,23 @@ def makes_offer(answer: str) -> bool:
     return asks or get_table("invites").occurs_in(*read_words(end))
 
 
+def is_standing_wish(text: str) -> bool:
+    """Tell whether a sentence asks for something for good, as by "always", "never" or "from now on".
+
+    A question is none, nor is what tells how things are ("it always fails") or blames ("you never run them").
+    """
+    for_good, standing, tells = map(get_table, ("for_good", "standing", "tells"))
+    return any(
+        sentence.contains(for_good)
+        or (
+            sentence.contains(standing)
+            and not tells.occurs_in("".join((sentence.leading[-1], *sentence.trailing)), sentence.words)
+        )
+        for sentence in split_sentences(text)
+        if not sentence.asks
+    )
+
+
 def _build_sentence(parts: list[str], *, ends_as_question: bool) -> Sentence:
     tables = load_lexicon().tables
     fillers, polite = tables["fillers"], tables["polite"]

@@ -71,6 +71,7 @@ def consolidate(
         tried = _accept_untested(new, runner)
     else:
         rules = runner.try_all(choose_for_tonight(history.waiting)) if pools.val else []
+        runner.try_at_sources(rules if plan.gate_mode is GateMode.PAIRED else ())
         tried = [_describe_step(rule, night, on) for rule in rules]
     undecided, given_up = _keep_undecided(rules) if plan.gate_mode is GateMode.PAIRED else ([], [])
     is_new = any(step.decision.verdict is Verdict.ACCEPT for step in tried)
@@ -205,6 +206,7 @@ def _describe_step(rule: RuleOnTrial, night: str, on: Base) -> DocumentStep:
         base=on.digest,
         tasks=life.after(trial.tally, trial.measured, tried=False).tasks,
         evidence=life.evidence,
+        own=rule.own,
     )
 
 

@@ -67,6 +67,8 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     """Ids of the tasks they were measured on, in all nights."""
     evidence: tuple[str, ...] = ()
     """The requests that the rule rests on."""
+    own: tuple[ReplayResult, ...] = ()
+    """Replays with the rule of the requests it was written from, where it rests on a standing wish."""
     carried: bool = False
     """Whether it was accepted in an earlier night, and is part of tonight's proposal without a new trial."""
 
@@ -74,7 +76,7 @@ class DocumentStep(Struct, frozen=True, kw_only=True):
     def rollouts(self) -> tuple[ReplayResult, ...]:
         """All rollouts of the step."""
         trial = self.trial
-        return (*self.train, *(trial.baseline if trial else ()), *(trial.candidate if trial else ()))
+        return (*self.train, *(trial.baseline if trial else ()), *(trial.candidate if trial else ()), *self.own)
 
 
 class Consolidated(Struct, frozen=True, kw_only=True):
@@ -157,7 +159,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
         tasks |= {task.id: (task, Split.VAL) for task in self.pools.val}
         rows: dict[tuple[str, str, int], EvidenceRow] = {}
         for step in self.steps:
-            arms = [(Arm.BASELINE, "train", step.train)]
+            arms = [(Arm.BASELINE, "train", step.train), (Arm.CANDIDATE, "own", step.own)]
             firsts: dict[int, Arm | None] = {}
             if step.trial is not None:
                 arms += [(Arm.BASELINE, "val", step.trial.baseline), (Arm.CANDIDATE, "val", step.trial.candidate)]
@@ -166,7 +168,7 @@ class Consolidated(Struct, frozen=True, kw_only=True):
                 for place, result in enumerate(results):
                     task, split = tasks[result.task_id]
                     row = evidence_row(task, result, night=night, phase=phase, split=split, arm=arm)
-                    if arm is Arm.CANDIDATE:
+                    if phase == "val" and arm is Arm.CANDIDATE:
                         row = replace(row, judged_first=firsts.get(place))
                     rows.setdefault((result.task_id, result.candidate, result.sample), row)
         return tuple(rows.values())

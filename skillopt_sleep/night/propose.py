@@ -25,7 +25,7 @@ from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.optimizer.reflect import Analysis, Lesson, reflect
 from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 from skillopt_sleep.optimizer.step import EditTarget, StepPlan, StepProposal, hold_back, propose
-from skillopt_sleep.safety.provenance import Grounds, ground_rule
+from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes
 
 MAX_QUOTE = 90
 """Characters of a rule that a reason quotes."""
@@ -88,6 +88,7 @@ def propose_rules(
         for applied in proposal.edits
         if applied.status is EditStatus.APPLIED
     ]
+    new = [replace(life, wished=rests_on_wishes(life.rule.text, _list_sources(life.rule, tasks))) for life in new]
     step = DocumentStep(
         kind=kind,
         train=rollouts,
@@ -119,9 +120,13 @@ def _begin_life(
     )
 
 
+def _list_sources(edit: EditRecord, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+    return [task for task in tasks if task.id in edit.task_ids]
+
+
 def find_evidence(edit: EditRecord, tasks: Sequence[TaskRecord]) -> tuple[str, ...]:
     """Return the requests that a rule names as its source; one without a name when it names none."""
-    named = {group_of(task) for task in tasks if task.id in edit.task_ids}
+    named = {group_of(task) for task in _list_sources(edit, tasks)}
     return tuple(sorted(named)) or ("",)
 
 
@@ -202,7 +207,7 @@ def _hold_back(
     evidence = find_evidence(edit, tasks)
     for place, life in enumerate(history.waiting):
         if is_same_rule(edit, life.rule):
-            named = list_seen_names([task for task in tasks if task.id in edit.task_ids])
+            named = list_seen_names(_list_sources(edit, tasks))
             history.waiting[place] = life.with_evidence(edit, evidence, named)
             return _skip(edit, _describe_trial(history.waiting[place]))
     if edit.op is not EditOp.DELETE:

@@ -200,10 +200,8 @@ class TrialReport(Struct, frozen=True, kw_only=True):
 class PendingReport(Struct, frozen=True, kw_only=True):
     """A rule that is still undecided, with its tally.
 
-    ``needs`` says what would prove it, ``edits`` is its id, ``since`` is the night it was first tried, ``nights``
-    counts the nights that tried it. ``k`` is the score that proves it; a ``promising`` one is worth a look, and can be
-    adopted by hand. ``requests`` are those that it rests on; ``missing`` says how many more the archive must hold to
-    try it on.
+    ``needs`` says what would prove it, ``since`` is the first of ``nights`` that tried it, ``k`` the score that proves
+    it; ``missing`` counts the requests still needed; ``you_said_so`` says how a standing wish of yours did.
     """
 
     document: str
@@ -219,6 +217,7 @@ class PendingReport(Struct, frozen=True, kw_only=True):
     promising: bool = False
     requests: int = 0
     missing: int = 0
+    you_said_so: str = ""
 
     @staticmethod
     def of(pending: PendingEdit) -> PendingReport:
@@ -237,6 +236,7 @@ class PendingReport(Struct, frozen=True, kw_only=True):
             promising=pending.is_promising,
             requests=len(pending.evidence),
             missing=pending.missing,
+            you_said_so=pending.you_said_so,
         )
 
 

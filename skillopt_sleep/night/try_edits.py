@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from skillopt_sleep.errors import BudgetSpent
 from skillopt_sleep.gate.account import Trial
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow, measure_rules
 from skillopt_sleep.gate.pending import Base, Dropped, PendingEdit, revive
@@ -14,17 +17,19 @@ from skillopt_sleep.model.document import Candidate
 from skillopt_sleep.model.edit import EditRecord, strip_list_mark
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult
 from skillopt_sleep.model.rule_identity import count_touched, find_contradicted, list_live_rules
-from skillopt_sleep.model.task import TaskRecord, group_of
+from skillopt_sleep.model.task import TaskRecord, group_of, may_vote
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.plan import ConsolidatePlan
 from skillopt_sleep.night.pools import Pools
-from skillopt_sleep.optimizer.replay import Models
+from skillopt_sleep.optimizer.replay import Attempt, Models, replay
 
 SAMPLES_PER_BASE = 100
 """Sample numbers reserved for one base: more than the rounds of a night. What proved a rule is no replay of the next
 base, although it was made with the same documents: it was selected for being good."""
 SAMPLES_PER_NIGHT = 1000
 """Sample numbers reserved for a night: its base replays are new, not those of the night before."""
+MOST_SOURCES = 3
+"""Requests at which a rule that rests on a standing wish is tried where the person said it."""
 MAX_QUOTE = 90
 """Characters of a rule that a reason quotes."""
 
@@ -38,6 +43,8 @@ class RuleOnTrial:
     edit: EditRecord
     """The edit as it was applied to that base."""
     trial: Trial | None = None
+    own: tuple[ReplayResult, ...] = ()
+    """Replays of what it was written from."""
 
     @property
     def is_accepted(self) -> bool:
@@ -70,6 +77,26 @@ class TrialRunner:
         tried = self._try_by_pairs(rules, joined)
         places = {name: place for place, name in enumerate(joined)}
         return sorted(tried, key=lambda rule: places.get(rule.life.id, len(places)))
+
+    def try_at_sources(self, rules: Sequence[RuleOnTrial]) -> None:
+        """Replay what each standing wish was said about, with the rule that rests on it; note where it was heeded.
+
+        Only for a rule that is neither decided nor has harmed anything, and only once. A cap ends it. Raises
+        ``FatalBackend``.
+        """
+        for rule in rules:
+            tally = rule.trial.tally if rule.trial else None
+            sources = [task for task in self.pools.train if task.id in rule.life.rule.task_ids and may_vote(task)]
+            waits = tally is not None and rule.life.after(tally, (), tried=False).awaits_sources
+            if rule.is_accepted or not waits or not sources:
+                continue
+            attempts = [Attempt(task=task, candidate=rule.candidate) for task in sources[:MOST_SOURCES]]
+            try:
+                rule.own = replay(attempts, self.models, phase="own")
+            except BudgetSpent:
+                return
+            heeded = [result.score.hard >= 1 for result in rule.own if result.score is not None]
+            rule.life = replace(rule.life, own=(len(heeded), sum(heeded)))
 
     def _try_by_pairs(self, rules: list[RuleOnTrial], joined: list[str]) -> list[RuleOnTrial]:
         """Give every rule its pairs, wave by wave; one that is proven joins the base of the others at once.

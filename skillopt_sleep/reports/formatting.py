@@ -46,13 +46,14 @@ PHASES = {
     "train": "replays some of them to see what goes wrong",
     "reflect": "writes rules",
     "val": "tests the rules on other tasks",
+    "own": "tries your standing wishes where you said them",
     "load": "checks that the agent loads what is proposed",
     "test": "scores an adopted change on sealed tasks",
     "judge": "scores answers",
 }
 """What each phase of a night does."""
 
-JUDGED_PHASES = frozenset({"train", "val", "test"})
+JUDGED_PHASES = frozenset({"train", "val", "own", "test"})
 """Phases whose expected number of calls includes those of the judge."""
 
 _CSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]{0,40}[ -/]{0,8}[@-~]")

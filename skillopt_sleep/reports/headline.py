@@ -14,7 +14,7 @@ from skillopt_sleep.night.report import GateAction, Loading, NightReport, NightS
 from skillopt_sleep.reports.blocks import Tone
 from skillopt_sleep.reports.formatting import describe_errors, number, plain, score, sentence
 from skillopt_sleep.reports.measurements import describe_gains, describe_shortfall, paired_trials
-from skillopt_sleep.reports.rows import Outcome, list_tasks
+from skillopt_sleep.reports.rows import Outcome, list_said, list_tasks
 
 
 class Ending(enum.StrEnum):
@@ -191,6 +191,13 @@ def _undecided(report: NightReport) -> Headline:
         )
         title = "too few different tasks"
         return Headline(Ending.UNDECIDED, title, _join(said, shortfall), _KEEP_CORRECTING, (_INSIGHTS,))
+    if wishes := list_said(report):
+        noun = number(len(wishes), "standing wish", "standing wishes")
+        said = f"{noun} of yours worked where you said so; that is no proof yet."
+        adopt = (f"skillopt-sleep adopt {plain(report.night)} --edit {plain(wish.edits[0])}" for wish in wishes)
+        steps = tuple(Step(command, "applies this one to your files, by your word") for command in adopt)
+        title, now = "what you said waits for your word", "None of your files has changed. Adopt what you want."
+        return Headline(Ending.UNDECIDED, title, _join(said, shortfall), now, steps)
     if report.pending:
         said = f"{number(len(report.pending), 'change')} could not be decided yet; the next night continues the test."
         return _no_decision("no decision yet", said, shortfall)

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import PhaseTally
 from skillopt_sleep.model.edit import AppliedEdit
-from skillopt_sleep.night.report import BackendHealth, HoldoutRow, NightReport, TrialReport
+from skillopt_sleep.night.report import BackendHealth, HoldoutRow, NightReport, PendingReport, TrialReport
 from skillopt_sleep.reports import measurements
 from skillopt_sleep.reports.formatting import (
     DOCUMENTS,
@@ -42,7 +42,9 @@ from skillopt_sleep.reports.rows import (
     TaskRow,
     describe_rule,
     list_held_back,
+    list_said,
     list_tasks,
+    list_undecided,
     relative_to_project,
     without_bullet,
 )
@@ -68,13 +70,24 @@ VERDICTS = {
 """What became of a change that the strict rule compared."""
 
 
+SAID = (
+    "These rest on what you said once and for all. They are not proven, and nothing adopts them but your word, one by"
+    " one. Until then their tests go on."
+)
+PENDING = (
+    "The next night continues these tests, beginning with the one closest to a decision. A test ends when the text it"
+    " changes, or the model, has changed by then."
+)
+
+
 def render_report(report: NightReport) -> str:
     """Return the whole page, with a final newline."""
     sections = (
         _opening(report),
         _edits("What was learnt" if report.accepted else "What was tried", "note", report.applied_edits, report),
         _edits("What was tried and dropped", "why it was dropped", report.rejected_edits, report),
-        _pending(report),
+        _pending(report, "You said so", SAID, list_said(report)),
+        _pending(report, "Not decided yet", PENDING, list_undecided(report)),
         _edits("What was held back", "why it was held back", list_held_back(report), report),
         _test(report),
         _trust(report),
@@ -125,16 +138,11 @@ def _edits(heading: str, why: str, edits: Sequence[AppliedEdit], report: NightRe
             yield f"   - {why}: {escape(row.why)}"
 
 
-def _pending(report: NightReport) -> Iterator[str]:
-    if not report.pending:
+def _pending(report: NightReport, heading: str, about: str, rules_on_trial: Sequence[PendingReport]) -> Iterator[str]:
+    if not rules_on_trial:
         return
-    yield "## Not decided yet"
-    yield ""
-    yield (
-        "The next night continues these tests, beginning with the one closest to a decision. A test ends when the text"
-        " it changes, or the model, has changed by then."
-    )
-    for count, pending in enumerate(report.pending, start=1):
+    yield from (f"## {heading}", "", about)
+    for count, pending in enumerate(rules_on_trial, start=1):
         rules = "**, tried together with **".join(escape(without_bullet(rule)) for rule in pending.rules)
         yield ""
         yield f"{count}. **{rules}**"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.noise import ENOUGH, SUSPICIOUS, AATest, NoiseReport
+from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.gate.rule import Verdict, exact_error
 from skillopt_sleep.gate.tally import Tally
 from skillopt_sleep.model.task import DECIDING, Shortfall
@@ -94,6 +95,9 @@ def describe_pending(pending: PendingReport, night: str = "") -> str:
     since = "tonight" if pending.since == night else f"in night {plain(pending.since)}"
     nights = f", in {number(pending.nights, 'night')} so far" if pending.nights > 1 else ""
     tally = Tally(wins=pending.wins, losses=pending.losses, ties=pending.ties)
+    if pending.you_said_so:
+        adopt = f"skillopt-sleep adopt {plain(night)} --edit {' '.join(pending.edits)}"
+        return f"{SAID}: {pending.you_said_so}; it waits for your word: {adopt}"
     promising = "promising, yours to adopt by hand (--undecided); " if pending.promising else ""
     return (
         f"{promising}needs {plain(pending.needs)} to be accepted; so far {tally.in_words}; first tried {since}{nights}"

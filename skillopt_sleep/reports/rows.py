@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditStatus
-from skillopt_sleep.night.report import HoldoutRow, NightReport, TaskLabel, TrialReport
+from skillopt_sleep.night.report import HoldoutRow, NightReport, PendingReport, TaskLabel, TrialReport
 from skillopt_sleep.reports.formatting import DOCUMENTS, number, plain
 
 TASK_CHARACTERS = 90
@@ -101,6 +101,16 @@ def describe_task(label: TaskLabel) -> str:
         return plain(label.intent, QUOTE_CHARACTERS)
     said, asked = plain(label.words[0], SHORT), plain(label.intent, SHORT)
     return f"where “{said}” applies too: {asked}" if label.sibling else f"you said “{said}” after {asked}"
+
+
+def list_said(report: NightReport) -> tuple[PendingReport, ...]:
+    """Return the undecided rules that are standing wishes of the person, who may adopt them one by one."""
+    return tuple(pending for pending in report.pending if pending.you_said_so)
+
+
+def list_undecided(report: NightReport) -> tuple[PendingReport, ...]:
+    """Return the undecided rules without those that reports list as said by the person."""
+    return tuple(pending for pending in report.pending if not pending.you_said_so)
 
 
 def list_held_back(report: NightReport) -> tuple[AppliedEdit, ...]:

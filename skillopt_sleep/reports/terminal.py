@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.edit import AppliedEdit
-from skillopt_sleep.night.report import NightReport
+from skillopt_sleep.night.report import NightReport, PendingReport
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Tone
 from skillopt_sleep.reports.formatting import (
     DOCUMENTS,
@@ -27,7 +27,15 @@ from skillopt_sleep.reports.measurements import (
     summarize_audit,
     summarize_sealed,
 )
-from skillopt_sleep.reports.rows import Outcome, describe_rule, list_held_back, list_tasks, without_bullet
+from skillopt_sleep.reports.rows import (
+    Outcome,
+    describe_rule,
+    list_held_back,
+    list_said,
+    list_tasks,
+    list_undecided,
+    without_bullet,
+)
 
 MOST = 6
 """Rules shown of each kind, and tasks of each outcome; ``show`` prints all of them."""
@@ -65,7 +73,8 @@ def describe_summary(
         Section("Now", (headline.now, *([Facts(steps)] if steps else []))),
         Section("Learnt" if report.accepted else "Tried", _list_rules(report.applied_edits, report)),
         Section("Dropped", _list_rules(report.rejected_edits, report)),
-        Section("Pending", _list_pending(report)),
+        Section("You said so", _list_pending(list_said(report), report)),
+        Section("Pending", _list_pending(list_undecided(report), report)),
         Section("Held back", _list_rules(list_held_back(report), report)),
         Section("Tested", tuple(_list_trials(report))),
         Section("Better", _list_tasks(report, Outcome.BETTER)),
@@ -90,9 +99,9 @@ def _list_rules(edits: Sequence[AppliedEdit], report: NightReport) -> tuple[Part
     return _list_first(items)
 
 
-def _list_pending(report: NightReport) -> tuple[Part, ...]:
+def _list_pending(rules_on_trial: Sequence[PendingReport], report: NightReport) -> tuple[Part, ...]:
     items: list[list[Cell]] = []
-    for pending in report.pending:
+    for pending in rules_on_trial:
         *others, last = map(without_bullet, pending.rules)
         rules = "; together with: ".join([*(rule.removesuffix(".") for rule in others), last])
         items.append([rules, Line(describe_pending(pending, report.night), Tone.QUIET)])

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.model.edit import EditRecord
 from skillopt_sleep.model.near_duplicates import MIN_SIMILARITY, similar, terms
 from skillopt_sleep.model.session import Feedback, Session, Turn
@@ -77,6 +78,8 @@ class LiveRule(Struct, frozen=True, kw_only=True):
     """ISO 8601, UTC."""
     words: tuple[str, ...] = ()
     """The person's own words it was learnt from."""
+    how: str = ""
+    """By whose word it went live, "" when a gate had accepted it."""
     lived: tuple[tuple[str, str], ...] = ()
     """Earlier times when it was live and was reverted again: from and until, ISO 8601."""
 
@@ -280,6 +283,8 @@ def _describe_rule(found: Watched) -> Iterator[Cell]:
     yield Line(
         f"live since {found.rule.adopted_at[:10]} (night {found.rule.night}), {plain(found.rule.path)}", Tone.QUIET
     )
+    if SAID in found.rule.how:
+        yield f"{SAID}: adopted by your word alone"
     yield f"before: {_rate(found.before)}; since: {_rate(found.after)}"
     yield Line(_conclude(found), TONES.get(found.state, Tone.PLAIN))
 

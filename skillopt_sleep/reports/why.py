@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.model.edit import AppliedEdit, EditOp, EditRecord, EditStatus, strip_list_mark
 from skillopt_sleep.model.text import contains_words, excerpt, fold
 from skillopt_sleep.night.report import NightReport, TaskLabel, TrialReport
@@ -64,6 +65,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     started_at: str
     status: EditStatus
     why: str = ""
+    said: str = ""
+    """How it did as a standing wish of the person, "" for any other rule."""
     trial: TrialReport | None = None
     """The comparison it was part of, None without one."""
     improved: tuple[str, ...] = ()
@@ -175,6 +178,7 @@ def _attempt(applied: AppliedEdit, night: NightReport) -> Attempt:
         started_at=night.started_at,
         status=applied.status,
         why=applied.why,
+        said=next((pending.you_said_so for pending in night.pending if applied.edit.id in pending.edits), ""),
         trial=trial,
         improved=tuple(requests.get(task, task) for task in trial.improved) if trial else (),
         worsened=tuple(requests.get(task, task) for task in trial.worsened) if trial else (),
@@ -266,6 +270,8 @@ def _describe_attempt(attempt: Attempt, most: int) -> Iterator[Part]:
         yield f"{decision.wins} better, {decision.losses} worse, average score {means}: {decision.verdict}"
     else:
         yield describe_trial(trial)
+    if attempt.said:
+        yield f"{SAID}: {plain(attempt.said)}"
     if trial.tasks_in_all:
         yield f"tested on {number(trial.tasks_in_all, 'different task')} it was not learnt from"
     if others := len(trial.edits) - 1:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from skillopt_sleep.model.lexicon import is_standing_wish, strip_pasted
 from skillopt_sleep.model.near_duplicates import LIGHT, all_terms
 from skillopt_sleep.model.task import ChecksReference, ExactReference, RubricReference, TaskRecord
 from skillopt_sleep.model.text import excerpt, fold
@@ -116,6 +117,21 @@ def ground_rule(text: str, grounds: Grounds) -> GroundedRule:
     if not dropped:
         return GroundedRule(text)
     return GroundedRule(" ".join(kept), tuple(dropped))
+
+
+def rests_on_wishes(text: str, tasks: Sequence[TaskRecord]) -> bool:
+    """Whether each sentence of a rule rests on standing wishes that the person typed in these tasks, and only on those.
+
+    What was pasted is no wish.
+    """
+    wishes = tuple(
+        sentence
+        for task in tasks
+        for words in _typed_words(task)
+        for sentence in split_sentences(strip_pasted(words))
+        if is_standing_wish(sentence)
+    )
+    return bool(wishes and text.strip()) and not ground_rule(text, Grounds(typed=wishes)).dropped
 
 
 def split_sentences(text: str) -> list[str]:

@@ -10,10 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import Refused, SleepError
+from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.call import Role
 from skillopt_sleep.model.edit import AppliedEdit, EditRecord, EditStatus
 from skillopt_sleep.night.report import Loading, NightReport, TrialReport
+from skillopt_sleep.reports.rows import list_said
 from skillopt_sleep.safety.guard import guard
 from skillopt_sleep.storage.adoption import BY_HAND, adopt, adopt_by_hand, choose_documents
 from skillopt_sleep.storage.files import read_regular
@@ -52,9 +54,10 @@ def adopt_night(
     """Make a night's proposal live, or some of its edits; the night's name, and what changed.
 
     Without ``night`` it is the latest that waits, or the latest that has the edits. Edits of the proposal need nothing
-    more; one that the guard holds back must be named in ``edits``; undecided ones need ``undecided``, and are all of
-    the night's when none is named. Both are recorded as adopted by hand, and so are rules that ``reword`` changed: they
-    keep their ids, and are no longer what was tried. Raises ``Refused`` and what ``adopt`` raises.
+    more; one that the guard holds back must be named in ``edits``, and so must a standing wish of the person;
+    other undecided ones need ``undecided``, and are all of the night's when none is named. They are recorded as adopted
+    by hand, and so are rules that ``reword`` changed: they keep their ids, and are no longer what was tried.
+    Raises ``Refused`` and what ``adopt`` raises.
     """
     reports = {report.night: report for report in workspace.journal.reports(str(workspace.project))}
     if night is None:
@@ -75,7 +78,11 @@ def adopt_night(
         raise Refused(f"there is no night {night} of {workspace.project}; `skillopt-sleep status` shows the last ones")
     held = _select_held(report, edits, undecided=undecided)
     _refuse_live(workspace, night, [outcome.edit.id for outcome in held])
-    reasons = [f"{HELD[outcome.status]} ({outcome.why})" for outcome in held]
+    said = _list_said(report)
+    reasons = [
+        f"{SAID} ({said[outcome.edit.id]})" if outcome.edit.id in said else f"{HELD[outcome.status]} ({outcome.why})"
+        for outcome in held
+    ]
     staged = _stage_by_hand(workspace, night, held)
     if reword is not None:
         staged, reasons = _reword(staged, reword), [REWORDED, *reasons]
@@ -250,8 +257,13 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
     """Return the edits to adopt by hand. Raises ``Refused`` naming the first that may not be."""
     outcomes = (*report.applied_edits, *report.rejected_edits, *report.held_edits)
     known = {outcome.edit.id: outcome for outcome in outcomes}
+    said = _list_said(report)
     if not edits:
-        found = [outcome for outcome in known.values() if outcome.status is EditStatus.PENDING]
+        pending = [outcome for outcome in known.values() if outcome.status is EditStatus.PENDING]
+        found = [outcome for outcome in pending if outcome.edit.id not in said]
+        if pending and not found:
+            names = " or ".join(f"--edit {outcome.edit.id}" for outcome in pending)
+            raise Refused(f"what you said so is adopted one by one: skillopt-sleep adopt {report.night} {names}")
         if not found:
             raise Refused(f"night {report.night} has no undecided edit; `skillopt-sleep show {report.night}` lists all")
         return found
@@ -261,9 +273,14 @@ def _select_held(report: NightReport, edits: Collection[str], *, undecided: bool
         status, why = known[name].status, known[name].why
         if status not in HELD:
             raise Refused(f"edit {name} was {status} and cannot be adopted: {why}")
-        if status is EditStatus.PENDING and not undecided:
+        if status is EditStatus.PENDING and not undecided and name not in said:
             raise Refused(f"edit {name} is undecided ({why}); add --undecided to adopt it all the same")
     return [known[name] for name in edits]
+
+
+def _list_said(report: NightReport) -> dict[str, str]:
+    """Return how the rules did that are standing wishes of the person, by the edit's id."""
+    return {edit: pending.you_said_so for pending in list_said(report) for edit in pending.edits}
 
 
 def _stage_by_hand(workspace: Workspace, night: str, held: Sequence[AppliedEdit]) -> list[StagedDocument]:

@@ -79,6 +79,7 @@ def watch_rules(workspace: Workspace) -> tuple[Watched, ...]:
             night=adoption.night,
             path=", ".join(place.path for place, _ in found),
             adopted_at=adoption.adopted_at,
+            how=adoption.how,
             lived=lived.get((adoption.path, edit.text or edit.anchor), ()),
             words=_list_words(edit.task_ids, tasks, reports.get(adoption.night)),
         )

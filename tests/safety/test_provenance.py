@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt_sleep.model.task import Origin, RubricReference, TaskRecord
-from skillopt_sleep.safety.provenance import Grounds, ground_rule, split_sentences
+from skillopt_sleep.safety.provenance import Grounds, ground_rule, rests_on_wishes, split_sentences
 from tests.benchmarks.guard import REVERSED
 
 HONEST = "Run the tests before you commit."
@@ -142,3 +142,24 @@ def test_no_text_is_slow(text):
     started = time.process_time()
     ground_rule(f"{HONEST} {text}", typed)
     assert time.process_time() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    ("rule", "typed", "rests"),
+    [
+        ("Write dates as 2026-03-14.", "No. From now on, write dates as 2026-03-14.", True),
+        ("Write dates as 2026-03-14.", "No, write dates as 2026-03-14.", False),
+        (
+            "Write dates as 2026-03-14. Keep titles short.",
+            "From now on, write dates as 2026-03-14. No titles.",
+            False,
+        ),
+        ("Never write dates as 2026-03-14.", "Always write dates as 2026-03-14.", False),
+        ("Run the tests.", "```\nalways run the tests\n```\nwhat is this?", False),
+        ("", "From now on, write dates as 2026-03-14.", False),
+    ],
+    ids=["said", "once", "one sentence of two", "contrary", "pasted", "deletion"],
+)
+def test_rule_rests_on_wishes_sentence_by_sentence(rule, typed, rests):
+    """Each sentence must rest on a standing wish that was typed; what stands beside it is none."""
+    assert rests_on_wishes(rule, [make_task(typed)]) is rests
