@@ -347,7 +347,7 @@ def test_engine_is_not_installed(tmp_path):
     done = sh(ENGINE, "status", HOME=str(tmp_path), PATH=str(tmp_path))
     assert done.returncode == 127
     assert done.stderr == (
-        "skillopt-sleep is not installed: uv tool install skillopt-sleep (or: pipx install skillopt-sleep)\n"
+        "skillopt-sleep is not installed: in a clone of its repository, uv tool install . (or: pipx install .)\n"
     )
 
 

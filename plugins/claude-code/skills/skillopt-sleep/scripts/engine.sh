@@ -20,5 +20,5 @@ for name in python3 python; do
         /*) if "$python" -P -c 'import skillopt_sleep' 2>/dev/null; then exec "$python" -P -m skillopt_sleep "$@"; fi ;;
     esac
 done
-echo "skillopt-sleep is not installed: uv tool install skillopt-sleep (or: pipx install skillopt-sleep)" >&2
+echo "skillopt-sleep is not installed: in a clone of its repository, uv tool install . (or: pipx install .)" >&2
 exit 127
