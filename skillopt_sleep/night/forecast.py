@@ -75,7 +75,7 @@ def dry_run(plan: NightPlan, kit: Kit) -> DryRun:
 
     Tasks that a model would mine are not known yet; those that rules find stand in for them.
     """
-    harvested = harvest(kit.sources, plan.window, kit.inbox, kit.redact, kit.place)
+    harvested = harvest(kit.sources, plan.window, kit.inbox, kit.read, kit.place)
     sessions = [kit.inbox.load(key) for key in harvested.sessions]
     scope = plan.window.scope
     refused = 0

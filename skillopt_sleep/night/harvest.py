@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,15 @@ RECENT = 20
 """Sessions from which the usual model is determined: so many that one with another model changes nothing."""
 FILES_PER_COMMIT = 200
 """A harvest that was killed starts again after its last commit, so little is read twice."""
+
+
+class ReadFiles(Protocol):
+    """Reads session files of a source, in order."""
+
+    def __call__(
+        self, source: Source, files: Sequence[SessionFile], /
+    ) -> Iterator[tuple[Session | None, Sequence[Skip]]]:
+        """Yield for each file its session without secrets, None where there is none, and what was skipped."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -69,7 +79,7 @@ def harvest(
     sources: Sequence[Source],
     window: Window,
     inbox: Inbox,
-    redact: Callable[[Session], Session],
+    read: ReadFiles,
     place: Callable[[str, str], Place],
     *,
     keep_steps: Callable[[], object] = lambda: None,
@@ -79,7 +89,7 @@ def harvest(
     ``place`` tells by folder and remote whether a session is in scope. ``keep_steps`` reads what the agent did in the
     sessions where the person stepped in, once all are filed.
     """
-    filed = file_sessions(sources, inbox, redact)
+    filed = file_sessions(sources, inbox, read)
     keep_steps()
     waiting = inbox.waiting()
     placed = [(key, place(key.cwd, key.remote)) for key in waiting]
@@ -120,37 +130,26 @@ def _list_waiting_turns(session: Session, key: SessionKey) -> Iterator[Turn]:
     return dropwhile(lambda turn: turn.id != key.first_turn, session.turns)
 
 
-def file_sessions(sources: Sequence[Source], inbox: Inbox, redact: Callable[[Session], Session]) -> Filed:
-    """Read, redact and file every session file that has changed since it was last filed."""
+def file_sessions(sources: Sequence[Source], inbox: Inbox, read: ReadFiles) -> Filed:
+    """Read and file every session file that has changed since it was last filed."""
     skipped: list[Skip] = []
     new: list[Session] = []
-    seen = read = 0
+    seen = opened = 0
     for source in sources:
         changed: list[SessionFile] = []
         for file in source.files(skipped.append):
             seen += 1
             if not inbox.unchanged(source.name, file):
                 changed.append(file)
-        read += len(changed)
+        opened += len(changed)
+        results = read(source, changed)
         for start in range(0, len(changed), FILES_PER_COMMIT):
-            batch = changed[start : start + FILES_PER_COMMIT]
             with inbox.filing():
-                new.extend(_file_batch(source, batch, inbox, redact, skipped))
-    return Filed(seen=seen, read=read, new=tuple(new), skipped=tuple(skipped))
-
-
-def _file_batch(
-    source: Source,
-    batch: Sequence[SessionFile],
-    inbox: Inbox,
-    redact: Callable[[Session], Session],
-    skipped: list[Skip],
-) -> Iterator[Session]:
-    for file in batch:
-        before = len(skipped)
-        session = source.read(file, skipped.append)
-        if any(skip.line == 0 for skip in skipped[before:]):
-            continue  # the whole file could not be read: it is not remembered, so the next harvest tries it again
-        filed = inbox.file(source.name, file, redact(session) if session else None)
-        if filed is not None:
-            yield filed
+                for file, (session, skips) in zip(changed[start : start + FILES_PER_COMMIT], results, strict=False):
+                    skipped += skips
+                    if any(skip.line == 0 for skip in skips):
+                        continue  # not remembered, so the next harvest tries the file again
+                    filed = inbox.file(source.name, file, session)
+                    if filed is not None:
+                        new.append(filed)
+    return Filed(seen=seen, read=opened, new=tuple(new), skipped=tuple(skipped))

@@ -24,7 +24,7 @@ def run_night(plan: NightPlan, kit: Kit) -> NightReport:
         plan.require_documents()
         scope = plan.window.scope
         sessions = night.stage(
-            "harvest", harvest, kit.sources, plan.window, kit.inbox, kit.redact, kit.place, keep_steps=kit.keep_steps
+            "harvest", harvest, kit.sources, plan.window, kit.inbox, kit.read, kit.place, keep_steps=kit.keep_steps
         )
         with closing(kit.connect(night.ledger, sessions)) as connection:
             models = connection.models

@@ -24,11 +24,11 @@ from skillopt_sleep.model.edit import AppliedEdit
 from skillopt_sleep.model.landing import Landing, MemoryBounds
 from skillopt_sleep.model.ports import Ledger, Source
 from skillopt_sleep.model.rollout import GateMetric
-from skillopt_sleep.model.session import Place, Session
+from skillopt_sleep.model.session import Place
 from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.task import TaskRecord
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.night.harvest import Harvested, Window
+from skillopt_sleep.night.harvest import Harvested, ReadFiles, Window
 from skillopt_sleep.night.pools import Past, SplitPlan
 from skillopt_sleep.night.ports import Archive, Inbox, Journal, RejectedEdits, Staging, Trials
 from skillopt_sleep.night.report import Adopted, BackendHealth, NightReport, PendingReport
@@ -234,7 +234,7 @@ class Kit:
     staging: Staging
     journal: Journal
     connect: Callable[[Ledger, Harvested], Connection]
-    redact: Callable[[Session], Session]
+    read: ReadFiles
     place: Callable[[str, str], Place]
     """Tells by folder and remote whether a session belongs to the project of this night."""
     keep_steps: Callable[[], object] = lambda: None

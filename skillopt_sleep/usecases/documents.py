@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -20,7 +21,7 @@ from skillopt_sleep.night.harvest import file_sessions
 from skillopt_sleep.storage.files import read_regular
 from skillopt_sleep.storage.live_files import read_baseline
 from skillopt_sleep.usecases.adapters import build_sources, get_night_caps, get_role
-from skillopt_sleep.usecases.sessions import redact
+from skillopt_sleep.usecases.sessions import read_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -193,7 +194,7 @@ def count_sessions(workspace: Workspace) -> Counter[str]:
         return Counter([unread[0].name])
     if unread:
         copy = dataclasses.replace(workspace, dry_run=True)
-        file_sessions(unread, copy.inbox, lambda session: redact(copy, session))
+        file_sessions(unread, copy.inbox, partial(read_files, copy))
         _, counts = _read_archived(copy, sources)
     return counts
 

@@ -24,7 +24,7 @@ from skillopt_sleep.usecases.adapters import (
     get_night_caps,
 )
 from skillopt_sleep.usecases.plan import find_commit_of_task, plan_night
-from skillopt_sleep.usecases.sessions import redact
+from skillopt_sleep.usecases.sessions import read_files
 from skillopt_sleep.usecases.status import read_report
 from skillopt_sleep.usecases.steps import NIGHT_BYTES, keep_steps, load_steps
 
@@ -159,7 +159,7 @@ def open_kit(workspace: Workspace, plan: NightPlan, progress: Progress | None = 
         staging=workspace.staging,
         journal=workspace.journal,
         connect=functools.partial(connect, workspace, plan, progress, consent=over_sessions),
-        redact=functools.partial(redact, workspace),
+        read=functools.partial(read_files, workspace),
         place=workspace.project_scope.place,
         keep_steps=functools.partial(keep_steps, workspace, NIGHT_BYTES),
         load_steps=functools.partial(load_steps, workspace),

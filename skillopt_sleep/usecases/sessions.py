@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from skillopt_sleep.model.session import Place, Session
+from skillopt_sleep.model.session import Place, Session, SessionFile
 from skillopt_sleep.night.harvest import Filed
 from skillopt_sleep.night.harvest import file_sessions as file_into
 from skillopt_sleep.usecases.adapters import build_sources
 
 if TYPE_CHECKING:
     from skillopt_sleep.mining.insights import Insights
+    from skillopt_sleep.model.ports import Source
+    from skillopt_sleep.sources.reader_pool import Read
     from skillopt_sleep.usecases.workspace import Workspace
 
 
-def redact(workspace: Workspace, session: Session) -> Session:
-    """Return the session without its secrets."""
-    from skillopt_sleep.safety.redaction.redactor import redact_session
+def read_files(workspace: Workspace, source: Source, files: Sequence[SessionFile]) -> Iterator[Read]:
+    """Yield the session in each file, without its secrets; see ``reader_pool.read_files``."""
+    if not files:
+        return iter(())
+    from skillopt_sleep.sources import reader_pool
 
-    return redact_session(session, workspace.redactor)
+    return reader_pool.read_files(source, files, workspace.redactor)
 
 
 def file_sessions(workspace: Workspace) -> Filed:
     """Read what is new in every source into the inbox, secrets taken out, and some of the steps that are due."""
     from skillopt_sleep.usecases.steps import keep_steps
 
-    filed = file_into(build_sources(workspace), workspace.inbox, lambda session: redact(workspace, session))
+    filed = file_into(build_sources(workspace), workspace.inbox, partial(read_files, workspace))
     keep_steps(workspace)
     return filed
 

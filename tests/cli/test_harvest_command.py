@@ -131,7 +131,7 @@ def test_unreviewed_tasks_cost_nothing_real(cli, mira, tasks_out, tree):
 def test_unreviewed_tasks_may_be_tried_with_the_simulated_agent(cli, mira, tasks_out):
     """It costs nothing, so it needs no review; nothing is harvested for it."""
     report = cli(*mira.arguments("run", "--json"), "--tasks", tasks_out).json
-    assert (report["counts"]["train"], report["counts"]["val"]) == (7, 3)
+    assert (report["counts"]["train"], report["counts"]["val"]) == (4, 6)
     assert report["stopped_by"] is None
     assert read_status(mira.workspace()).waiting == 5
 

@@ -112,6 +112,7 @@ class Redactor:
     """
 
     def __init__(self, values: Sequence[str] = ()) -> None:
+        self.values = tuple(values)
         self._literals = {form: value for value in values if is_worth_hiding(value) for form in _spell(value)}
         self._literal = _compile_any(self._literals)
 

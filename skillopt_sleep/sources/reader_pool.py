@@ -1,0 +1,122 @@
+"""Reads session files and takes out their secrets, in several processes where that pays; results come in order.
+
+Decoding and redaction are work for a processor, and one of Python uses a single core. Each reader is a new interpreter
+(``spawn``, which works the same everywhere), gets jobs of some megabytes through a pipe, and ends when the pipe is
+closed: also when its parent was killed. Whatever goes wrong with a reader, this process reads the files itself.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import msgspec
+
+from skillopt_sleep.model.ports import Source
+from skillopt_sleep.model.session import Session, SessionFile, Skip
+from skillopt_sleep.safety.redaction.redactor import Redactor, redact_session
+
+WORTH_IT = 24 * 2**20
+"""Bytes of files from which readers are started: each takes a third of a second to begin."""
+MOST_READERS = 4
+"""This process files what they read, and could not follow more."""
+JOB = 4 * 2**20
+"""Bytes of the files of one job; a larger file is a job of its own."""
+MOST_FILES = 64
+"""Files of one job, so that its description fits into a pipe."""
+AHEAD = 2
+"""Jobs that a reader has been given and not yet answered: one to work on, one to go on with."""
+
+Read = tuple[Session | None, tuple[Skip, ...]]
+"""One file: its session without secrets, None where nobody typed or the file cannot be read, and what was skipped."""
+FAILURES = (OSError, EOFError, msgspec.DecodeError, pickle.PicklingError, AttributeError, TypeError)
+"""What ends the readers: one that died or never began, and a source that cannot be handed to another process."""
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Read])
+
+
+def read_files(source: Source, files: Sequence[SessionFile], redactor: Redactor) -> Iterator[Read]:
+    """Yield what each file holds, in order; several processes read if the files are large enough for that."""
+    read = 0
+    readers = min(_count_cores(), MOST_READERS)
+    if readers > 1 and sum(file.size for file in files) >= WORTH_IT:
+        for result in _read_in_pool(source, files, redactor.values, readers):
+            yield result
+            read += 1
+    for file in files[read:]:
+        yield _read_one(source, file, redactor)
+
+
+def _read_one(source: Source, file: SessionFile, redactor: Redactor) -> Read:
+    skipped: list[Skip] = []
+    session = source.read(file, skipped.append)
+    if any(skip.line == 0 for skip in skipped):
+        session = None  # the whole file could not be read
+    return redact_session(session, redactor) if session else None, tuple(skipped)
+
+
+def _read_in_pool(source: Source, files: Sequence[SessionFile], values: Sequence[str], readers: int) -> Iterator[Read]:
+    """Yield the results in order until all are there, or a reader fails."""
+    jobs = _cut_jobs(files)
+    with suppress(*FAILURES), ExitStack() as stack:
+        pipes = [stack.enter_context(_Reader(values)) for _ in range(min(readers, len(jobs)))]
+        for number in range(min(len(jobs), AHEAD * len(pipes))):
+            pipes[number % len(pipes)].send((source, jobs[number]))
+        for number in range(len(jobs)):
+            pipe = pipes[number % len(pipes)]
+            found = _DECODER.decode(pipe.recv_bytes())
+            if (later := number + AHEAD * len(pipes)) < len(jobs):
+                pipe.send((source, jobs[later]))
+            yield from found
+
+
+class _Reader:
+    """A process that reads; its pipe is closed, and it ends, when the context is left."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        context = get_context("spawn")
+        self._pipe, its_end = context.Pipe()
+        with its_end:
+            self._process = context.Process(target=_serve, args=(its_end, tuple(values)), daemon=True)
+            self._process.start()
+
+    def __enter__(self) -> Connection:
+        return self._pipe
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        self._process.terminate()
+        self._process.join()
+        self._process.close()
+
+
+def _serve(pipe: Connection, values: Sequence[str]) -> None:
+    """Read the files of each job until the pipe is closed. Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    redactor = Redactor(values=values)
+    with suppress(EOFError, OSError):
+        while True:
+            source, files = pipe.recv()
+            pipe.send_bytes(_ENCODER.encode([_read_one(source, file, redactor) for file in files]))
+
+
+def _cut_jobs(files: Sequence[SessionFile]) -> list[list[SessionFile]]:
+    jobs: list[list[SessionFile]] = []
+    room = 0
+    for file in files:
+        if not jobs or room < file.size or len(jobs[-1]) == MOST_FILES:
+            jobs.append([])
+            room = JOB
+        jobs[-1].append(file)
+        room -= file.size
+    return jobs
+
+
+def _count_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

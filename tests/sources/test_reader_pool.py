@@ -1,0 +1,116 @@
+"""Several processes read session files, with the same result as one, and none outlives its reader."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from skillopt_sleep.model.session import Skip
+from skillopt_sleep.safety.redaction.redactor import Redactor
+from skillopt_sleep.sources import reader_pool
+from skillopt_sleep.sources.claude import ClaudeSource
+from skillopt_sleep.sources.reader_pool import read_files
+from tests.benchmarks.corpus import write_claude_corpus
+
+
+@pytest.fixture
+def pooled(monkeypatch):
+    """Readers are started for any file, two of them, with a file a job."""
+    monkeypatch.setattr(reader_pool, "WORTH_IT", 0)
+    monkeypatch.setattr(reader_pool, "JOB", 1)
+    monkeypatch.setattr(reader_pool, "_count_cores", lambda: 2)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Session files, one of them damaged and one gone by the time it is read."""
+    home = tmp_path_factory.mktemp("home")
+    write_claude_corpus(home, megabytes=0.3, seed=3)
+    (first,) = home.rglob("*.jsonl")
+    for number in range(5):
+        shutil.copy(first, first.with_name(f"copy-{number}.jsonl"))
+    source = ClaudeSource(homes=(str(home),))
+    files = list(source.files(lambda _skip: None))
+    with Path(files[1].path).open("a", encoding="utf-8") as file:
+        file.write('{"broken\n')
+    Path(files[2].path).unlink()
+    return source, files
+
+
+def test_same_as_one_process(corpus, pooled):
+    """Sessions, skips and their order are the same; the values to hide reach the readers."""
+    source, files = corpus
+    words = reader_pool._read_one(source, files[0], Redactor())[0].turns[0].prompt
+    redactor = Redactor(values=[words[:20]])
+    alone = [reader_pool._read_one(source, file, redactor) for file in files]
+    assert list(read_files(source, files, redactor)) == alone
+    assert words[:20] not in str(alone)
+    assert [skip.reason for _, skips in alone for skip in skips] == ["malformed JSON", "vanished"]
+    assert alone[2][0] is None
+
+
+@dataclass(frozen=True)
+class Unmovable:
+    """A source that no other process can be given."""
+
+    source: ClaudeSource
+    hook: object = lambda: None
+
+    def read(self, file, skipped):
+        skipped(Skip(path=file.path, reason=str(os.getpid()), line=1))
+        return self.source.read(file, skipped)
+
+
+def test_source_that_cannot_move_is_read_here(corpus, pooled):
+    """Nothing is lost or read twice."""
+    source, files = corpus
+    results = list(read_files(Unmovable(source), files, Redactor()))
+    assert [skips[0].reason for _, skips in results] == [str(os.getpid())] * len(files)
+
+
+def test_reader_that_dies_is_replaced_by_this_process(corpus, pooled):
+    """What it had not answered is read here; nothing is missing."""
+    source, files = corpus
+    alone = [reader_pool._read_one(source, file, Redactor()) for file in files]
+    found = []
+    for result in read_files(source, files, Redactor()):
+        found.append(result)
+        for child in psutil.Process().children():
+            child.kill()
+    assert found == alone
+
+
+def test_small_files_start_nothing(corpus, monkeypatch):
+    """A few new sessions are read at once, without another interpreter."""
+    source, files = corpus
+    monkeypatch.setattr(reader_pool, "_read_in_pool", lambda *_: pytest.fail("readers were started"))
+    assert len(list(read_files(source, files, Redactor()))) == len(files)
+
+
+def test_readers_end_with_a_killed_parent():
+    """After ``kill -9`` their pipes are closed, and they end by themselves."""
+    script = (
+        "import sys, time\n"
+        "from skillopt_sleep.sources import reader_pool\n"
+        "with reader_pool._Reader(()) as a, reader_pool._Reader(()) as b:\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        readers = psutil.Process(parent.pid).children(recursive=True)
+        assert len(readers) >= 2
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while any(reader.is_running() and reader.status() != psutil.STATUS_ZOMBIE for reader in readers):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
