@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from skillopt_sleep.night.plan import Kit
 from skillopt_sleep.optimizer.replay import Models
 
 SEARCHED = 60
-"""Sessions, the latest ones, in which other places for a new lesson are looked for."""
+"""Sessions, the latest ones, in which other places for a new lesson are looked for, and moments never looked for."""
 
 
 class FoundMoments(Struct, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ def find_moment_tasks(
         for key in keys
         if (talk := _read_talk(key, kit, alone, models=models, corrected_only=models is None)) is not None
     ]
+    talks += _read_unexamined(_list_others({(key.source, key.path) for key in keys}, kit), known, kit, alone, models)
     new = {task.id: task for talk in talks for task in build_moment_tasks(talk)}
     before = {task.id: task for task in known if isinstance(task.reference, MomentReference)}
     places = {name for name, task in before.items() if is_sibling(task)}
@@ -85,12 +87,42 @@ def _read_talk(
     words = frozenset(words for name, words in alone if name == session.session_id)
     moments = find_moments(session, conversation)
     talk = Talk(session=session, conversation=conversation, moments=moments, alone=words, max_tokens=kit.moment_tokens)
+    return _locate(talk, models)
+
+
+def _locate(talk: Talk, models: Models | None) -> Talk:
+    """Return a session with the steps that a model names; without models, with those of rules."""
     if models is None:
         return talk
-    wanted = list_wanted(talk)
-    located = locate_steps(wanted, session, conversation, models.optimizer, models.parallel).moments
+    wanted, ask = list_wanted(talk), models.optimizer
+    located = locate_steps(wanted, talk.session, talk.conversation, ask, models.parallel).moments
     named = {moment.id: moment for moment in located}
     return replace(talk, moments=tuple(named.get(moment.id, moment) for moment in talk.moments))
+
+
+def _list_others(seen: AbstractSet[tuple[str, str]], kit: Kit) -> list[SessionKey]:
+    """Return the latest sessions of this project, without those ``seen``, by source and path."""
+    others = (key for key in kit.inbox.recent() if (key.source, key.path) not in seen)
+    return [key for key in others if kit.place(key.cwd, key.remote) is Place.OWN][:SEARCHED]
+
+
+def _read_unexamined(
+    earlier: Sequence[SessionKey],
+    known: Sequence[TaskRecord],
+    kit: Kit,
+    alone: frozenset[tuple[str, str]],
+    models: Models | None,
+) -> list[Talk]:
+    """Return the sessions with moments of which the archive has none: they were mined before there were moments."""
+    examined = {
+        origin.session_id for task in known if isinstance(task.reference, MomentReference) for origin in task.origins
+    }
+    waiting = {(key.source, key.path) for key in kit.inbox.waiting()}
+    talks = (
+        _read_talk(key, kit, alone, corrected_only=True) for key in earlier if (key.source, key.path) not in waiting
+    )
+    found = [talk for talk in talks if talk and talk.session.session_id not in examined and list_wanted(talk)]
+    return [_locate(talk, models) for talk in found]
 
 
 def _prove(moments: Sequence[TaskRecord], kit: Kit, models: Models | None) -> Proved:
@@ -113,15 +145,12 @@ def _find_siblings(
     lessons = [task for task in moments if _is_checked(task)]
     searched = {name.rpartition("-")[0] for name in known}
     fresh = [task for task in lessons if f"s-{task.id.removeprefix('m-')}" not in searched]
-    earlier: list[Talk] = []
-    if fresh:
-        seen = {(talk.session.source, talk.session.path) for talk in talks}
-        others = [key for key in kit.inbox.recent() if (key.source, key.path) not in seen]
-        own = [key for key in others if kit.place(key.cwd, key.remote) is Place.OWN][:SEARCHED]
-        earlier = [talk for key in own if (talk := _read_talk(key, kit, alone)) is not None]
+    seen = {(talk.session.source, talk.session.path) for talk in talks}
+    others = _list_others(seen, kit) if fresh else []
+    older = [talk for key in others if (talk := _read_talk(key, kit, alone)) is not None]
     found: list[TaskRecord] = []
     for lesson in lessons:
-        found += find_siblings(lesson, [*talks, *(earlier if lesson in fresh else ())], known)
+        found += find_siblings(lesson, [*talks, *(older if lesson in fresh else ())], known)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from skillopt_sleep.gate.rule import Verdict
 from skillopt_sleep.model.moment import MomentReference
 from skillopt_sleep.model.usage import CHARACTERS_PER_TOKEN
@@ -116,3 +118,16 @@ def test_digest_is_as_long_as_the_setting_allows(tmp_path):
         assert len(task.context) <= tokens * CHARACTERS_PER_TOKEN
         sizes.append(len(task.context))
     assert sizes[1] > sizes[0]
+
+
+def test_moments_of_sessions_mined_earlier_are_found(tmp_path):
+    """An archive of a version without moments gets them in the next night, once."""
+    person = make_committer(tmp_path / "mira")
+    workspace = person.workspace()
+    run_night(workspace, plan_night(workspace))
+    found = {task.id for part in at_moments(workspace) for task in part}
+    with sqlite3.connect(person.data / "sleep.db") as database:
+        database.execute("DELETE FROM tasks")
+    again = person.workspace()
+    run_night(again, plan_night(again))
+    assert {task.id for part in at_moments(again) for task in part} == found
