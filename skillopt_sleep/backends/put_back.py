@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from skillopt_sleep.backends.workspace import Workspace
 from skillopt_sleep.errors import NotPutBack
-from skillopt_sleep.model.rollout import Assignment, CutKind, Ending, PutBack, Trajectory
+from skillopt_sleep.model.rollout import STALE, Assignment, CutKind, Ending, PutBack, Trajectory
 from skillopt_sleep.model.step import Step
 from skillopt_sleep.safety.receivers import is_secret_name
 from skillopt_sleep.safety.redaction.redactor import Redactor
@@ -196,7 +196,7 @@ def describe_state(edits: Sequence[Edit], committed_at: float | None) -> str:
         return ""
     names = ", ".join([PurePath(path).name for path in missing][:SHOWN])
     more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-    return f"the session had edited {names}{more} since the commit that was copied"
+    return f"the session had edited {names}{more} {STALE}"
 
 
 def _read_time(at: str) -> float:

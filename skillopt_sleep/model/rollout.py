@@ -89,6 +89,10 @@ class CutKind(enum.StrEnum):
     """In the middle of a turn, before a message of the agent; it is resumed with the word "continue"."""
 
 
+STALE = "since the commit that was copied"
+"""How a note ends that names edits of a session which its copied project lacks."""
+
+
 class PutBack(Struct, frozen=True, kw_only=True):
     """A place in a recorded session at which the agent starts, with the conversation up to there."""
 
@@ -226,6 +230,7 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     """Version of the agent's command line; "" when there is none, or it is not known."""
     answered_at: str = ""
     """ISO 8601, when the reply came; "" for one that an earlier version stored."""
+    note: str = ""
 
     @property
     def work(self) -> str:

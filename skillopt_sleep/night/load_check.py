@@ -22,7 +22,7 @@ from skillopt_sleep.model.document import Candidate, DocumentKind
 from skillopt_sleep.model.edit import AppliedEdit, EditStatus
 from skillopt_sleep.model.landing import MemoryBounds, move_to_memory
 from skillopt_sleep.model.moment import MomentReference
-from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, explain_not_loaded
+from skillopt_sleep.model.rollout import STALE, Ending, ReplayMode, ReplayResult, explain_not_loaded
 from skillopt_sleep.model.task import TaskRecord, group_of
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
 from skillopt_sleep.night.report import Confirmation, Loading, NightReport, ReplayReport
@@ -43,10 +43,15 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """The documents with the rules where the agent reads them; None when nothing moved."""
     moved: tuple[AppliedEdit, ...] = ()
     """Every edit of the proposal as it is there."""
+    stale: int = 0
+    """Replays in a copy of the project that lacked edits of the session."""
 
     def add_to(self, report: NightReport) -> NightReport:
         """Add the replays to the night's report, and what moved."""
-        notes = (*report.notes, *_list_notes(self.replay))
+        said = (
+            f"in {self.stale} replays the copy of the project lacked edits that the session had not committed by then"
+        )
+        notes = (*report.notes, *([said] if self.stale else []), *_list_notes(self.replay))
         where = {applied.edit.id: applied.edit for applied in self.moved}
         return replace(
             report,
@@ -92,9 +97,10 @@ def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = 
     """
     results = [result for step in outcome.steps for result in step.rollouts if result.mode is not ReplayMode.TEXT]
     report = replace(_count_replays(results), mode=models.manner.mode)
+    stale = sum(STALE in result.note for result in results)
     accepted = [step for step in outcome.steps if step.decision.verdict is Verdict.ACCEPT]
     if not accepted or outcome.candidate == outcome.baseline:
-        return Loaded(replay=report)
+        return Loaded(replay=report, stale=stale)
     records = [result for result in results if result.candidate == outcome.candidate.digest and result.shown]
     if records:
         loading, why = _read_records(records, accepted)
@@ -102,7 +108,7 @@ def check_loading(outcome: Consolidated, models: Models, bounds: MemoryBounds = 
         loading, why = Loading.NOT_CHECKED, "this backend has no agent that could load it as it is set up"
     else:
         loading, why = _replay_once(outcome, accepted, models)
-    found = Loaded(replay=replace(report, loading=loading, why=why))
+    found = Loaded(replay=replace(report, loading=loading, why=why), stale=stale)
     if loading in UNREAD:
         found = _move_unread(outcome, found, models, bounds)
         outcome = found.apply_to(outcome)
@@ -121,7 +127,7 @@ def _move_unread(outcome: Consolidated, found: Loaded, models: Models, bounds: M
     moved = move_to_memory(outcome.baseline, applied, bounds)
     if moved is None:
         return found
-    there = Loaded(replay=found.replay, candidate=moved[0], moved=moved[1])
+    there = replace(found, candidate=moved[0], moved=moved[1])
     anew = there.apply_to(outcome)
     loading, why = _replay_once(anew, [step for step in anew.steps if step.decision.verdict is Verdict.ACCEPT], models)
     if loading is Loading.NOT_LOADED:

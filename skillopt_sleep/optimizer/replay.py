@@ -215,6 +215,7 @@ def record_trajectory(result: ReplayResult, assignment: Assignment, done: Reply)
         bypassed=skill is not None and skill.content is not None and read.get(DocumentKind.SKILL) is False,
         changes=done.changes if assignment.put_back is None else "",
         runs=done.runs,
+        note=done.note,
         score=None if unloaded else score,
         call_error=f"NotLoaded: {unloaded}" if unloaded else "",
     )

@@ -11,7 +11,7 @@ from skillopt_sleep.gate.rule import Decision, GateMode, Verdict
 from skillopt_sleep.model.document import BEGIN, END, Candidate, Document, DocumentKind, read_region
 from skillopt_sleep.model.edit import EditOp, EditRecord, apply_edits
 from skillopt_sleep.model.landing import MemoryBounds
-from skillopt_sleep.model.rollout import Ending, ReplayMode, ReplayResult, Shown, Trajectory
+from skillopt_sleep.model.rollout import STALE, Ending, ReplayMode, ReplayResult, Shown, Trajectory
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from skillopt_sleep.night.load_check import check_loading
 from skillopt_sleep.night.outcome import Consolidated, DocumentStep
@@ -127,6 +127,13 @@ def test_missing_backend_ends_the_night():
 
 def result(name, candidate=AFTER, **fields):
     return ReplayResult(task_id=name, candidate=candidate.digest, mode=ReplayMode.NATIVE, **fields)
+
+
+def test_report_says_where_a_copy_lacked_what_the_session_had_edited():
+    """Such a replay began on another state than the session was in; one without such edits is not counted."""
+    results = [result("a", shown=(READ,), note=f"the session had edited a.py {STALE}"), result("b", shown=(READ,))]
+    stage, _ = loaded(outcome(results=results), mode=ReplayMode.WORKTREE)
+    assert report_of(stage).notes[0].startswith("in 1 replays the copy of the project lacked edits")
 
 
 def test_records_of_a_native_trial_are_the_proof():
