@@ -11,7 +11,6 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent
@@ -19,6 +18,7 @@ from skillopt_sleep.gate.pairs import PairedPlan, PairRow
 from skillopt_sleep.gate.rule import GO_ON_AT, PAIRS_A_LIFE, Verdict, decide, is_enough_measured
 from skillopt_sleep.gate.tally import WINS_A_REQUEST, Lost, Result, Tally
 from skillopt_sleep.gate.trial import MeasureAll, RuleTrial, TaskT, run_rule_trials
+from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 
 FORECASTS = 18
@@ -36,14 +36,6 @@ class Effect(enum.StrEnum):
     HARMS = "does harm"
     NONE = "no effect seen"
     UNMEASURED = "not measured"
-
-
-class Price(Struct, frozen=True, kw_only=True):
-    """The calls that a trial of parts is expected to make, retries aside."""
-
-    least: int
-    usual: int
-    most: int
 
 
 class PartTrial(RuleTrial[TaskT]):
@@ -129,23 +121,17 @@ class PartTrial(RuleTrial[TaskT]):
             gain = row.gain if row.result is not None else None
             request = self._names.get(row.task_id, row.task_id)
             self.tally = self.tally.add(row.outcome, gain=gain, request=request)
-            self.kept = self.kept.add(_TURNED[row.outcome], gain=None if gain is None else -gain, request=request)
+            self.kept = self.kept.add(
+                _TURNED.get(row.outcome, row.outcome), gain=None if gain is None else -gain, request=request
+            )
 
     def _may_count(self, task: TaskT) -> bool:
         request = self._names.get(task.id, task.id)
         return self.kept.has_room(request) and self.tally.has_room(request)
 
 
-_TURNED: Mapping[Result | Lost, Result | Lost] = {
-    Result.WIN: Result.LOSS,
-    Result.LOSS: Result.WIN,
-    Result.TIE: Result.TIE,
-    Lost.BASELINE: Lost.CANDIDATE,
-    Lost.CANDIDATE: Lost.BASELINE,
-    Lost.BOTH: Lost.BOTH,
-    Lost.VERDICT: Lost.VERDICT,
-}
-"""Each outcome of a pair, seen from its other arm."""
+_TURNED: Mapping[Result | Lost, Result] = {Result.WIN: Result.LOSS, Result.LOSS: Result.WIN}
+"""What a pair that is no tie is, seen from its other arm; of pairs without outcome only the uneven number counts."""
 
 
 def try_parts(
@@ -170,7 +156,7 @@ def try_parts(
             part.cut = str(spent)
 
 
-def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged: float, seed: int = 0) -> Price:
+def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged: float, seed: int = 0) -> Expected:
     """Forecast the calls by trying made-up documents: from no part with an effect to all, and from no noise to much.
 
     ``line_up`` returns new trials of the real parts and tasks, so texts and policy are the real ones. ``judged`` is the
@@ -182,7 +168,8 @@ def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged:
         _count_calls(line_up(), luck, noise=(0.0, 0.05, 0.1)[run % 3], share=run / runs, judged=judged)
         for run in range(runs)
     )
-    return Price(least=int(found[0] / MARGIN), usual=found[runs // 2], most=int(found[-1] * MARGIN))
+    least, most = int(found[0] / MARGIN), int(found[-1] * MARGIN)
+    return Expected(phase="try", least=least, usual=found[runs // 2], most=most)
 
 
 def _count_calls(

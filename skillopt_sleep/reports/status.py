@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from skillopt_sleep.gate.account import Account
+from skillopt_sleep.gate.pending import SAID
 from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
 from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
@@ -162,6 +163,8 @@ def _list_pending(pending: tuple[PendingReport, ...], *, everything: bool) -> tu
 
 
 def _needs(change: PendingReport) -> Cell:
+    if change.you_said_so:
+        return Line(f"your word: {SAID}", Tone.WAITING)
     return Line(f"{plain(change.needs)}, promising" if change.promising else plain(change.needs), Tone.WAITING)
 
 

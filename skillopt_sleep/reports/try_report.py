@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from skillopt_sleep.gate.part_trial import Effect, Price
-from skillopt_sleep.model.call import Spend
+from skillopt_sleep.gate.part_trial import Effect
+from skillopt_sleep.model.call import Expected, Spend
 from skillopt_sleep.reports.formatting import money, number, plain
 
 MAX_RULE = 160
@@ -50,7 +50,7 @@ class TryReport(Struct, frozen=True, kw_only=True):
     path: str
     against: str
     requests: int
-    price: Price
+    price: Expected
     whole: PartReport
     rules: tuple[PartReport, ...]
     cut: str
@@ -66,7 +66,7 @@ class TryReport(Struct, frozen=True, kw_only=True):
         return self.cut or ("too little could be measured" if lost else "")
 
 
-def describe_price(what: str, price: Price, *, rules: int, requests: int, paid: int, cap: int) -> str:
+def describe_price(what: str, price: Expected, *, rules: int, requests: int, paid: int, cap: int) -> str:
     """Return what it will cost to try ``what``, in a sentence, before it begins."""
     parts = f"as a whole and without each of its {number(rules, 'rule')}" if rules else "as a whole"
     said = f"{what} {parts}, on {number(requests, 'different request')} of yours"

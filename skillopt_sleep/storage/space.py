@@ -103,7 +103,7 @@ def prune(
     with database.transaction() as connection:  # A/A tests are no nights, and leave replies only
         connection.execute("DELETE FROM replies WHERE night LIKE 'audit-%' AND night < ?", (f"audit-{oldest:%Y%m%d}",))
     for folder in (project / ".skillopt-sleep" / "tries").glob("try-*"):
-        if folder.stat().st_mtime < oldest.timestamp():  # its report stays
+        if folder.lstat().st_mtime < oldest.timestamp():  # its report stays
             _forget_replies(database, folder.name)
     return Pruned(nights=tuple(gone), size=freed, skipped=tuple(skipped))
 

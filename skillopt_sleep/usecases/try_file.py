@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 from skillopt_sleep.errors import BudgetSpent, UsageError
 from skillopt_sleep.gate.pairs import PairedPlan, measure_rules
-from skillopt_sleep.gate.part_trial import PartTrial, Price, forecast_price, try_parts
+from skillopt_sleep.gate.part_trial import PartTrial, forecast_price, try_parts
 from skillopt_sleep.gate.rule import PROVEN
 from skillopt_sleep.gate.tally import WINS_A_REQUEST
 from skillopt_sleep.mining.tasks import group_given_tasks
+from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.document import (
     Candidate,
     Document,
@@ -45,7 +46,13 @@ from skillopt_sleep.storage.lock import lock_night
 from skillopt_sleep.storage.space import check_disk
 from skillopt_sleep.usecases.adapters import build_judges
 from skillopt_sleep.usecases.documents import MOST_BYTES
-from skillopt_sleep.usecases.plan import find_commit_of_task, plan_night
+from skillopt_sleep.usecases.plan import (
+    NO_CHECKS_NOTE,
+    NOT_ISOLATED_NOTE,
+    SIMULATED_NOTE,
+    find_commit_of_task,
+    plan_night,
+)
 from skillopt_sleep.usecases.run import open_kit, recall_models
 
 if TYPE_CHECKING:
@@ -64,7 +71,6 @@ MOST_REQUESTS = 40
 LEAST_REQUESTS = -(-PROVEN // WINS_A_REQUEST)
 """With fewer different requests nothing can be shown: one counts at most twice."""
 FOLDER, REPORT, SKILL = "tries", "report.json", "SKILL.md"
-NOTHING = Price(least=0, usual=0, most=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,7 @@ class TryPlan:
     touched: tuple[Mapping[str, int], ...]
     """For each rule and task, the words they share; a task that a rule was learnt from never tries it."""
     night: NightPlan
-    price: Price
+    price: Expected
     paid: int
     """Calls that earlier runs of the same trial have paid for."""
 
@@ -150,7 +156,7 @@ def plan_try(
         tasks=tasks,
         touched=tuple(_count_shared(workspace, document, spans, tasks)),
         night=night,
-        price=NOTHING,
+        price=Expected(phase="try", least=0, most=0),
         paid=NightLedger(workspace.database, night=name, sitting=1).spent(whole_night=True).calls,
     )
     judged = sum(may_ask_model(task.reference) for task in tasks) / len(tasks)
@@ -311,7 +317,7 @@ def _describe(plan: TryPlan, whole: PartTrial[TaskRecord], rules: Sequence[PartT
             for rule, (start, end) in zip(rules, plan.spans, strict=True)
         ),
         cut=whole.cut or next((rule.cut for rule in rules if rule.cut), ""),
-        notes=plan.night.notes,
+        notes=tuple(note for note in plan.night.notes if note in {SIMULATED_NOTE, NOT_ISOLATED_NOTE, NO_CHECKS_NOTE}),
     )
 
 

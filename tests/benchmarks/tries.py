@@ -22,8 +22,9 @@ from msgspec import Struct
 from skillopt_sleep.backends.simulation.world import HarmfulRule, Rule, World, WorldTask, write_world
 from skillopt_sleep.cli import main as run_command
 from skillopt_sleep.gate.pairs import PairedPlan, PairRow
-from skillopt_sleep.gate.part_trial import Effect, PartTrial, Price, forecast_price, try_parts
+from skillopt_sleep.gate.part_trial import Effect, PartTrial, forecast_price, try_parts
 from skillopt_sleep.gate.rule import PROVEN
+from skillopt_sleep.model.call import Expected
 from skillopt_sleep.model.rollout import GateMetric, ReplayResult, Score
 from skillopt_sleep.model.task import RubricReference, TaskRecord
 from tests.benchmarks.worlds import fresh_words
@@ -59,7 +60,7 @@ class Found(Struct, frozen=True):
     found: int
     wrong: int
     calls: int
-    price: Price | None
+    price: Expected | None
 
     @property
     def is_priced(self) -> bool:
@@ -132,7 +133,7 @@ def try_made_up(file: File, luck: random.Random, noise: float, *, priced: bool =
     return count_labels(file.kinds, [part.effect for part in parts], calls, price)
 
 
-def count_labels(kinds: Sequence[Effect], labels: Sequence[Effect], calls: int, price: Price | None) -> Found:
+def count_labels(kinds: Sequence[Effect], labels: Sequence[Effect], calls: int, price: Expected | None) -> Found:
     """Compare labels with the truth; "no effect seen" is no label."""
     pairs = list(zip(kinds, labels, strict=True))
     return Found(
@@ -246,7 +247,7 @@ def try_whole(seed: int) -> Found:
             run_command([*arguments, "--json"])
         report = json.loads(out.getvalue())
         labels = {rule["text"]: Effect(rule["effect"]) for rule in report["rules"]}
-        price = msgspec.convert(report["price"], Price)
+        price = msgspec.convert(report["price"], Expected)
         return count_labels(
             [kind for _, kind in rules], [labels[text] for text, _ in rules], report["spend"]["calls"], price
         )

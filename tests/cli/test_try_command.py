@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_sleep.gate.part_trial import Effect, Price
+from skillopt_sleep.gate.part_trial import Effect
+from skillopt_sleep.model.call import Expected
 from tests.benchmarks.tries import count_labels, write_try_files
 
 PROSE = """---
@@ -55,7 +56,7 @@ def test_whole_run_finds_what_carries_weight_and_what_does_harm(cli, world):
     found = count_labels([*truth.values()], [labels[text] for text in truth], 0, None)
     assert found.found >= 3
     assert not found.wrong
-    price = Price(**done.json["price"])
+    price = Expected(**done.json["price"])
     assert price.least <= done.json["spend"]["calls"] <= price.most
     again = cli(*arguments, "--json")
     assert again.json["spend"]["calls"] == 0

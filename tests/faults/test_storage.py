@@ -338,6 +338,22 @@ def test_night_folder_that_is_a_link(nights, tmp_path):
     assert nights.database.rows("SELECT 1 FROM replies WHERE night = 'n0'")
 
 
+def test_replies_of_old_trials_of_files_go(nights):
+    """Those of `try` that were not continued for so long; their reports stay, and so do newer ones and dead links."""
+    tries = nights.project / ".skillopt-sleep" / "tries"
+    for name, days in (("try-old", 91), ("try-new", 89)):
+        (tries / name).mkdir(parents=True)
+        (tries / name / "report.json").write_bytes(b"{}")
+        at = (NOW - timedelta(days=days)).timestamp()
+        os.utime(tries / name, (at, at))
+        with nights.database.transaction() as connection:
+            connection.execute("INSERT INTO replies VALUES (?, 'target', 'd', 'm', 0, ?)", (name, b"{}"))
+    (tries / "try-link").symlink_to(tries / "nowhere")
+    nights.prune()
+    assert [row["night"] for row in nights.database.rows("SELECT night FROM replies")] == ["try-new"]
+    assert (tries / "try-old" / "report.json").exists()
+
+
 def test_archive_is_never_pruned(nights):
     """Sessions and tasks outlive every night."""
     with nights.database.transaction() as connection:
