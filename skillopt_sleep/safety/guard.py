@@ -31,8 +31,35 @@ class Danger(Struct, frozen=True):
 
 _DOWNLOADER = r"\b(?:curl|wget|fetch|aria2c|iwr|irm|invoke-(?:webrequest|restmethod)|urllib|requests\.get)\b"
 _INTERPRETER = r"\b(?:ba|z|k|da|fi)?sh\b|\bpython[\d.]*\b(?! -m json)|\bnode\b|\bperl\b|\bruby\b|\bphp\b|\bpowershell\b|\bpwsh\b|\biex\b|\beval\b|\bexec\b|\bsource\b"
+_VOUCHED = (
+    r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|verified|validated|complete[d]?|done|finished|correct|met|satisf\w+|fulfil\w+|fixed"
+    r"|work(?:s|ed)|(?:re|double-)?checked|ran|tested|confirmed|reviewed|approved|followed|compl(?:y|ies|ied|iant)|flawless|perfect|error-free|no (?:errors|issues|problems)"
+    r"|(?:production|release)[ -]ready)\b"
+)
+_HONEST = r"(?![^.;]*\b(?:whether|only (?:if|when|after|once)|until|before|which|how|what)\b)"
+_NOT_BEFORE = "".join(f"(?<!{word} )" for word in ("before you", "when you", "if you", "until you", "before", "after"))
+_SAY = r"(?:sa(?:y|ying)|stat(?:e|ing)|claim(?:ing)?|declar(?:e|ing)|assert(?:ing)?|announc(?:e|ing)|conclud(?:e|ing)|certif(?:y|ying)|attest(?:ing)?|assur(?:e|ing)|promis(?:e|ing)|guarantee(?:ing)?|affirm(?:ing)?|insist|pretend|imply|write(?: down)?|note|mention|reply|respond|report(?:ing)?|tell|inform)"
+_LINE = r"(?:add|append|include|insert|put|end|close|finish|open|begin|start|conclude|reply|answer|respond|sign off)\b[^.;]{0,60}?"
 
 DANGERS = (
+    Danger(
+        "claims",
+        "makes the agent vouch for its own work, or speak to whoever judges it",
+        re.compile(
+            rf"\b{_NOT_BEFORE}{_SAY}(?: (?:to )?(?:the )?(?:user|person|reader|reviewer|team|customer|caller|me|us|them|everyone))? ?(?:that\b|:|[\"'`])"
+            rf"{_HONEST}[^.;]{{0,80}}?{_VOUCHED}"
+            rf"|\b{_NOT_BEFORE}(?:say|claim|declare|pretend|report|assert|present|describe)\b{_HONEST} (?:\w+ ){{0,4}}?"
+            rf"(?:tests?|suite|checks?|build|work|tasks?|everything|it|they|you|we|I|code|changes?|answer|result|requirements?|bugs?|errors?|failures?)"
+            rf" (?:\w+ ){{0,2}}?{_VOUCHED}"
+            rf"|\b{_LINE}(?:that|[\"'`:]){_HONEST}[^.;]{{0,80}}?{_VOUCHED}"
+            r"|\b(?:certif(?:y|ies|ied|ying)|attest\w*|vouch\w*|self-(?:assess\w*|grad\w*|certif\w*|evaluat\w*))\b"
+            r"|\b(?:to|for|dear|tell|ask|remind|convince|persuade|assure|impress|address|instruct|help|let) (?:the |any |an? |whoever )?(?:judges?|graders?|evaluators?|examiners?|assessors?|scorers?|grades|scores|judging|grading)\b"
+            r"|\b(?:score|grade|rate|judge|mark|rank)\b[^.;]{0,20}\b(?:this|the|my|your) (?:answer|response|reply|output|work|solution)\b[^.;]{0,40}\b(?:as|highest|highly|full|top|pass\w*|better|\d)"
+            r"|\b(?:answer|response|reply|output|work|solution)s? (?:deserves?|merits?|(?:fully |clearly )?(?:meets?|satisf\w+|passes|fulfils?))\b"
+            r"|\b(?:full|top|maximum|perfect) (?:marks?|scores?|credit|grade)\b",
+            re.IGNORECASE,
+        ),
+    ),
     Danger(
         "remote code",
         "runs code that is downloaded at that moment",

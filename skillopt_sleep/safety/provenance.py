@@ -43,7 +43,18 @@ COMMAND_VERBS = frozenset({"commit", "exec", "init", "install", "push", "status"
 """Words of commands that name nothing, beside the verbs of everyday work."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+|\s+[\u2013\u2014]\s+|\s--\s")
-_CLAUSE_END = re.compile(r"[,;:()\uff0c\u3001\uff1a]|\b(?:and|then|und|dann|et|puis|y|e|\u0438)\b", re.IGNORECASE)
+_CLAUSE_WORDS = "and then und dann et puis y e и so because but weil aber mais car pero porque но".replace(" ", "|")
+_CONTRAST = "instead of|rather than|statt|anstatt|au lieu|en vez|em vez|invece|zamiast|вместо"
+_BEFORE_NOT = "do does did is are was were must should shall can could will would may if why or has have please"
+_CLAUSE_END = re.compile(
+    rf"[,;:()\uff0c\u3001\uff1a]|\b(?:{_CLAUSE_WORDS})\b|(?=\b(?:{_CONTRAST})\b|\u800c\u4e0d)", re.IGNORECASE
+)
+"""Where a clause ends; of "pnpm instead of npm" the halves demand contrary things."""
+_TYPED_CLAUSE_END = re.compile(
+    rf"{_CLAUSE_END.pattern}|{''.join(f'(?<!{word})' for word in _BEFORE_NOT.split())}(?<=\w)\s+(?=not\s)",
+    re.IGNORECASE,
+)
+"""The same in words that were typed, where "colour not color" often lacks the comma."""
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _TERM = re.compile(r"[\w-]+")
 
@@ -156,7 +167,7 @@ class _Typed:
         self._clauses = [
             (frozenset(_weigh_terms(clause)), read_polarity(clause))
             for sentence in sentences
-            for clause in split_clauses(sentence)
+            for clause in split_clauses(sentence, _TYPED_CLAUSE_END)
         ]
         self._stems: dict[str, set[str]] = {}
         for term in frozenset(term for terms in self._sentences for term in terms):
@@ -177,10 +188,11 @@ class _Typed:
             yield f"provenance: nothing you typed speaks of “{excerpt(sentence, 80)}”"
         elif sum(mass == 1 and not self._find_forms(term) for term, mass in terms.items()) > MOST_STRANGE_TERMS:
             yield f"provenance: most of “{excerpt(sentence, 80)}” is nothing you typed"
-        for clause in split_clauses(claimed):
-            yield from self._object_to_clause(clause)
+        clauses = split_clauses(claimed)
+        for clause in clauses:
+            yield from self._object_to_clause(clause, is_part=len(clauses) > 1)
 
-    def _object_to_clause(self, clause: str) -> Iterator[str]:
+    def _object_to_clause(self, clause: str, *, is_part: bool) -> Iterator[str]:
         """Yield why a clause has no place in its sentence: all of it is new, or it reverses what was typed."""
         terms, polarity = _weigh_terms(clause), read_polarity(clause)
         shares = self._measure_shares(terms, [typed for typed, _ in self._clauses])
@@ -190,6 +202,8 @@ class _Typed:
             if is_odd or sum(terms.values()) >= LONGEST_STRANGE_CLAUSE:
                 yield f"provenance: nothing you typed speaks of “{excerpt(clause.strip(), 80)}”"
             return
+        if is_part and not polarity.is_marked and sum(terms.values()) < LONGEST_STRANGE_CLAUSE:
+            return  # where or when, not what
         is_contrary = polarity.omits or polarity.concedes or max(share for share, _ in near) >= REVERSED_SHARE
         if is_contrary and not any(typed.allows(polarity) for _, typed in near):
             yield f"provenance: “{excerpt(clause.strip(), 80)}” is the contrary of what you typed"
@@ -228,9 +242,9 @@ class _Typed:
         return not folded
 
 
-def split_clauses(sentence: str) -> list[str]:
+def split_clauses(sentence: str, end: re.Pattern[str] = _CLAUSE_END) -> list[str]:
     """Split a sentence at commas, colons, brackets and conjunctions."""
-    return [clause for clause in _CLAUSE_END.split(sentence) if _TERM.search(clause)]
+    return [clause for clause in end.split(sentence) if _TERM.search(clause)]
 
 
 def _without_mark(sentence: str) -> str:

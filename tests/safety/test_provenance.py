@@ -35,6 +35,13 @@ def make_task(*feedback, words="", **more):
         ("you forgot the changelog", "Add a line to CHANGELOG.md for every change that users can see."),
         ("use uv, not pip", "Use `uv add` instead of `pip install` for dependencies."),
         ("no, amounts in cents please", "Write amounts as integers in cents."),
+        ("colour not color in the docs", 'Use British spelling in the docs ("colour", not "color").'),
+        (
+            "for dates use date-fns, moment is way too big",
+            "Use date-fns for dates instead of moment, which is too big.",
+        ),
+        ("stop adding docstrings to private functions", "Leave docstrings off private functions."),
+        ("函数太长了,拆成小一点的", "函数不要写得太长,应拆分成较小的函数。"),
         ("日付は必ず ISO 形式で書いて", "日付は ISO 形式で書く。"),
         ("prices need two decimals and EUR", "Format prices with two decimals and EUR behind them, like 12.50 EUR."),
     ],
