@@ -289,8 +289,8 @@ def uninstall_command(
 ) -> None:
     """Remove the schedule and the plugins; rules and data stay unless you ask for more.
 
-    What stays is listed at the end, each with the way to remove it. Files that you edited by hand, and files that are
-    not this program's, stay and are named. Remove the program itself with the tool that installed it.
+    What stays is listed at the end, each with the way to remove it. Rules that you rewrote, and files that are not
+    this program's, stay and are named. Remove the program itself with the tool that installed it.
     """
     from skillopt_sleep.usecases.uninstall import Removal
 

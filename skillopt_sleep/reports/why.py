@@ -54,7 +54,7 @@ STATES = {
 }
 """Each state in words, and the meaning of its colour."""
 
-TOLD = 4
+TOLD = 3
 """Tasks and nights of a rule on the first page, and tasks that did better in a night."""
 
 
@@ -216,7 +216,10 @@ def describe_why(stories: Sequence[Story], *, everything: bool = False) -> Page:
         for story in stories
     ]
     return (
-        Section(f"{number(len(stories), 'rule')} match; name one by its id", (Table(("", "", ""), rows, elastic=2),)),
+        Section(
+            f"{number(len(stories), 'rule')} match; name one by its id",
+            (Table(("", "", ""), rows, elastic=2, cut=True),),
+        ),
     )
 
 
@@ -234,7 +237,7 @@ def _list_sections(story: Story, most: int) -> Iterator[Section]:
     yield Section(without_bullet(_text(edit)), (Facts(facts),))
     if story.tasks:
         items = Items([list(_describe_task(task)) for task in story.tasks[:most]])
-        yield Section("It was learnt from", (items, *count_rest(len(story.tasks), most, "earlier task")))
+        yield Section("It was learnt from", (items, *count_rest(len(story.tasks), most, "more task")))
     else:
         yield Section("", ("The tasks it was learnt from are not known.",))
     for attempt in story.attempts[-most:]:
