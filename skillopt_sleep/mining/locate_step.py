@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from skillopt_sleep.errors import BadReply, TransientBackend
+from skillopt_sleep.errors import TransientBackend
 from skillopt_sleep.mining.actions import ActionKind
 from skillopt_sleep.mining.digest import CutNotFound, find_cut
 from skillopt_sleep.mining.doubts import CHANGED_MIND, NOT_KNOWABLE
@@ -24,7 +24,7 @@ from skillopt_sleep.model import Json
 from skillopt_sleep.model.call import Prompt
 from skillopt_sleep.model.moment import Basis, Moment, MomentKind
 from skillopt_sleep.model.ports import Ask, Parallel
-from skillopt_sleep.model.replies import Refusal, escape_tags, make_tag_suffix
+from skillopt_sleep.model.replies import escape_tags, make_tag_suffix
 from skillopt_sleep.model.session import Session
 from skillopt_sleep.model.step import Conversation
 from skillopt_sleep.model.text import excerpt
@@ -47,16 +47,6 @@ _SCHEMA: dict[str, Json] = {
 }
 
 
-class Located(Struct, frozen=True, kw_only=True):
-    """Moments, with the steps that a model named."""
-
-    moments: tuple[Moment, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    """Replies that were not used; their moments keep the step that rules guessed."""
-    lost: str = ""
-    """Why calls were lost; their moments keep the guess as well and may be asked about again."""
-
-
 class _Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     step: int
     as_asked: bool
@@ -72,19 +62,13 @@ class _Shown(Struct, frozen=True, kw_only=True):
 
 def locate_steps(
     moments: Sequence[Moment], session: Session, conversation: Conversation, ask: Ask, parallel: Parallel
-) -> Located:
+) -> tuple[Moment, ...]:
     """Return the moments of one session in order, with the steps that a model names where rules could only propose one.
 
-    Raises ``FatalBackend`` and ``BudgetSpent``.
+    A moment whose call was lost, or whose reply cannot be used, keeps its guess. Raises ``FatalBackend`` and
+    ``BudgetSpent``.
     """
-    places = read_talk(session, conversation)
-    work = functools.partial(_locate, places=places, ask=ask)
-    done = parallel(work, moments)
-    return Located(
-        moments=tuple(moment for part in done for moment in part.moments),
-        refused=tuple(refusal for part in done for refusal in part.refused),
-        lost=next((part.lost for part in done if part.lost), ""),
-    )
+    return tuple(parallel(functools.partial(_locate, places=read_talk(session, conversation), ask=ask), moments))
 
 
 def needs_model(moment: Moment) -> bool:
@@ -92,18 +76,14 @@ def needs_model(moment: Moment) -> bool:
     return moment.basis in (Basis.GUESS, Basis.WORDS) and not moment.void and moment.kind is not MomentKind.APPROVED
 
 
-def _locate(moment: Moment, *, places: Sequence[Place], ask: Ask) -> Located:
+def _locate(moment: Moment, *, places: Sequence[Place], ask: Ask) -> Moment:
     if not needs_model(moment):
-        return Located(moments=(moment,))
+        return moment
     try:
         shown = _build_prompt(places, moment)
-        reply = ask_readable(shown.prompt, ask, _Reply, phase="mine")
-        return Located(moments=(_apply(places, moment, shown, reply),))
-    except (BadReply, ValueError, CutNotFound) as error:
-        refusal = Refusal(subject=moment.id, words=excerpt(moment.words[0], 100), why=str(error))
-        return Located(moments=(moment,), refused=(refusal,))
-    except TransientBackend as error:
-        return Located(moments=(moment,), lost=f"{type(error).__name__}: {error}")
+        return _apply(places, moment, shown, ask_readable(shown.prompt, ask, _Reply, phase="mine"))
+    except (TransientBackend, ValueError, CutNotFound):
+        return moment
 
 
 def _build_prompt(places: Sequence[Place], moment: Moment) -> _Shown:

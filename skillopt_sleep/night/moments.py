@@ -95,7 +95,7 @@ def _locate(talk: Talk, models: Models | None) -> Talk:
     if models is None:
         return talk
     wanted, ask = list_wanted(talk), models.optimizer
-    located = locate_steps(wanted, talk.session, talk.conversation, ask, models.parallel).moments
+    located = locate_steps(wanted, talk.session, talk.conversation, ask, models.parallel)
     named = {moment.id: moment for moment in located}
     return replace(talk, moments=tuple(named.get(moment.id, moment) for moment in talk.moments))
 
