@@ -162,7 +162,7 @@ def forecast_price(line_up: Callable[[], Sequence[PartTrial[TaskT]]], *, judged:
     ``line_up`` returns new trials of the real parts and tasks, so texts and policy are the real ones. ``judged`` is the
     share of tasks that take a call of a judge.
     """
-    runs = max(6, min(FORECASTS, FORECAST_PARTS // max(1, len(line_up()))))
+    runs = max(4, min(FORECASTS, FORECAST_PARTS // max(1, len(line_up()))))
     luck = random.Random(seed)  # noqa: S311
     found = sorted(
         _count_calls(line_up(), luck, noise=(0.0, 0.05, 0.1)[run % 3], share=run / runs, judged=judged)

@@ -83,6 +83,7 @@ def test_what_you_said_is_never_adopted_by_itself_nor_part_of_the_base(tmp_path)
     assert all(document.content is None for document in plan.baseline.documents)
 
 
+@pytest.mark.slow
 def test_correction_without_a_standing_wish_is_an_ordinary_rule(tmp_path):
     """The same words without "from now on" give no such list, and nothing is replayed for it."""
     _, report = run(make_wisher(tmp_path / "mira", "No, "))
@@ -91,6 +92,7 @@ def test_correction_without_a_standing_wish_is_an_ordinary_rule(tmp_path):
     assert "own" not in {phase.phase for phase in report.phases}
 
 
+@pytest.mark.slow
 def test_wish_that_the_agent_does_not_heed_where_it_was_said_is_not_listed(tmp_path):
     """An agent that follows no rule: the replay where it was said fails."""
     _, report = run(make_wisher(tmp_path / "mira"), simulated={"skill": 0.0})
