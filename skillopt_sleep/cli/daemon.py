@@ -99,9 +99,10 @@ def _attend(workspace: Workspace, *, once: bool) -> int:
 
 def _find_obstacle(workspace: Workspace, schedule: Schedule) -> str:
     """Explain why no night may begin now, "" when one may."""
+    from skillopt_sleep.scheduling.attend import BUSY
     from skillopt_sleep.scheduling.daemon import is_on_battery
     from skillopt_sleep.storage.lock import is_locked
 
     if not schedule.on_battery and is_on_battery():
         return "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)"
-    return "another night is running" if is_locked(workspace.data_dir) else ""
+    return BUSY if is_locked(workspace.data_dir) else ""

@@ -251,6 +251,8 @@ def describe_schedule(outlook: Outlook) -> Iterator[str]:
         yield f"MISSED: {nights} of the last week did not run, due at {which}."
         slept = "The machine was off or asleep, or nothing started it: skillopt-sleep doctor checks"
         yield f"  {plain(outlook.held) or slept}."
+    if outlook.clock:
+        yield f"CLOCK: {outlook.clock}."
     if outlook.problem:
         yield f"NOT RUNNING: {plain(outlook.problem)}."
     yield f"Every night at {outlook.at}, started by {WAKERS[outlook.using]}. {_last(outlook.last)}{_next(outlook)}"

@@ -26,6 +26,8 @@ from skillopt_sleep.scheduling.due import (
 
 STOPPED = 143
 """Exit code recorded for a night that we stopped, whatever its own was."""
+BUSY = "another night is running"
+"""Why a night waits for another one, which is soon over."""
 REMEMBERED = 14
 """Attempts of a project kept in memory, so that a clock may be put back by two weeks."""
 
@@ -194,7 +196,7 @@ class Attendant:
             raise
         if code == NightRunning.exit_code:  # another process was quicker; nothing was started
             self._undo(attempt, before)
-            return "another night is running"
+            return BUSY
         code = STOPPED if self.stopping and code else code
         self.code = abs(code) or self.code
         why = world.read_last_words() if code else ""

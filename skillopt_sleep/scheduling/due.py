@@ -189,6 +189,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     """Why the latest due has not had its night, as the program that looked for it has written down."""
     failures: tuple[str, ...] = ()
     """Why the last nights of other scheduled projects failed, a line for each project."""
+    clock: str = ""
+    """What the dates of the last nights say about the clock of this machine, "" when they agree with it."""
 
 
 def find_due(day: date, at: time, zone: tzinfo) -> Due:

@@ -21,7 +21,8 @@ from msgspec import Struct
 from skillopt_sleep.calls.clock import find_system_zone
 from skillopt_sleep.errors import SleepError
 from skillopt_sleep.model.text import sha256
-from skillopt_sleep.scheduling.due import Attempt, Schedule, find_next_due
+from skillopt_sleep.scheduling.attend import BUSY
+from skillopt_sleep.scheduling.due import Attempt, Schedule, find_last_due, find_next_due
 from skillopt_sleep.scheduling.store import AttemptStore, load_schedule
 from skillopt_sleep.storage.files import make_folders, remove, write_atomic
 from skillopt_sleep.storage.staging import ProposalStatus
@@ -129,6 +130,11 @@ class AnnouncingAttempts(AttemptStore):
         super().__init__(workspace.data_dir / DATABASE)
         self._workspace = workspace
 
+    def note(self, project: str, due: str, why: str) -> None:
+        """Store why a due has not had its night yet, and announce it."""
+        super().note(project, due, why)
+        announce(self._workspace)
+
     def keep(self, attempt: Attempt) -> None:
         """Store an attempt, and announce it at its start and when it failed."""
         super().keep(attempt)
@@ -143,7 +149,7 @@ def _list_messages(workspace: Workspace, proposals: dict[str, str]) -> Iterator[
     projects = {row["project"] for row in workspace.database.rows("SELECT DISTINCT project FROM nights")}
     projects |= {entry.project for entry in schedule.projects} if schedule else set()
     for project in filter(_is_one_line, projects - proposals.keys()):
-        yield from _describe_failure(workspace, project)
+        yield from _describe_failure(workspace, project, schedule)
     yield from _warn_of_silence(workspace, schedule) if schedule else ()
     if schedule and (program := _find_program(schedule.environment.get("PYTHONPATH", ""))):
         text = f"SkillOpt-Sleep: its nights cannot start, as {program} is gone; install it again, then run"
@@ -163,12 +169,23 @@ def _warn_of_silence(workspace: Workspace, schedule: Schedule) -> Iterator[Messa
         yield Message(project, key, f"@{int((due.moment + SILENCE).timestamp())}", text)
 
 
-def _describe_failure(workspace: Workspace, project: str) -> Iterator[Message]:
-    """Yield a message when the last nights of a project failed."""
+def _describe_wait(workspace: Workspace, project: str, schedule: Schedule) -> Iterator[Message]:
+    """Yield a message when the latest due of a project may not have its night, as on battery."""
+    due = find_last_due(workspace.clock.now(), schedule.clock, find_system_zone())
+    store = AttemptStore(workspace.database)
+    why = store.find_reason(project, due.label)
+    if why and why != BUSY and due.label not in {attempt.due for attempt in store.of(project, limit=1)}:
+        text = f"SkillOpt-Sleep: the last night has not begun: {why}."
+        yield Message(project, sha256(f"{project}{due.label}{why}".encode())[:12], "-", text)
+
+
+def _describe_failure(workspace: Workspace, project: str, schedule: Schedule | None) -> Iterator[Message]:
+    """Yield a message when the last nights of a project failed, or its night waits for something."""
     from skillopt_sleep.usecases.failures import find_failure
 
     failure = find_failure(workspace, project)
     if failure is None:
+        yield from _describe_wait(workspace, project, schedule) if schedule else ()
         return
     where = project if Path(project).is_dir() else "*"  # nobody starts a session in a folder that is gone
     yield Message(where, sha256(failure.key.encode())[:12], "-", _say_failed(failure.nights, failure.why))

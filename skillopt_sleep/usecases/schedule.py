@@ -152,6 +152,12 @@ def read_outlook(workspace: Workspace, nights: Sequence[NightReport]) -> Outlook
     missed = find_missed_dues(entry.since, now, schedule.clock, zone, active=active, jitter=jitter)
     following = _find_next(schedule, entry, attempts, now)
     latest = find_last_due(now, schedule.clock, zone).label
+    latest_start = max(active, default=now)
+    if latest_start > now + timedelta(hours=1):
+        ahead = (
+            f"a night is dated {latest_start.astimezone():%Y-%m-%d %H:%M}, which is to come: this clock was put back"
+        )
+        found = replace(found, clock=f"{ahead}; if it is right now, nothing needs to be done, and nights go on by it")
     return replace(
         found,
         last=_convert_to_local_time(attempts[0]) if attempts else None,

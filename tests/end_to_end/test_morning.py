@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +16,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from skillopt_sleep.scheduling.store import load_schedule, save_schedule
+from skillopt_sleep.scheduling.due import Attempt
+from skillopt_sleep.scheduling.store import AttemptStore, load_schedule, save_schedule
+from skillopt_sleep.storage.lock import lock_night
 from tests.fakes.cli import make_cli
 from tests.fakes.home import Person, make_person
 from tests.fakes.program import ROOT, run_here
+from tests.faults.test_storage import tmpfs
 
 HOOK = ROOT / "plugins" / "claude-code" / "hooks" / "waiting.sh"
 
@@ -89,7 +94,7 @@ class Mira:
         """What her scheduler starts: the environment holds nothing of her shell."""
         env = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **more}
         return subprocess.run(
-            [sys.executable, "-P", "-m", "skillopt_sleep", "daemon", "--once"],
+            [sys.executable, "-P", "-m", "skillopt_sleep", "daemon", "--once", f"--data-dir={self.data}"],
             env={**env, "PYTHONPATH": str(ROOT)},
             cwd=self.home,
             capture_output=True,
@@ -97,6 +102,21 @@ class Mira:
             timeout=120,
             check=False,
         )
+
+    @contextlib.contextmanager
+    def waiting_night(self, word, **more):
+        """A night that is due and may not begin: while it waits, and after the machine was switched off."""
+        env = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **more}
+        command = [sys.executable, "-P", "-m", "skillopt_sleep", "daemon", "--once", f"--data-dir={self.data}"]
+        with subprocess.Popen(command, env=env, cwd=self.home, stderr=subprocess.PIPE, text=True) as process:
+            line = ""
+            while word not in line:
+                line = process.stderr.readline()
+                assert line, f"it ended without {word!r}"
+            time.sleep(0.5)  # what it writes down comes after the log
+            yield
+            process.kill()
+            process.stderr.close()
 
     def look(self, command, *flags):
         """What a command prints in her shell, which has the key."""
@@ -125,6 +145,18 @@ class Mira:
 
 
 pytestmark = pytest.mark.slow
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """Mount a folder over itself, without the right to write."""
+    if subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture
@@ -198,3 +230,135 @@ def test_service_that_fails(mira, answer, cause, remedy):
     for page in (mira.look("status"), mira.look("doctor"), mira.open_session(), mira.why):
         assert cause in page
     assert remedy in mira.look("status")
+
+
+def test_project_that_is_gone(mira, tmp_path):
+    """In every other project: which folder it is, and the command that takes it out of the schedule."""
+    other = tmp_path / "other shop"
+    other.mkdir()
+    mira.install_claude()
+    mira.schedule(f"--project={other}", "--max-calls=1")
+    other.rmdir()
+    mira.hold_night(ANTHROPIC_API_KEY="sk-in-shell")
+    for page in (mira.look("status"), mira.look("doctor"), " ".join(mira.open_session() for _ in range(3))):
+        assert f"the project folder {other} is gone" in page
+    assert f"skillopt-sleep unschedule --project {other}" in mira.look("status")
+
+
+def test_clock_that_was_wrong(mira):
+    """A night that is dated next month: status and doctor say that the clock was put back, and the next one runs."""
+    mira.install_simulated_claude()
+    mira.schedule("--max-calls=1000")
+    later = datetime.now(UTC) + timedelta(days=30)
+    store = AttemptStore(mira.data / "sleep.db")
+    label = f"{later:%Y-%m-%d}T03:00"
+    store.keep(Attempt(project=str(mira.person.project), due=label, started_at=later, ended_at=later, code=0))
+    for page in (mira.look("status"), mira.look("doctor")):
+        assert f"a night is dated {later.astimezone():%Y-%m-%d %H:%M}, which is to come" in page
+    assert mira.hold_night().returncode == 0
+    assert mira.why
+
+
+BATTERY = """
+import psutil
+psutil.sensors_battery = lambda: type("Battery", (), {"power_plugged": False})()
+"""
+
+
+def test_battery(mira, tmp_path):
+    """While it waits, and the next day: why, and how to allow it."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(BATTERY)
+    mira.install_claude()
+    mira.schedule()
+    with mira.waiting_night("on battery", PYTHONPATH=f"{tmp_path / 'site'}:{ROOT}"):
+        assert "on battery" in mira.look("status")
+    for page in (mira.look("status"), mira.look("doctor"), mira.open_session()):
+        assert "this machine runs on battery (`skillopt-sleep schedule --on-battery` allows it)" in page
+
+
+def test_two_at_once(mira):
+    """The scheduled night waits for the other one; status says so, and afterwards it runs at the next start."""
+    mira.install_simulated_claude()
+    mira.schedule("--max-calls=1000")
+    with lock_night(mira.data), mira.waiting_night("another night is running"):
+        page = mira.look("status")
+        assert "A night is running." in page
+        assert "a night is due and waits: another night is running" in page
+    for page in (mira.look("status"), mira.look("doctor")):
+        assert "another night is running" in page
+    assert mira.hold_night().returncode == 0
+    assert "another night" not in mira.look("status")
+
+
+def test_killed_in_the_middle(mira):
+    """Three times, as by a system without memory: each says so, and how a night needs less."""
+    mira.install_claude(
+        KEYED.replace("ANTHROPIC_API_KEY", "HOME").replace("cat > /dev/null; echo '%s'", "kill -9 $PPID")
+    )
+    mira.schedule("--miner=heuristic")
+    mira.hold_night()
+    for page in (mira.look("status"), mira.look("doctor"), mira.open_session()):
+        assert "something killed it with signal 9" in page
+        assert "3 times" in page
+    assert "--workers 1" in mira.look("status")
+
+
+def test_settings_that_cannot_be_read(mira):
+    """A night that cannot even begin: its own last line, which names file and key."""
+    mira.install_claude()
+    mira.schedule()
+    settings = mira.home / ".config" / "skillopt-sleep" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("max_uds = 3\n")
+    assert mira.hold_night().returncode == 2
+    for page in (mira.look("status"), mira.look("doctor"), mira.open_session()):
+        assert "there is no setting 'max_uds'" in page
+
+
+def show_in_four_days(mira, folder):
+    """What the hook shows when nothing was written for four days; the clock of the system is not changed."""
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "date"
+    program.write_text(f"#!/bin/sh\necho {int(time.time()) + 4 * 86400}\n")
+    program.chmod(0o755)
+    env = {"HOME": str(mira.home), "PATH": f"{program.parent}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["/bin/sh", HOOK], env=env, cwd=mira.person.project, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)["systemMessage"] if done.stdout else ""
+
+
+def test_full_disk(mira, tmp_path):
+    """Status and doctor name the disk; the hook, for which nothing could be written, tells of it after two nights."""
+    mira.install_simulated_claude()
+    mira.data.mkdir(parents=True)
+    with tmpfs(mira.data, "40m"):
+        mira.schedule("--max-calls=1000")
+        assert mira.hold_night().returncode == 0
+        mira.open_session()
+        mira.make_due(timedelta(days=1))
+        with contextlib.suppress(OSError), (mira.data / "fill").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        with mira.waiting_night("no night can run now"):
+            for page in (mira.look("status"), mira.look("doctor")):
+                assert "disk" in page
+                assert "full" in page
+        assert "no night has begun since" in show_in_four_days(mira, tmp_path)
+
+
+def test_data_folder_that_cannot_be_written(mira, tmp_path):
+    """Doctor names the folder; status still shows the nights there were; the hook tells of it after two nights."""
+    mira.install_simulated_claude()
+    mira.schedule("--max-calls=1000")
+    assert mira.hold_night().returncode == 0
+    mira.open_session()
+    mira.make_due(timedelta(days=1))
+    with read_only(mira.data):
+        done = mira.hold_night()
+        assert done.returncode == 7
+        assert str(mira.data) in done.stderr
+        assert str(mira.data) in mira.look("doctor")
+        assert "accepted" in mira.look("status") or "waits" in mira.look("status")
+        assert "no night has begun since" in show_in_four_days(mira, tmp_path)

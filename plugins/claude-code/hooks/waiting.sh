@@ -19,7 +19,7 @@ for data in "${XDG_DATA_HOME:-$HOME/.local/share}/skillopt-sleep" "$HOME/Library
                 *) [ -e "$missing" ] && continue ;;
             esac
             [ -e "$data/shown/$key" ] && continue
-            mkdir -p "$data/shown" 2>/dev/null && : 2>/dev/null >"$data/shown/$key"
+            { mkdir -p "$data/shown" && true >"$data/shown/$key"; } 2>/dev/null  # not `:`, which ends a shell that cannot write
             printf '{"systemMessage": "%s See: skillopt-sleep status%s"}\n' "$message" "${above:+ --project $above}"
             exit 0
         done <"$data/morning.tsv"
