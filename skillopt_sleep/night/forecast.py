@@ -163,8 +163,8 @@ def count_calls(
     allows, and every loss is replayed twice more. Usually: train is rolled out once, every document gets a proposal,
     and a trial ends after a round over val or ``USUAL_PAIRS``. Repeated calls for unreadable verdicts are not counted.
     ``pending`` counts undecided edits with a trial of their own; ``sealed``: an adopted change waits for its sealed
-    test, two answers and one judge call per task; ``probed``: the agent itself replays one task at the end,
-    and is put back to up to ``MOMENTS`` moments.
+    test, two answers and one judge call per task; ``probed``: the agent itself replays one task at the end
+    (once more when a rule moves to memory), and is put back to up to ``MOMENTS`` moments.
     """
     train = sum(_count_calls(task) for task in pools.train) * samples
     can_learn = bool(pools.train) and (bool(pools.val) or mode is GateMode.OFF)
@@ -187,7 +187,7 @@ def count_calls(
         phases.append(Expected(phase="val", least=0, most=trials * pairs * dearest, usual=trials * usual * dearest))
     if can_learn and probed:
         moments = min(MOMENTS, sum(find_put_back(task) is not None for task in pools.val))
-        phases.append(Expected(phase="load", least=0, most=1 + 2 * moments, usual=1 + moments))
+        phases.append(Expected(phase="load", least=0, most=2 + 2 * moments, usual=1 + moments))
     if sealed and pools.test:
         sealed_calls = sum(_count_calls(task) + 1 for task in pools.test)
         phases.append(Expected(phase="test", least=0, most=sealed_calls, usual=sealed_calls))

@@ -123,12 +123,13 @@ def choose_agents(workspace: Workspace, tasks: Sequence[TaskRecord] | None = Non
     if len(found) > 1:
         listed = ", ".join(f"{agent.label} {counts[agent.source]}" for agent in found)
         first, *others = found
-        note = (
-            f"sessions here are of several agents ({listed}); rules are tried for {first.label}, and land for"
-            f" {' and '.join(other.label for other in others)} too; --agent {others[0].name} tries them for"
-            f" {others[0].label}, --for {first.name} lands for {first.label} alone"
-        )
-        return ChosenAgents(first, (note,), tuple(others))
+        here = f"sessions here are of several agents ({listed}); rules are tried for {first.label}"
+        other = f"--agent {others[0].name} tries them for {others[0].label}"
+        if settings.target_skill:  # the others need not have that skill
+            return ChosenAgents(first, (f"{here}; {other}",))
+        too = " and ".join(other.label for other in others)
+        alone = f"--for {first.name} lands for {first.label} alone"
+        return ChosenAgents(first, (f"{here}, and land for {too} too; {other}, {alone}",), tuple(others))
     if found:
         return ChosenAgents(found[0])
     own = agent_of_backend(get_role(workspace, Role.TARGET)[0])

@@ -189,6 +189,7 @@ NOT_CODEX = "proven with Claude Code, not tried with Codex"
     [
         ({}, (OWN["claude"], {NOT_CODEX: OWN["codex"]}, "")),
         ({"land_for": "claude"}, (OWN["claude"], {}, "")),
+        ({"target_skill": "skillopt-sleep-learned"}, (OWN["claude"], {}, "")),
         ({"land_for": "codex, claude"}, (OWN["claude"], {NOT_CODEX: OWN["codex"]}, "")),
         ({"land_for": "codex"}, (OWN["codex"], {}, NOT_CODEX)),
         ({"source": "claude"}, (OWN["claude"], {}, "")),
