@@ -14,15 +14,13 @@ from msgspec import Struct
 
 from skillopt_sleep.gate.account import Account
 from skillopt_sleep.gate.pending import SAID
-from skillopt_sleep.model.text import excerpt
 from skillopt_sleep.night.report import NightReport, NightState, PendingReport, SealedTest
-from skillopt_sleep.reports.blocks import Cell, Facts, Items, Line, Page, Part, Section, Table, Tone, count_rest
-from skillopt_sleep.reports.formatting import DOCUMENTS, money, number, plain, total_spend
+from skillopt_sleep.reports.blocks import Cell, Facts, Line, Page, Part, Section, Table, Tone, count_rest
+from skillopt_sleep.reports.formatting import money, number, plain, total_spend
 from skillopt_sleep.reports.headline import TONES, Ending, summarize_night
 from skillopt_sleep.reports.measurements import (
     describe_account,
     describe_audit,
-    describe_pending,
     describe_sealed,
     describe_shortfall,
 )
@@ -79,9 +77,6 @@ NIGHTS, PENDING = 5, 3
 
 SEALED = 3
 """Sealed tests shown, the latest."""
-
-RULE = 90
-"""Characters of a pending rule."""
 
 FIRST_STEPS = (
     ("skillopt-sleep insights", "shows in seconds what your sessions tell; no model call"),
@@ -150,16 +145,10 @@ def _row(night: NightReport, status: Status) -> tuple[Cell, ...]:
 
 
 def _list_pending(pending: tuple[PendingReport, ...], *, everything: bool) -> tuple[Part, ...]:
-    if not everything:
-        rows = [("; ".join(map(without_bullet, change.rules)), _needs(change)) for change in pending[:PENDING]]
-        table = Table(("rule", "still needs"), rows, cut=True)
-        return (table, *count_rest(len(pending), PENDING)) if rows else ()
-    items: list[list[Cell]] = []
-    for change in pending:
-        document = DOCUMENTS.get(change.document, plain(change.document))
-        rules = [f"{document}: {excerpt(without_bullet(rule), RULE)}" for rule in change.rules]
-        items.append([*rules, Line(describe_pending(change), Tone.QUIET)])
-    return (Items(items),) if items else ()
+    most = len(pending) if everything else PENDING
+    rows = [("; ".join(map(without_bullet, change.rules)), _needs(change)) for change in pending[:most]]
+    table = Table(("rule", "still needs"), rows, cut=not everything)
+    return (table, *count_rest(len(pending), most)) if rows else ()
 
 
 def _needs(change: PendingReport) -> Cell:
